@@ -1,16 +1,17 @@
-//! One split or merge, from its begin to its end, as the events tell of it: those are confirmed, and partition lists may be old.
+//! Follows one split or merge from begin to end by its events: events are committed, whereas partition lists can be out
+//! of date.
 
 use archon_client::{Admin, Error, Event, EventCode, Subject};
 
-/// Latest events that are looked through.
+/// Number of latest events to search.
 const EVENTS: u32 = 1_000;
 
-/// What an attempt is about.
+/// Kind of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reshape {
-    /// One partition is to be two.
+    /// One partition becomes two.
     Split,
-    /// Two partitions are to be one.
+    /// Two partitions become one.
     Merge,
 }
 
@@ -22,7 +23,7 @@ impl Reshape {
         }
     }
 
-    /// How one ends that is done.
+    /// Returns the event of a completed attempt.
     pub const fn done(self) -> EventCode {
         match self {
             Self::Split => EventCode::Parted,
@@ -30,7 +31,7 @@ impl Reshape {
         }
     }
 
-    /// How one ends that is given up.
+    /// Returns the event of an abandoned attempt.
     pub const fn given_up(self) -> EventCode {
         match self {
             Self::Split => EventCode::SplitAbandoned,
@@ -39,30 +40,30 @@ impl Reshape {
     }
 }
 
-/// A split or a merge that was begun.
+/// A split or merge that has begun.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     admin: Admin,
     table: String,
-    /// What it is.
+    /// Split or merge.
     pub reshape: Reshape,
-    /// The partition that is split, or that gets the other one's keys.
+    /// The partition to split, or the merge target.
     pub left: u32,
-    /// The partition that is made, or that ends.
+    /// The new partition, or the merge source.
     pub right: u32,
 }
 
 impl Attempt {
-    /// Begins to split a partition.
+    /// Starts a split.
     ///
     /// # Errors
-    /// If it is refused, or nobody answers.
+    /// If it is refused, or no coordinator answers.
     pub async fn split(admin: &Admin, table: &str, partition: u32, at: &str) -> Result<Self, Error> {
         let split = admin.split_partition(table, partition, Some(at.as_bytes()), false).await?;
         Ok(Self::new(admin, table, Reshape::Split, partition, split.right))
     }
 
-    /// Begins to merge a partition with its right neighbour.
+    /// Starts a merge of a partition with its right neighbour.
     ///
     /// # Errors
     /// As for a split.
@@ -75,10 +76,10 @@ impl Attempt {
         Self { admin: admin.clone(), table: table.to_owned(), reshape, left, right }
     }
 
-    /// Has it given up.
+    /// Cancels the attempt.
     ///
     /// # Errors
-    /// If it is over, or nobody answers.
+    /// If it has ended already, or no coordinator answers.
     pub async fn cancel(&self) -> Result<(), Error> {
         match self.reshape {
             Reshape::Split => drop(self.admin.cancel_split(&self.table, self.left).await?),
@@ -87,10 +88,10 @@ impl Attempt {
         Ok(())
     }
 
-    /// What was told of it so far, its begin first. Nothing if that was so long ago that it is forgotten.
+    /// Returns the events of the attempt so far, its begin first. Empty if they are too old to be kept.
     ///
     /// # Errors
-    /// If nobody answers.
+    /// If no coordinator answers.
     pub async fn events(&self) -> Result<Vec<Event>, Error> {
         let mut told = self.admin.events(EVENTS).await?;
         told.retain(|event| self.concerns(&event.subject));
@@ -98,7 +99,7 @@ impl Attempt {
         Ok(told.split_off(begun))
     }
 
-    /// How it ended, if that is among what was told of it.
+    /// Returns the event that ended the attempt, if it is among `told`.
     pub fn end_in<'a>(&self, told: &'a [Event]) -> Option<&'a Event> {
         told.iter().find(|event| event.code == self.reshape.done() || event.code == self.reshape.given_up())
     }

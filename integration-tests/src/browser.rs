@@ -1,5 +1,5 @@
-//! A real browser, driven by the four calls of WebDriver (<https://www.w3.org/TR/webdriver2/>) that tests of a page need. The crates that
-//! speak all of it bring forty-six others.
+//! A real browser, driven by the four WebDriver calls (<https://www.w3.org/TR/webdriver2/>) that tests of a page need.
+//! The crates that implement all of WebDriver bring forty-six others.
 
 use crate::http;
 use base64::Engine as _;
@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// What a browser of a test must not do by itself: it may not be root's, draw on a screen, or fetch anything.
+/// Flags for a browser under test: allow root, no screen, no fetches of its own.
 const ARGUMENTS: [&str; 9] = [
     "--headless",
     "--no-sandbox",
@@ -25,24 +25,24 @@ const ARGUMENTS: [&str; 9] = [
     "--window-size=1440,1200",
 ];
 
-/// A browser with one page. Dropping it ends it.
+/// A browser with one page. Stopped when dropped.
 #[derive(Debug)]
 pub struct Browser {
     driver: Child,
-    /// Where the driver listens.
+    /// Address of the driver.
     address: String,
     session: String,
     _profile: TempDir,
 }
 
 impl Browser {
-    /// Starts one; the program that is missing, if this machine has none.
+    /// Starts a browser; returns the name of the missing program if this machine has none.
     ///
     /// # Errors
-    /// Which program is missing.
+    /// The name of the missing program.
     ///
     /// # Panics
-    /// If they are there and do not start.
+    /// If the programs exist and do not start.
     pub fn start() -> Result<Self, String> {
         let profile = tempfile::Builder::new().prefix("archon-browser-").tempdir().expect("a temporary directory");
         for program in ["chromium", "chromedriver"] {
@@ -55,7 +55,7 @@ impl Browser {
             .arg("--port=0")
             .stdout(Stdio::piped())
             .stderr(log)
-            // With all that it starts.
+            // Includes the processes that the driver starts.
             .process_group(0)
             .spawn()
             .expect("chromedriver starts");
@@ -78,15 +78,15 @@ impl Browser {
         Ok(browser)
     }
 
-    /// Goes to a page.
+    /// Opens a page.
     ///
     /// # Panics
-    /// If it cannot.
+    /// If that fails.
     pub fn open(&self, url: &str) {
         self.call("/url", &json!({ "url": url }));
     }
 
-    /// What a script returns that runs in the page, as if somebody had typed it into the console.
+    /// Runs a script in the page, as if typed into the developer console, and returns its result.
     ///
     /// # Panics
     /// If it fails.
@@ -94,42 +94,42 @@ impl Browser {
         self.call("/execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// What the page and the browser complained of since that was asked last.
+    /// Returns the complaints of the page and the browser since the last call.
     ///
     /// # Panics
-    /// If that cannot be told.
+    /// If they cannot be read.
     pub fn complaints(&self) -> Vec<String> {
         let said = self.call("/se/log", &json!({ "type": "browser" }));
         let lines = said.as_array().into_iter().flatten();
         lines.filter_map(|line| Some(line["message"].as_str()?.to_owned())).collect()
     }
 
-    /// What of it is seen now, as a PNG.
+    /// Returns a screenshot as PNG.
     ///
     /// # Panics
-    /// If that cannot be told.
+    /// If it cannot be taken.
     pub fn picture(&self) -> Vec<u8> {
         let encoded = self.ask("GET", "/screenshot", None);
         STANDARD.decode(encoded.as_str().expect("a picture")).expect("base64")
     }
 
-    /// What the browser has measured of the page so far: an array of `name` and `value`.
+    /// Returns the browser's measurements of the page so far: an array of `name` and `value`.
     ///
     /// # Panics
-    /// If that cannot be told.
+    /// If they cannot be read.
     pub fn metrics(&self) -> Value {
         self.call("/goog/cdp/execute", &json!({ "cmd": "Performance.enable", "params": {} }));
         let mut told = self.call("/goog/cdp/execute", &json!({ "cmd": "Performance.getMetrics", "params": {} }));
         told["metrics"].take()
     }
 
-    /// Its processes of a kind, such as `renderer`.
+    /// Returns the browser's processes of a kind, such as `renderer`.
     pub fn processes(&self, kind: &str) -> Vec<u32> {
         let kind = format!("--type={kind}");
         let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let read = |pid: &u32, file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        // The command may hold spaces; what follows its closing parenthesis is the state, the parent and the group.
+        // The command may contain spaces; after its closing parenthesis come state, parent and group.
         let group = |pid: &u32| read(pid, "stat").rsplit(')').next()?.split_whitespace().nth(2)?.parse::<u32>().ok();
         let own = pids.filter(|pid| group(pid) == Some(self.driver.id()));
         own.filter(|pid| read(pid, "cmdline").split(['\0', ' ']).any(|argument| argument == kind)).collect()

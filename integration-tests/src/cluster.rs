@@ -1,4 +1,4 @@
-//! A cluster of real processes: coordinators and nodes on free loopback ports, in a directory that goes away with it.
+//! A cluster of real processes: coordinators and nodes on free loopback ports, in a temporary directory.
 
 mod asked;
 mod coordinators;
@@ -30,17 +30,17 @@ pub struct Cluster {
     exe: PathBuf,
     coordinators: Vec<Member>,
     nodes: BTreeMap<String, Member>,
-    /// Where members tell their metrics.
+    /// Metrics addresses of members.
     metrics: BTreeMap<String, String>,
-    /// Where coordinators serve their consoles, from the first.
+    /// Console addresses of the coordinators, in their order.
     consoles: Vec<String>,
     links: Links,
-    /// Vouches for members, if they talk by TLS.
+    /// Certificate issuer for the members, with TLS.
     issuer: Option<Issuer>,
     options: Options,
-    /// The versions that were installed, by member.
+    /// Installed versions, by member.
     releases: BTreeMap<String, Release>,
-    /// By member; unmounted before the directory goes.
+    /// By member; unmounted before the directory is removed.
     disks: BTreeMap<String, DiskImage>,
     directory: TempDir,
     _turn: Turn,
@@ -100,7 +100,7 @@ impl Cluster {
         cluster
     }
 
-    /// The same, and waits until as many copies of every partition are `Live` as are wanted.
+    /// As [`start`](Self::start), and waits until every partition has its full number of `Live` copies.
     ///
     /// # Panics
     /// If that does not happen.
@@ -110,62 +110,62 @@ impl Cluster {
         cluster
     }
 
-    /// The directory of all its data.
+    /// Returns the directory of all data.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The coordinators' addresses, comma-separated.
+    /// Returns the coordinators' addresses, comma-separated.
     pub fn coordinator_list(&self) -> String {
         self.coordinator_addresses().join(",")
     }
 
-    /// The coordinators' addresses.
+    /// Returns the coordinators' addresses.
     pub fn coordinator_addresses(&self) -> Vec<String> {
         self.coordinators.iter().map(|member| member.address().to_owned()).collect()
     }
 
-    /// Builds a client that reads and writes.
+    /// Builds a client for reads and writes.
     pub fn client(&self) -> ClientBuilder {
         Client::builder(self.coordinator_addresses()).transport(self.transport(Role::Client))
     }
 
-    /// A handle for administration.
+    /// Returns an administration client.
     ///
     /// # Panics
-    /// If there can be none.
+    /// If it cannot be built.
     pub fn admin(&self, timeout: Duration) -> Admin {
         Admin::with_transport(self.coordinator_addresses(), timeout, self.transport(Role::Admin)).expect("addresses")
     }
 
-    /// How somebody with this role talks to the cluster.
+    /// Returns the transport for a role.
     ///
     /// # Panics
-    /// If there can be no certificate for that.
+    /// If its certificate cannot be issued.
     pub fn transport(&self, role: Role) -> Transport {
         let insecure = Transport::plaintext(self.links.beyond_loopback());
         self.issuer.as_ref().map_or(insecure, |issuer| issuer.transport(role, YOU).expect("a certificate"))
     }
 
-    /// Whether its members talk by TLS.
+    /// Returns true if members talk by TLS.
     pub const fn talks_by_tls(&self) -> bool {
         self.issuer.is_some()
     }
 
-    /// What vouches for members.
+    /// Returns the certificate issuer.
     ///
     /// # Panics
-    /// If they do not talk by TLS.
+    /// Without TLS.
     pub fn issuer(&self) -> &Issuer {
         self.issuer.as_ref().expect("the cluster was started with TLS")
     }
 
-    /// The network between the members.
+    /// Returns the network between the members.
     pub fn links(&mut self) -> &mut Links {
         &mut self.links
     }
 
-    /// Starts a node that does not run at its address on its data, and tells it where coordinators are by now.
+    /// Restarts a stopped node at its address on its data, with the current coordinator addresses.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -177,7 +177,7 @@ impl Cluster {
         self.start_node(name);
     }
 
-    /// Starts a new node, or a stopped one again at its address on its data.
+    /// Starts a new node, or restarts a stopped one at its address on its data.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -200,7 +200,7 @@ impl Cluster {
         self.links.runs_as(name, process.unwrap_or_else(|error| panic!("{error}")).pid());
     }
 
-    /// The version that a member (`coordinator-1`, `athens`) runs, or will at its next start.
+    /// Returns the version that a member (`coordinator-1`, `athens`) runs, or will run from its next start.
     fn release_of(&self, member: &str) -> &Release {
         const UNDER_TEST: &Release = &Release { program: None, protocol_max: None };
         self.releases.get(member).or(self.options.release.as_ref()).unwrap_or(UNDER_TEST)
@@ -210,7 +210,7 @@ impl Cluster {
         environment().into_iter().chain(self.release_of(member).environment()).collect()
     }
 
-    /// Has a member (`coordinator-1`, `athens`) run this version from its next start on, or from its first one.
+    /// Sets the version that a member (`coordinator-1`, `athens`) runs from its next (or first) start.
     pub fn install(&mut self, name: &str, release: &Release) {
         self.releases.insert(name.to_owned(), release.clone());
         let program = release.program.clone().unwrap_or_else(|| self.exe.clone());
@@ -224,12 +224,12 @@ impl Cluster {
         }
     }
 
-    /// The names of the nodes that were started.
+    /// Returns the names of the nodes that were started.
     pub fn node_names(&self) -> Vec<String> {
         self.nodes.keys().cloned().collect()
     }
 
-    /// Has a member tell its metrics, if the cluster is to.
+    /// Returns the arguments for a member's metrics server, if the cluster has metrics.
     fn metrics_arguments(&mut self, name: &str) -> Vec<OsString> {
         if !self.options.metrics {
             return Vec::new();
@@ -239,10 +239,10 @@ impl Cluster {
         vec!["--metrics-listen".into(), address.into()]
     }
 
-    /// Where a member (`coordinator-1`, `athens`) tells its metrics.
+    /// Returns the metrics address of a member (`coordinator-1`, `athens`).
     ///
     /// # Panics
-    /// If the cluster was started without, or has no such member.
+    /// If the cluster was started without metrics, or has no such member.
     pub fn metrics_address(&self, member: &str) -> &str {
         self.metrics.get(member).expect("the member tells its metrics")
     }
@@ -259,10 +259,10 @@ impl Cluster {
         Member::within(name, place, before, command)
     }
 
-    /// The arguments with which a node of this cluster would be started.
+    /// Returns the arguments to start a node of this cluster.
     ///
     /// # Panics
-    /// If the path of the data is no text.
+    /// If the data path is not UTF-8.
     pub fn node_arguments(&self, name: &str, listen: &str, data: &Path) -> Vec<String> {
         let place = listen.to_owned().into();
         let mut arguments = node_arguments(name, &place, &self.coordinator_addresses(), data);
@@ -272,10 +272,11 @@ impl Cluster {
         arguments.into_iter().map(|word| word.into_string().expect("paths of tests are text")).collect()
     }
 
-    /// The arguments by which a process that a test starts by itself shows who it is, reached at 127.0.0.1; none where nobody shows that.
+    /// Returns the credential arguments for a process that a test starts itself, reached at 127.0.0.1; empty without
+    /// TLS.
     ///
     /// # Panics
-    /// If there can be no certificate for that.
+    /// If the certificate cannot be issued.
     pub fn credentials_arguments(&self, role: Role, name: &str) -> Vec<String> {
         if !self.talks_by_tls() {
             return Vec::new();
@@ -288,7 +289,7 @@ impl Cluster {
         spawn(&self.exe, name, arguments, self.directory.path())
     }
 
-    /// Takes the process of a node out, to be killed or ended.
+    /// Removes and returns the process of a node, to be killed or stopped.
     ///
     /// # Panics
     /// If it does not run.
@@ -296,7 +297,7 @@ impl Cluster {
         self.nodes.get_mut(name).expect("the node was started once").take().expect("the node runs")
     }
 
-    /// The process of a node.
+    /// Returns the process of a node.
     ///
     /// # Panics
     /// If it does not run.
@@ -304,7 +305,7 @@ impl Cluster {
         self.nodes.get(name).and_then(Member::process).expect("the node runs")
     }
 
-    /// A node's address.
+    /// Returns a node's address.
     ///
     /// # Panics
     /// If there is no such node.
@@ -312,10 +313,10 @@ impl Cluster {
         self.nodes.get(name).expect("the node was started once").address()
     }
 
-    /// Copies every log to `directory`, for a look at a run that is over.
+    /// Copies every log to `directory`, to inspect after the run.
     ///
     /// # Errors
-    /// If one cannot be copied.
+    /// If a log cannot be copied.
     pub fn copy_logs(&self, directory: &Path) -> std::io::Result<()> {
         std::fs::create_dir_all(directory)?;
         for file in std::fs::read_dir(self.directory.path())?.flatten() {
@@ -327,7 +328,7 @@ impl Cluster {
     }
 }
 
-/// What coordinator `index` (from 0) is called in logs and on the network.
+/// Returns the name of coordinator `index` (from 0) in logs and on the network.
 pub fn coordinator_name(index: usize) -> String {
     format!("coordinator-{}", index + 1)
 }

@@ -1,5 +1,5 @@
-//! Holds what the command line prints with `-o json` to `docs/json.schema.json`. It knows the part of JSON schema that the
-//! file uses, and is stricter in one point: a key that the schema does not name is wrong.
+//! Validates output of `-o json` against `docs/json.schema.json`. It supports the part of JSON schema that the file
+//! uses, and is stricter in one point: a key that the schema does not name is an error.
 
 use serde_json::Value;
 use std::sync::LazyLock;
@@ -8,21 +8,21 @@ const SCHEMA: &str = include_str!("../../docs/json.schema.json");
 
 static PARSED: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(SCHEMA).expect("docs/json.schema.json is JSON"));
 
-/// The verbs that have a document, and what else is named there: `error`, `plan file`.
+/// Returns the verbs that have a document, and the other named documents: `error`, `plan file`.
 pub fn names() -> impl Iterator<Item = &'static str> {
     PARSED["verbs"].as_object().into_iter().flatten().map(|(verb, _)| verb.as_str())
 }
 
-/// The verb of a command line: `node list` of `node list --watch`. `None` if it has no document of its own.
+/// Returns the verb of a command line: `node list` for `node list --watch`. `None` if it has no document of its own.
 pub fn verb_of(arguments: &[&str]) -> Option<&'static str> {
     let begins = |verb: &str| verb.split(' ').eq(arguments.iter().copied().take(verb.split(' ').count()));
     names().find(|verb| begins(verb))
 }
 
-/// Whether a document is one of those that `name` stands for.
+/// Checks a document against the schemas of `name`.
 ///
 /// # Errors
-/// Where it is not, and why.
+/// The place of the violation, and the reason.
 pub fn check(name: &str, document: &Value) -> Result<(), String> {
     let schema = &PARSED["verbs"][name];
     if schema.is_null() {
@@ -31,7 +31,7 @@ pub fn check(name: &str, document: &Value) -> Result<(), String> {
     against(schema, document).map_err(|(at, why)| format!("{name} -o json, at `{at}`: {why}; see docs/JSON.md"))
 }
 
-/// Where something is wrong, and what.
+/// Place of a violation, and its reason.
 type Wrong = (String, String);
 
 fn wrong(why: impl Into<String>) -> Wrong {
@@ -111,7 +111,7 @@ fn check_type(wanted: &Value, found: &Value) -> Result<(), Wrong> {
     if holds { Ok(()) } else { Err(wrong(format!("{found} is no {wanted}"))) }
 }
 
-/// Against several, told apart by `kind` where they are objects, so that what is wrong can be said.
+/// Checks against several schemas. Objects are selected by `kind`, so that the error names the violation.
 fn one_of(schemas: &Value, found: &Value) -> Result<(), Wrong> {
     let mut last = wrong("nothing is allowed here");
     for schema in schemas.as_array().into_iter().flatten() {

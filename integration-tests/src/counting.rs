@@ -1,4 +1,4 @@
-//! Counters that are counted up while something is done to their table: an increment that is lost, or done twice, is seen.
+//! Counters incremented while their table is changed: detects lost and duplicate increments.
 
 use crate::cluster::{Cluster, TIMEOUT};
 use crate::wait::{check, wait_for};
@@ -9,41 +9,41 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-/// Keys that are counted up, each by a task of its own.
+/// Number of counters, each incremented by a task of its own.
 pub const COUNTERS: usize = 24;
 
-/// The key of a counter: in order of their numbers, of which there are 24.
+/// Returns the key of a counter, in numeric order.
 pub fn counter_key(counter: usize) -> String {
     format!("key-{counter:02}")
 }
 
-/// What one task has seen of its counter.
+/// Results of one task on its counter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
-    /// Increments that were acknowledged.
+    /// Acknowledged increments.
     pub done: i64,
-    /// Those of which nobody can say whether they were done.
+    /// Increments with unknown outcome.
     pub open: i64,
-    /// The longest time that one took, in milliseconds.
+    /// Longest latency, in milliseconds.
     pub longest_ms: u128,
 }
 
-/// Counters that are counted up all the while, each by one task after the other: whoever is told of a sum is told of each once.
+/// Counters under continuous increment, each by one sequential task, so that every returned sum is returned once.
 #[derive(Debug)]
 pub struct Counting {
     runtime: Runtime,
     client: Arc<Client>,
     stop: Arc<AtomicBool>,
-    /// How many increments of each counter were answered.
+    /// Acknowledged increments of each counter.
     answered: Arc<[AtomicU64; COUNTERS]>,
     tasks: Vec<JoinHandle<Seen>>,
 }
 
 impl Counting {
-    /// Begins to count in this table.
+    /// Starts incrementing counters in this table.
     ///
     /// # Panics
-    /// If no client can be made.
+    /// If the client cannot be built.
     #[allow(clippy::expect_used)]
     pub fn begin(cluster: &Cluster, table: &str) -> Self {
         let runtime = Runtime::new().expect("a runtime");
@@ -59,8 +59,8 @@ impl Counting {
         counting
     }
 
-    /// Waits until each counter was counted up twice from now on, so that the client has heard of each partition that there is now: a
-    /// write that is its first in a partition is open if that is merged meanwhile.
+    /// Waits until each counter was incremented twice more, so that the client has written to each current
+    /// partition: the outcome of its first write to a partition is unknown if that partition is merged meanwhile.
     ///
     /// # Panics
     /// If that takes too long.
@@ -73,10 +73,10 @@ impl Counting {
         });
     }
 
-    /// Stops, and holds what was acknowledged against what is there.
+    /// Stops, and compares the acknowledged increments with the stored values.
     ///
     /// # Panics
-    /// If they do not agree.
+    /// If they differ.
     #[allow(clippy::expect_used)]
     pub fn end(self) -> Vec<Seen> {
         self.stop.store(true, Ordering::Relaxed);

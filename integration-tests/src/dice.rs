@@ -1,4 +1,4 @@
-//! A small generator of choices: the same seed gives the same choices in the same order.
+//! Small random number generator: the same seed gives the same choices in the same order.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use std::time::Duration;
 pub struct Dice(u64);
 
 impl Dice {
-    /// A generator that begins at `seed`.
+    /// Returns a generator with this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A number below `sides` (below 1 if there are none).
+    /// Returns a number below `sides` (0 if `sides` is 0).
     pub const fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -21,20 +21,20 @@ impl Dice {
         (mixed ^ (mixed >> 31)) % if sides == 0 { 1 } else { sides }
     }
 
-    /// An index into something that has `count` members.
+    /// Returns an index into a collection of `count` members.
     pub fn index(&mut self, count: usize) -> usize {
         usize::try_from(self.roll(count as u64)).unwrap_or(0)
     }
 
-    /// One of `choices`.
+    /// Returns one of `choices`.
     ///
     /// # Panics
-    /// If there are none.
+    /// If `choices` is empty.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.index(choices.len())]
     }
 
-    /// A time of `from` to `to` milliseconds.
+    /// Returns a time from `from` to `to` milliseconds.
     pub fn millis(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from + self.roll(to.saturating_sub(from)))
     }

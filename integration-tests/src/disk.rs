@@ -1,4 +1,4 @@
-//! Disks that are full, that fail and that are slow, and threads that say nothing, by means of the machine: a small file system, and `strace`.
+//! Full, failing and slow disks, and silent threads, by means of the machine: a small file system, and `strace`.
 
 use crate::wait::{check, wait_for};
 use std::fs;
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A small file system in memory, gone when dropped.
+/// A small file system in memory, unmounted when dropped.
 #[derive(Debug)]
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts one of this size there; `None` if the machine does not allow it.
+    /// Mounts one of this size; `None` if the machine does not allow it.
     ///
     /// # Panics
-    /// If the directory cannot be made.
+    /// If the directory cannot be created.
     pub fn mount(at: &Path, megabytes: u32) -> Option<Self> {
         fs::create_dir_all(at).expect("a directory");
         let size = format!("size={megabytes}m");
@@ -25,33 +25,35 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: the node still has it open.
+        // Lazy unmount: the node still has it open.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
-/// The calls that make something durable: the log's direct writes, and the syncs of all else and of a log on a file system
-/// that takes no direct writes. Both are needed, for a test does not choose where it runs.
+/// System calls that make data durable: direct writes of the log, and syncs of everything else and of a log on a file
+/// system without direct writes. Both are needed, since a test does not choose where it runs.
 pub const DURABLE_CALLS: &str = "pwritev2,fdatasync";
 
-/// Makes [`DURABLE_CALLS`] do nothing and say that they did. Of a direct write one block at a time is said to be written,
-/// until its caller has none left.
+/// Injection that makes [`DURABLE_CALLS`] report success without effect. A direct write reports one block at a time,
+/// until its caller has written all.
 pub const NOTHING_DURABLE: [&str; 2] = ["pwritev2:retval=4096", "fdatasync:retval=0"];
 
-/// Has nothing that a thread says on its connections leave: it is told that there is no room, and waits until there is.
+/// Injection that blocks a thread's outgoing traffic: sends fail with EAGAIN, as on a full socket buffer, and the
+/// thread waits for space.
 pub const SAYS_NOTHING: [&str; 3] = ["sendto:error=EAGAIN", "sendmsg:error=EAGAIN", "writev:error=EAGAIN"];
 
-/// `strace` on threads of a process, ended when dropped.
+/// `strace` on threads of a process, stopped when dropped.
 #[derive(Debug)]
 pub struct Injection(Child);
 
 impl Injection {
-    /// Begins to inject into all threads of a process, each in the words of `strace -e inject=`; `None` if the machine does not allow it.
+    /// Starts injecting into all threads of a process, in the syntax of `strace -e inject=`; `None` if the machine does
+    /// not allow it.
     pub fn start(pid: u32, injects: &[&str]) -> Option<Self> {
         Self::attach(&["-f".to_owned(), "-p".to_owned(), pid.to_string()], injects, &format!("/proc/{pid}/status"))
     }
 
-    /// The same, into those of its threads alone whose name begins so.
+    /// As [`start`](Self::start), limited to threads whose name has this prefix.
     pub fn start_on_threads(pid: u32, name: &str, injects: &[&str]) -> Option<Self> {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten().map(|task| task.path());
         let named = |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.starts_with(name));
@@ -73,7 +75,7 @@ impl Injection {
         let mut injection = Self(child);
         let (attached, _) = wait_for("strace to attach", Duration::from_secs(20), || {
             if let Some(status) = injection.0.try_wait().ok().flatten() {
-                // It ends well when the process that it traced has ended: the fault may strike at once.
+                // `strace` exits with success when the traced process has ended: the fault may strike at once.
                 return Ok(status.success());
             }
             let text = fs::read_to_string(status).map_err(|error| error.to_string())?;
@@ -86,13 +88,13 @@ impl Injection {
 
 impl Drop for Injection {
     fn drop(&mut self) {
-        // An interrupt, so that it detaches and what it traced goes on.
+        // SIGINT makes it detach, so that the traced process continues.
         let _ = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
         let _ = self.0.wait();
     }
 }
 
-/// Fills the file system of a directory to the last byte; returns the file that does so.
+/// Fills the file system of a directory to the last byte; returns the file that fills it.
 ///
 /// # Panics
 /// If it cannot be filled.

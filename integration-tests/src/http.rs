@@ -1,31 +1,31 @@
-//! Plain HTTP over a connection of its own: what a member's metrics server says to whatever it is sent.
+//! Plain HTTP client on a connection of its own, to test how a metrics server answers arbitrary input.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long an answer is waited for.
+/// Time-out for an answer.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What was answered.
+/// An HTTP answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// The status, zero if there was no answer.
+    /// Status, zero if there was no answer.
     pub status: u16,
     /// Status line and headers.
     pub head: String,
-    /// What follows them.
+    /// Body.
     pub body: String,
 }
 
-/// Sends `request` as it is and reads until the answer or the connection ends.
+/// Sends `request` unchanged and reads until the answer or the connection ends.
 ///
 /// # Errors
-/// If nobody listens at `address`.
+/// If the connection to `address` fails.
 pub fn send(address: &str, request: &str) -> std::io::Result<Answer> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    // Whoever is refused early may find the connection gone.
+    // An early refusal may have closed the connection.
     let _ = stream.write_all(request.as_bytes());
     let mut answer = Vec::new();
     let mut part = [0; 16 * 1024];
@@ -43,12 +43,12 @@ pub fn send(address: &str, request: &str) -> std::io::Result<Answer> {
 /// Gets a path.
 ///
 /// # Errors
-/// If nobody listens at `address`.
+/// If the connection to `address` fails.
 pub fn get(address: &str, path: &str) -> std::io::Result<Answer> {
     send(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n"))
 }
 
-/// Whether an answer that says how long it is has come: not everybody closes the connection then.
+/// Returns true once an answer with a length is complete: not every server closes the connection then.
 fn is_whole(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer);
     let Some((head, _)) = text.split_once("\r\n\r\n") else { return false };

@@ -1,7 +1,7 @@
-//! Disks that lose their power: an ext4 file system in a file, shut down in the middle of whatever it is doing.
+//! Disks that lose power: an ext4 file system in a file, shut down in the middle of its work.
 //!
-//! `EXT4_IOC_SHUTDOWN` without flushing the journal is what a power failure leaves behind: what was synced is there after
-//! the next mount, and of the rest whatever happened to be written back. A drive's own cache is not modelled. Needs root.
+//! `EXT4_IOC_SHUTDOWN` without flushing the journal leaves what a power failure leaves: synced data is there after the
+//! next mount, other data only if it happened to be written back. A drive's own cache is not modelled. Needs root.
 
 use crate::dice::Dice;
 use crate::wait::wait_for;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Bytes that are written back at once by [`DiskImage::write_back_some`].
+/// Bytes written back at once by [`DiskImage::write_back_some`].
 const WRITE_BACK_BYTES: u64 = 64 * 1024;
 
 /// A mounted file system in a file. Dropping it unmounts it and removes the file.
@@ -23,10 +23,10 @@ pub struct DiskImage {
 }
 
 impl DiskImage {
-    /// Makes a file system of this size (the file is sparse) and mounts it at `DIRECTORY/NAME`.
+    /// Creates a file system of this size (the file is sparse) and mounts it at `DIRECTORY/NAME`.
     ///
     /// # Errors
-    /// Why the machine does not allow it, in words; nothing is left behind.
+    /// The reason why the machine does not allow it; nothing is left behind.
     pub fn create(directory: &Path, name: &str, megabytes: u64) -> Result<Self, String> {
         let image = Self { file: directory.join(format!("{name}.ext4")), mount: directory.join(name) };
         let words = |error: std::io::Error| format!("{}: {error}", image.file.display());
@@ -37,10 +37,10 @@ impl DiskImage {
         Ok(image)
     }
 
-    /// Whether this machine lets a test mount disks.
+    /// Checks that this machine lets a test mount disks.
     ///
     /// # Errors
-    /// Why not, in words.
+    /// The reason why not.
     pub fn check_allowed() -> Result<(), String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let image = Self::create(directory.path(), "probe", 16)?;
@@ -48,31 +48,31 @@ impl DiskImage {
         image.replace()
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     pub fn path(&self) -> &Path {
         &self.mount
     }
 
-    /// Cuts the power: from now on nothing more reaches the disk, and every use of it fails.
+    /// Cuts the power: nothing more reaches the disk, and every use of it fails.
     ///
     /// # Errors
-    /// Why the system refused, in words.
+    /// The reason of the system's refusal.
     pub fn cut_power(&self) -> Result<(), String> {
         let words = |error: std::io::Error| format!("cannot cut the power of {}: {error}", self.mount.display());
         let root = File::open(&self.mount).map_err(words)?;
         shutdown::without_flushing(&root).map_err(words)
     }
 
-    /// Mounts it anew, as a machine does that starts again. Whoever had files open must have ended.
+    /// Remounts it, as after a restart of the machine. Processes with open files must have ended.
     ///
     /// # Errors
-    /// Why the system refused, in words.
+    /// The reason of the system's refusal.
     pub fn replace(&self) -> Result<(), String> {
         wait_for("a disk to be free", Duration::from_secs(30), || run(Command::new("umount").arg(&self.mount)));
         self.mount()
     }
 
-    /// Has the system write back a few random pieces of what it holds in memory, in no order, as memory pressure would.
+    /// Makes the system write back a few random pieces of its dirty pages, in no order, as under memory pressure.
     pub fn write_back_some(&self, dice: &mut Dice) {
         let mut files = Vec::new();
         list_files(&self.mount, &mut files);
@@ -82,7 +82,7 @@ impl DiskImage {
             }
             let Ok(file) = File::open(&files[dice.index(files.len())]) else { continue };
             let pieces = file.metadata().map_or(0, |file| file.len()) / WRITE_BACK_BYTES + 1;
-            // It starts to write what is dirty there and waits for nothing; a refusal changes nothing.
+            // Starts writing the dirty pages there without waiting; a refusal changes nothing.
             let _ = fadvise(
                 &file,
                 dice.roll(pieces) * WRITE_BACK_BYTES,
@@ -99,7 +99,7 @@ impl DiskImage {
 
 impl Drop for DiskImage {
     fn drop(&mut self) {
-        // Lazily: a test that fails may leave a process that has files open a moment longer. The loop device goes with
+        // Lazy unmount: a failing test may leave a process with open files a moment longer. The loop device goes with
         // the mount.
         let _ = Command::new("umount").arg("-l").arg(&self.mount).output();
         let _ = fs::remove_file(&self.file);
@@ -138,8 +138,7 @@ mod shutdown {
     const WITHOUT_FLUSHING: u32 = 2;
 
     pub(super) fn without_flushing(root: &File) -> std::io::Result<()> {
-        // SAFETY: the operation reads one u32 from the given address and keeps nothing; on a file system that does not
-        // know it, it fails.
+        // SAFETY: the operation reads one u32 from the given address and keeps nothing; on other file systems it fails.
         unsafe { ioctl(root, Setter::<SHUTDOWN, u32>::new(WITHOUT_FLUSHING)) }?;
         Ok(())
     }

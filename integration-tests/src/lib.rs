@@ -1,8 +1,8 @@
-//! What the tests on real processes share: clusters of child processes, load with a memory, faults, disks that lose
-//! their power, and waiting.
+//! Shared parts of the tests on real processes: clusters of child processes, load that remembers acknowledged writes,
+//! faults, disks that lose power, and waiting.
 //!
 //! Tests run their clusters side by side, a bounded number at once; a test whose bounds are lease and failure time-outs
-//! has the machine to itself ([`options::Options::alone`]).
+//! runs alone ([`options::Options::alone`]).
 
 pub mod attempt;
 pub mod browser;

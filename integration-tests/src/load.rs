@@ -1,4 +1,4 @@
-//! Load with a memory: writers and readers that note what was acknowledged, what failed and how long nothing moved.
+//! Load that records acknowledged writes, failures and the longest pause.
 
 use archon_client::Client;
 use futures::future::join_all;
@@ -8,16 +8,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// What the load did.
+/// Results of the load.
 #[derive(Debug, Default)]
 pub struct LoadReport {
     /// Every acknowledged write: key and value.
     pub acknowledged: BTreeMap<String, String>,
-    /// Operations that were answered.
+    /// Answered operations.
     pub operations: u64,
-    /// Operations that failed inside their deadline, as the client described them.
+    /// Operations that failed within their deadline, as the client described them.
     pub failures: Vec<String>,
-    /// The longest time between two acknowledged operations of one writer.
+    /// Longest time between two acknowledged operations of one writer.
     pub longest_gap: Duration,
 }
 
@@ -41,7 +41,7 @@ impl LoadReport {
         self.longest_gap = self.longest_gap.max(other.longest_gap);
     }
 
-    /// Reads every acknowledged key back and returns what is missing or different.
+    /// Reads every acknowledged key back and returns those that are missing or different.
     pub async fn missing(&self, client: &Client) -> Vec<String> {
         let mut wrong = Vec::new();
         let keys: Vec<_> = self.acknowledged.iter().collect();
@@ -58,7 +58,7 @@ impl LoadReport {
     }
 }
 
-/// The beginning of what was found; values may be long.
+/// Returns the beginning of a value, which may be long.
 fn short(found: &impl std::fmt::Debug) -> String {
     format!("{found:?}").chars().take(200).collect()
 }
@@ -77,7 +77,7 @@ impl Load {
         Self::start_with(client, prefix, writers, |number| format!("value-{number}"))
     }
 
-    /// The same, where `value` gives the value of each writer's n-th write.
+    /// As [`start`](Self::start), where `value` returns each writer's n-th value.
     pub fn start_with(client: &Client, prefix: &str, writers: usize, value: fn(u64) -> String) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let operations = Arc::new(Mutex::new(0));
@@ -90,12 +90,12 @@ impl Load {
         Self { stop, writers: tasks, operations }
     }
 
-    /// How many operations were answered so far.
+    /// Returns the number of answered operations so far.
     pub fn operations(&self) -> u64 {
         *self.operations.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Stops the writers and gathers what they noted.
+    /// Stops the writers and collects their results.
     ///
     /// # Panics
     /// If a writer panicked.
@@ -109,7 +109,7 @@ impl Load {
     }
 }
 
-/// Distinct keys of one writer; rewriting them keeps the final check short however long the load runs.
+/// Distinct keys of one writer; rewriting them keeps the final check short, however long the load runs.
 const KEYS_PER_WRITER: u64 = 500;
 
 async fn write_until(
@@ -133,7 +133,7 @@ async fn write_until(
                 last = Instant::now();
             }
             Err(error) => {
-                // Its outcome is unknown, so the key says nothing any more.
+                // The outcome is unknown, so the value of the key is unknown too.
                 report.acknowledged.remove(&key);
                 report.failures.push(format!("put {key}: {error}"));
                 continue;

@@ -1,4 +1,4 @@
-//! A member that tells a service manager how far it is, and a socket in the service manager's place.
+//! A member that notifies a service manager, and a socket in the service manager's place.
 
 use crate::process::Ending;
 use crate::wait::{check, wait_for};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running member, and what it told.
+/// A running member and its notifications.
 #[derive(Debug)]
 pub struct Notified {
     process: Option<Process>,
@@ -20,7 +20,8 @@ pub struct Notified {
 }
 
 impl Notified {
-    /// Starts `exe` with `arguments`, which say everything but the data directory; that and the log are below `directory`.
+    /// Starts `exe` with `arguments`, which contain everything but the data directory; that and the log are below
+    /// `directory`.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -49,7 +50,7 @@ impl Notified {
         Self { process: Some(process), socket, heard: RefCell::default() }
     }
 
-    /// Every line so far, in order.
+    /// Returns all lines so far, in order.
     pub fn heard(&self) -> Vec<String> {
         let mut message = [0; 4_096];
         let mut heard = self.heard.borrow_mut();
@@ -59,7 +60,7 @@ impl Notified {
         heard.clone()
     }
 
-    /// Whether a line that begins so was heard.
+    /// Returns true if a line with this prefix was received.
     pub fn has(&self, line: &str) -> bool {
         self.heard().iter().any(|heard| heard.starts_with(line))
     }
@@ -67,16 +68,16 @@ impl Notified {
     /// Waits for such a line.
     ///
     /// # Panics
-    /// If none comes in time.
+    /// If none arrives in time.
     #[track_caller]
     pub fn wait(&self, line: &str) {
         wait_for(line, TIMEOUT, || check(self.has(line), || format!("{:?}", self.heard())));
     }
 
-    /// SIGTERM; returns how long the stop might have taken, as it was told.
+    /// Sends SIGTERM; returns the stop time-out that the member announced.
     ///
     /// # Panics
-    /// If it does not end in order, or tells anything else at its end.
+    /// If it does not stop cleanly, or sends anything else at its end.
     #[track_caller]
     pub fn stop(mut self) -> Duration {
         let process = self.process.take().expect("it runs");

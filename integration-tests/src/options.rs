@@ -1,16 +1,16 @@
-//! What kind of cluster to start.
+//! Options of a cluster to start.
 
 use crate::network::Network;
 use crate::release::Release;
 use archon_local_cluster::Layout;
 use archon_types::Failover;
 
-/// What to start.
+/// Options of a cluster.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Number of coordinators.
     pub coordinators: usize,
-    /// Names of the nodes to start with.
+    /// Names of the first nodes.
     pub nodes: Vec<&'static str>,
     /// Partitions of the default table.
     pub partitions: u32,
@@ -18,32 +18,32 @@ pub struct Options {
     pub nodes_min: usize,
     /// Copies of each partition.
     pub replication: u8,
-    /// How the members are connected.
+    /// Kind of network.
     pub network: Network,
-    /// The nodes' storage engine, if not the default one.
+    /// Storage engine of the nodes, if not the default.
     pub engine: Option<&'static str>,
-    /// What each node may use of memory, if not a part of the machine.
+    /// Memory limit of each node, if not a fraction of the machine's.
     pub memory: Option<&'static str>,
-    /// Has each coordinator and node tell its metrics, see [`Cluster::metrics_address`](crate::Cluster::metrics_address).
+    /// Serves metrics on each coordinator and node, see [`Cluster::metrics_address`](crate::Cluster::metrics_address).
     pub metrics: bool,
-    /// Has each coordinator serve its console, see [`Cluster::console_address`](crate::Cluster::console_address).
+    /// Serves a console on each coordinator, see [`Cluster::console_address`](crate::Cluster::console_address).
     pub consoles: bool,
-    /// Has all members talk by TLS, with certificates of an authority of the cluster's own. The whole suite does so where
+    /// Uses TLS between all members, with certificates of the cluster's own authority. The whole suite does so where
     /// `ARCHON_TEST_TLS` is set.
     pub tls: bool,
-    /// Lets every client read and write every table, where members talk by TLS; without, nothing is granted.
+    /// Grants every client read and write on every table, with TLS; without it nothing is granted.
     pub clients_may: bool,
-    /// The version of the program that members run, if not the one under test.
+    /// Program version of the members, if not the one under test.
     pub release: Option<Release>,
     /// Gives each coordinator and node a disk of its own, see [`DiskImage`](crate::image::DiskImage); needs root.
     pub disks: bool,
-    /// No cluster of another test of this process runs beside it: for what lease and failure time-outs bound, and for
-    /// what the machine's speed decides.
+    /// Runs no cluster of another test of this process beside it: for bounds by lease and failure time-outs, and for
+    /// results that depend on the machine's speed.
     pub alone: bool,
 }
 
 impl Default for Options {
-    /// The story of the seed: three coordinators, three cities, nine partitions of one copy each.
+    /// Default scenario: three coordinators, three nodes, nine partitions of one copy each.
     fn default() -> Self {
         let nodes = vec!["athens", "byzantium", "cyrene"];
         Self {
@@ -67,13 +67,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What of it the first start of the quorum decides.
+    /// Returns the layout decided by the first start of the quorum.
     pub(crate) const fn layout(&self) -> Layout {
         let Self { coordinators, nodes_min, partitions, replication, .. } = *self;
         Layout { coordinators, nodes_min, partitions, replication, failover: Failover::Standard }
     }
 
-    /// The same with three copies of each of 64 partitions: what a cluster of three nodes is unless told otherwise.
+    /// Returns the default with three copies of each of 64 partitions: the program's own default for three nodes.
     pub fn replicated() -> Self {
         Self { partitions: 64, replication: 3, ..Self::default() }
     }

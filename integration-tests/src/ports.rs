@@ -1,6 +1,6 @@
 //! Free ports on loopback.
 
-/// `count` addresses on loopback that nobody has; see [`archon_local_cluster::free_addresses`].
+/// Returns `count` unused loopback addresses; see [`archon_local_cluster::free_addresses`].
 ///
 /// # Panics
 /// If the machine has no free port left.

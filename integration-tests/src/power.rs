@@ -1,4 +1,4 @@
-//! Clusters whose machines all lose their power at once, in the middle of writes.
+//! Clusters whose machines all lose power at once, in the middle of writes.
 
 use crate::cluster::{Cluster, TIMEOUT};
 use crate::dice::Dice;
@@ -13,34 +13,35 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest value written, above what an engine keeps in one piece.
+/// Longest value written, above what an engine stores in one piece.
 const LONG_VALUE_BYTES: usize = 200_000;
 const WRITERS: usize = 12;
-/// What keys begin with.
+/// Key prefix.
 const KEYS: &str = "power";
-/// The rounds go on while the load does; an operation may wait for a whole round.
+/// The load continues across rounds; an operation may wait for a whole round.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(180);
 const WRITE_BACK_INTERVAL: Duration = Duration::from_millis(3);
 
-/// What to run.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct PowerLoss {
-    /// How often the power fails.
+    /// Number of power failures.
     pub rounds: u32,
-    /// Decides when, and what had been written back by then.
+    /// Decides when, and how much had been written back by then.
     pub seed: u64,
     /// Copies of each partition.
     pub replication: u8,
-    /// The nodes' storage engine, if not the default one.
+    /// Storage engine of the nodes, if not the default.
     pub engine: Option<&'static str>,
-    /// Writes go to a table by ranges, of which a partition is split in every round: the power fails as soon as that is done.
+    /// Writes go to a table by ranges, of which one partition is split in every round: the power fails as soon as the
+    /// split is done.
     pub ranges: bool,
 }
 
 /// The table by ranges.
 const TIMES: &str = "times";
 
-/// Small values mostly, some of several pages, some longer than an engine keeps in one piece.
+/// Returns mostly small values, some of several pages, some longer than an engine stores in one piece.
 fn value(number: u64) -> String {
     let bytes = match number % 64 {
         0 => LONG_VALUE_BYTES,
@@ -55,14 +56,14 @@ fn value(number: u64) -> String {
 }
 
 impl PowerLoss {
-    /// What the cluster looks like.
+    /// Returns the cluster options.
     pub fn options(&self) -> Options {
         let options = if self.replication > 1 { Options::replicated() } else { Options::default() };
         Options { partitions: 12, replication: self.replication, engine: self.engine, disks: true, ..options }
     }
 
-    /// Writes, cuts the power of everything, starts everything again, and so on; the clients go on all the while. What
-    /// they were told, and what is missing at the end.
+    /// Repeatedly writes, cuts the power of everything and restarts everything; the clients keep running. Returns the
+    /// load report, and the writes missing at the end.
     ///
     /// # Panics
     /// If the cluster does not come back, or the system refuses something.
@@ -108,15 +109,15 @@ impl PowerLoss {
     }
 }
 
-/// Splits the last partition of the table by ranges, which has so many, in front of or amid the next writer's keys; returns once that
-/// is done.
+/// Splits the last of the `count` partitions of the table by ranges, in front of or amid the next writer's keys;
+/// returns once that is done.
 ///
 /// # Panics
 /// If it is not done, or was done for every writer.
 fn split_last(striker: &Striker, count: usize) {
     let points = (0..WRITERS).flat_map(|writer| ["", "-5"].map(|amid| format!("{KEYS}-{writer}{amid}")));
     let at = points.collect::<BTreeSet<_>>().into_iter().nth(count).expect("a writer that was not split yet");
-    // The number of the last one is the newest: each was split off the one before.
+    // The last partition has the newest number: each was split off the one before.
     let last = u32::try_from(count - 1).expect("a small number");
     let begun = striker.split(last, &at).unwrap_or_else(|error| panic!("no split: {error}"));
     let end = striker.end(&begun);
@@ -132,12 +133,12 @@ fn wait_one_more(cluster: &Cluster, splits: usize) {
     });
 }
 
-/// Lets whoever uses the disks go on until a moment, while the system writes back some of what it holds.
+/// Lets the users of the disks run until a deadline, while the system writes back some dirty pages.
 pub fn write_back_until<'a>(disks: impl Iterator<Item = &'a DiskImage>, dice: &mut Dice, until: Instant) {
     write_back_while(disks, dice, || std::thread::sleep(until.saturating_duration_since(Instant::now())));
 }
 
-/// Has the system write back some of what it holds for these disks, for as long as something lasts.
+/// Makes the system write back some dirty pages of these disks while a condition lasts.
 fn write_back_while<'a>(disks: impl Iterator<Item = &'a DiskImage>, dice: &mut Dice, lasts: impl FnOnce()) {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {

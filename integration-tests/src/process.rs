@@ -1,4 +1,4 @@
-//! What tests do with child processes beyond starting, signalling and killing them.
+//! Child processes of tests: logging and orderly stops, beyond starting, signalling and killing.
 
 use crate::wait::wait_for;
 use archon_local_cluster::Process;
@@ -17,20 +17,20 @@ pub fn spawn(program: &Path, name: &str, arguments: &[String], directory: &Path)
     started.unwrap_or_else(|error| panic!("{}: {error}", program.display()))
 }
 
-/// What a process under test is to log.
+/// Returns the log settings of a process under test.
 pub(crate) fn environment() -> Vec<(&'static str, String)> {
     std::env::var("ARCHON_TEST_LOG").into_iter().map(|filter| ("ARCHON_LOG", filter)).collect()
 }
 
 /// Waiting for a process to end.
 pub trait Ending {
-    /// SIGTERM, then waits for an orderly end.
+    /// Sends SIGTERM, then waits for a clean exit.
     ///
     /// # Panics
     /// If it takes longer than `limit`.
     fn terminate(self, limit: Duration) -> ExitStatus;
 
-    /// Waits for the process to end by itself.
+    /// Waits for the process to exit by itself.
     ///
     /// # Panics
     /// If it takes longer than `limit`.

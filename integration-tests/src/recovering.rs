@@ -1,4 +1,4 @@
-//! Coordinators that are begun anew from what is left of them.
+//! Recovery of coordinators from their remaining data.
 
 use crate::cluster::{Cluster, coordinator_name};
 use crate::process::Ending as _;
@@ -11,13 +11,13 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Cluster {
-    /// Where coordinator `id` keeps its data.
+    /// Returns the data directory of coordinator `id`.
     pub fn coordinator_data(&self, id: usize) -> PathBuf {
         self.directory().join(coordinator_name(id - 1))
     }
 
-    /// Begins anew with what `from` holds, in the directory and at the address of coordinator `id`, which does not run, and starts that.
-    /// Returns what the command said.
+    /// Recovers from the state in `from`, in the directory and at the address of the stopped coordinator `id`, and
+    /// starts it. Returns the command's output.
     ///
     /// # Panics
     /// If it is refused.
@@ -33,7 +33,7 @@ impl Cluster {
         told
     }
 
-    /// Waits until the coordinators are of this generation, and it goes on from what the nodes hold.
+    /// Waits until the coordinators are of this generation and have recovered the nodes' state.
     ///
     /// # Panics
     /// If that does not happen.
@@ -44,10 +44,10 @@ impl Cluster {
         });
     }
 
-    /// Stops coordinator `id` in order, and puts its directory aside.
+    /// Stops coordinator `id` cleanly and moves its directory aside.
     ///
     /// # Panics
-    /// If it does not stop in order.
+    /// If it does not stop cleanly.
     pub fn put_aside(&mut self, id: usize, name: &str) -> PathBuf {
         assert!(self.take_coordinator(id - 1).terminate(TIMEOUT).success(), "coordinator {id} stops in order");
         let aside = self.directory().join(name);
@@ -56,7 +56,7 @@ impl Cluster {
     }
 }
 
-/// Copies a directory, as a backup has it.
+/// Copies a directory, as a backup does.
 ///
 /// # Panics
 /// If it cannot be read or written.

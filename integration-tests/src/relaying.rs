@@ -1,28 +1,28 @@
-//! What tests share in which nodes carry each other's heartbeats: with `relays_from=2` a cluster of four has two relays.
+//! Shared parts of tests of relayed heartbeats: with `relays_from=2` a cluster of four has two relays.
 
 use crate::wait::check;
 use crate::{Cluster, Network, Options, Scrape, http, wait_for};
 use std::time::Duration;
 
-/// The nodes of a cluster with relays.
+/// Nodes of a cluster with relays.
 pub const NODES: [&str; 4] = ["athens", "byzantium", "cyrene", "delphi"];
-/// How long anything may take.
+/// Time-out of every wait.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
-/// Answers by a relay.
+/// Metric: heartbeat answers through a relay.
 pub const RELAYED: &str = "archon_node_heartbeats_relayed_total";
-/// Heartbeats that a node carried.
+/// Metric: heartbeats relayed by a node.
 pub const CARRIED: &str = "archon_node_relay_heartbeats_total";
-/// Leases that lapsed.
+/// Metric: lapsed leases.
 const LAPSED: &str = "archon_node_leases_lapsed_total";
 
-/// Each node holds something.
+/// Options under which each node holds copies.
 pub fn options(network: Network) -> Options {
-    // Behind links of their own members tell their metrics to nobody.
+    // With network faults, members serve no metrics.
     let metrics = network == Network::Loopback;
     Options { nodes: NODES.to_vec(), nodes_min: NODES.len(), metrics, network, alone: true, ..Options::replicated() }
 }
 
-/// Starts one without relays, of the program `env!("CARGO_BIN_EXE_archon-under-test")`.
+/// Starts a cluster without relays, of the program `env!("CARGO_BIN_EXE_archon-under-test")`.
 pub fn start_without(exe: &str, options: &Options) -> Cluster {
     let cluster = Cluster::start(exe, options);
     cluster.wait_whole(3);
@@ -30,23 +30,23 @@ pub fn start_without(exe: &str, options: &Options) -> Cluster {
     cluster
 }
 
-/// Starts one in which two of its four nodes relay.
+/// Starts a cluster in which two of four nodes relay.
 pub fn start(exe: &str, options: &Options) -> Cluster {
     let cluster = start_without(exe, options);
     cluster.done(&["config", "set", "relays_from=2"]);
     cluster
 }
 
-/// What a member has counted.
+/// Returns a metric of a member.
 ///
 /// # Errors
-/// If it does not tell.
+/// If it does not answer.
 pub fn count(cluster: &Cluster, node: &str, series: &str) -> Result<f64, String> {
     let answer = http::get(cluster.metrics_address(node), "/metrics").map_err(|error| format!("{node}: {error}"))?;
     Ok(Scrape::read(&answer.body)?.get(series))
 }
 
-/// Waits until each of these nodes has had `more` answers by a relay.
+/// Waits until each of these nodes has had `more` relayed answers.
 ///
 /// # Panics
 /// If that does not happen.
@@ -59,15 +59,15 @@ pub fn wait_relayed(cluster: &Cluster, nodes: &[&str], more: f64) {
     });
 }
 
-/// The nodes that carry heartbeats.
+/// Returns the nodes that relay heartbeats.
 pub fn relays(cluster: &Cluster) -> Vec<&'static str> {
     NODES.into_iter().filter(|node| count(cluster, node, CARRIED).is_ok_and(|count| count > 0.0)).collect()
 }
 
-/// Looks whether any of these was without a lease.
+/// Asserts that none of these nodes lost its lease.
 ///
 /// # Panics
-/// If one was.
+/// If one did.
 #[track_caller]
 pub fn assert_no_lease_lapsed(cluster: &Cluster, nodes: &[&str]) {
     for node in nodes {
@@ -75,7 +75,7 @@ pub fn assert_no_lease_lapsed(cluster: &Cluster, nodes: &[&str]) {
     }
 }
 
-/// Waits until the nodes that are alive are listed with whoever relays for them: one of `relays`, or nobody.
+/// Waits until each live node is listed with its relay: one of `relays`, or none.
 ///
 /// # Panics
 /// If that does not happen.

@@ -1,4 +1,4 @@
-//! Versions of the program, of which members run one each while they are upgraded.
+//! Versions of the program, one per member during an upgrade.
 
 use std::path::PathBuf;
 
@@ -7,17 +7,17 @@ use std::path::PathBuf;
 pub struct Release {
     /// The program, if not the one under test.
     pub program: Option<PathBuf>,
-    /// The newest protocol that it is told to speak.
+    /// Newest protocol that it may speak.
     pub protocol_max: Option<u32>,
 }
 
 impl Release {
-    /// The program under test as an older version: one that speaks nothing newer than this.
+    /// Returns the program under test as an older version, limited to this protocol.
     pub fn speaking(protocol_max: u32) -> Self {
         Self { protocol_max: Some(protocol_max), ..Self::default() }
     }
 
-    /// What a member of this version is started with.
+    /// Returns the environment of a member of this version.
     pub(crate) fn environment(&self) -> impl Iterator<Item = (&'static str, String)> {
         self.protocol_max.into_iter().map(|newest| ("ARCHON_PROTOCOL_MAX", newest.to_string()))
     }

@@ -1,4 +1,5 @@
-//! An operator who splits and merges the partitions of a table by ranges all along, right where its clients are at work.
+//! An operator that continuously splits and merges the partitions of a table by ranges, around the keys that clients
+//! use.
 
 use crate::attempt::{Attempt, Reshape};
 use crate::dice::Dice;
@@ -10,25 +11,25 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-/// With fewer partitions there is always a split, with more always a merge.
+/// Below this range it always splits, above it always merges.
 const PARTITIONS: std::ops::RangeInclusive<usize> = 2..=6;
-/// One attempt in so many is cancelled once it has begun.
+/// One attempt in this many is cancelled after its begin.
 const CANCELLED: u64 = 8;
-/// Between two looks.
+/// Poll interval.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// What came of it so far.
+/// Results so far.
 #[derive(Clone, Debug, Default)]
 pub struct Reshaped {
-    /// Splits that were done.
+    /// Completed splits.
     pub splits: u32,
-    /// Merges that were done.
+    /// Completed merges.
     pub merges: u32,
-    /// Splits and merges that began and were given up.
+    /// Splits and merges abandoned after their begin.
     pub given_up: u32,
-    /// Those that did not begin.
+    /// Splits and merges refused at their begin.
     pub refused: u32,
-    /// What was said when the last one did not begin.
+    /// Message of the last refusal.
     pub refusal: String,
 }
 
@@ -45,7 +46,7 @@ impl Shared {
     }
 }
 
-/// The operator at work.
+/// The running operator.
 #[derive(Debug)]
 pub struct Reshaping {
     shared: Arc<Shared>,
@@ -53,7 +54,7 @@ pub struct Reshaping {
 }
 
 impl Reshaping {
-    /// Begins; the clients work on these keys of this table.
+    /// Starts the operator; the clients work on these keys of this table.
     pub fn begin(runtime: &Runtime, admin: Admin, table: &str, keys: LatestKeys, seed: u64) -> Self {
         let shared = Arc::<Shared>::default();
         let operator =
@@ -61,20 +62,20 @@ impl Reshaping {
         Self { shared, task: runtime.spawn(operator.run()) }
     }
 
-    /// What came of it so far.
+    /// Returns the results so far.
     pub fn so_far(&self) -> Reshaped {
         self.shared.reshaped().clone()
     }
 
-    /// Has nothing more begin for a while, or again.
+    /// Pauses new attempts, or resumes them.
     pub fn rest(&self, rests: bool) {
         self.shared.rests.store(rests, Ordering::Relaxed);
     }
 
-    /// Ends once what was begun has ended.
+    /// Stops after the current attempt has ended.
     ///
     /// # Panics
-    /// If the operator did.
+    /// If the operator panicked.
     #[allow(clippy::expect_used)]
     pub fn end(self, runtime: &Runtime) -> Reshaped {
         self.shared.stops.store(true, Ordering::Relaxed);
@@ -109,7 +110,7 @@ impl Operator {
         }
     }
 
-    /// Begins something, if there is anything to do.
+    /// Begins an attempt, if there is one to make.
     async fn begin(&mut self) -> Result<Option<Attempt>, Error> {
         let mut rows = self.admin.table(&self.table).await?;
         rows.sort_by(|one, other| begin_of(one).cmp(begin_of(other)));
@@ -126,7 +127,7 @@ impl Operator {
         if keys.is_empty() {
             return Ok(None);
         }
-        // At the key that is worked on just now, which is right's first one then, or beyond it, where clients will be soon.
+        // At the current key, which becomes the first one of the right half, or beyond it, where clients will be soon.
         let at = self.dice.pick(&keys).clone() + if self.dice.roll(2) == 0 { "" } else { "~" };
         match rows.iter().rfind(|row| *begin_of(row) <= *at) {
             Some(row) if begin_of(row) != at => Attempt::split(&self.admin, &self.table, row.id, &at).await.map(Some),
@@ -137,7 +138,7 @@ impl Operator {
     /// Waits for the end of an attempt.
     async fn follow(&mut self, attempt: &Attempt) {
         if self.dice.roll(CANCELLED) == 0 {
-            // It may be over already, or nobody may answer just now.
+            // It may have ended already, or no coordinator may answer now.
             let _ = attempt.cancel().await;
         }
         loop {
@@ -152,7 +153,7 @@ impl Operator {
                     Reshape::Merge => reshaped.merges += 1,
                 }
             }
-            // Where nothing is told any more, it is so long ago that it is over.
+            // Without events, the attempt ended too long ago to be kept.
             if end.is_some() || told.is_empty() {
                 return;
             }
@@ -160,7 +161,7 @@ impl Operator {
     }
 }
 
-/// The first key of a partition.
+/// Returns the first key of a partition.
 fn begin_of(row: &PartitionSummary) -> &str {
     row.range.as_ref().map_or("", |range| &range.begin)
 }

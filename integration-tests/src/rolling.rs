@@ -1,5 +1,5 @@
-//! A cluster is brought to another version, member by member, as the runbook does it: coordinators first, the one that leads last, each
-//! back before the next one goes.
+//! Rolling upgrade of a cluster as in the runbook: coordinators first, the leader last, each back before the next one
+//! stops.
 
 use crate::cluster::TIMEOUT;
 use crate::process::Ending;
@@ -7,14 +7,14 @@ use crate::release::Release;
 use crate::scene::Scene;
 use crate::wait::{check, wait_for};
 
-/// Operations that are answered between two members, so that load meets every mixture of versions.
+/// Operations answered between two members, so that load meets every mixture of versions.
 const BETWEEN: u64 = 40;
 
 impl Scene {
-    /// Brings coordinator `index`, from 0, to a version, and waits until the quorum has it back.
+    /// Upgrades coordinator `index`, from 0, to a version, and waits until it is back in the quorum.
     ///
     /// # Panics
-    /// If it does not end in order or does not come back.
+    /// If it does not stop cleanly or does not come back.
     pub fn roll_coordinator(&mut self, index: usize, release: &Release) {
         let name = format!("coordinator-{}", index + 1);
         self.say(&format!("{name} becomes {release:?}"));
@@ -31,10 +31,10 @@ impl Scene {
         self.progress(BETWEEN);
     }
 
-    /// Brings a node to a version, and waits until every partition is whole again.
+    /// Upgrades a node to a version, and waits until every partition has all its copies.
     ///
     /// # Panics
-    /// If it does not end in order or does not come back.
+    /// If it does not stop cleanly or does not come back.
     pub fn roll_node(&mut self, name: &str, release: &Release) {
         self.say(&format!("{name} becomes {release:?}"));
         let ended = self.cluster.take_node(name).terminate(TIMEOUT);
@@ -45,7 +45,7 @@ impl Scene {
         self.progress(BETWEEN);
     }
 
-    /// Brings the coordinators to a version, the one that leads last.
+    /// Upgrades the coordinators to a version, the leader last.
     ///
     /// # Panics
     /// As [`Scene::roll_coordinator`].
@@ -57,10 +57,10 @@ impl Scene {
         }
     }
 
-    /// Brings the whole cluster to a version.
+    /// Upgrades the whole cluster to a version.
     ///
     /// # Panics
-    /// As the others.
+    /// As [`Scene::roll_coordinator`].
     pub fn roll(&mut self, release: &Release) {
         self.roll_coordinators(release);
         for name in self.cluster.node_names() {

@@ -1,4 +1,4 @@
-//! Rows that a test writes at its beginning and looks for at its end.
+//! Rows that a test writes at its beginning and checks at its end.
 
 use archon_client::Client;
 
@@ -7,7 +7,7 @@ use archon_client::Client;
 pub struct Rows(usize);
 
 impl Rows {
-    /// Writes so many rows.
+    /// Writes `count` rows.
     ///
     /// # Panics
     /// If one is not acknowledged.
@@ -17,7 +17,7 @@ impl Rows {
         rows
     }
 
-    /// Writes all of them once more.
+    /// Writes all of them again.
     ///
     /// # Panics
     /// If one is not acknowledged.
@@ -27,7 +27,7 @@ impl Rows {
         }
     }
 
-    /// Writes something else in the place of each.
+    /// Overwrites each with another value.
     ///
     /// # Panics
     /// If one is not acknowledged.
@@ -40,7 +40,7 @@ impl Rows {
     /// Reads all of them.
     ///
     /// # Panics
-    /// If one is not there as it was written.
+    /// If one is missing or different.
     pub async fn assert_there(self, client: &Client) {
         for number in 0..self.0 {
             let found = client.get(key(number)).await.unwrap_or_else(|error| panic!("{}: {error}", key(number)));

@@ -1,4 +1,4 @@
-//! One scene of the fault suite: a cluster, clients at work, faults, healing, judgement.
+//! Scenario of the fault suite: a cluster, clients, faults, healing, checks.
 
 use crate::cluster::{Cluster, TIMEOUT};
 use crate::history::{Workload, WorkloadOptions, WorkloadReport};
@@ -15,19 +15,19 @@ use tokio::runtime::Runtime;
 /// Operations answered before the first fault.
 const WARM_UP: u64 = 60;
 
-/// How long whoever splits and merges waits for an answer.
+/// Time-out of the operator that splits and merges.
 const OPERATORS_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A cluster under load, while faults are done to it.
+/// A cluster under load, while faults are injected.
 pub struct Scene {
     /// The cluster.
     pub cluster: Cluster,
     name: String,
     copies: usize,
-    /// There but for the moment between two loads.
+    /// Present except between two loads.
     workload: Option<Workload>,
     load: WorkloadOptions,
-    /// Who splits and merges the partitions that the clients work in.
+    /// Operator that splits and merges the clients' partitions.
     reshaping: Option<Reshaping>,
     runtime: Runtime,
     began: Instant,
@@ -36,14 +36,14 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Starts a cluster and clients, lets `faults` do its worst, heals everything and judges: every partition must come
-    /// back with all its copies and every client be served, without an operator and in bounded time, and the history of
-    /// every key, with a last read and a last scan of each, must be linearizable. `None` where the machine does not
-    /// allow such a network.
+    /// Starts a cluster and clients, runs `faults`, heals everything and checks: every partition must recover all its
+    /// copies and every client be served, without an operator and in bounded time, and the history of every key, with a
+    /// last read and a last scan of each, must be linearizable. Returns `None` where the machine does not allow such a
+    /// network.
     ///
     /// # Panics
-    /// If anything is not as it must be; then the contradicting histories are printed. What the clients saw is judged
-    /// even if the faults, or the healing, do not get to their end.
+    /// If a check fails; contradictory histories are printed. The clients' observations are checked even if the faults
+    /// or the healing do not complete.
     pub fn play(
         exe: &str,
         name: &str,
@@ -54,7 +54,7 @@ impl Scene {
         if !options.network.available() {
             return None;
         }
-        // On a thread of its own, because it may move into another network namespace for good.
+        // On a thread of its own, because it may move into another network namespace permanently.
         let played = thread::scope(|scope| {
             scope
                 .spawn(|| {
@@ -114,20 +114,20 @@ impl Scene {
         self.progress(WARM_UP);
     }
 
-    /// Heals and judges what was done so far, and begins anew with another load, on the same cluster.
+    /// Heals and checks everything so far, and starts another load on the same cluster.
     ///
     /// # Panics
-    /// If anything is not as it must be.
+    /// If a check fails.
     pub fn next_load(&mut self, load: &WorkloadOptions) -> WorkloadReport {
         let report = self.judge();
         self.begin_load(load);
         report
     }
 
-    /// Has the partitions of the table that the clients work in be split and merged from now on, until the scene is judged.
+    /// Starts an operator that splits and merges the partitions of the clients' table until the scene is checked.
     ///
     /// # Panics
-    /// If that is not a table by ranges, or somebody does so already.
+    /// If the table is not by ranges, or such an operator runs already.
     pub fn reshape(&mut self) {
         assert!(self.reshaping.is_none(), "{}: somebody does so already", self.name);
         let table = self.load.table.expect("a table by ranges");
@@ -135,15 +135,15 @@ impl Scene {
         self.reshaping = Some(Reshaping::begin(&self.runtime, admin, table, keys, self.load.seed));
     }
 
-    /// What came of the splits and merges so far.
+    /// Returns the results of the splits and merges so far.
     ///
     /// # Panics
-    /// If there are none.
+    /// If no operator runs.
     pub fn reshaped(&self) -> Reshaped {
         self.reshaping.as_ref().expect("somebody splits and merges").so_far()
     }
 
-    /// Waits until so many more splits, and so many more merges, are done.
+    /// Waits until this many more splits and this many more merges are done.
     pub fn wait_reshaped(&self, splits: u32, merges: u32) {
         let before = self.reshaped();
         wait_for(&format!("{splits} more splits and {merges} more merges"), TIMEOUT, || {
@@ -157,33 +157,33 @@ impl Scene {
         self.workload.as_ref().expect("a load runs whenever faults are done")
     }
 
-    /// Prints what is done, with the time since the clients began.
+    /// Prints a step, with the time since the clients began.
     pub fn say(&self, what: &str) {
         println!("{} {:7.2}s {what}", self.name, self.began.elapsed().as_secs_f64());
     }
 
-    /// Lets what was done last for a time.
+    /// Lets the last fault last for a time.
     pub fn last(&self, duration: Duration) {
         thread::sleep(duration);
     }
 
-    /// Operations that failed so far.
+    /// Returns the number of failed operations so far.
     pub fn failed(&self) -> usize {
         self.workload().failed()
     }
 
-    /// Operations that were answered so far.
+    /// Returns the number of answered operations so far.
     pub fn answered(&self) -> u64 {
         self.workload().answered()
     }
 
-    /// Keeps something until the cluster is gone, such as the disk that a member's data is on.
+    /// Keeps a value until the cluster is gone, such as the disk of a member's data.
     pub fn keep(&mut self, thing: impl Send + 'static) {
         self.kept.push(Box::new(thing));
     }
 
-    /// Writes values of `bytes` each to keys that nobody reads until a node says that it takes no writes any more;
-    /// returns what it said, or nothing if none did within `limit`.
+    /// Writes values of `bytes` each to keys that no other client reads, until a node refuses writes; returns the
+    /// refusal, or `None` if none came within `limit`.
     pub fn write_until_refused(&self, bytes: usize, limit: Duration) -> Option<String> {
         let client = self.workload().client().with_timeout(Duration::from_millis(500));
         let (value, began) = ("x".repeat(bytes), Instant::now());
@@ -201,10 +201,10 @@ impl Scene {
         })
     }
 
-    /// Reads for a time as a client that knows no other member than this node; returns how many reads were answered.
+    /// Reads for a time as a client that knows only this node; returns the number of answered reads.
     ///
     /// # Panics
-    /// If the node gives no table, or no read was answered: then nothing was shown of what it is like to know only it.
+    /// If the node returns no table, or no read was answered: then the test shows nothing.
     pub fn read_through(&self, node: &str, duration: Duration) -> u64 {
         let read = self.workload().read_through(self.cluster.node_address(node), duration);
         let answered =
@@ -222,7 +222,7 @@ impl Scene {
         });
     }
 
-    /// Waits until every client was answered once more; returns how long that took.
+    /// Waits until every client was answered once more; returns the time taken.
     pub fn everyone_is_served(&self) -> Duration {
         let since = self.workload().elapsed_ms();
         wait_for("every client to be served", TIMEOUT, || {
@@ -245,8 +245,8 @@ impl Scene {
         began.elapsed()
     }
 
-    /// Undoes every fault of the network, resumes and starts whatever is paused or down, and waits until the cluster is
-    /// whole and serves. Nothing is split or merged before that.
+    /// Removes every network fault, resumes and restarts every paused or stopped process, and waits until the cluster
+    /// is whole and serves. Splits and merges are paused until then.
     pub fn heal(&mut self) {
         self.cluster.links().mend_everything();
         self.cluster.resume_everything();
@@ -273,7 +273,7 @@ impl Scene {
         report
     }
 
-    /// Judges what the clients saw before the scene came to a sudden end: what went wrong may be why it did.
+    /// Checks the clients' observations of a scene that ended early: a violation may be its cause.
     fn judge_what_was_seen(&mut self) {
         let Some(workload) = self.workload.take() else { return };
         let report = self.runtime.block_on(workload.abandon());
@@ -281,7 +281,7 @@ impl Scene {
         println!("{}: came to a sudden end; until then {violations} keys are not linearizable", self.name);
     }
 
-    /// Prints what was seen, with every violation, and returns how many there are.
+    /// Prints the observations, with every violation, and returns the number of violations.
     fn tell(&self, report: &WorkloadReport) -> usize {
         let violations = report.violations();
         println!(

@@ -1,21 +1,21 @@
-//! What a member's `/metrics` says, read as a scraper reads it.
+//! Parser of a member's `/metrics`, as a scraper reads it.
 
 use std::collections::BTreeMap;
 
-/// The series by their names with labels (`name{label="value"}`), as the older text has them.
+/// Series by name with labels (`name{label="value"}`), in the older text format.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Scrape {
-    /// The values by series.
+    /// Values by series.
     pub series: BTreeMap<String, f64>,
-    /// The kinds by the names of metrics.
+    /// Kinds by metric name.
     pub kinds: BTreeMap<String, String>,
 }
 
 impl Scrape {
-    /// Reads the older text.
+    /// Parses the older text format.
     ///
     /// # Errors
-    /// What is no line of it, and a series or a kind that is told twice.
+    /// A malformed line, or a series or kind that occurs twice.
     pub fn read(text: &str) -> Result<Self, String> {
         let mut found = Self::default();
         for line in text.lines() {
@@ -35,13 +35,13 @@ impl Scrape {
         Ok(found)
     }
 
-    /// The value of a series; zero if it is not told.
+    /// Returns the value of a series; zero if absent.
     pub fn get(&self, series: &str) -> f64 {
         self.series.get(series).copied().unwrap_or(0.0)
     }
 }
 
-/// A series' name and its labels.
+/// Splits a series into name and labels.
 pub fn parted(series: &str) -> (&str, Vec<(&str, &str)>) {
     let Some((name, labels)) = series.split_once('{') else { return (series, Vec::new()) };
     let labels = labels.trim_end_matches('}').split(',').filter_map(|label| label.split_once('='));

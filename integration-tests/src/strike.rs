@@ -1,4 +1,4 @@
-//! Somebody dies while a partition is split or merged: who, in which phase, and whether it really was in that phase.
+//! Kills a process while a partition is split or merged, in a chosen phase, and reports whether that phase was hit.
 
 use crate::attempt::{Attempt, Reshape};
 use crate::cluster::{Cluster, TIMEOUT};
@@ -9,35 +9,35 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Runtime;
 
-/// Bytes that a leader takes over from the partition that it absorbs.
+/// Metric: bytes that a merge target receives from the merge source.
 const ABSORBED: &str = "archon_node_copy_received_bytes_total";
 const CALL: Duration = Duration::from_secs(10);
 
-/// Who dies.
+/// Process to kill.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Victim {
-    /// Who leads the partition that is split, or that gets the other one's keys.
+    /// Leader of the partition that is split, or of the merge target.
     LeftLeader,
-    /// Who leads the partition that was split off, or that ends.
+    /// Leader of the partition that was split off, or of the merge source.
     RightLeader,
     /// A node with a copy of both, which leads neither.
     OtherCopy,
-    /// The coordinator that leads.
+    /// The leading coordinator.
     Coordinator,
 }
 
-/// When.
+/// Phase of the attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// It has begun, and no key is given up yet.
+    /// Begun, and no key is given up yet.
     Begun,
-    /// The keys are given up: of a split by its event, of a merge they are on their way.
+    /// The keys are given up: for a split by its event, for a merge when rows are on their way.
     GivenUp,
-    /// It is done.
+    /// Completed.
     Done,
 }
 
-/// An administrator who strikes.
+/// An administrator that injects kills.
 #[derive(Debug)]
 pub struct Striker {
     runtime: Runtime,
@@ -46,21 +46,21 @@ pub struct Striker {
 }
 
 impl Striker {
-    /// One for a table.
+    /// Returns one for a table.
     ///
     /// # Panics
-    /// If there can be no administrator.
+    /// If no administration client can be built.
     #[allow(clippy::expect_used)]
     pub fn new(cluster: &Cluster, table: &'static str) -> Self {
         Self { runtime: Runtime::new().expect("a runtime"), admin: cluster.admin(CALL), table }
     }
 
-    /// What the coordinators know of a partition; nothing if there is none.
+    /// Returns the description of a partition; `None` if there is none.
     pub fn describe(&self, partition: u32) -> Option<PartitionDescription> {
         self.runtime.block_on(self.admin.describe_partition(self.table, partition)).ok()
     }
 
-    /// The nodes with a copy of a partition.
+    /// Returns the nodes with a copy of a partition.
     fn copies_of(&self, partition: u32) -> impl Iterator<Item = String> {
         self.describe(partition).into_iter().flat_map(|of| of.copies).map(|copy| copy.node)
     }
@@ -81,7 +81,7 @@ impl Striker {
         self.runtime.block_on(Attempt::merge(&self.admin, self.table, partition))
     }
 
-    /// Gives it up.
+    /// Cancels an attempt.
     ///
     /// # Errors
     /// As [`Attempt::cancel`].
@@ -101,19 +101,19 @@ impl Striker {
         wait_for(&format!("{attempt:?} to end"), TIMEOUT, end).0
     }
 
-    /// Waits until a split gives its keys up; whether it did, and is not over before.
+    /// Waits until a split gives its keys up; returns false if the split ended first.
     ///
     /// # Panics
-    /// If neither comes about.
+    /// If neither happens.
     pub fn wait_cut(&self, attempt: &Attempt) -> bool {
         self.reach(attempt, Phase::GivenUp, &|| false)
     }
 
-    /// Begins an attempt and has somebody die in a phase of it, and come back. Whether that one really died in that phase, and
-    /// the attempt was not further by then; it is over when this returns.
+    /// Begins an attempt, kills `victim` in a phase of it and restarts it. Returns true if the process died in that
+    /// phase and the attempt had not progressed further; the attempt has ended on return.
     ///
     /// # Panics
-    /// If the cluster does not get over it.
+    /// If the cluster does not recover.
     pub fn strike(
         &self,
         cluster: &mut Cluster,
@@ -128,7 +128,7 @@ impl Striker {
         let address = cluster.node_address(&lefts).to_owned();
         let absorbed = || self.counted(&address, ABSORBED);
         let before = absorbed();
-        // Asked now, since some phases are over while one asks.
+        // Queried now, since some phases end during a query.
         let life = |name: String| (name.clone(), cluster.wait_incarnation(&name, 0));
         let lives: BTreeMap<_, _> = self.copies_of(left).map(life).collect();
         let attempt = begin(self).unwrap_or_else(|error| panic!("{victim:?} in {phase:?}: {error}"));
@@ -177,7 +177,7 @@ impl Striker {
         met
     }
 
-    /// Waits until an attempt has come to a phase; whether it has, and is not over before.
+    /// Waits until an attempt reaches a phase; returns false if it ended first.
     fn reach(&self, attempt: &Attempt, phase: Phase, rows_come: &dyn Fn() -> bool) -> bool {
         if phase == Phase::Begun {
             return true;
@@ -199,18 +199,18 @@ impl Striker {
         }
     }
 
-    /// What is told of an attempt; nothing while nobody answers.
+    /// Returns the events of an attempt; empty while no coordinator answers.
     fn told(&self, attempt: &Attempt) -> Vec<Event> {
         self.runtime.block_on(attempt.events()).unwrap_or_default()
     }
 
-    /// What a node at this address counts by this name; zero while it does not answer.
+    /// Returns a counter of the node at this address; zero while it does not answer.
     pub fn counted(&self, address: &str, name: &str) -> u64 {
         self.runtime.block_on(self.admin.node_stats(address)).map_or(0, |stats| stats.get(name))
     }
 }
 
-/// Waits until a table has so many partitions, all of which are served by three copies.
+/// Waits until a table has `count` partitions, each served by three copies.
 pub fn wait_served(cluster: &Cluster, table: &str, count: usize) {
     cluster.wait_settled(table, "the table to be served", TIMEOUT, |rows| rows.len() == count);
 }

@@ -1,11 +1,11 @@
-//! Waiting for a condition; there are no bare sleeps in tests.
+//! Waiting for a condition; tests contain no bare sleeps.
 
 use archon_load::Wait;
 use std::fmt::Display;
 use std::thread;
 use std::time::Duration;
 
-/// Polls `condition` until it gives a value, and returns it with the time it took.
+/// Polls `condition` until it returns a value, and returns it with the time taken.
 ///
 /// # Panics
 /// After `limit`, with `what` was awaited and the last state that `condition` described.
@@ -24,7 +24,7 @@ pub fn wait_for<T, E: Display>(
     }
 }
 
-/// `Ok` if `holds`, else a description of the state made by `describe`.
+/// Returns `Ok` if `holds`, else the description made by `describe`.
 ///
 /// # Errors
 /// The description, when the condition does not hold.

@@ -1,15 +1,16 @@
-//! How a test says that this machine does not let it prove anything: with a word, or by failing where [`NO_SKIP`] is set.
+//! Skips tests that this machine does not allow, or fails them where [`NO_SKIP`] is set.
 //!
 //! Some tests need root, mounts, a tracer, network namespaces or a file system that takes direct writes. A developer's
-//! machine need not allow that. Where changes are judged it must, or the tests would pass without having looked.
+//! machine need not allow these. The machine that judges changes must: otherwise tests would pass without having
+//! checked anything.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
 
-/// The variable of the environment that makes a skipped test a failed one, if set to anything but nothing and `0`.
+/// Environment variable that turns a skipped test into a failed one, if set to anything but the empty string or `0`.
 pub const NO_SKIP: &str = "ARCHON_NO_SKIP";
 
-/// Says on standard output why a test, or a part of it, is skipped. The caller returns, or leaves that part out.
+/// Prints to standard output why a test, or a part of it, is skipped. The caller returns, or leaves that part out.
 ///
 /// # Panics
 /// If [`NO_SKIP`] is set: then this machine must allow every test.
@@ -19,7 +20,7 @@ pub fn skipped(why: impl Display) {
     println!("skipped: {why}");
 }
 
-/// Whether this value of [`NO_SKIP`] forbids skips.
+/// Returns true if this value of [`NO_SKIP`] forbids skips.
 fn is_forbidden(value: Option<&OsStr>) -> bool {
     value.is_some_and(|value| !value.is_empty() && value != "0")
 }
@@ -36,7 +37,7 @@ mod tests {
         assert!(!forbids("") && !forbids("0") && !is_forbidden(None));
     }
 
-    /// Not a test of its own: what is run with the variable and without.
+    /// Not a test of its own: the tests below run it with the variable and without.
     #[test]
     #[ignore = "started by a_test_that_is_skipped_fails_where_skips_are_forbidden"]
     fn one_that_is_skipped() {

@@ -1,8 +1,8 @@
-//! Cuts the power of a whole cluster in the middle of writes, again and again, and reads back what was acknowledged.
+//! Cuts the power of a whole cluster in the middle of writes, repeatedly, and checks that acknowledged writes survive.
 //!
-//! `power-loss [ROUNDS] [SEED] [COPIES] [ENGINE] [ranges]`, as root; with `ranges` it fails as soon as a partition is split. The seed decides when the power fails and what was written
-//! back by then, as far as real processes can be repeated. Ends with 1 if an acknowledged write is missing or a read
-//! contradicted it.
+//! `power-loss [ROUNDS] [SEED] [COPIES] [ENGINE] [ranges]`, as root; with `ranges` the power fails as soon as a
+//! partition is split. The seed decides when the power fails and how much was written back by then, as far as real
+//! processes are repeatable. Exits with 1 if an acknowledged write is missing or a read contradicted it.
 
 use archon_integration_tests::image::DiskImage;
 use archon_integration_tests::power::PowerLoss;

@@ -1,12 +1,12 @@
-//! A soak: a cluster of real processes with three copies of everything, under load, while nodes and coordinators are
-//! killed, paused, ended, cut off and slowed, tables are created and rebalances run. Every minute everything is healed, the
-//! history of every key is judged, and it goes on with the same cluster: every other minute on a table by ranges, which an
-//! operator splits and merges all along.
+//! Soak test: a cluster of real processes with three copies of everything, under load, while nodes and coordinators are
+//! killed, paused, stopped, cut off and slowed, tables are created and rebalances run. Every minute all faults are
+//! healed and the history of every key is checked, then the run continues on the same cluster. Every other minute uses
+//! a table by ranges, which an operator splits and merges continuously.
 //!
-//! `soak [SECONDS] [SEED]`. The seed decides which fault comes when; it is printed, so that a run can be repeated as far
-//! as real processes can be. Network namespaces are used where root allows, proxies elsewhere. Ends with 1 if a history
-//! contradicts itself, an acknowledged write is lost, or the cluster does not heal; `ARCHON_TEST_KEEP_LOGS` names a
-//! directory for the logs.
+//! `soak [SECONDS] [SEED]`. The seed decides which fault comes when; it is printed, so that a run can be repeated as
+//! far as real processes are repeatable. Faults use network namespaces where root allows, proxies elsewhere. Exits with
+//! 1 if a history contradicts itself, an acknowledged write is lost, or the cluster does not heal;
+//! `ARCHON_TEST_KEEP_LOGS` names a directory for the logs.
 
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::{CLIENTS, Dice, Ending, Network, Options, Scene, WorkloadOptions};
@@ -16,15 +16,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const NODES: [&str; 5] = ["athens", "byzantium", "cyrene", "delos", "ephesus"];
 const COORDINATORS: usize = 3;
-/// How long faults come before everything is healed and judged.
+/// Time during which faults are injected before the cluster is healed and checked.
 const ROUND: Duration = Duration::from_secs(60);
 
-/// Faults at the same time: with more of them nothing is left to be tested.
+/// Maximum number of simultaneous faults: with more, nothing is left to test.
 const FAULTS_MAX: usize = 12;
-/// Tables made in a round.
+/// Tables created per round.
 const TABLES_PER_ROUND: u64 = 2;
 
-/// A fault that ends by itself, and when.
+/// A fault with a scheduled end.
 enum Out {
     Node(&'static str),
     Coordinator(usize),
@@ -97,7 +97,7 @@ impl Soak<'_> {
         self.scene.say(&format!("archon {} ended with {} {said}", arguments.join(" "), ran.code));
     }
 
-    /// Any member, or the clients.
+    /// Picks any member, or the clients.
     fn host(&mut self) -> String {
         let hosts: Vec<String> =
             NODES.iter().map(|name| (*name).to_owned()).chain((0..COORDINATORS).map(coordinator_name)).collect();

@@ -1,5 +1,4 @@
-//! Upgrades a cluster from another revision to this one, member by member, while clients work whose histories are judged: see
-//! [`USAGE`].
+//! Rolling upgrade from another revision to this one while clients work; their histories are checked. See [`USAGE`].
 
 use archon_integration_tests::cluster::TIMEOUT;
 use archon_integration_tests::{Ending, Options, Release, Scene, WorkloadOptions};
@@ -12,7 +11,7 @@ const USAGE: &str = "\
 usage: upgrade --from REV       build that revision of this repository, and upgrade a cluster from it to this one
        upgrade --from-program P the same from a program that is there";
 
-/// Where revisions are checked out and built.
+/// Directory in which revisions are checked out and built.
 const DIRECTORY: &str = "target/upgrade";
 
 fn run(command: &mut Command) -> Result<(), String> {
@@ -21,7 +20,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{shown} ended with {status}")) }
 }
 
-/// Builds a revision, and gives its program.
+/// Builds a revision and returns the path of its program.
 fn build(revision: &str) -> Result<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let known = known_commit(&root, revision)?;
@@ -41,7 +40,7 @@ fn build(revision: &str) -> Result<PathBuf, String> {
     built.map(|()| target.join("debug/archon"))
 }
 
-/// The commit that a revision is.
+/// Returns the commit of a revision.
 fn known_commit(root: &Path, revision: &str) -> Result<String, String> {
     let mut git = Command::new("git");
     git.arg("-C").arg(root).args(["rev-parse", "--verify", "--end-of-options", &format!("{revision}^{{commit}}")]);
@@ -56,7 +55,7 @@ fn upgrade(under_test: &Path, older: PathBuf) {
     let older = Release { program: Some(older), protocol_max: None };
     let options = Options { release: Some(older.clone()), partitions: 12, replication: 3, ..Options::default() };
     let load = WorkloadOptions::default();
-    // Nobody gives up: no operation is to fail.
+    // No client gives up early: no operation may fail.
     let load = WorkloadOptions { hasty: load.timeout, ..load };
     let report = Scene::play(&under_test.display().to_string(), "upgrade", &options, &load, |scene| {
         let newer = Release::default();

@@ -1,4 +1,4 @@
-//! What the command line says of a cluster, and waiting for it to say something.
+//! Queries of a cluster by the command line, and waiting for their results.
 
 use super::{Cluster, TIMEOUT};
 use crate::contract;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// What a run of the command line gave.
+/// Result of a command.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// Exit code; -1 if a signal ended it.
@@ -37,7 +37,7 @@ impl Ran {
     }
 }
 
-/// Whether a partition is served by three copies, and nothing else is done with it.
+/// Returns true if a partition is served by three copies and no operation on it is in progress.
 fn is_settled(row: &Value) -> bool {
     let live = |copy: &&Value| copy["state"] == "live" && copy["node_status"] == "alive";
     let copies = row["copies"].as_array().map_or(0, |copies| copies.iter().filter(live).count());
@@ -50,7 +50,7 @@ impl Cluster {
         self.archon_at(&self.coordinator_list(), arguments)
     }
 
-    /// Runs a verb that is to succeed; returns what it printed.
+    /// Runs a verb that must succeed; returns its output.
     ///
     /// # Panics
     /// If it fails.
@@ -72,14 +72,14 @@ impl Cluster {
         });
     }
 
-    /// The partitions of a table, as they are listed; none while nobody answers.
+    /// Returns the partitions of a table as listed; empty while no coordinator answers.
     pub fn partitions(&self, table: &str) -> Vec<Value> {
         let listed = self.json(&["partition", "list", "--table", table]).unwrap_or_default();
         listed.as_array().cloned().unwrap_or_default()
     }
 
-    /// Waits until every partition of a table has three copies of nodes that are alive and is neither split nor merged, and `holds`
-    /// says that they are enough; returns them.
+    /// Waits until every partition of a table has three copies on live nodes and is neither being split nor merged, and
+    /// `holds` accepts the list; returns it.
     pub fn wait_settled(
         &self,
         table: &str,
@@ -106,10 +106,11 @@ impl Cluster {
         Ran::of(command)
     }
 
-    /// A program that finds the command line of this cluster in its environment: `ARCHON` is the program, and an administrator asks.
+    /// Returns a shell command whose environment names the command line of this cluster: `ARCHON` is the program, with
+    /// an administrator's credentials.
     ///
     /// # Panics
-    /// If there can be no certificate for that.
+    /// If the certificate cannot be issued.
     pub fn shell(&self, script: &str) -> Command {
         let mut command = self.command(Path::new("sh"), &self.coordinator_list());
         command.args(["-c", script]).env("ARCHON", &self.exe);
@@ -128,7 +129,7 @@ impl Cluster {
         command
     }
 
-    /// Runs the command line with other credentials than the administrator's, or none.
+    /// Runs the command line with credentials other than the administrator's, or none.
     ///
     /// # Panics
     /// If the program cannot be started.
@@ -142,22 +143,22 @@ impl Cluster {
         Ran::of(command)
     }
 
-    /// A directory of credentials that the cluster's authority vouches for.
+    /// Returns a directory of credentials issued by the cluster's authority.
     ///
     /// # Panics
-    /// If there can be none.
+    /// If they cannot be issued.
     pub fn credentials(&self, role: Role, name: &str) -> PathBuf {
         let hosts: &[&str] = if role.is_server() { &["127.0.0.1:1"] } else { &[] };
         self.issuer().credentials(role, name, hosts.iter().copied()).expect("a certificate")
     }
 
-    /// Runs a verb with `-o json` and parses what it prints.
+    /// Runs a verb with `-o json` and parses its output.
     ///
     /// # Errors
-    /// What it said, if it failed or printed something else.
+    /// Its output, if it failed or printed something else.
     ///
     /// # Panics
-    /// If what it printed is not as `docs/json.schema.json` has it.
+    /// If the document violates `docs/json.schema.json`.
     pub fn json(&self, arguments: &[&str]) -> Result<Value, String> {
         let mut all = arguments.to_vec();
         all.extend(["-o", "json"]);
@@ -173,7 +174,7 @@ impl Cluster {
         Ok(document)
     }
 
-    /// Waits until a coordinator leads; returns its index (from 0) and how long it took.
+    /// Waits for a leading coordinator; returns its index (from 0) and the time taken.
     pub fn wait_leader(&self) -> (usize, Duration) {
         let (status, took) = wait_for("a leading coordinator", TIMEOUT, || {
             let status = self.json(&["status", "--timeout", "2s"])?;
@@ -183,7 +184,7 @@ impl Cluster {
         (usize::try_from(status["leader_id"].as_u64().expect("checked above")).expect("a small number") - 1, took)
     }
 
-    /// Waits until every partition is `Online`; returns how long it took.
+    /// Waits until every partition is `Online`; returns the time taken.
     pub fn wait_online(&self) -> Duration {
         wait_for("every partition to be Online", TIMEOUT, || {
             let status = self.json(&["status", "--timeout", "2s"])?;
@@ -193,7 +194,7 @@ impl Cluster {
         .1
     }
 
-    /// Waits until `holds` says so of `partition list`.
+    /// Waits until `holds` accepts `partition list`.
     pub fn wait_partitions(&self, what: &str, holds: impl Fn(&[Value]) -> bool) -> Duration {
         wait_for(what, TIMEOUT, || {
             let list = self.json(&["partition", "list", "--timeout", "2s"])?;
@@ -202,7 +203,7 @@ impl Cluster {
         .1
     }
 
-    /// Waits until every partition is `Online` with `copies` Live copies; returns how long it took.
+    /// Waits until every partition is `Online` with `copies` Live copies; returns the time taken.
     pub fn wait_whole(&self, copies: usize) -> Duration {
         let live = |row: &Value| {
             let copies = row["copies"].as_array().into_iter().flatten();
@@ -213,7 +214,7 @@ impl Cluster {
         })
     }
 
-    /// Waits until so many copies wait to be deleted, and no more; returns the status.
+    /// Waits until exactly this number of copies awaits deletion; returns the status.
     pub fn wait_condemned(&self, copies: u64) -> Value {
         wait_for("the copies to be deleted", TIMEOUT, || {
             let status = self.json(&["status"])?;
@@ -244,18 +245,18 @@ impl Cluster {
         .1
     }
 
-    /// The life in which the coordinators know a node.
+    /// Returns the registered incarnation of a node.
     ///
     /// # Errors
-    /// What they answer, if they do not know it.
+    /// The coordinators' answer, if they do not know it.
     pub fn incarnation(&self, name: &str) -> Result<u64, String> {
         let list = self.json(&["node", "list", "--timeout", "2s"])?;
         let node = list.as_array().into_iter().flatten().find(|node| node["node"] == name);
         node.and_then(|node| node["incarnation"].as_u64()).ok_or_else(|| list.to_string())
     }
 
-    /// Kills a node, starts it again and waits until it is registered anew. Until then its former life may still pass for alive,
-    /// with copies that are all in sync.
+    /// Kills a node, restarts it and waits until it has registered again. Until then its former incarnation may still
+    /// count as alive, with all copies in sync.
     ///
     /// # Panics
     /// If it does not come back.
@@ -267,10 +268,10 @@ impl Cluster {
         self.wait_node(name, "alive");
     }
 
-    /// Waits until the coordinators know a node in a later life than this one; returns it.
+    /// Waits until the coordinators know a later incarnation of a node than this one; returns it.
     ///
     /// # Panics
-    /// If it stays as it was.
+    /// If the incarnation does not change.
     pub fn wait_incarnation(&self, name: &str, former: u64) -> u64 {
         wait_for(&format!("{name} to be registered anew"), TIMEOUT, || {
             let life = self.incarnation(name)?;
@@ -280,7 +281,7 @@ impl Cluster {
         .0
     }
 
-    /// How many partitions each node holds, by name.
+    /// Returns the number of partitions that each node holds, by name.
     ///
     /// # Panics
     /// If the cluster does not answer.
@@ -293,7 +294,7 @@ impl Cluster {
             .collect()
     }
 
-    /// The name of the node that leads `key`.
+    /// Returns the name of the node that leads `key`.
     ///
     /// # Panics
     /// If the cluster does not answer.

@@ -1,4 +1,4 @@
-//! The coordinators of a cluster: where they run, and how they are started.
+//! Coordinators of a cluster: their addresses and how they are started.
 
 use super::{Cluster, coordinator_name};
 use crate::ports::free_addresses;
@@ -7,7 +7,7 @@ use archon_local_cluster::{Place, Process, newcomer_arguments};
 use std::ffi::OsString;
 
 impl Cluster {
-    /// Starts (again) coordinator `index`, from 0.
+    /// Starts or restarts coordinator `index`, from 0.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -17,8 +17,8 @@ impl Cluster {
         self.links.runs_as(&coordinator_name(index), process.unwrap_or_else(|error| panic!("{error}")).pid());
     }
 
-    /// Gives every coordinator, none of which runs, an address that none had before, and starts them on the data they have. `peers`: what
-    /// the one at an index is told of where all are.
+    /// Gives every coordinator a new address and restarts it on its data; none may be running. `peers` returns the peer
+    /// addresses for the coordinator at an index.
     ///
     /// # Panics
     /// If one cannot be started.
@@ -37,7 +37,7 @@ impl Cluster {
         }
     }
 
-    /// Starts a coordinator that joins through those that were started before, and gives its index.
+    /// Starts a coordinator that joins through the earlier ones, and returns its index.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -54,7 +54,7 @@ impl Cluster {
         index
     }
 
-    /// Has the next coordinator serve its console, if the cluster is to.
+    /// Returns the console arguments of the next coordinator, if the cluster has consoles.
     pub(super) fn console_arguments(&mut self) -> Vec<OsString> {
         if !self.options.consoles {
             return Vec::new();
@@ -64,15 +64,15 @@ impl Cluster {
         vec!["--http-listen".into(), address.into()]
     }
 
-    /// Where coordinator `index`, from 0, serves its console.
+    /// Returns the console address of coordinator `index`, from 0.
     ///
     /// # Panics
-    /// If the cluster was started without.
+    /// If the cluster was started without consoles.
     pub fn console_address(&self, index: usize) -> &str {
         self.consoles.get(index).expect("the coordinator serves a console")
     }
 
-    /// Takes the process of coordinator `index` out, to be killed or ended.
+    /// Removes and returns the process of coordinator `index`, to be killed or stopped.
     ///
     /// # Panics
     /// If it does not run.
@@ -80,7 +80,7 @@ impl Cluster {
         self.coordinators[index].take().expect("the coordinator runs")
     }
 
-    /// The process of coordinator `index`.
+    /// Returns the process of coordinator `index`.
     ///
     /// # Panics
     /// If it does not run.

@@ -1,4 +1,4 @@
-//! What happens to all members of a cluster at once, and where their data is.
+//! Actions on all members of a cluster at once, and their data directories.
 
 use super::Cluster;
 use crate::image::DiskImage;
@@ -6,16 +6,16 @@ use archon_local_cluster::{Member, Process};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Size of a member's own disk; its file takes what is written to it.
+/// Size of a member's own disk, as a sparse file.
 const DISK_MEGABYTES: u64 = 1_024;
 
 impl Cluster {
-    /// SIGKILL to every process at once.
+    /// Sends SIGKILL to every process at once.
     pub fn kill_everything(&mut self) {
         self.stop_and_kill(|| ());
     }
 
-    /// Cuts the power of every disk at once, ends every process, and mounts the disks anew.
+    /// Cuts the power of every disk at once, ends every process, and remounts the disks.
     ///
     /// # Panics
     /// If the system refuses, or the cluster has no disks of its own.
@@ -33,12 +33,12 @@ impl Cluster {
         self.disks = disks;
     }
 
-    /// The disks, by member (`coordinator-1`, `node-athens`).
+    /// Returns the disks, by member (`coordinator-1`, `node-athens`).
     pub const fn disks(&self) -> &BTreeMap<String, DiskImage> {
         &self.disks
     }
 
-    /// Where a node keeps its data.
+    /// Returns a node's data directory.
     pub fn node_data(&self, name: &str) -> PathBuf {
         let member = format!("node-{name}");
         let own = self.disks.get(&member).map(|disk| disk.path().join("data"));
@@ -48,13 +48,13 @@ impl Cluster {
     fn stop_and_kill(&mut self, meanwhile: impl FnOnce()) {
         let members = self.coordinators.iter_mut().chain(self.nodes.values_mut());
         let mut processes: Vec<Process> = members.filter_map(|member| member.take().ok()).collect();
-        // Stopped first, so that nobody sees another die.
+        // Paused first, so that no process sees another die.
         processes.iter().for_each(Process::pause);
         meanwhile();
         processes.iter_mut().for_each(Process::kill);
     }
 
-    /// Starts everything that was ever a member and does not run.
+    /// Starts every former or stopped member that does not run.
     pub fn start_everything(&mut self) {
         for index in 0..self.coordinators.len() {
             if self.coordinators[index].process().is_none() {
@@ -68,13 +68,13 @@ impl Cluster {
         }
     }
 
-    /// SIGCONT to every process that runs or is paused.
+    /// Sends SIGCONT to every running or paused process.
     pub fn resume_everything(&self) {
         let members = self.coordinators.iter().chain(self.nodes.values());
         members.filter_map(Member::process).for_each(Process::resume);
     }
 
-    /// Where a member keeps its data; on a new disk of its own if there are to be any.
+    /// Returns a member's data directory; on a new disk of its own if the options ask for one.
     pub(super) fn data_directory(&mut self, member: &str) -> PathBuf {
         let root = self.directory.path();
         if !self.options.disks {

@@ -1,4 +1,4 @@
-//! Turns of tests at the machine: bounds how many of them run clusters side by side, and lets some run one alone.
+//! Turns of tests at the machine: bounds how many run clusters side by side, and lets some run alone.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -22,11 +22,11 @@ thread_local! {
 #[derive(Debug)]
 struct Own {
     alone: bool,
-    /// The number of [`Turn`]s of this thread that share it.
+    /// Number of [`Turn`]s of this thread that share it.
     shares: usize,
 }
 
-/// One per process. Requests are admitted in the order in which they came, so that none starves.
+/// One per process. Requests are admitted in order of arrival, so that none starves.
 #[derive(Debug)]
 struct Turns {
     side_by_side_max: usize,
@@ -36,11 +36,11 @@ struct Turns {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Turns that run now.
+    /// Running turns.
     running: usize,
-    /// True if the only one that runs is alone.
+    /// True if the only running turn is exclusive.
     alone: bool,
-    /// Requests that wait, the first in front.
+    /// Waiting requests, oldest first.
     queue: VecDeque<u64>,
     next: u64,
 }
@@ -59,7 +59,7 @@ impl Turns {
         state.running += 1;
         state.alone = alone;
         drop(state);
-        // The next in the queue may run beside this one.
+        // The next request in the queue may be able to run beside this one.
         self.changed.notify_all();
     }
 
@@ -80,27 +80,27 @@ impl Turns {
     }
 }
 
-/// A test's turn at the machine, held for as long as one of its clusters runs. Clusters mostly wait, so several tests run
-/// theirs side by side. Where the bounds under test are lease and failure time-outs, or the test loads the machine, another
-/// cluster on the same cores would make it late, and the test runs alone.
+/// A test's turn at the machine, held while one of its clusters runs. Clusters mostly wait, so several tests run theirs
+/// side by side. A test runs alone if its bounds are lease and failure time-outs, or if it loads the machine: another
+/// cluster on the same cores would delay it.
 ///
 /// A turn belongs to its thread: a second cluster of the same test shares the turn of the first one and never waits.
 #[derive(Debug)]
 pub(super) struct Turn {
-    /// Keeps it on its thread.
+    /// Makes the type `!Send`.
     _thread: PhantomData<MutexGuard<'static, ()>>,
 }
 
 impl Turn {
-    /// Waits for a turn, or shares the one of this thread. One that is alone waits until no other test of this process has a
-    /// turn, and keeps them waiting.
+    /// Waits for a turn, or shares the one of this thread. With `alone`, waits until no other test of this process has
+    /// a turn, and keeps the others waiting.
     ///
     /// # Panics
-    /// If `alone` is asked for, and the turn of this thread is not alone.
+    /// If `alone` is set and the turn of this thread is not exclusive.
     pub(super) fn take(alone: bool) -> Self {
         let shared = OWN.with_borrow_mut(|own| {
             let Some(own) = own else { return false };
-            // To wait for the other tests here would block all of them: they wait for this turn to end.
+            // Waiting for the other tests here would deadlock: they wait for this turn to end.
             assert!(
                 own.alone || !alone,
                 "this test already runs a cluster beside other tests: start its first cluster with `alone`"
@@ -144,7 +144,7 @@ mod tests {
         Arc::new(Turns { side_by_side_max, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Asks for a turn on another thread, and returns once it waits in the queue or has its turn.
+    /// Requests a turn on another thread; returns once the request is queued or admitted.
     fn request(turns: &Arc<Turns>, alone: bool, name: &'static str, admitted: &mpsc::Sender<&'static str>) {
         let requested = turns.state().next + 1;
         let (turns_of_thread, admitted) = (Arc::clone(turns), admitted.clone());
@@ -206,7 +206,7 @@ mod tests {
         });
         let message = *refused.join().expect_err("a panic").downcast::<&'static str>().expect("a text");
         assert!(message.contains("start its first cluster with `alone`"), "{message}");
-        // And the turn was given back.
+        // The turn was returned.
         thread::spawn(|| drop(Turn::take(true))).join().expect("a turn");
     }
 }

@@ -1,30 +1,31 @@
-//! Whether a history of one key is linearizable.
+//! Linearizability checker for the history of one key.
 //!
-//! The search of Wing and Gong ("Testing and verifying concurrent objects", 1993) with the memory of Lowe ("Testing for
-//! linearizability", 2017): take any operation that was called before every one that is left had returned, let it take
-//! effect, go on with the rest; never enter the same (operations taken, state) twice.
+//! The search of Wing and Gong ("Testing and verifying concurrent objects", 1993) with the memoization of Lowe
+//! ("Testing for linearizability", 2017): pick any operation that was called before every remaining one had returned,
+//! apply it, continue with the rest; never visit the same (applied operations, state) twice.
 
 use super::operation::Record;
 use super::register::Register;
 use std::collections::HashSet;
 
-/// What [`check`] found.
+/// Result of [`check`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// There is an order in which everything the clients were told is right.
+    /// Some order explains every answer.
     Linearizable,
-    /// There is none.
+    /// No order explains the answers.
     Violated,
-    /// None was found in `configurations_max` configurations: the history is too long or has too many open ends.
+    /// No order was found in `configurations_max` configurations: the history is too long or has too many open
+    /// operations.
     Undecided,
 }
 
-/// Configurations looked at before the search is given up: a few hundred megabytes.
+/// Configurations visited before the search is abandoned: a few hundred megabytes.
 const CONFIGURATIONS_MAX: usize = 2_000_000;
 
-/// Judges the history of one key that was absent before it. The order of `history` is of no account.
+/// Checks the history of one key that was absent at the start. The order of `history` does not matter.
 pub fn check(history: &[Record]) -> Verdict {
-    // A read without an answer says nothing, and could never take effect.
+    // An unanswered read carries no information and never takes effect.
     let mut records: Vec<&Record> =
         history.iter().filter(|record| !(record.request.is_read() && record.is_open())).collect();
     records.sort_by_key(|record| (record.called_ns, record.effective_by_ns()));
@@ -39,7 +40,7 @@ pub fn check(history: &[Record]) -> Verdict {
 }
 
 struct Search<'a> {
-    /// By the moment of the call.
+    /// By time of call.
     records: Vec<&'a Record>,
     taken: Taken,
     seen: HashSet<(Taken, Register)>,
@@ -47,22 +48,22 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether the operations that are left can be explained from `state`.
+    /// Returns true if the remaining operations can be explained from `state`.
     fn explains(&mut self, state: &Register) -> bool {
         let mut candidates = self.candidates();
         if candidates.iter().all(|index| self.records[*index].is_open()) {
-            // Only open ends are left, and these may never have taken effect.
+            // Only open operations are left, which need never have taken effect.
             return true;
         }
-        // An answer that fits and changes nothing can be taken at once: whatever order explains the rest explains it
-        // with this one moved to the front as well.
+        // An answer that fits and changes nothing can be applied at once: any order that explains the rest also
+        // explains it with this operation moved to the front.
         let same = |index: &&usize| {
             self.records[**index].is_read() && state.after(self.records[**index]).as_ref() == Some(state)
         };
         if let Some(index) = candidates.iter().find(same) {
             candidates = vec![*index];
         }
-        // What must have happened first is the likeliest to have happened first.
+        // The operation with the earliest deadline probably took effect first.
         candidates.sort_by_key(|index| self.records[*index].effective_by_ns());
         for index in candidates {
             let Some(next) = state.after(self.records[index]) else { continue };
@@ -88,7 +89,8 @@ impl Search<'_> {
         self.seen.insert((self.taken.clone(), state.clone()))
     }
 
-    /// The operations that may take effect next: called no later than any other one that is left had to take effect.
+    /// Returns the operations that can take effect next: called no later than every other remaining one had to take
+    /// effect.
     fn candidates(&self) -> Vec<usize> {
         let mut found = Vec::new();
         let mut first_return = u64::MAX;

@@ -1,8 +1,8 @@
-//! What clients saw of each key, and whether one copy of the data could have shown it to them.
+//! Histories of client operations per key, and their linearizability check.
 //!
-//! Every operation is recorded with the moments of its call and its return. An operation whose outcome its client could
-//! not learn stays open: it may have taken effect at any moment after its call, or never. [`check`] then judges each key
-//! on its own: linearizability is local (Herlihy and Wing, 1990), so that is enough.
+//! Every operation is recorded with the moments of its call and its return. An operation with unknown outcome stays
+//! open: it may have taken effect at any moment after its call, or never. [`check`] then judges each key separately:
+//! linearizability is local (Herlihy and Wing, 1990), so that is enough.
 
 mod checker;
 mod notes;

@@ -1,4 +1,4 @@
-//! What the clients of one workload note together.
+//! Shared record of the clients of one workload.
 
 use super::operation::{Record, Request};
 use super::workload::WorkloadReport;
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
-/// Notes of every client of one workload.
+/// Record of all clients of one workload.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) prefix: String,
     pub(super) began: Instant,
     pub(super) stop: AtomicBool,
     pub(super) answered: AtomicU64,
-    /// Milliseconds since `began` of each client's last answer.
+    /// Milliseconds from `began` to each client's last answer.
     pub(super) last_answer_ms: Vec<AtomicU64>,
     noted: Mutex<Noted>,
 }
@@ -23,7 +23,7 @@ pub(super) struct Shared {
 #[derive(Debug, Default)]
 pub(super) struct Noted {
     pub(super) report: WorkloadReport,
-    /// What each client waits for: the key, the moment of its call and what it asked.
+    /// Each client's pending operation: the key, the moment of its call and the request.
     pub(super) under_way: BTreeMap<u32, (String, u64, Request)>,
 }
 
@@ -47,7 +47,7 @@ impl Shared {
         self.noted.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The key of each group that was last begun.
+    /// Returns the current key of each group.
     pub(super) fn latest_keys(&self) -> Vec<String> {
         let noted = self.noted();
         let of_group = noted.report.histories.keys().filter_map(|key| Some((key.rsplit_once('/')?.0, key)));
@@ -58,7 +58,7 @@ impl Shared {
         self.noted().report.failures.push(failure);
     }
 
-    /// A client calls.
+    /// Records a client's call.
     pub(super) fn call(&self, client: u32, key: &str, request: &Request) -> u64 {
         let mut noted = self.noted();
         let called_ns = self.now_ns();
@@ -66,7 +66,7 @@ impl Shared {
         called_ns
     }
 
-    /// What a client called never happened.
+    /// Removes a client's call that never took effect.
     pub(super) fn forget(&self, client: u32) {
         self.noted().under_way.remove(&client);
     }

@@ -1,92 +1,92 @@
-//! One operation as its client saw it.
+//! One operation as its client observed it.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
 
-/// What a client asked of a key.
+/// A client's request on a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// Its value.
+    /// Reads the value.
     Get,
-    /// To hold this value.
+    /// Sets this value.
     Put(Arc<str>),
-    /// To be absent.
+    /// Deletes the key.
     Delete,
-    /// To hold this value if its revision is `expected` (0: if it is absent).
+    /// Sets this value if the revision is `expected` (0: if the key is absent).
     CompareAndSet {
-        /// The revision it must have.
+        /// Required revision.
         expected: u64,
-        /// Its new value.
+        /// New value.
         value: Arc<str>,
     },
-    /// To hold a number that is greater by this.
+    /// Adds this to a counter.
     Increment(i64),
 }
 
 impl Request {
-    /// Whether it changes nothing, whatever it is answered.
+    /// Returns true if it changes nothing, whatever the answer.
     pub const fn is_read(&self) -> bool {
         matches!(self, Self::Get)
     }
 }
 
-/// What it was told.
+/// Answer to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// The value and its revision, or that there is none.
+    /// The value and its revision, or `None` if absent.
     Value(Option<(Arc<str>, u64)>),
     /// Written, with this revision.
     Written(u64),
-    /// Absent now; whether it was there before.
+    /// Absent now.
     Deleted {
-        /// Whether it was there.
+        /// True if it was there before.
         existed: bool,
     },
-    /// The condition did not hold: the revision found, 0 if it is absent.
+    /// The condition did not hold; 0 if the key is absent.
     ConditionFailed {
-        /// The revision found.
+        /// Revision found.
         found: u64,
     },
-    /// The sum and its revision.
+    /// Sum and revision.
     Counter {
-        /// The sum.
+        /// Sum.
         value: i64,
         /// Its revision.
         revision: u64,
     },
-    /// What is there is no number.
+    /// The stored value is not a number.
     NotANumber,
-    /// Nobody can tell: the operation took effect at some moment after its call, or never will.
+    /// Unknown: the operation took effect at some moment after its call, or never will.
     Unknown,
 }
 
 /// One operation on one key. Times are nanoseconds on the monotonic clock of the process that recorded them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Which client.
+    /// Number of the client.
     pub client: u32,
-    /// When it called.
+    /// Moment of the call.
     pub called_ns: u64,
-    /// When it was told the outcome, or gave up.
+    /// Moment of the answer, or of giving up.
     pub returned_ns: u64,
-    /// What it asked.
+    /// The request.
     pub request: Request,
-    /// What it was told.
+    /// The answer.
     pub outcome: Outcome,
 }
 
 impl Record {
-    /// Whether it may take effect at any later moment, or never.
+    /// Returns true if it may take effect at any later moment, or never.
     pub fn is_open(&self) -> bool {
         self.outcome == Outcome::Unknown
     }
 
-    /// The moment by which it must have taken effect.
+    /// Returns the moment by which it must have taken effect.
     pub fn effective_by_ns(&self) -> u64 {
         if self.is_open() { u64::MAX } else { self.returned_ns }
     }
 
-    /// Whether it changed nothing.
+    /// Returns true if it changed nothing.
     pub fn is_read(&self) -> bool {
         self.request.is_read() || matches!(self.outcome, Outcome::ConditionFailed { .. } | Outcome::NotANumber)
     }

@@ -1,4 +1,4 @@
-//! What one key does if there is only one copy of it and one operation at a time.
+//! Sequential model of one key.
 
 use super::operation::{Outcome, Record, Request};
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 /// The state of one key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Register {
-    /// The value and its revision; the revision is open as long as nobody was told it.
+    /// The value and its revision; the revision is open until an answer reports it.
     present: Option<(Arc<str>, Option<u64>)>,
-    /// The greatest revision told so far. Revisions of a key only rise, deletions in between included.
+    /// Greatest reported revision. Revisions of a key only rise, across deletions too.
     reported: u64,
 }
 
 impl Register {
-    /// The state after `record`, if what its client was told fits this state. Of an operation with an unknown outcome
-    /// it is the state after its effect; `None` if it would have none here.
+    /// Returns the state after `record`, if its answer fits this state. For an unknown outcome, returns the state after
+    /// its effect; `None` if it would have none here.
     pub fn after(&self, record: &Record) -> Option<Self> {
         match (&record.request, &record.outcome) {
             (Request::Get, Outcome::Value(None)) => self.present.is_none().then(|| self.clone()),
@@ -48,17 +48,17 @@ impl Register {
                 self.sum(*by).map(|sum| self.unreported(sum.to_string().into()))
             }
             (Request::Increment(by), Outcome::NotANumber) => self.sum(*by).is_none().then(|| self.clone()),
-            // An answer to another question, or a read that was never answered.
+            // An answer to another request, or an unanswered read.
             _ => None,
         }
     }
 
-    /// The state in which the condition of a compare-and-set held.
+    /// Returns the state in which the condition of a compare-and-set held.
     fn expected(&self, revision: u64) -> Option<Self> {
         if revision == 0 { self.present.is_none().then(|| self.clone()) } else { self.seen(revision) }
     }
 
-    /// Somebody is told the revision of what is there.
+    /// Records the revision that an answer reported for the present value.
     fn seen(&self, revision: u64) -> Option<Self> {
         let (value, known) = self.present.as_ref()?;
         match known {

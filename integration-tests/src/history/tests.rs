@@ -1,4 +1,4 @@
-//! The checker itself: histories known to be good and bad, and every tiny one against brute force.
+//! Tests of the checker: known good and bad histories, and every tiny one against brute force.
 
 use super::*;
 use crate::dice::Dice;
@@ -103,7 +103,7 @@ fn histories_known_to_be_bad() {
     }
 }
 
-/// Tries every order of every choice of open ends.
+/// Tries every order of every subset of open operations.
 fn brute_force(history: &[Record]) -> bool {
     fn explains(left: &[&Record], state: &Register) -> bool {
         if left.iter().all(|record| record.is_open()) {
@@ -166,7 +166,7 @@ fn every_verdict_on_tiny_histories_is_that_of_brute_force() {
 
 #[test]
 fn a_long_history_of_many_clients_with_open_ends_is_judged_quickly() {
-    // Eight clients work at the same time on a register that orders them by when they return.
+    // Eight concurrent clients on a register that orders operations by return time.
     let mut dice = Dice::new(11);
     let mut history = Vec::new();
     let mut revision = 0;
@@ -183,7 +183,7 @@ fn a_long_history_of_many_clients_with_open_ends_is_judged_quickly() {
         }
     }
     assert_eq!(check(&history), Verdict::Linearizable);
-    // One stale read at the end of it: an open write cannot explain it, for the revision is an old one.
+    // One stale read at the end: an open write cannot explain it, since its revision is old.
     history.push(get(1, 5_000, 5_001, Some(("value-1", 1))));
     assert_eq!(check(&history), Verdict::Violated);
 }

@@ -1,24 +1,24 @@
-//! A history that is not linearizable, cut down to what a person can follow.
+//! Minimised history that is not linearizable, small enough for a person to follow.
 
 use super::checker::{Verdict, check};
 use super::operation::{Outcome, Record};
 use std::fmt::{self, Display};
 
-/// The smallest part of a key's history that was found to contradict itself.
+/// The smallest contradictory part found of a key's history.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// The key.
     pub key: String,
-    /// How many operations the whole history has.
+    /// Number of operations in the whole history.
     pub operations: usize,
-    /// What is left of it, by the moment of the call.
+    /// The remaining operations, by time of call.
     pub part: Vec<Record>,
 }
 
 impl Violation {
-    /// Cuts a violated history down: first to the shortest beginning that is violated, then reads are left out one by
-    /// one as long as it stays so. (A history without one of its reads, or without its end, is linearizable whenever
-    /// the whole is; without a write it need not be, so writes stay.)
+    /// Minimises a violated history: first to the shortest violated prefix, then by leaving out reads one by one while
+    /// the violation persists. (Removing a read or the end of a linearizable history leaves it linearizable; removing a
+    /// write need not, so writes stay.)
     pub fn minimise(key: &str, history: &[Record]) -> Self {
         let mut returns: Vec<u64> = history.iter().filter(|r| !r.is_open()).map(|r| r.returned_ns).collect();
         returns.sort_unstable();
@@ -42,7 +42,7 @@ impl Violation {
     }
 }
 
-/// What had been called by `until_ns`; what had not returned by then is open.
+/// Returns the operations called by `until_ns`; those that had not returned by then are open.
 fn beginning(history: &[Record], until_ns: u64) -> Vec<Record> {
     let called = history.iter().filter(|record| record.called_ns <= until_ns).cloned();
     let known = |record: Record| match record.returned_ns <= until_ns {

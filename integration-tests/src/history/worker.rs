@@ -1,4 +1,4 @@
-//! One client of a workload: what it asks, and what it notes of the answers.
+//! One client of a workload: its requests and the record of their answers.
 
 use super::notes::Shared;
 use super::operation::{Outcome, Record, Request};
@@ -10,19 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Operations after which a group goes on to its next key: long enough to meet a fault, short enough to be judged.
+/// Operations after which a group moves to its next key: long enough to meet a fault, short enough to be checked.
 const OPERATIONS_PER_KEY: u64 = 60;
-/// How many of a group's latest keys a scan is taken as a read of.
+/// Number of a group's latest keys for which a scan counts as a read.
 const SCANNED_KEYS: u64 = 2;
 
 pub(super) struct Worker {
     pub(super) number: u32,
     pub(super) group: u32,
     pub(super) client: Client,
-    /// Operations of the group so far; decides which key is worked on.
+    /// Operations of the group so far; determines the current key.
     pub(super) turn: Arc<AtomicU64>,
     pub(super) dice: Dice,
-    /// The key whose revision was last seen, and that revision.
+    /// Key and revision of the last observation.
     pub(super) seen: Option<(u64, u64)>,
     pub(super) written: u64,
     pub(super) shared: Arc<Shared>,
@@ -43,7 +43,7 @@ impl Worker {
                 noted.report.longest_gap = noted.report.longest_gap.max(last.elapsed());
                 last = Instant::now();
             } else {
-                // Open ends make a history hard to judge: the group goes on to its next key.
+                // Open operations make a history expensive to check: the group moves to its next key.
                 self.turn.fetch_max((generation + 1) * OPERATIONS_PER_KEY, Ordering::Relaxed);
             }
         }
@@ -53,7 +53,7 @@ impl Worker {
         format!("{}/{}/{generation:06}", self.shared.prefix, self.group)
     }
 
-    /// Every third key counts; the others hold values that are written once each.
+    /// Every third key is a counter; the others hold values, each written once.
     fn request(&mut self, generation: u64) -> Request {
         self.written += 1;
         let counts = generation % 3 == 2;
@@ -83,7 +83,7 @@ impl Worker {
             Ok(outcome) => outcome,
             Err(error) => {
                 self.shared.fail(format!("{request} of {key}: {error}"));
-                // What had no effect never happened: should its value be found all the same, nobody wrote it.
+                // A request without effect never happened: if its value is found later, no recorded write explains it.
                 if !error.outcome_unknown() {
                     self.shared.forget(self.number);
                     return false;
@@ -105,12 +105,12 @@ impl Worker {
         answered
     }
 
-    /// A scan is a read of every key it could have found, at some moment of its own each.
+    /// A scan counts as a read of every key it could have found, each at some moment of its own.
     async fn scan(&mut self, generation: u64) -> bool {
         let keys: Vec<String> =
             (generation.saturating_sub(SCANNED_KEYS - 1)..=generation).map(|generation| self.key(generation)).collect();
         let called_ns = self.shared.now_ns();
-        // From just before the first of them; all of a group's keys begin alike.
+        // Starts just before the first of them; all keys of a group share a prefix.
         let after = match generation.checked_sub(SCANNED_KEYS) {
             Some(before) => self.key(before),
             None => String::new(),

@@ -1,4 +1,4 @@
-//! Clients that work together on few hot keys at a time and record what they see.
+//! Clients that work together on few hot keys at a time and record their observations.
 
 use super::checker::{Verdict, check};
 use super::notes::{Noted, Shared};
@@ -14,28 +14,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// How long a client that came in through one member waits for an answer.
+/// Time-out of a client that was given one member only.
 const NEWCOMERS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How much the clients do.
+/// Size and shape of a workload.
 #[derive(Clone, Debug)]
 pub struct WorkloadOptions {
-    /// What its keys begin with; another one for each load of the same cluster.
+    /// Key prefix; distinct for each load of the same cluster.
     pub prefix: String,
-    /// Groups; the members of one work on the same key.
+    /// Number of groups; the members of a group work on the same key.
     pub groups: u32,
-    /// Members of each group, eight at most.
+    /// Members of each group, at most eight.
     pub clients_per_group: u32,
-    /// How long a patient client waits for an answer.
+    /// Time-out of a patient client.
     pub timeout: Duration,
-    /// How long one client of each group waits, so that there are outcomes nobody knows. As long as the others if none
-    /// shall fail.
+    /// Time-out of one client of each group, short so that some outcomes are unknown. Equal to `timeout` if no
+    /// operation may fail.
     pub hasty: Duration,
-    /// Decides what is asked.
+    /// Seed of the requests.
     pub seed: u64,
-    /// The node through which everything goes, if the clients reach no other one.
+    /// The only node that the clients use, if set.
     pub via: Option<&'static str>,
-    /// The table by ranges that they work in, if not in the default one; a scene makes it.
+    /// Table by ranges to use instead of the default table; the scene creates it.
     pub table: Option<&'static str>,
 }
 
@@ -46,21 +46,21 @@ impl Default for WorkloadOptions {
     }
 }
 
-/// What the clients saw and did.
+/// Observations of the clients.
 #[derive(Debug, Default)]
 pub struct WorkloadReport {
-    /// Every operation on each key that may have had an effect or was answered.
+    /// Every operation on each key that was answered or may have had an effect.
     pub histories: BTreeMap<String, Vec<Record>>,
-    /// Operations that were answered.
+    /// Answered operations.
     pub answered: u64,
-    /// Operations that failed, as the client described them.
+    /// Failed operations, as the client described them.
     pub failures: Vec<String>,
-    /// The longest time between two answers to one client.
+    /// Longest time between two answers to one client.
     pub longest_gap: Duration,
 }
 
 impl WorkloadReport {
-    /// Every key whose history contradicts itself or could not be judged.
+    /// Returns every key whose history contradicts itself or could not be checked.
     pub fn violations(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (key, history) in &self.histories {
@@ -79,7 +79,7 @@ impl WorkloadReport {
         found
     }
 
-    /// Operations whose outcome nobody knows.
+    /// Returns the number of operations with unknown outcome.
     pub fn open(&self) -> usize {
         self.histories.values().flatten().filter(|record| record.is_open()).count()
     }
@@ -92,18 +92,18 @@ impl WorkloadReport {
     }
 }
 
-/// The keys that clients work on, also as they go on to others.
+/// The keys that clients work on, updated as they move to others.
 #[derive(Clone, Debug)]
 pub struct LatestKeys(Arc<Shared>);
 
 impl LatestKeys {
-    /// The key of each group that was last begun.
+    /// Returns the current key of each group.
     pub fn now(&self) -> Vec<String> {
         self.0.latest_keys()
     }
 }
 
-/// Clients at work until [`Workload::stop`].
+/// Clients that run until [`Workload::stop`].
 #[derive(Debug)]
 pub struct Workload {
     shared: Arc<Shared>,
@@ -114,8 +114,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Starts the clients on a cluster whose members are reached at `endpoints` by `transport`; with a node that everything goes through, that
-    /// is where it is reached.
+    /// Starts the clients on a cluster whose members are reached at `endpoints` by `transport`; with `via`, that is the
+    /// address of that node.
     ///
     /// # Errors
     /// If the cluster cannot be found.
@@ -127,7 +127,7 @@ impl Workload {
             if options.via.is_some() { builder.via_endpoints() } else { builder }
         };
         let patient = begin().build().await?;
-        // An instance of its own: its connections and budget are not those of the patient.
+        // A separate instance: its connections and budget are not those of the patient client.
         let hasty = begin().build().await?.with_timeout(options.hasty);
         let count = options.groups * options.clients_per_group;
         let shared = Arc::new(Shared::new(&options.prefix, count));
@@ -152,37 +152,37 @@ impl Workload {
         Ok(Self { shared, clients, patient, transport, table })
     }
 
-    /// The patient client.
+    /// Returns the patient client.
     pub fn client(&self) -> &Client {
         &self.patient
     }
 
-    /// The keys that the clients work on.
+    /// Returns the keys that the clients work on.
     pub fn latest_keys(&self) -> LatestKeys {
         LatestKeys(self.shared.clone())
     }
 
-    /// How many operations were answered so far.
+    /// Returns the number of answered operations so far.
     pub fn answered(&self) -> u64 {
         self.shared.answered.load(Ordering::Relaxed)
     }
 
-    /// Operations that failed so far.
+    /// Returns the number of failed operations so far.
     pub fn failed(&self) -> usize {
         self.shared.noted().report.failures.len()
     }
 
-    /// Milliseconds since the start.
+    /// Returns the milliseconds since the start.
     pub fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.shared.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// How many clients have not been answered since `since_ms` after the start.
+    /// Returns the number of clients without an answer since `since_ms` after the start.
     pub fn waiting_since(&self, since_ms: u64) -> usize {
         self.shared.last_answer_ms.iter().filter(|last| last.load(Ordering::Relaxed) < since_ms).count()
     }
 
-    /// Stops the clients, reads every key once more, one by one and by a scan, and returns what was seen.
+    /// Stops the clients, reads every key once more, individually and by a scan, and returns the report.
     ///
     /// # Panics
     /// If a client panicked.
@@ -207,11 +207,11 @@ impl Workload {
         report
     }
 
-    /// Reads the latest keys of every group for a time, as a newcomer that knows no other member than the one at
-    /// `endpoint`, whatever table that one may have; returns how many reads were answered. They count in the histories.
+    /// Reads the latest keys of every group for a time, as a new client that knows only the member at `endpoint` and
+    /// whichever table version that member has; returns the number of answered reads. They count in the histories.
     ///
     /// # Errors
-    /// If the member gives no table.
+    /// If the member returns no table.
     pub async fn read_through(&self, endpoint: &str, duration: Duration) -> Result<u64, Error> {
         let newcomer = Client::builder([endpoint]).transport(self.transport.clone()).timeout(NEWCOMERS_TIMEOUT);
         let newcomer = newcomer.table(self.table).build().await?;
@@ -219,7 +219,7 @@ impl Workload {
         while Instant::now() < until {
             for key in self.shared.latest_keys() {
                 let called_ns = self.shared.now_ns();
-                // One that is not answered says nothing.
+                // An unanswered read carries no information.
                 if let Ok(found) = newcomer.get(&key).await {
                     self.note_read(&key, called_ns, found.map(|found| (text(&found.value), found.revision.get())));
                     answered += 1;
@@ -229,8 +229,8 @@ impl Workload {
         Ok(answered)
     }
 
-    /// Stops the clients where they are and returns what was seen so far: what they wait for stays open, and nothing is
-    /// read once more. For a cluster that may not be able to answer.
+    /// Stops the clients at once and returns the report so far: pending operations stay open, and nothing is read once
+    /// more. For a cluster that may be unable to answer.
     pub async fn abandon(mut self) -> WorkloadReport {
         self.clients.shutdown().await;
         let Noted { mut report, under_way } = std::mem::take(&mut *self.shared.noted());

@@ -1,8 +1,8 @@
-//! The network between the members of a cluster, and what can be done to it.
+//! The network between the members of a cluster, and faults on it.
 //!
-//! Two ways, with the same words. [`Namespaces`] gives every member a network namespace of its own: packets are lost in
-//! the router between them, as on a real network, and the kernel's TCP does what it does; that needs root. [`Proxies`]
-//! puts a proxy before every member: bytes stand still, late, or end in a reset; that works anywhere.
+//! Two implementations of one interface. [`Namespaces`] gives every member a network namespace of its own: the router
+//! between them drops packets, as on a real network, and the kernel's TCP reacts; needs root. [`Proxies`] puts a proxy
+//! in front of every member: bytes are held back, delayed, or end in a reset; works anywhere.
 
 mod namespaces;
 mod owner;
@@ -18,23 +18,23 @@ use archon_local_cluster::Place;
 use archon_skip::skipped;
 use std::time::Duration;
 
-/// Where every client of the test stands, the command line included.
+/// Name of the host of all clients of the test, the command line included.
 pub const CLIENTS: &str = "clients";
 
-/// How the members of a cluster are to be connected.
+/// Kind of connection between the members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Network {
-    /// By loopback, with nothing in between.
+    /// Loopback without faults.
     #[default]
     Loopback,
-    /// Each in a network namespace of its own.
+    /// A network namespace per member.
     Namespaces,
-    /// Each behind a proxy.
+    /// A proxy in front of each member.
     Proxies,
 }
 
 impl Network {
-    /// Whether this machine allows it; a test is skipped if not.
+    /// Returns true if this machine allows it; otherwise the test is skipped.
     pub fn available(self) -> bool {
         let available = self != Self::Namespaces || Namespaces::available();
         if !available {
@@ -47,7 +47,7 @@ impl Network {
 /// The network of one cluster.
 #[derive(Debug)]
 pub enum Links {
-    /// Nothing in between.
+    /// Loopback without faults.
     Loopback,
     /// Network namespaces.
     Namespaces(Namespaces),
@@ -56,8 +56,8 @@ pub enum Links {
 }
 
 impl Links {
-    /// Makes the network. Where it consists of namespaces, the calling thread moves into that of the clients, and so
-    /// does whatever it starts from now on.
+    /// Creates the network. With namespaces, the calling thread moves into that of the clients, and so do the processes
+    /// it starts from now on.
     pub fn new(network: Network) -> Self {
         match network {
             Network::Loopback => Self::Loopback,
@@ -66,7 +66,7 @@ impl Links {
         }
     }
 
-    /// A place for a new member.
+    /// Adds a place for a new member.
     pub fn add(&mut self, name: &str) -> Place {
         match self {
             Self::Loopback => free_addresses(1).remove(0).into(),
@@ -75,7 +75,7 @@ impl Links {
         }
     }
 
-    /// What stands before the command of a member, so that it runs at its place.
+    /// Returns the command prefix that runs a member at its place.
     pub fn before(&self, name: &str) -> Vec<String> {
         match self {
             Self::Namespaces(namespaces) => vec!["nsenter".into(), namespaces.net_option(name)],
@@ -83,19 +83,19 @@ impl Links {
         }
     }
 
-    /// Notes which process a member is.
+    /// Records the process of a member.
     pub fn runs_as(&self, name: &str, pid: u32) {
         if let Self::Proxies(proxies) = self {
             proxies.runs_as(name, pid);
         }
     }
 
-    /// Whether traffic leaves loopback, which the program allows only if told to.
+    /// Returns true if traffic leaves loopback, which the program allows only with a flag.
     pub const fn beyond_loopback(&self) -> bool {
         matches!(self, Self::Namespaces(_))
     }
 
-    /// From now on nothing that `from` sends reaches `to`; nobody is told.
+    /// Silently drops everything that `from` sends to `to`.
     ///
     /// # Panics
     /// On a network that cannot do it.
@@ -107,7 +107,7 @@ impl Links {
         }
     }
 
-    /// Cuts both ways.
+    /// Cuts both directions.
     pub fn cut_both(&mut self, one: &str, other: &str) {
         self.cut(one, other);
         self.cut(other, one);
@@ -128,8 +128,9 @@ impl Links {
         self.mend(other, one);
     }
 
-    /// From now on connections that `from` makes to `to` come to nothing, also those that there are; what `to` itself begins goes on. A proxy takes
-    /// connections, and does nothing with them; where there are namespaces, what comes for the member's port is lost on the way, as at a firewall.
+    /// Blocks connections that `from` makes to `to`, existing ones included; connections that `to` opens continue. A
+    /// proxy accepts connections and does nothing with them; with namespaces, packets to the member's port are dropped,
+    /// as by a firewall.
     ///
     /// # Panics
     /// On a network that cannot do it.
@@ -150,7 +151,7 @@ impl Links {
         }
     }
 
-    /// Everything that `host` sends and is sent passes at this rate at most; `None`: freely again.
+    /// Limits everything that `host` sends and receives to this rate; `None` removes the limit.
     ///
     /// # Panics
     /// On a network that cannot do it.
@@ -162,10 +163,10 @@ impl Links {
         }
     }
 
-    /// What `from` sends reaches `to` this much later.
+    /// Delays everything that `from` sends to `to`.
     ///
     /// # Panics
-    /// Where there are no proxies.
+    /// Without proxies.
     pub fn delay(&mut self, from: &str, to: &str, delay: Duration) {
         let Self::Proxies(proxies) = self else { panic!("only proxies can delay") };
         proxies.change(from, to, |link| link.delay = delay);
@@ -174,14 +175,14 @@ impl Links {
     /// Breaks every connection between the two.
     ///
     /// # Panics
-    /// Where there are no proxies.
+    /// Without proxies.
     pub fn reset(&mut self, one: &str, other: &str) {
         let Self::Proxies(proxies) = self else { panic!("only proxies can reset") };
         proxies.change(one, other, |link| link.resets += 1);
         proxies.change(other, one, |link| link.resets += 1);
     }
 
-    /// Everything passes freely again.
+    /// Removes all faults.
     pub fn mend_everything(&mut self) {
         match self {
             Self::Loopback => {}

@@ -1,7 +1,7 @@
-//! A network namespace for every member, and a router between them that loses what it is told to lose.
+//! A network namespace for every member, and a router between them that drops selected packets.
 //!
 //! Each member has one link, to the router, and a subnet of its own (10.77.N.0/24). Nothing leads out of the router, so
-//! the addresses cannot collide with any other network, or with another test's. A routing rule of the router that swallows
+//! the addresses cannot collide with any other network, or with another test's. A routing rule of the router that drops
 //! what comes in by one link for one address is a cut in one direction: silent, for new connections and old ones.
 
 use super::CLIENTS;
@@ -16,18 +16,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static NETWORKS: AtomicU32 = AtomicU32::new(0);
 
-/// The port at which every member serves.
+/// Port of every member.
 pub(super) const PORT: &str = "7100";
-/// Bytes that may pass at once on a slow link: several packets.
+/// Burst size of a slow link, in bytes: several packets.
 const BURST: &str = "16kb";
-/// How long a packet may wait for its turn on a slow link before it is dropped.
+/// Time that a packet may wait on a slow link before it is dropped.
 const WAIT: &str = "400ms";
 
 /// The namespaces of one cluster, removed when dropped.
 #[derive(Debug)]
 pub struct Namespaces {
     prefix: String,
-    /// The number of each host's link and subnet.
+    /// Number of each host's link and subnet.
     hosts: BTreeMap<String, usize>,
     cuts: BTreeSet<(String, String)>,
     shut: BTreeSet<(String, String)>,
@@ -35,7 +35,7 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// Whether this machine allows them. Tried once: two tests that tried at the same time would take each other's
+    /// Returns true if this machine allows namespaces. Tried once: two concurrent attempts would mistake each other's
     /// namespace for a refusal.
     pub fn available() -> bool {
         static AVAILABLE: LazyLock<bool> = LazyLock::new(|| {
@@ -54,7 +54,7 @@ impl Namespaces {
         *AVAILABLE
     }
 
-    /// Makes the router and the place of the clients, and moves the calling thread there.
+    /// Creates the router and the clients' namespace, and moves the calling thread there.
     ///
     /// # Panics
     /// If the machine does not allow it; see [`Namespaces::available`].
@@ -78,7 +78,7 @@ impl Namespaces {
         namespaces
     }
 
-    /// Makes a host and returns its address.
+    /// Creates a host and returns its address.
     pub(super) fn add(&mut self, host: &str) -> String {
         let number = self.hosts.len() + 1;
         assert!(self.hosts.insert(host.to_owned(), number).is_none(), "{host} is there already");
@@ -95,7 +95,7 @@ impl Namespaces {
         format!("10.77.{number}.2")
     }
 
-    /// The option of `nsenter` that starts a program at this host.
+    /// Returns the option of `nsenter` that starts a program at this host.
     pub(super) fn net_option(&self, host: &str) -> String {
         format!("--net=/run/netns/{}", self.space(host))
     }
@@ -112,7 +112,7 @@ impl Namespaces {
         }
     }
 
-    /// What `from` sends to the port at which `to` serves is lost.
+    /// Drops everything that `from` sends to the port of `to`.
     pub(super) fn shut(&mut self, from: &str, to: &str) {
         if self.shut.insert((from.to_owned(), to.to_owned())) {
             self.rule("add", from, to, &to_port());
@@ -161,7 +161,7 @@ impl Namespaces {
         }
     }
 
-    /// Swallows what comes by one link for one address, and is as `only` says.
+    /// Adds or removes a rule that drops packets from one link to one address, restricted by `only`.
     fn rule(&self, verb: &str, from: &str, to: &str, only: &[&str]) {
         let (link, address) = (format!("v{}", self.number(from)), format!("10.77.{}.2/32", self.number(to)));
         let router = self.router();
@@ -188,13 +188,13 @@ impl Drop for Namespaces {
     fn drop(&mut self) {
         let spaces = self.hosts.keys().map(|host| self.space(host)).chain([self.router()]);
         for space in spaces {
-            // Whatever is left of it goes when its last process has ended.
+            // The rest of the namespace goes with its last process.
             let _ = Command::new("ip").args(["netns", "del", &space]).stderr(Stdio::null()).status();
         }
     }
 }
 
-/// Removes what runs that were killed have left behind.
+/// Removes leftovers of killed runs.
 fn remove_leftovers() {
     for entry in fs::read_dir("/run/netns").into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -205,7 +205,7 @@ fn remove_leftovers() {
     }
 }
 
-/// Only what is for a member's port.
+/// Restricts a rule to the member port.
 const fn to_port() -> [&'static str; 4] {
     ["ipproto", "tcp", "dport", PORT]
 }
@@ -223,7 +223,7 @@ fn run(program: &str, arguments: &[&str], input: &str) {
         .spawn()
         .unwrap_or_else(|error| panic!("cannot start {program}: {error}"));
     if let Some(mut stdin) = child.stdin.take() {
-        // One that ends early says why below.
+        // If the program ends early, its status below tells why.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().unwrap_or_else(|error| panic!("{program}: {error}"));

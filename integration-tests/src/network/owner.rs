@@ -1,10 +1,10 @@
-//! Which process has the other end of a connection on this machine.
+//! Finds the process at the other end of a connection on this machine.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 
-/// The name of the process among `processes` (by process id) that holds the socket bound to `local`.
+/// Returns the name of the process among `processes` (by process id) that holds the socket bound to `local`.
 pub(super) fn owner_of(local: SocketAddr, remote: SocketAddr, processes: &BTreeMap<u32, String>) -> Option<String> {
     let wanted = format!("socket:[{}]", inode_of(local, remote)?);
     processes.iter().find(|(pid, _)| holds(**pid, &wanted)).map(|(_, name)| name.clone())
@@ -16,12 +16,12 @@ fn inode_of(local: SocketAddr, remote: SocketAddr) -> Option<u64> {
     table.lines().skip(1).find_map(|line| {
         let mut fields = line.split_whitespace();
         let (from, to) = (fields.nth(1)?, fields.next()?);
-        // After these two: state, queues, timer, retransmissions, user, time-out, inode.
+        // The fields after these two: state, queues, timer, retransmissions, user, time-out, inode.
         (from == local && to == remote).then(|| fields.nth(6)?.parse().ok())?
     })
 }
 
-/// IPv4 addresses stand there in the byte order of the machine.
+/// Formats an IPv4 address as the kernel does, in the byte order of the machine.
 fn as_the_kernel_writes(address: SocketAddr) -> Option<String> {
     match address {
         SocketAddr::V4(address) => {

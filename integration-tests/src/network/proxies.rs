@@ -1,4 +1,4 @@
-//! A proxy before every member, which knows who calls and does to each link what it is told.
+//! A proxy in front of every member, which identifies callers and applies the faults of each link.
 
 use super::CLIENTS;
 use super::owner::owner_of;
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// The proxies of one cluster, on a thread of their own; ended when dropped.
+/// The proxies of one cluster, on a thread of their own; stopped when dropped.
 #[derive(Debug)]
 pub struct Proxies {
     runtime: Option<Runtime>,
@@ -21,14 +21,14 @@ pub struct Proxies {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Whose connections to whom come to nothing.
+    /// Blocked pairs of caller and member.
     shut: watch::Sender<BTreeSet<(String, String)>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     hosts: Vec<String>,
-    /// Which member a process is.
+    /// Members by process id.
     processes: BTreeMap<u32, String>,
     /// By sender and receiver.
     links: BTreeMap<(String, String), watch::Sender<Link>>,
@@ -47,10 +47,10 @@ impl Shared {
 }
 
 impl Proxies {
-    /// Starts the thread they run on.
+    /// Starts the thread of the proxies.
     ///
     /// # Panics
-    /// If the machine has no thread left.
+    /// If no thread can be started.
     pub(super) fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -63,10 +63,10 @@ impl Proxies {
         Self { runtime: Some(runtime), shared }
     }
 
-    /// Makes a proxy before a new member.
+    /// Adds a proxy in front of a new member.
     ///
     /// # Panics
-    /// If the machine has no port left.
+    /// If no port is free.
     pub(super) fn add(&mut self, host: &str) -> Place {
         self.shared.state().hosts.push(host.to_owned());
         let listen = free_addresses(1).remove(0);
@@ -137,19 +137,19 @@ impl Drop for Proxies {
 async fn connect(shared: Arc<Shared>, caller: TcpStream, member: String, behind: String) {
     let (Ok(from), Ok(here)) = (caller.peer_addr(), caller.local_addr()) else { return };
     let processes = shared.state().processes.clone();
-    // Reading another process's list of open files may take a moment.
+    // Reading another process's list of open files can take a moment.
     let found = tokio::task::spawn_blocking(move || owner_of(from, here, &processes)).await;
     let name = found.ok().flatten().unwrap_or_else(|| CLIENTS.to_owned());
     let (mut shut, mut shuts) = (shared.shut.subscribe(), shared.shut.subscribe());
     let link = (name.clone(), member.clone());
-    // The sender is there as long as anybody has a use for it.
+    // The sender lives as long as its users.
     let _ = shut.wait_for(|all| !all.contains(&link)).await;
     let (mut there, mut back) = (shared.watch(&name, &member), shared.watch(&member, &name));
     let (broken_there, broken_back) = (reset(there.clone()), reset(back.clone()));
     let connection = async {
         passable(&mut there).await;
         passable(&mut back).await;
-        // A member that is down refuses, and the caller sees its connection end.
+        // If the member is down the connection is refused, and the caller sees its connection end.
         let Ok(called) = TcpStream::connect(&behind).await else { return };
         let _ = (caller.set_nodelay(true), called.set_nodelay(true));
         let (caller_reads, caller_writes) = caller.into_split();

@@ -6,29 +6,29 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// Bytes read at once, so that a slow link is slow evenly.
+/// Bytes read at once; small, so that a slow link is evenly slow.
 const CHUNK_BYTES: usize = 16 * 1024;
 
-/// What is done to what one host sends another.
+/// Faults on the traffic from one host to another.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Link {
-    /// Nothing passes. What is under way is held back, and arrives late once the link is whole again.
+    /// Nothing passes. Bytes in flight are held back, and arrive late once the link is mended.
     pub(super) cut: bool,
-    /// Everything arrives this much later.
+    /// Delay of everything that arrives.
     pub(super) delay: Duration,
-    /// The rate at which bytes pass, if not freely.
+    /// Rate limit, if any.
     pub(super) bytes_per_second: Option<u64>,
-    /// Raising this number breaks the connections that exist.
+    /// Raising this number breaks the existing connections.
     pub(super) resets: u64,
 }
 
 /// Waits until the link is not cut.
 pub(super) async fn passable(link: &mut watch::Receiver<Link>) {
-    // It fails only when the proxies are gone, and then so is this task.
+    // Fails only when the proxies are gone, and this task with them.
     let _ = link.wait_for(|link| !link.cut).await;
 }
 
-/// Waits until somebody resets the link's connections.
+/// Waits for a reset of the link.
 pub(super) async fn reset(mut link: watch::Receiver<Link>) {
     let before = link.borrow().resets;
     if link.wait_for(|link| link.resets > before).await.is_err() {
@@ -36,7 +36,7 @@ pub(super) async fn reset(mut link: watch::Receiver<Link>) {
     }
 }
 
-/// Carries bytes until either end is closed or fails.
+/// Copies bytes until either end is closed or fails.
 pub(super) async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut link: watch::Receiver<Link>) {
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
@@ -54,7 +54,7 @@ pub(super) async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut l
             return;
         }
     }
-    // The end of the stream is a message too, and is lost like the others.
+    // The end of the stream is a message too, and is held back like the others.
     passable(&mut link).await;
     let _ = to.shutdown().await;
 }

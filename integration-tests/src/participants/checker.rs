@@ -1,48 +1,49 @@
-//! Whether two instances owned the same partition at once, judged by what each noted on the one clock of the machine.
+//! Checker of exclusive ownership: finds partitions owned by two instances at once, by the records of the instances on
+//! the machine's single clock.
 //!
-//! An instance looks at the clock before and after each check of a grant; one that passed did so at some moment between the two,
-//! but nobody knows at which. So of an epoch it is sure that it was still going on at some moment from the beginning of its last
-//! check on, and that it had begun at some moment up to the end of its first one. If an earlier epoch's last beginning is later
-//! than a later epoch's first end, then a check of the earlier one passed after a check of the later one had: two owned it at once,
-//! whatever the scheduler did between the moments. The other way round nothing is said: intervals that overlap by less than
-//! the time a check took are not reported, and what was never checked cannot be seen.
+//! An instance reads the clock before and after each check of a grant; a check that passed did so at some unknown
+//! moment between the two. An epoch was therefore certainly valid at some moment after the beginning of its last check,
+//! and had certainly begun at some moment before the end of its first check. If an earlier epoch's last beginning is
+//! later than a later epoch's first end, then a check of the earlier one passed after a check of the later one: both
+//! owned the partition at once, however the scheduler delayed the instances. The converse does not hold: overlaps
+//! shorter than a check are not reported, and unchecked ownership cannot be seen.
 
 use archon_examples::counter::{Instance, Line, Uses};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What must never be.
+/// A violation of exclusive ownership.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Violation {
     /// A check of an earlier epoch passed after one of a later epoch.
     Overlap {
         /// The partition.
         partition: u32,
-        /// The epoch that was over.
+        /// The earlier epoch, which had ended.
         earlier: u64,
-        /// The one after it.
+        /// The later epoch.
         later: u64,
-        /// For how long at least, in nanoseconds.
+        /// Minimum length of the overlap, in nanoseconds.
         for_ns: u64,
     },
     /// Two processes owned a partition in the same epoch.
     Shared {
-        /// Which.
+        /// The partition.
         partition: u32,
         /// The epoch.
         epoch: u64,
         /// The processes.
         instances: BTreeSet<Instance>,
     },
-    /// A check passed after the instance was told that the partition is lost, though it was not acquired again.
+    /// A check passed after the instance was notified of the loss, without a new acquisition.
     AfterLoss {
-        /// By whom.
+        /// The instance.
         instance: Instance,
-        /// Which.
+        /// The partition.
         partition: u32,
         /// The epoch.
         epoch: u64,
-        /// How long after, in nanoseconds.
+        /// Time since the loss, in nanoseconds.
         after_ns: u64,
     },
 }
@@ -69,12 +70,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What is wrong with these uses.
+/// Returns all violations.
 pub fn violations(uses: &Uses) -> Vec<Violation> {
     let mut found = Vec::new();
     for (partition, epochs) in uses.by_partition() {
         let partition = *partition;
-        // Of all epochs before: which was used last, and when.
+        // Latest use over all earlier epochs: epoch and moment.
         let mut last: Option<(u64, u64)> = None;
         for (epoch, used) in epochs {
             if used.instances.len() > 1 {
@@ -94,8 +95,8 @@ pub fn violations(uses: &Uses) -> Vec<Violation> {
     found
 }
 
-/// What is wrong within the log of one instance. A loss is told after the grant ended, so no check that begins later may pass;
-/// of a release that is not so, since it is noted while the partition is still owned.
+/// Returns the violations within the log of one instance. A loss is reported after the grant ended, so no later check
+/// may pass; a release is logged while the partition is still owned, so later checks may.
 pub fn used_after_loss(lines: &[Line]) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut instance = Instance::default();
@@ -131,7 +132,7 @@ mod tests {
         [&[started], lines].concat()
     }
 
-    /// Checks that began at the first moment and ended at the second.
+    /// Returns checks that began at the first moment and ended at the second.
     fn used(last_ns: u64, first_ns: u64, epoch: u64) -> Line {
         Line::Used { first_ns, last_ns, owned: vec![(3, epoch)] }
     }

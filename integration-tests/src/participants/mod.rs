@@ -1,5 +1,5 @@
-//! Services that own partitions, as processes beside a cluster: instances of the counter example, users who count through them, and
-//! the judgement of who owned what.
+//! Services that own partitions, as processes beside a cluster: instances of the counter example, users who increment
+//! through them, and the ownership checker.
 
 mod checker;
 mod service;

@@ -15,29 +15,29 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 const TABLE: &str = "counters";
-/// How many users count, and on how many counters.
+/// Numbers of users, and of counters.
 const USERS: u64 = 4;
 const COUNTERS: usize = 40;
 
-/// What kind of service to start.
+/// Options of a service to start.
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
     /// Partitions of its lease table.
     pub partitions: u32,
-    /// Most partitions that an instance takes.
+    /// Maximum number of partitions of an instance.
     pub partitions_max: u32,
-    /// How long a partition stays an instance's own after the last heartbeat, in milliseconds.
+    /// Lease after the last heartbeat, in milliseconds.
     pub lease_ms: u64,
 }
 
 impl Default for ServiceOptions {
-    /// With a lease that machines at work on something else do not miss by themselves.
+    /// With a lease that a busy machine does not miss by accident.
     fn default() -> Self {
         Self { partitions: 32, partitions_max: 32, lease_ms: 2_000 }
     }
 }
 
-/// The cluster, the instances, and the users who count. Dropping it ends all processes.
+/// The cluster, the instances, and the users. Dropping it ends all processes.
 pub struct Service {
     // Before the cluster, in whose directory they write.
     instances: BTreeMap<String, Process>,
@@ -45,7 +45,7 @@ pub struct Service {
     pub cluster: Cluster,
     program: PathBuf,
     options: ServiceOptions,
-    /// How often an instance was started under each name.
+    /// Number of starts under each name.
     starts: BTreeMap<String, u32>,
     admin: Admin,
     client: Client,
@@ -55,8 +55,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts a cluster, and instances with these names; waits until all partitions are owned, evenly, and lets users count.
-    /// The programs are `env!("CARGO_BIN_EXE_…")` of `archon-under-test` and of `counter-under-test`.
+    /// Starts a cluster and instances with these names; waits until all partitions are owned, evenly, and starts the
+    /// users. The programs are `env!("CARGO_BIN_EXE_…")` of `archon-under-test` and of `counter-under-test`.
     ///
     /// # Panics
     /// If that does not happen.
@@ -85,7 +85,7 @@ impl Service {
         service
     }
 
-    /// Starts an instance, also under a name that was there before.
+    /// Starts an instance; a used name is allowed.
     pub fn start_instance(&mut self, name: &str) {
         let starts = self.starts.entry(name.to_owned()).or_default();
         *starts += 1;
@@ -103,7 +103,7 @@ impl Service {
         self.instances.insert(name.to_owned(), process);
     }
 
-    /// The process of an instance.
+    /// Returns the process of an instance.
     ///
     /// # Panics
     /// If it does not run.
@@ -111,7 +111,7 @@ impl Service {
         self.instances.get(name).expect("the instance runs")
     }
 
-    /// Takes the process of an instance out, to be killed or ended.
+    /// Removes and returns the process of an instance, to be killed or stopped.
     ///
     /// # Panics
     /// If it does not run.
@@ -119,7 +119,7 @@ impl Service {
         self.instances.remove(name).expect("the instance runs")
     }
 
-    /// Cuts an instance off from all coordinators, both ways, or mends that.
+    /// Cuts an instance off from all coordinators, in both directions, or mends the links.
     pub fn cut_off(&mut self, name: &str, cut: bool) {
         for coordinator in 0..self.cluster.coordinator_addresses().len() {
             let coordinator = coordinator_name(coordinator);
@@ -130,10 +130,11 @@ impl Service {
         }
     }
 
-    /// How many partitions each member owns and serves, as the coordinators know it; `None`: nobody.
+    /// Returns the number of partitions that each member owns and serves according to the coordinators; `None` counts
+    /// those without owner.
     ///
     /// # Errors
-    /// Why they do not tell.
+    /// The reason why the coordinators do not answer.
     pub fn shares(&self) -> Result<BTreeMap<Option<String>, u32>, String> {
         let rows = self.runtime.block_on(self.admin.table(TABLE)).map_err(|error| error.to_string())?;
         let mut shares = BTreeMap::new();
@@ -144,7 +145,7 @@ impl Service {
         Ok(shares)
     }
 
-    /// Waits for shares; returns how long it took.
+    /// Waits for shares; returns the time taken.
     pub fn wait_shares(&self, what: &str, holds: impl Fn(&BTreeMap<Option<String>, u32>) -> bool) -> Duration {
         wait_for(what, TIMEOUT, || {
             let shares = self.shares()?;
@@ -153,7 +154,7 @@ impl Service {
         .1
     }
 
-    /// Waits until all partitions are owned by the instances that run, none of which has two more than another.
+    /// Waits until all partitions are owned by the running instances, with counts that differ by at most one.
     pub fn wait_even(&self) -> Duration {
         let names: BTreeSet<&String> = self.instances.keys().collect();
         self.wait_shares("even shares", |shares| {
@@ -170,7 +171,7 @@ impl Service {
         self.wait_shares(&format!("all partitions to be owned by others than {name}"), without)
     }
 
-    /// Waits until this instance has noted something.
+    /// Waits for a record in the log of this instance.
     pub fn wait_noted(&self, name: &str, what: &str, noted: impl Fn(&[Line]) -> bool) -> Duration {
         let what = format!("{name} to note {what}");
         wait_for(&what, TIMEOUT, || {
@@ -180,10 +181,10 @@ impl Service {
         .1
     }
 
-    /// Waits until that many more requests of users were answered.
+    /// Waits until this many more user requests were answered.
     ///
     /// # Panics
-    /// If they are not, or no users are at work.
+    /// If they are not, or no users run.
     pub fn progress(&self, requests: u64) -> Duration {
         let users = self.users.as_ref().expect("users are at work");
         let target = users.answered() + requests;
@@ -193,28 +194,28 @@ impl Service {
         .1
     }
 
-    /// What the instances of a name have noted so far, one after the other.
+    /// Returns the logs of all instances of a name, concatenated.
     ///
     /// # Panics
-    /// If that cannot be read.
+    /// If they cannot be read.
     pub fn log(&self, name: &str) -> Vec<Line> {
         let paths = (1..=self.starts.get(name).copied().unwrap_or(0)).map(|start| self.log_file(name, start));
         let read = |path: PathBuf| read_lines(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         paths.filter(|path| path.exists()).flat_map(read).collect()
     }
 
-    /// Everybody's uses so far.
+    /// Returns all uses so far.
     pub fn uses(&self) -> Uses {
         let mut uses = Uses::default();
         self.starts.keys().for_each(|name| uses.add(&self.log(name)));
         uses
     }
 
-    /// Ends the users and compares the sums with what they were told; then judges who owned what.
+    /// Stops the users, compares the sums with the acknowledged requests, then checks ownership.
     ///
     /// # Panics
-    /// If a request that was acknowledged is missing or was counted twice, if two instances owned the same partition at once, or
-    /// one owned more than it may.
+    /// If an acknowledged request is missing or was counted twice, if two instances owned the same partition at once,
+    /// or one owned more than its maximum.
     pub fn judge(mut self) {
         let users = self.users.take().expect("users are at work");
         let (routes, client) = (self.routes.clone(), self.client.clone());
@@ -248,7 +249,7 @@ impl Service {
     }
 
     fn log_file(&self, name: &str, start: u32) -> PathBuf {
-        // Not `.log`: that is what it prints.
+        // Not `.log`: that is its standard output.
         self.cluster.directory().join(format!("{name}-{start}.owned"))
     }
 }

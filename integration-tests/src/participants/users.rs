@@ -1,4 +1,4 @@
-//! Users who count through the front end, and remember what was acknowledged.
+//! Users who increment through the front end and record acknowledged requests.
 
 use archon_client::Routes;
 use archon_examples::counter::FrontEnd;
@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-/// How long a request is sent again before the test fails: longer than anything that is done to the cluster takes.
+/// Time during which a request is retried before the test fails: longer than any fault on the cluster lasts.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What users were told.
+/// Acknowledged requests of users.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
-    /// By counter, the requests that were answered; each user goes on until each of its requests is.
+    /// Acknowledged requests by counter; each user retries until each of its requests is acknowledged.
     pub acknowledged: BTreeMap<String, u64>,
-    /// The longest time that a request took.
+    /// Longest time of a request.
     pub longest: Duration,
 }
 
-/// Users at work, until they are stopped.
+/// Users that run until stopped.
 #[derive(Debug)]
 pub struct Users {
     stop: Arc<AtomicBool>,
@@ -30,7 +30,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// Starts users, each of whom counts on all of the counters in turn.
+    /// Starts users, each of which increments all counters in turn.
     pub fn start(runtime: &Runtime, routes: &Routes, users: u64, counters: usize) -> Self {
         let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut tasks = JoinSet::new();
@@ -42,15 +42,15 @@ impl Users {
         Self { stop, answered, users: tasks }
     }
 
-    /// How many requests were answered so far.
+    /// Returns the number of acknowledged requests so far.
     pub fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Lets each bring its request to an end, and gathers what they were told.
+    /// Waits for each user's last request and collects the results.
     ///
     /// # Panics
-    /// If a request was not answered in time: then nobody knows what the sums should be.
+    /// If a request was not answered in time: then the expected sums are unknown.
     pub async fn stop(mut self) -> Counted {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = Counted::default();
