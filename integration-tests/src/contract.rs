@@ -132,7 +132,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_document_that_is_not_as_it_is_documented_is_found() {
+    fn invalid_documents_are_rejected() {
         let cancelled = json!({"moves_cancelled": 1, "moves_too_late": 0});
         check("rebalance cancel", &cancelled).expect("as documented");
         for (key, value, part) in [
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_subjects_are_looked_at_too() {
+    fn wrong_codes_and_incomplete_subjects_are_rejected() {
         let event = |code: &str, subject: Value| {
             json!([{"index": 1, "at_ms": 1, "code": code, "by": {"kind": "admin", "admin": null, "from": "::1"}, "subject": subject,
                     "message": "m"}])
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verb_of_a_line_is_found() {
+    fn verb_of_a_command_line_is_found() {
         assert_eq!(verb_of(&["node", "list", "--watch"]), Some("node list"));
         assert_eq!(verb_of(&["status"]), Some("status"));
         assert_eq!(verb_of(&["bench", "put"]), None);

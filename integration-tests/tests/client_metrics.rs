@@ -1,5 +1,5 @@
-//! What clients and participants tell the program that they are part of, which is this one, while processes that they talk to
-//! serve, move, die and stand still. Alone in its program, since it installs the metrics recorder of the process.
+//! Metrics of clients and participants in this process, while the processes they talk to serve, move, die and stand
+//! still. Alone in its program, since it installs the metrics recorder of the process.
 
 use archon_client::metrics::{CLIENT_DEFINITIONS, Definition, Kind, PARTICIPANT_DEFINITIONS};
 use archon_client::{AcquireError, Callbacks, Client, Epoch, Error, Grant, Participant, PartitionId, Why};
@@ -19,20 +19,20 @@ use tokio::time::sleep;
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A series as it was told so far.
+/// Current state of a series.
 #[derive(Clone, Default)]
 struct Told {
     kind: &'static str,
-    /// Of durations the sum in seconds.
+    /// For durations, the sum in seconds.
     value: f64,
-    /// How often it changed.
+    /// Number of changes.
     changes: u64,
 }
 
-/// What is said of a metric: its kind, its unit, and what it counts.
+/// Description of a metric: kind, unit and text.
 type Described = (&'static str, Option<Unit>, String);
 
-/// Keeps what this process is told, by series.
+/// Stores the metrics of this process, by series.
 #[derive(Clone, Default)]
 struct Kept {
     series: Arc<Mutex<BTreeMap<String, Told>>>,
@@ -40,7 +40,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// The one of this process.
+    /// Returns the recorder of this process.
     fn installed() -> &'static Self {
         static KEPT: OnceLock<Kept> = OnceLock::new();
         KEPT.get_or_init(|| {
@@ -147,7 +147,7 @@ impl HistogramFn for One {
     }
 }
 
-/// Everything that is defined is told, has changed, and is described; nothing is told that is not defined.
+/// Asserts that every defined metric is exported, has changed, and is described, and that no undefined one is exported.
 fn judge(kept: &Kept, definitions: &'static [Definition], others: &str) {
     let all = kept.series();
     let described = kept.described.lock().expect("nobody panicked").clone();
@@ -177,15 +177,15 @@ fn judge(kept: &Kept, definitions: &'static [Definition], others: &str) {
 async fn write(client: &Client, writer: usize) {
     for number in 0_u64.. {
         let written = client.put(format!("{writer}-{}", number % 100), "value").await;
-        // What is given up while a node is away is counted, and that is what is looked at here.
+        // Operations abandoned while a node is away are counted, which is tested here.
         if written == Err(Error::Closed) {
             return;
         }
     }
 }
 
-/// Leaders move away while a client sleeps, whose runtime has one thread and is not run meanwhile. Its table is old when it wakes, and
-/// its first writes find out.
+/// Moves leaders away while a client sleeps whose runtime has one thread, which does not run meanwhile. Its table is
+/// out of date when it wakes, and its first writes find out.
 fn told_who_leads_now(kept: &Kept, cluster: &Cluster) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let sleeper = runtime.block_on(cluster.client().build()).expect("a client");
@@ -210,7 +210,7 @@ fn told_who_leads_now(kept: &Kept, cluster: &Cluster) {
 }
 
 #[test]
-fn a_client_tells_what_it_did_and_what_stood_in_its_way() {
+fn client_exports_its_operations_and_obstacles() {
     let kept = Kept::installed();
     let mut cluster = Cluster::start(EXE, &Options { replication: 2, tls: false, ..Options::default() });
     let runtime = Runtime::new().expect("a runtime");
@@ -246,7 +246,7 @@ fn a_client_tells_what_it_did_and_what_stood_in_its_way() {
         let client = client.clone();
         runtime.spawn(async move { write(&client, writer).await });
     }
-    // A node dies that leads something, and others serve it.
+    // A node dies that leads some partition, and others serve it.
     let victim = cluster.leader_of("0-0");
     cluster.take_node(&victim).kill();
     let unreachable = "archon_client_retries_total{reason=\"unreachable\"}";
@@ -264,7 +264,7 @@ fn a_client_tells_what_it_did_and_what_stood_in_its_way() {
     judge(kept, CLIENT_DEFINITIONS, "archon_participant_");
 }
 
-/// A service with nothing to do.
+/// A service without work.
 struct Service;
 
 impl Callbacks for Service {
@@ -280,7 +280,7 @@ impl Callbacks for Service {
 }
 
 #[test]
-fn a_participant_tells_what_it_owns_and_how_it_lives() {
+fn participant_exports_its_partitions_and_leases() {
     let kept = Kept::installed();
     let cluster =
         Cluster::start(EXE, &Options { nodes: vec!["athens"], nodes_min: 1, tls: false, ..Options::default() });
@@ -303,10 +303,10 @@ fn a_participant_tells_what_it_owns_and_how_it_lives() {
     assert!(kept.changes(beats) > 0 && kept.value(beats) > 0.0);
     assert_eq!(kept.changes("archon_participant_callback_seconds{callback=\"acquire\",outcome=\"ok\"}"), 8);
 
-    // Nobody grants anything for longer than a lease: everything is lost, and comes back.
+    // Without coordinators no grant outlasts a lease: everything is lost, and comes back.
     (0..3).for_each(|index| cluster.coordinator(index).pause());
     owned(0.0);
-    // Each is told right after it is not owned any more.
+    // Each loss is reported right after ownership ended.
     wait_for("all of them to be told as lost", TIMEOUT, || {
         let lost = kept.value("archon_participant_losses_total");
         check(lost == 8.0, || format!("{lost} were lost"))

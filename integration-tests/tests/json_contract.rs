@@ -1,4 +1,4 @@
-//! Every verb with `-o json` on a real cluster, held to `docs/json.schema.json`.
+//! Every verb with `-o json` on a real cluster, validated against `docs/json.schema.json`.
 
 use archon_integration_tests::{Cluster, Ending, Options, contract, wait_for};
 use serde_json::{Value, json};
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
-/// Runs verbs, and notes which were seen.
+/// Runs verbs, and records which were covered.
 struct Seen<'a> {
     cluster: &'a Cluster,
     verbs: BTreeSet<&'static str>,
 }
 
 impl Seen<'_> {
-    /// Runs a verb that ends with `code`, and returns its document, which is as documented.
+    /// Runs a verb that ends with `code`, and returns its validated document.
     fn run(&mut self, arguments: &[&str], code: i32) -> Value {
         let verb = contract::verb_of(arguments).unwrap_or_else(|| panic!("{arguments:?} has no document"));
         let ran = self.cluster.archon(&[arguments, &["-o", "json"]].concat());
@@ -40,7 +40,7 @@ fn wait_served(cluster: &Cluster, table: &str) {
     });
 }
 
-/// The verbs that make and read files of certificates.
+/// Runs the verbs that create and read certificate files.
 fn certificates(seen: &mut Seen<'_>, files: &std::path::Path) {
     let file = |name: &str| files.join(name).to_str().expect("UTF-8").to_owned();
     let (ca, athens) = (file("ca"), file("athens"));
@@ -58,7 +58,7 @@ fn certificates(seen: &mut Seen<'_>, files: &std::path::Path) {
     assert_eq!(seen.done(&["cert", "check", &athens])["authority_ends_soon"], false);
 }
 
-/// The verbs of backups.
+/// Runs the backup verbs.
 fn backups(seen: &mut Seen<'_>, directory: &std::path::Path) {
     let backup = directory.join("monday").to_str().expect("UTF-8").to_owned();
     let taken = seen.done(&["backup", "create", "--to", &backup]);
@@ -73,7 +73,7 @@ fn backups(seen: &mut Seen<'_>, directory: &std::path::Path) {
 }
 
 #[test]
-fn every_verb_prints_what_is_documented() {
+fn every_verb_prints_its_documented_json() {
     let options = Options { partitions: 8, ..Options::replicated() };
     let mut cluster = Cluster::start(EXE, &options);
     cluster.wait_whole(3);
@@ -85,7 +85,7 @@ fn every_verb_prints_what_is_documented() {
     let files = tempfile::tempdir().expect("a directory");
     certificates(&mut seen, files.path());
 
-    // Keys, those that are absent and values that are no text included.
+    // Keys, including absent ones and binary values.
     seen.done(&["kv", "put", "k", "v"]);
     let found = seen.done(&["kv", "get", "k"]);
     assert_eq!((&found["existed"], &found["value"]), (&json!(true), &json!("v")));
@@ -97,7 +97,7 @@ fn every_verb_prints_what_is_documented() {
     assert_eq!(seen.run(&["kv", "get", "nothing"], 3), json!({"key": "nothing", "existed": false}));
     assert_eq!(seen.done(&["kv", "del", "k"]), json!({"key": "k", "existed": true}));
     assert_eq!(seen.run(&["kv", "del", "k"], 3), json!({"key": "k", "existed": false}));
-    // A batch has no order: what it reads is there before.
+    // A batch is unordered: keys it reads exist before.
     seen.done(&["kv", "put", "b", "1"]);
     seen.done(&["kv", "scan"]);
     let directory = tempfile::tempdir().expect("a directory");
@@ -112,17 +112,17 @@ fn every_verb_prints_what_is_documented() {
     assert_eq!([of(1, "value"), of(2, "existed"), of(3, "value")], [json!("1"), json!(false), json!("3")]);
     assert_eq!(outcomes[5]["error"]["kind"], "condition_failed");
 
-    // Its protocol.
+    // The protocol.
     assert_eq!(seen.done(&["upgrade", "status"])["protocol"], 2);
     assert_eq!(seen.done(&["upgrade", "hold"])["changed"], true);
     assert_eq!(seen.done(&["upgrade", "release"])["changed"], true);
     assert_eq!(seen.done(&["upgrade", "finalize"])["changed"], false);
 
-    // Its settings.
+    // The settings.
     let granted = seen.done(&["access", "grant", "write", "--client", "shop", "--table", "default"]);
     assert_eq!((&granted["granted"], &granted["nodes_behind"]), (&json!("write"), &json!([])));
     let listed = seen.done(&["access", "list", "--client", "shop", "--table", "default"]);
-    // By TLS every client was granted every table, before all else.
+    // With TLS, this test first granted every client every table.
     let is_listed = listed["rights"].as_array().into_iter().flatten().any(|right| right["table_id"] == 1);
     assert!(listed["may"] == "write" && is_listed, "{listed}");
     let revoked = seen.done(&["access", "revoke", "read", "--client", "shop", "--table", "default"]);
@@ -138,7 +138,7 @@ fn every_verb_prints_what_is_documented() {
     assert_eq!(changed["changes"][0]["after"], 3, "{changed}");
     assert_eq!(seen.run(&["config", "set", "lease_ms=900"], 4)["error"]["kind"], "refused");
 
-    // What a cluster is and does.
+    // State of the cluster.
     let status = seen.done(&["status"]);
     assert_eq!((&status["nodes_alive"], &status["partitions_total"]), (&json!(3), &json!(8)), "{status}");
     let nodes = seen.done(&["node", "list"]);
@@ -149,7 +149,7 @@ fn every_verb_prints_what_is_documented() {
         described["copies"].as_array().map(Vec::len),
         described["copies_held"].as_u64().map(|held| held as usize)
     );
-    // Its number names it as well.
+    // The node's number names it as well.
     let number = described["node_id"].to_string();
     assert_eq!(seen.done(&["node", "describe", &number])["node"], described["node"]);
     assert_eq!(seen.done(&["node", "set", &name, "--weight", "90", "--zone", "none"])["weight"], 90);
@@ -186,7 +186,7 @@ fn every_verb_prints_what_is_documented() {
     seen.done(&["events"]);
     let mut verbs = seen.verbs;
 
-    // A fourth node, to which something can move: a plan, its file, and what became of it.
+    // A fourth node, to which partitions can move: a plan, its file, and its progress.
     cluster.start_node("delos");
     cluster.wait_node("delos", "alive");
     let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
@@ -201,7 +201,7 @@ fn every_verb_prints_what_is_documented() {
     let applied = seen.done(&["rebalance", "apply", "--wait"]);
     assert_eq!(applied["result"]["summary"]["moves_total"], applied["moves_started"], "{applied}");
     assert!(applied["result"]["moves"][0]["phase"].is_string(), "{applied}");
-    // Orders, each taken back.
+    // Orders, each reverted.
     assert_eq!(seen.done(&["check"])["severity"], "notice");
     let looked = seen.done(&["doctor"]);
     assert!(looked["findings"].as_array().is_some_and(|findings| findings.len() > 10), "{looked}");
@@ -225,7 +225,7 @@ fn every_verb_prints_what_is_documented() {
     assert_eq!(seen.done(&["node", "remove", "delos"])["node"], "delos");
     verbs.extend(seen.verbs);
 
-    // What is given up, and what of it can be forced to lead.
+    // Lost nodes, and a forced leader of one of their partitions.
     let lost: Vec<String> = ["athens", "byzantium"].map(str::to_owned).into();
     lost.iter().for_each(|name| cluster.take_node(name).kill());
     for name in &lost {
@@ -245,7 +245,7 @@ fn every_verb_prints_what_is_documented() {
     assert_eq!((&forced["table"], &forced["leader"]), (&json!("single"), &Value::Null), "it begins empty: {forced}");
     verbs.extend(seen.verbs);
 
-    // Who the coordinators are.
+    // The coordinators.
     let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
     let quorum = seen.done(&["quorum", "list"]);
     let kept = tempfile::tempdir().expect("a directory");
@@ -264,8 +264,8 @@ fn every_verb_prints_what_is_documented() {
     assert_eq!(seen.done(&["quorum", "remove", "3", "--force", "--wait"])["retired_ids"], json!([3]));
     verbs.extend(seen.verbs);
 
-    // What no verb prints; what is asked by TLS alone, with a coordinator that joined, or of a quorum that was lost (`quorum_recovery`); and of
-    // what is over before it can be cancelled only the refusal is to be seen.
+    // Excluded: documents without a verb; those that need TLS, a coordinator that joined, or a lost quorum
+    // (`quorum_recovery`); and cancellations, whose target ends too early, so that only the refusal is tested.
     let unseen: Vec<&str> = contract::names().filter(|name| !verbs.contains(name)).collect();
     assert_eq!(
         unseen,

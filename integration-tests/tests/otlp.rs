@@ -1,4 +1,4 @@
-//! Spans as a collector of OpenTelemetry gets them: built with the feature `otlp` only.
+//! Spans as an OpenTelemetry collector gets them: built with the feature `otlp` only.
 
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
@@ -20,7 +20,7 @@ use tonic_prost::ProstCodec;
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// As much of OTLP as is looked at here, with its numbers of fields.
+/// The tested subset of OTLP, with its field numbers.
 mod wire {
     #[derive(Clone, PartialEq, prost::Message)]
     pub(super) struct Export {
@@ -78,7 +78,7 @@ mod wire {
     }
 }
 
-/// The spans that came, each with its service.
+/// Received spans, each with its service.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<(String, wire::Span)>>>);
 
@@ -127,7 +127,7 @@ impl Service<http::Request<Body>> for Collector {
     }
 }
 
-/// One coordinator and one node that tell their spans to `collector`.
+/// Starts one coordinator and one node that export spans to `collector`.
 fn members(directory: &Path, addresses: &[String], collector: &str) -> [Process; 2] {
     let environment =
         [("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{collector}")), ("OTEL_BSP_SCHEDULE_DELAY", "100".to_owned())];
@@ -150,7 +150,7 @@ fn members(directory: &Path, addresses: &[String], collector: &str) -> [Process;
     [coordinator, Process::start("athens", &command, &environment, directory).expect("it starts")]
 }
 
-/// Runs a verb that tells its spans to `collector`; what it printed if it went well.
+/// Runs a verb that exports spans to `collector`; returns its output on success.
 fn archon(listen: &str, collector: &str, arguments: &[&str]) -> Result<String, String> {
     let mut command = std::process::Command::new(EXE);
     command
@@ -163,7 +163,7 @@ fn archon(listen: &str, collector: &str, arguments: &[&str]) -> Result<String, S
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_gets_one_trace_from_the_command_the_coordinator_and_the_node() {
+async fn collector_gets_one_trace_across_all_processes() {
     let collector = Collector::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -193,7 +193,7 @@ async fn a_collector_gets_one_trace_from_the_command_the_coordinator_and_the_nod
         })
         .0
     };
-    // What a service answers hangs below the call of whoever asked, in the trace that the command began.
+    // A service's span is a child of its caller's, in the trace that the command began.
     for (asked, name) in [("archon-coordinator", "archon.v1.Admin/ListNodes"), ("city", "archon.v1.Kv/GetStale")] {
         let (request, call) = (service(asked, name), service("archon", name));
         assert_eq!((&request.trace, &request.parent), (&call.trace, &call.number), "{name}");
@@ -207,7 +207,7 @@ async fn a_collector_gets_one_trace_from_the_command_the_coordinator_and_the_nod
 }
 
 #[test]
-fn a_collector_that_takes_nothing_holds_nobody_up() {
+fn stalled_collector_delays_no_operation() {
     // It accepts, and never reads.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("an address").to_string();

@@ -31,7 +31,7 @@ mod tests {
     use std::process::{Command, Output};
 
     #[test]
-    fn only_a_value_that_says_something_forbids_skips() {
+    fn only_non_zero_value_forbids_skips() {
         let forbids = |value: &str| is_forbidden(Some(OsStr::new(value)));
         assert!(forbids("1") && forbids("yes"));
         assert!(!forbids("") && !forbids("0") && !is_forbidden(None));
@@ -39,21 +39,21 @@ mod tests {
 
     /// Not a test of its own: the tests below run it with the variable and without.
     #[test]
-    #[ignore = "started by a_test_that_is_skipped_fails_where_skips_are_forbidden"]
-    fn one_that_is_skipped() {
+    #[ignore = "started by skipped_test_fails_where_skips_are_forbidden"]
+    fn always_skipped() {
         skipped("this machine has no moon");
     }
 
     fn run_skipped(value: &str) -> Output {
         Command::new(std::env::current_exe().expect("this test's program"))
-            .args(["--exact", "tests::one_that_is_skipped", "--ignored", "--nocapture"])
+            .args(["--exact", "tests::always_skipped", "--ignored", "--nocapture"])
             .env(NO_SKIP, value)
             .output()
             .expect("it runs")
     }
 
     #[test]
-    fn a_test_that_is_skipped_fails_where_skips_are_forbidden() {
+    fn skipped_test_fails_where_skips_are_forbidden() {
         let allowed = run_skipped("");
         let said = String::from_utf8_lossy(&allowed.stdout);
         assert!(allowed.status.success() && said.contains("skipped: this machine has no moon"), "{allowed:?}");

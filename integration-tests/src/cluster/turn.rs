@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_side_by_side_are_bounded() {
+    fn concurrent_turns_are_bounded() {
         let (turns, (sender, admitted)) = (turns(2), mpsc::channel());
         for name in ["first", "second", "third"] {
             request(&turns, false, name, &sender);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_alone_is_not_starved_by_later_ones() {
+    fn exclusive_turn_is_not_starved_by_later_ones() {
         let (turns, (sender, admitted)) = (turns(4), mpsc::channel());
         turns.take(false);
         request(&turns, true, "alone", &sender);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn further_clusters_of_a_test_share_its_turn() {
+    fn later_clusters_of_a_test_share_its_turn() {
         let first = Turn::take(true);
         let second = Turn::take(false);
         drop(first);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_is_refused_beside_an_own_cluster() {
+    fn exclusive_turn_is_refused_beside_own_shared_turn() {
         let refused = thread::spawn(|| {
             let _beside = Turn::take(false);
             let _alone = Turn::take(true);

@@ -35,7 +35,7 @@ fn swap(client: u32, called: u64, returned: u64, expected: u64, value: &str, rev
 }
 
 #[test]
-fn histories_known_to_be_good() {
+fn linearizable_histories_are_accepted() {
     let good: BTreeMap<&str, Vec<Record>> = BTreeMap::from([
         ("nothing", vec![]),
         ("one after the other", vec![put(1, 0, 1, "a", 5), get(1, 2, 3, Some(("a", 5))), delete(1, 4, 5, true)]),
@@ -66,7 +66,7 @@ fn histories_known_to_be_good() {
 }
 
 #[test]
-fn histories_known_to_be_bad() {
+fn violating_histories_are_rejected() {
     let refused = |called, returned, expected, found| {
         let request = Request::CompareAndSet { expected, value: "x".into() };
         record(3, called, returned, request, Outcome::ConditionFailed { found })
@@ -150,7 +150,7 @@ fn tiny_history(dice: &mut Dice) -> Vec<Record> {
 }
 
 #[test]
-fn every_verdict_on_tiny_histories_is_that_of_brute_force() {
+fn verdicts_on_tiny_histories_match_brute_force() {
     let mut dice = Dice::new(7);
     let mut good = 0;
     for round in 0..60_000 {
@@ -165,7 +165,7 @@ fn every_verdict_on_tiny_histories_is_that_of_brute_force() {
 }
 
 #[test]
-fn a_long_history_of_many_clients_with_open_ends_is_judged_quickly() {
+fn long_history_with_open_operations_is_judged_quickly() {
     // Eight concurrent clients on a register that orders operations by return time.
     let mut dice = Dice::new(11);
     let mut history = Vec::new();
@@ -189,7 +189,7 @@ fn a_long_history_of_many_clients_with_open_ends_is_judged_quickly() {
 }
 
 #[test]
-fn a_violation_is_told_by_the_few_operations_that_show_it() {
+fn violation_is_minimised_to_few_operations() {
     let mut history: Vec<Record> = Vec::new();
     for step in 0..20_u64 {
         history.push(put(1, step * 10, step * 10 + 1, &format!("v{step}"), step + 1));

@@ -43,7 +43,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn a_connection_is_traced_to_the_process_that_made_it() {
+    fn connection_is_traced_to_its_process() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("a connection");
         let (local, remote) = (stream.local_addr().expect("bound"), stream.peer_addr().expect("connected"));

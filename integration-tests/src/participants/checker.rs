@@ -144,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn owners_one_after_the_other_are_well() {
+    fn successive_owners_are_accepted() {
         let ada = log("ada", &[used(10, 11, 4), used(20, 21, 4)]);
         let mary = log("mary", &[used(30, 31, 5), used(90, 95, 5)]);
         assert_eq!(judge(&[ada, mary]), []);
     }
 
     #[test]
-    fn two_owners_at_once_are_found() {
+    fn concurrent_owners_are_reported() {
         let ada = log("ada", &[used(10, 11, 4), used(50, 51, 4)]);
         let mary = log("mary", &[used(30, 31, 5)]);
         let overlap = Violation::Overlap { partition: 3, earlier: 4, later: 5, for_ns: 19 };
@@ -159,20 +159,20 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_of_long_ago_is_found_behind_one_of_which_nothing_is_proven() {
+    fn overlap_is_found_behind_an_epoch_without_proof() {
         let (ada, mary) = (log("ada", &[used(80, 81, 4)]), log("mary", &[used(40, 101, 5)]));
         let grace = log("grace", &[used(60, 61, 6)]);
         assert_eq!(judge(&[ada, mary, grace]), [Violation::Overlap { partition: 3, earlier: 4, later: 6, for_ns: 19 }]);
     }
 
     #[test]
-    fn nothing_is_said_of_what_the_moments_do_not_prove() {
+    fn unproven_overlap_is_not_reported() {
         // The check of epoch 4 may have passed at 29, that of epoch 5 at 40.
         assert_eq!(judge(&[log("ada", &[used(29, 99, 4)]), log("mary", &[used(25, 40, 5)])]), []);
     }
 
     #[test]
-    fn an_epoch_of_two_instances_is_found() {
+    fn epoch_shared_by_two_instances_is_reported() {
         let found = judge(&[log("ada", &[used(10, 11, 4)]), log("mary", &[used(30, 31, 4)])]);
         assert!(
             matches!(&found[..], [Violation::Shared { partition: 3, epoch: 4, instances }] if instances.len() == 2)
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_use_after_a_loss_is_found_unless_it_was_acquired_again() {
+    fn use_after_loss_without_reacquisition_is_reported() {
         let lost = Line::Lost { partition: 3, epoch: 4, at_ns: 20 };
         assert_eq!(used_after_loss(&log("ada", &[used(10, 11, 4), lost.clone(), used(19, 25, 4)])), []);
         let found = used_after_loss(&log("ada", &[lost.clone(), used(21, 25, 4)]));

@@ -1,4 +1,5 @@
-//! Backups in an object store, on real processes: built with the feature `object-store` only. The store is one of the test's own.
+//! Backups in an object store, on real processes: built with the feature `object-store` only. The test runs its own
+//! store.
 
 mod s3;
 
@@ -14,12 +15,12 @@ use tokio::runtime::Runtime;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// A lock of somebody who is no more is watched for 30 s, and a store that is gone is waited for as long.
+/// The lock of a dead backup is watched for 30 s, and an unreachable store is retried for as long.
 const LONG: Duration = Duration::from_secs(150);
 const KEYS: usize = 64;
 const PARTITIONS: usize = 4;
 
-/// A cluster with rows, some partitions of which take several parts of an object.
+/// A cluster with rows; some partitions take several parts of an object.
 struct Scene {
     cluster: Cluster,
     runtime: Runtime,
@@ -48,7 +49,7 @@ impl Scene {
         let endpoint = format!("http://{}", self.server.address());
         BTreeMap::from([
             ("AWS_ENDPOINT", endpoint.clone()),
-            // No machine of Amazon's is asked for credentials.
+            // No request for credentials goes to Amazon.
             ("AWS_METADATA_ENDPOINT", endpoint),
             ("AWS_ALLOW_HTTP", "true".to_owned()),
             ("AWS_ACCESS_KEY_ID", KEY_ID.to_owned()),
@@ -91,7 +92,7 @@ impl Scene {
         );
     }
 
-    /// One that takes its time.
+    /// Starts a slow backup.
     fn begin(&self, to: &str) -> Process {
         let shell = self.cluster.shell("");
         let given = shell.get_envs().filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?.to_owned())));
@@ -100,7 +101,7 @@ impl Scene {
         Process::start("backup", &words, &environment, self.cluster.directory()).expect("it starts")
     }
 
-    /// Waits until a partition is done.
+    /// Waits until a partition is backed up.
     fn wait_piece(&self, prefix: &str, backup: &Process) {
         wait_for("a piece to be done", TIMEOUT, || {
             let done = self.server.kept().names(&format!("{prefix}/journal/"));
@@ -128,12 +129,12 @@ fn at(prefix: &str) -> String {
 }
 
 #[test]
-fn a_backup_in_a_store_that_speaks_as_s3_is_taken_verified_taken_over_and_restored() {
+fn s3_backup_is_verified_taken_over_and_restored() {
     taken_verified_taken_over_and_restored("s3");
 }
 
 #[test]
-fn a_backup_in_a_store_that_speaks_as_googles_is_taken_verified_taken_over_and_restored() {
+fn google_store_backup_is_verified_taken_over_and_restored() {
     taken_verified_taken_over_and_restored("gs");
 }
 
@@ -189,7 +190,7 @@ fn taken_verified_taken_over_and_restored(scheme: &str) {
     assert!((PARTITIONS - 3..PARTITIONS).contains(&taken_over), "{second}");
     assert_eq!(scene.server.kept().copied - before_copies, taken_over);
 
-    // It stands on its own, and so does one in a directory that takes over from it.
+    // It is self-contained, and so is one in a directory that takes over from it.
     scene.server.kept().objects.retain(|name, _| !name.starts_with("archon/monday/"));
     let verified = scene.done(&["backup", "verify", &tuesday]);
     assert_eq!(verified["entries_total"], KEYS, "{verified}");
@@ -207,7 +208,7 @@ fn taken_verified_taken_over_and_restored(scheme: &str) {
 }
 
 #[test]
-fn a_backup_that_was_killed_goes_on_and_one_that_lives_is_left_alone() {
+fn killed_object_backup_resumes_and_running_one_is_kept() {
     let scene = Scene::new(256 * 1024);
     let to = at("monday");
     let create = ["backup", "create", "--to", &to];
@@ -226,7 +227,7 @@ fn a_backup_that_was_killed_goes_on_and_one_that_lives_is_left_alone() {
     let before = versions();
     assert!((1..PARTITIONS).contains(&before.len()), "{before:?}");
 
-    // It is watched first, and that is said.
+    // It is watched first, and the output says so.
     let mut again = scene.begin(&to);
     wait_for("it to say for what it waits", TIMEOUT, || match again.log().contains("is it alive?") {
         true => Ok(()),
@@ -242,13 +243,13 @@ fn a_backup_that_was_killed_goes_on_and_one_that_lives_is_left_alone() {
 }
 
 #[test]
-fn a_store_that_went_away_ended_a_backup_without_a_word_of_how_to_go_on() {
+fn lost_store_ends_backup_with_how_to_resume() {
     let mut scene = Scene::new(256 * 1024);
     let to = at("monday");
     let mut cut_off = scene.begin(&to);
     scene.wait_piece("monday", &cut_off);
     let (address, kept) = (scene.server.address(), scene.server.share());
-    // The one in its place begins before this one is gone.
+    // Its replacement starts before this one has stopped.
     scene.server = Server::start();
     let ended = cut_off.wait_exit(LONG);
     let log = cut_off.log();
@@ -261,7 +262,7 @@ fn a_store_that_went_away_ended_a_backup_without_a_word_of_how_to_go_on() {
 }
 
 #[test]
-fn what_was_wrong_with_an_object_store_was_not_told_apart() {
+fn object_store_errors_name_their_causes() {
     let scene = Scene::new(1024);
     let to = at("monday");
     let create = ["backup", "create", "--to", &to];
@@ -325,7 +326,7 @@ fn what_was_wrong_with_an_object_store_was_not_told_apart() {
     }
     scene.done(&["backup", "verify", &to]);
 
-    // Nobody is there.
+    // Nothing listens there.
     let nobody = with("AWS_ENDPOINT", Some("http://127.0.0.1:1"));
     scene.refused(&nobody, &["backup", "verify", &to], 5, "is reached from here");
     let kept = tempfile::tempdir().expect("a directory");

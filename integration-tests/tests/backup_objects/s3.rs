@@ -1,5 +1,5 @@
-//! As much of an object store as backups ask for, spoken as S3 speaks, and as Google does where that differs. Signatures are not looked at,
-//! only whose they say they are.
+//! The subset of an object store that backups use, as S3 implements it, and as Google does where that differs.
+//! Signatures are not verified; only their key id is.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -18,32 +18,32 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-/// The only bucket that there is.
+/// The only bucket.
 pub(crate) const BUCKET: &str = "bucket";
-/// Who may come: by a signature, or with a token.
+/// Accepted key id of a signature, or token.
 pub(crate) const KEY_ID: &str = "AKIDTEST";
 pub(crate) const SECRET: &str = "never-to-be-told";
-/// Names that are listed at once: few, so that there are several pages.
+/// Names per page of a listing: few, so that there are several pages.
 const PAGE: usize = 3;
 const MODIFIED: &str = "Mon, 01 Jan 2024 00:00:00 GMT";
 
-/// Conditions of which a store takes no notice.
+/// Conditions that a store ignores.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Ignores {
     #[default]
     Nothing,
-    /// It looks whether an object is there, and not which.
+    /// It checks for the presence of an object, not for its version.
     Versions,
     EveryCondition,
 }
 
-/// What is kept, whoever serves it.
+/// State of the store, independent of the running server.
 #[derive(Default)]
 pub(crate) struct Kept {
     /// By name, each with its version.
     pub(crate) objects: BTreeMap<String, (Bytes, u64)>,
     pub(crate) uploads: HashMap<String, BTreeMap<u32, Bytes>>,
-    /// How many objects it has copied, and how many it has made of parts.
+    /// Numbers of objects copied, and of objects completed from parts.
     pub(crate) copied: usize,
     pub(crate) of_parts: usize,
     /// As some stores do.
@@ -58,13 +58,13 @@ impl Kept {
         self.versions
     }
 
-    /// The names that begin so.
+    /// Returns the names with this prefix.
     pub(crate) fn names(&self, prefix: &str) -> BTreeSet<String> {
         self.objects.keys().filter(|name| name.starts_with(prefix)).cloned().collect()
     }
 }
 
-/// A server that runs; dropped, it is gone with all its connections.
+/// A running server; dropping it closes all its connections.
 pub(crate) struct Server {
     kept: Arc<Mutex<Kept>>,
     address: SocketAddr,
@@ -76,7 +76,7 @@ impl Server {
         Self::serving("127.0.0.1:0", Arc::default())
     }
 
-    /// Another one in its place.
+    /// Starts another server in its place.
     pub(crate) fn again(address: SocketAddr, kept: Arc<Mutex<Kept>>) -> Self {
         Self::serving(&address.to_string(), kept)
     }
@@ -256,7 +256,7 @@ fn put(kept: &mut Kept, name: &str, query: &HashMap<String, String>, headers: &H
     let is_there = |wanted: &str| there.as_deref() == Some(wanted.trim_matches('"'));
     let is_new = header(headers, IF_NONE_MATCH).is_none_or(|_| there.is_none());
     let is_that = header(headers, IF_MATCH).is_none_or(is_there);
-    // Of Google's store, where 0 is none.
+    // Of Google's store, where 0 means absent.
     let is_generation = header(headers, "x-goog-if-generation-match")
         .is_none_or(|wanted| is_there(wanted) || (wanted == "0" && there.is_none()));
     let fits = match kept.ignores {

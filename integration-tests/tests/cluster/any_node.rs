@@ -1,4 +1,4 @@
-//! Any node answers: one that does not lead a key's partition passes the operation on (PROTOCOL rule 32).
+//! Any node answers: a node that does not lead a key's partition forwards the operation (PROTOCOL rule 32).
 
 use crate::EXE;
 use archon_client::{Client, Role};
@@ -21,7 +21,7 @@ fn cluster_ref(cluster: &Cluster) -> Option<ClusterRef> {
     Some(ClusterRef { cluster_id: id.as_bytes().to_vec().into() })
 }
 
-/// What a node counts.
+/// Returns a counter of a node.
 async fn counted(cluster: &Cluster, node: &str, name: &str) -> u64 {
     let admin = cluster.admin(Duration::from_secs(10));
     admin.node_stats(cluster.node_address(node)).await.expect("the node says what it counts").get(name)
@@ -29,7 +29,8 @@ async fn counted(cluster: &Cluster, node: &str, name: &str) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_node_answers_every_key_by_plain_call() {
-    // As a client of another language calls it, past the library. Alone, since it does not try again when a lease lapses.
+    // As a client in another language calls it, without the library. Alone, since it does not retry when a lease
+    // lapses.
     let cluster = Cluster::start(EXE, &Options { tls: false, alone: true, ..Options::default() });
     let id = cluster_ref(&cluster);
     let mut nodes = BTreeMap::new();
@@ -55,13 +56,13 @@ async fn every_node_answers_every_key_by_plain_call() {
         }
     }
     for name in NODES {
-        // Of the 200 calls that a node got about two thirds are for others.
+        // Of the 200 calls to one node about two thirds are for partitions of others.
         let (passed_on, failed) = (
             counted(&cluster, name, "archon_node_forwards_total").await,
             counted(&cluster, name, "archon_node_forwards_failed_total").await,
         );
         assert!(passed_on >= 60 && failed == 0, "{name} passed {passed_on} on, {failed} in vain");
-        // So does the command line, of which no coordinator is asked anything.
+        // So does the command line, without contacting a coordinator.
         let via = ["kv", "--via", cluster.node_address(name)];
         for key in &keys[..9] {
             let got = cluster.archon_at("127.0.0.1:1", &[&via[..], &["get", key]].concat());
@@ -71,7 +72,7 @@ async fn every_node_answers_every_key_by_plain_call() {
         let listed: serde_json::Value = serde_json::from_str(&listed.stdout).expect("a document");
         let threes = listed.as_array().into_iter().flatten().filter(|entry| entry["value"] == "3").count();
         assert_eq!(threes, keys.len(), "each counter has one of every node: {listed}");
-        // A table that there is not was asked for until the time was over (exit 6).
+        // A missing table was retried until the time-out (exit 6).
         let misspelt = cluster
             .archon_at("127.0.0.1:1", &[&via[..], &["--table", "ordres", "get", "a", "--timeout", "30s"]].concat());
         assert!(misspelt.code == 3 && misspelt.stderr.contains("knows no table \"ordres\""), "{misspelt:?}");
@@ -79,9 +80,9 @@ async fn every_node_answers_every_key_by_plain_call() {
     }
 }
 
-/// The clients know no other node than athens. All others are killed or paused while they lead, and in the end athens itself.
+/// The clients know only athens. All others are killed or paused while they lead, and in the end athens itself.
 #[test]
-fn clients_that_reach_one_node_alone_read_and_write_everything_through_faults() {
+fn one_reachable_node_serves_everything_through_faults() {
     let options = Options { replication: 3, ..Options::default() };
     let load = WorkloadOptions { seed: 71, via: Some("athens"), ..WorkloadOptions::default() };
     let report = Scene::play(EXE, "via athens", &options, &load, |scene| {
@@ -104,7 +105,7 @@ fn clients_that_reach_one_node_alone_read_and_write_everything_through_faults() 
     assert!(report.expect("the loopback is there").answered > 1_000);
 }
 
-/// A key that the node leads.
+/// Returns a key that the node leads.
 fn key_led_by(cluster: &Cluster, node: &str) -> String {
     (0..200)
         .map(|number| format!("counter-{number}"))
@@ -113,7 +114,7 @@ fn key_led_by(cluster: &Cluster, node: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn increments_passed_on_to_a_leader_that_is_killed_count_once_each() {
+async fn forwarded_increments_to_a_killed_leader_count_once() {
     const CALLERS: u64 = 32;
     let mut cluster = Cluster::start(EXE, &Options { replication: 3, ..Options::default() });
     cluster.wait_whole(3);

@@ -1,4 +1,4 @@
-//! What bad input gets: a typed error with a remedy, and unchanged state.
+//! Bad input gets a typed error with a remedy, and leaves the state unchanged.
 
 use crate::EXE;
 use archon_client::Role;
@@ -8,7 +8,7 @@ use archon_integration_tests::{Cluster, Ending, Options, wait_for};
 use std::time::Duration;
 
 #[test]
-fn too_few_nodes_are_told_with_have_and_need() {
+fn too_few_nodes_error_names_have_and_need() {
     let mut cluster = Cluster::start(EXE, &Options { nodes: vec!["athens", "byzantium"], ..Options::default() });
     cluster.wait_node("athens", "alive");
     cluster.wait_node("byzantium", "alive");
@@ -21,13 +21,13 @@ fn too_few_nodes_are_told_with_have_and_need() {
 }
 
 #[test]
-fn a_stale_plan_and_a_second_plan_are_refused() {
+fn stale_plan_and_second_plan_are_refused() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     cluster.start_node("ephesus");
     cluster.wait_node("ephesus", "alive");
     let file = cluster.directory().join("plan.json").display().to_string();
     assert_eq!(cluster.archon(&["rebalance", "plan", "--out", &file]).code, 0);
-    // Another table moves the table version on.
+    // Another table advances the table version.
     let created = cluster.archon(&["table", "create", "orders", "--partitions", "4", "--replication", "1"]);
     assert_eq!(created.code, 0, "{}", created.stderr);
     let stale = cluster.archon(&["rebalance", "apply", &file]);
@@ -39,7 +39,7 @@ fn a_stale_plan_and_a_second_plan_are_refused() {
 }
 
 #[test]
-fn keys_and_values_that_are_refused() {
+fn invalid_keys_and_values_are_refused() {
     let cluster = Cluster::start(EXE, &Options::default());
     let long = "k".repeat(4 * 1024 + 1);
     for (arguments, word) in [(vec!["kv", "put", "", "v"], "empty"), (vec!["kv", "put", &long, "v"], "4096")] {
@@ -53,7 +53,7 @@ fn keys_and_values_that_are_refused() {
 }
 
 #[test]
-fn a_second_node_with_the_same_name_is_refused() {
+fn second_node_with_the_same_name_is_refused() {
     let cluster = Cluster::start(EXE, &Options::default());
     let address = free_addresses(1).remove(0);
     let arguments = cluster.node_arguments("athens", &address, &cluster.directory().join("impostor"));
@@ -67,11 +67,11 @@ fn a_second_node_with_the_same_name_is_refused() {
 }
 
 #[test]
-fn a_node_of_another_cluster_is_refused() {
+fn node_of_another_cluster_is_refused() {
     let mut cluster = Cluster::start(EXE, &Options { nodes_min: 1, nodes: vec!["athens"], ..Options::default() });
     cluster.take_node("athens").terminate(Duration::from_secs(20));
     let data = cluster.directory().join("node-athens");
-    // A second quorum, which never heard of this data directory.
+    // A second quorum, which does not know this data directory.
     let address = free_addresses(1).remove(0);
     let other = ["coordinator", "--id", "1", "--listen", &address, "--peers", &format!("1={address}"), "--data-dir"]
         .map(str::to_owned)
@@ -96,7 +96,7 @@ fn a_node_of_another_cluster_is_refused() {
 }
 
 #[test]
-fn a_data_directory_in_use_is_refused() {
+fn data_directory_in_use_is_refused() {
     let cluster = Cluster::start(EXE, &Options::default());
     let address = free_addresses(1).remove(0);
     let arguments = cluster.node_arguments("athens", &address, &cluster.directory().join("node-athens"));
@@ -107,7 +107,7 @@ fn a_data_directory_in_use_is_refused() {
 }
 
 #[test]
-fn a_coordinator_whose_disk_was_wiped_is_refused() {
+fn wiped_coordinator_is_refused() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     cluster.take_coordinator(2).kill();
     let data = cluster.directory().join("coordinator-3").display().to_string();
@@ -118,7 +118,7 @@ fn a_coordinator_whose_disk_was_wiped_is_refused() {
         cluster.spawn(name, &arguments.into_iter().map(str::to_owned).chain(shown).collect::<Vec<_>>())
     };
     std::fs::remove_dir_all(&data).expect("wiping the disk");
-    // Neither founded anew nor joined anew: its number is that of a voter with another directory.
+    // Neither bootstrapped nor joined again: its number belongs to a voter with another directory.
     let mut joins = spawn("wiped-joins", ["--id", "3", "--join", &addresses[0], &format!("--data-dir={data}-wiped")]);
     assert_eq!(joins.wait_exit(Duration::from_secs(20)).code(), Some(4));
     assert!(joins.log().contains("archon quorum replace 3 4"), "{}", joins.log());

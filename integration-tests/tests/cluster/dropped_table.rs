@@ -10,14 +10,14 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const VALUE_BYTES: usize = 4_096;
 
-/// Runs a command that must end with this code and print nothing, and returns what it says on standard error.
+/// Runs a command that must exit with this code and print nothing, and returns its standard error.
 fn refused(cluster: &Cluster, arguments: &[&str], code: i32) -> String {
     let ran = cluster.archon(arguments);
     assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{arguments:?}: {}", ran.stderr);
     ran.stderr
 }
 
-/// The bytes that each node says it stores.
+/// Returns the stored bytes that each node reports.
 fn stored(cluster: &Cluster) -> Result<Vec<(String, Option<u64>)>, String> {
     let nodes = cluster.json(&["node", "list"])?;
     let node = |node: &Value| (node["node"].as_str().unwrap_or("").to_owned(), node["bytes_stored"].as_u64());
@@ -34,7 +34,7 @@ fn wait_stored(cluster: &Cluster, what: &str, holds: impl Fn(&str, u64) -> bool)
 }
 
 #[test]
-fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
+fn dropped_table_is_deleted_on_every_node_and_frees_its_name() {
     let options = Options { partitions: 1, nodes_min: 2, replication: 2, ..Options::default() };
     let mut cluster = Cluster::start(EXE, &options);
     let create = ["table", "create", "orders", "--partitions", "4", "--replication", "3"];
@@ -53,7 +53,7 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
     cluster.done(&["kv", "put", "kept", "value"]);
     wait_stored(&cluster, "the sizes to be told", |_, bytes| bytes > 40 * VALUE_BYTES as u64);
 
-    // Without --yes nothing is dropped; the refusal says what would be.
+    // Without --yes nothing is dropped; the refusal describes the effect.
     let why = refused(&cluster, &["table", "drop", "orders"], 4);
     for part in ["nothing was dropped", "table orders", "4 partitions", "12 copies on 3 nodes", "--yes"] {
         assert!(why.contains(part), "{part:?} is not in {why}");
@@ -83,14 +83,14 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
         refused(&cluster, &["kv", "get", "--table", "orders", &format!("order/{number}")], 3);
     }
 
-    // The one that was away deletes its copies when it is back.
+    // The absent node deletes its copies when it is back.
     cluster.start_node("athens");
     cluster.wait_node("athens", "alive");
     cluster.wait_condemned(0);
     let small = |_: &str, bytes: u64| bytes < VALUE_BYTES as u64;
     wait_stored(&cluster, "nothing of it to be left", small);
 
-    // Nor is there anything on the disks: the nodes count what they find when they start.
+    // The disks are empty too: nodes count their data at start.
     for name in NODES {
         assert!(cluster.take_node(name).terminate(Duration::from_secs(20)).success());
     }

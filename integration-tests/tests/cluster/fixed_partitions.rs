@@ -1,4 +1,4 @@
-//! The story of fixed partitions on real processes: assignment, growth by plan, and keys that stay where they are found.
+//! Fixed partitions on real processes: assignment, growth by plan, and keys that stay where they are.
 
 use crate::EXE;
 use archon_client::Client;
@@ -20,7 +20,7 @@ async fn client(cluster: &Cluster) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nine_partitions_over_three_cities_then_ephesus_joins_under_load() {
+async fn fourth_node_joins_nine_partitions_under_load() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     assert_eq!(cluster.partitions_per_node(), counts(&[("athens", 3), ("byzantium", 3), ("cyrene", 3)]));
 
@@ -51,7 +51,7 @@ async fn nine_partitions_over_three_cities_then_ephesus_joins_under_load() {
 }
 
 #[test]
-fn thirty_partitions_on_three_nodes_become_eight_eight_seven_seven_on_four() {
+fn thirty_partitions_spread_evenly_over_a_fourth_node() {
     let mut cluster = Cluster::start(EXE, &Options { partitions: 30, ..Options::default() });
     cluster.start_node("ephesus");
     cluster.wait_node("ephesus", "alive");
@@ -65,7 +65,7 @@ fn thirty_partitions_on_three_nodes_become_eight_eight_seven_seven_on_four() {
 }
 
 #[test]
-fn the_json_of_the_contract() {
+fn partition_list_json_matches_the_contract() {
     let cluster = Cluster::start(EXE, &Options::default());
     let fields = |value: &Value| -> Vec<String> {
         value.as_object().map(|object| object.keys().cloned().collect()).unwrap_or_default()
@@ -107,7 +107,7 @@ fn the_json_of_the_contract() {
 }
 
 #[test]
-fn keys_by_the_command_line() {
+fn command_line_reads_and_writes_keys() {
     let cluster = Cluster::start(EXE, &Options::default());
     for (key, value) in [("alpha", "1"), ("beta", "two words"), ("{tag}a", "x"), ("{tag}b", "y")] {
         let put = cluster.archon(&["kv", "put", key, value]);
@@ -121,7 +121,7 @@ fn keys_by_the_command_line() {
     assert_eq!(cluster.archon(&["kv", "del", "alpha"]).code, 0);
     let absent = cluster.archon(&["kv", "get", "alpha"]);
     assert_eq!((absent.code, absent.stdout.as_str()), (3, ""));
-    // The largest value there may be, and a table found through a node instead of a coordinator.
+    // The largest allowed value, and a table found through a node instead of a coordinator.
     let node = cluster.node_address("athens").to_owned();
     let through_node = cluster.archon_at(&node, &["kv", "get", "beta"]);
     assert_eq!((through_node.code, through_node.stdout.trim_end()), (0, "two words"), "{}", through_node.stderr);

@@ -1,5 +1,5 @@
-//! Every cause for which a split or a merge is given up, on real processes: its event names it, every key is where it was, and
-//! nothing is left of the copies that were formed.
+//! Every reason for abandoning a split or a merge, on real processes: the event names it, every key is where it was,
+//! and no formed copies remain.
 
 use crate::EXE;
 use archon_client::Reshaping;
@@ -15,23 +15,23 @@ use tokio::runtime::Runtime;
 
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// So much that it is still on its way when somebody acts upon its begin.
+/// So many rows that the copy is still in progress when the test reacts to its begin.
 const ROWS: usize = 600;
 const ROW_BYTES: usize = 16 * 1024;
 /// Partitions of the default table, of which each node has a copy.
 const DEFAULT_PARTITIONS: u32 = 4;
-/// How often a phase is tried to be met that lasts for milliseconds.
+/// Number of attempts to hit a phase that lasts for milliseconds.
 const TRIES: usize = 4;
 
-/// A table by ranges full of rows, and whoever reshapes it.
+/// A table by ranges full of rows, and the operator that splits and merges it.
 struct World {
     cluster: Cluster,
     striker: Striker,
-    /// Partitions that it has when nothing is done.
+    /// Number of partitions when no attempt runs.
     partitions: usize,
 }
 
-/// Three nodes, of which these are started at once.
+/// Three nodes, of which these start at once.
 fn options(nodes: &[&'static str]) -> Options {
     Options { nodes: nodes.to_vec(), nodes_min: 3, partitions: DEFAULT_PARTITIONS, ..Options::replicated() }
 }
@@ -41,7 +41,7 @@ fn key(row: usize) -> String {
 }
 
 impl World {
-    /// With its partitions split at these keys.
+    /// Starts with its partitions split at these keys.
     fn begin(split_at: &[&str]) -> Self {
         Self::on(Cluster::start(EXE, &options(&NODES)), split_at)
     }
@@ -66,7 +66,7 @@ impl World {
         });
     }
 
-    /// An attempt was given up for this reason, and nothing is to be seen of it.
+    /// Asserts that an attempt was abandoned for this reason and left no trace.
     fn assert_given_up(&self, attempt: &Attempt, why: &str) {
         let end = self.striker.end(attempt);
         println!("{}", end.message);
@@ -74,11 +74,11 @@ impl World {
         self.assert_in_order();
     }
 
-    /// Every key is where it belongs, and nothing else is anywhere.
+    /// Asserts that every key is in its partition, and that no other copies exist.
     fn assert_in_order(&self) {
         wait_served(&self.cluster, "times", self.partitions);
         self.cluster.wait_condemned(0);
-        // Nothing that nobody knows of is left either.
+        // No orphaned copies are left either.
         let held = NODES.map(|_| u64::from(DEFAULT_PARTITIONS) + self.partitions as u64);
         wait_for("the nodes to hold the copies of all partitions and no more", TIMEOUT, || {
             let address = |node| self.cluster.node_address(node);
@@ -87,7 +87,7 @@ impl World {
         });
         Runtime::new().expect("a runtime").block_on(async {
             let client = self.cluster.client().table("times").build().await.expect("a client");
-            // Also at the ends of both halves something is written.
+            // Writes also at the ends of both halves.
             for row in [0, ROWS - 1] {
                 client.put(key(row), vec![b'w'; ROW_BYTES]).await.expect("a put");
             }
@@ -98,7 +98,7 @@ impl World {
         });
     }
 
-    /// Kills these nodes at once, and has an attempt end before they are back.
+    /// Kills these nodes at once; an attempt must end before they are back.
     fn killed(&mut self, nodes: &[&str], attempt: &Attempt) {
         for node in nodes {
             self.cluster.take_node(node).kill();
@@ -113,13 +113,13 @@ impl World {
         self.striker.describe(partition).and_then(|of| of.leader).expect("somebody leads it")
     }
 
-    /// From now on nobody takes over from a node that stands still, as long as this test has it do so.
+    /// Disables failover of paused nodes from now on, for as long as this test pauses them.
     fn be_patient(&self) {
         self.cluster.done(&["config", "set", "failure_timeout_ms=30000"]);
     }
 }
 
-/// Splits that begin with nearly all rows to be copied.
+/// Begins a split that has nearly all rows to copy.
 fn begin_split(world: &World) -> Attempt {
     world.striker.split(0, &key(20)).expect("a split")
 }
@@ -129,7 +129,7 @@ fn begin_merge(world: &World) -> Attempt {
 }
 
 #[test]
-fn a_split_that_is_cancelled_or_whose_partition_goes_offline() {
+fn split_is_abandoned_if_cancelled_or_offline() {
     let world = World::begin(&[]);
     let split = begin_split(&world);
     let again = world.cluster.archon(&["partition", "split", "0", "--table", "times", "--at", "key-0300"]);
@@ -151,14 +151,14 @@ fn a_split_that_is_cancelled_or_whose_partition_goes_offline() {
     world.cluster.done(&["partition", "online", "0", "--table", "times"]);
     world.assert_given_up(&split, "an operator took the partition offline");
 
-    // A number is given once: the third attempt makes the third one.
+    // Numbers are not reused: the third attempt creates the third partition.
     let split = begin_split(&world);
     assert_eq!((world.striker.end(&split).code.known(), split.right), (Some(split.reshape.done()), 3));
     World { partitions: 2, ..world }.assert_in_order();
 }
 
 #[test]
-fn a_split_of_which_too_few_copies_can_be_formed() {
+fn split_is_abandoned_if_too_few_copies_can_be_formed() {
     let mut world = World::begin(&[]);
     let leader = world.leader(0);
     let others: Vec<&str> = NODES.into_iter().filter(|node| *node != leader).collect();
@@ -167,9 +167,9 @@ fn a_split_of_which_too_few_copies_can_be_formed() {
     world.assert_given_up(&split, "only 1 of 2 copies can be formed");
 }
 
-/// The node is named as the one that is waited for, and what it holds is served all the while.
+/// The event names the node being waited for, and its partitions are served throughout.
 #[test]
-fn a_split_that_waits_for_a_node_whose_disk_is_full() {
+fn split_waits_for_a_full_disk_until_cancelled() {
     let mut cluster = Cluster::start(EXE, &options(&NODES[..2]));
     let data = cluster.node_data(NODES[2]);
     let Some(disk) = SmallDisk::mount(&data, 256) else {
@@ -178,7 +178,7 @@ fn a_split_that_waits_for_a_node_whose_disk_is_full() {
     };
     cluster.start_node(NODES[2]);
     let world = World::on(cluster, &[]);
-    // Dropped before the directory that it is in.
+    // Dropped before its parent directory.
     let _disk = disk;
     let ballast = fill(&data);
     let split = begin_split(&world);
@@ -200,7 +200,7 @@ fn a_split_that_waits_for_a_node_whose_disk_is_full() {
 }
 
 #[test]
-fn a_split_whose_leader_stands_still_once_keys_are_given_up() {
+fn split_is_abandoned_if_its_leader_pauses_after_the_cut() {
     let world = World::begin(&[]);
     world.be_patient();
     let (mut partitions, mut row) = (1, 40);
@@ -215,7 +215,7 @@ fn a_split_whose_leader_stands_still_once_keys_are_given_up() {
             let world = World { partitions, ..world };
             return world.assert_given_up(&split, "it was not formed within 5000 ms; waited for: ");
         }
-        // It was done before the leader stood still.
+        // The split was completed before the leader paused.
         partitions += 1;
         row += 40;
         assert!(partitions <= TRIES, "the leader stood still too late {TRIES} times: {end:?}");
@@ -224,7 +224,7 @@ fn a_split_whose_leader_stands_still_once_keys_are_given_up() {
 }
 
 #[test]
-fn a_merge_that_is_cancelled_or_of_which_one_side_goes_offline() {
+fn merge_is_abandoned_if_cancelled_or_offline() {
     let world = World::begin(&["key-0020"]);
     let merge = begin_merge(&world);
     let again = world.cluster.archon(&["partition", "merge", "0", "--table", "times"]);
@@ -247,7 +247,7 @@ fn a_merge_that_is_cancelled_or_of_which_one_side_goes_offline() {
 }
 
 #[test]
-fn a_merge_whose_right_leader_stands_still_or_whose_nodes_die() {
+fn merge_is_abandoned_if_source_leader_pauses_or_nodes_die() {
     let mut world = World::begin(&["key-0020"]);
     let merge = begin_merge(&world);
     world.killed(&NODES, &merge);
@@ -263,7 +263,7 @@ fn a_merge_whose_right_leader_stands_still_or_whose_nodes_die() {
 }
 
 #[test]
-fn a_table_that_is_dropped_while_its_partitions_are_split_and_merged() {
+fn table_drop_ends_its_splits_and_merges() {
     let world = World::begin(&["key-0020"]);
     let drop_it = || {
         let told = world.cluster.done(&["table", "drop", "times", "--yes"]);

@@ -1,4 +1,4 @@
-//! Tables by ranges whose partitions are split by themselves, on real processes: as they grow, under load, and what is no limit.
+//! Tables by ranges with automatic splits, on real processes: by size, under load, and invalid limits.
 
 use crate::EXE;
 use archon_client::{Client, Entry, Error};
@@ -16,11 +16,11 @@ const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const TIMEOUT: Duration = Duration::from_secs(180);
 const MIB: u64 = 1 << 20;
 const WRITERS: u64 = 16;
-/// Between two writes of a writer that writes its rows again.
+/// Pause between two writes of a writer that rewrites its rows.
 const SLOWLY: Duration = Duration::from_millis(5);
 /// Bytes of a value.
 const VALUE_BYTES: usize = 2 * 1024;
-/// Keys that are written: six times what one partition may hold.
+/// Keys written: six times what one partition may hold.
 const KEYS: u64 = 3 * 1024;
 
 fn cluster() -> Cluster {
@@ -34,7 +34,7 @@ fn start(alone: bool) -> Cluster {
     cluster
 }
 
-/// What the leader of a partition holds, as far as is known.
+/// Returns the bytes held by the leader of a partition, as far as is known.
 fn bytes(cluster: &Cluster, row: &Value) -> u64 {
     let number = row["partition"].to_string();
     let found = cluster.json(&["partition", "describe", &number, "--table", "times"]).unwrap_or_default();
@@ -42,7 +42,8 @@ fn bytes(cluster: &Cluster, row: &Value) -> u64 {
     leader.and_then(|copy| copy["bytes_stored"].as_u64()).unwrap_or(0)
 }
 
-/// Whether there are as many partitions as the rows need, each within its limit. What was formed just now is not counted yet.
+/// Returns true if there are as many partitions as the rows need, each within its limit. Newly formed partitions are
+/// not counted yet.
 fn is_grown(cluster: &Cluster, rows: &[Value]) -> bool {
     rows.len() >= 6 && rows.iter().all(|row| (1..=MIB).contains(&bytes(cluster, row)))
 }
@@ -52,7 +53,7 @@ async fn client(cluster: &Cluster, table: &str) -> Arc<Client> {
     Arc::new(built.build().await.expect("a client"))
 }
 
-/// The keys of one writer, all over the place, each with the value that it gets.
+/// Returns the keys of one writer, scattered over the key space, each with its value.
 fn rows(writer: u64) -> impl Iterator<Item = (String, String)> + Clone {
     (0..KEYS / WRITERS).map(move |number| {
         let place = (number * WRITERS + writer) * 7_919 % 100_000;
@@ -60,11 +61,11 @@ fn rows(writer: u64) -> impl Iterator<Item = (String, String)> + Clone {
     })
 }
 
-/// Writers of all rows, and whoever waits for them.
+/// Writers of all rows.
 struct Writing {
     runtime: Runtime,
     client: Arc<Client>,
-    /// Set once nobody needs the writers to go on.
+    /// Set once the writers can stop.
     is_enough: Arc<AtomicBool>,
     writers: Vec<JoinHandle<u32>>,
 }
@@ -79,8 +80,8 @@ impl Writing {
         Self { runtime, client, is_enough, writers }
     }
 
-    /// Waits for all writers, and then for every partition to be within its limit. Holds what is there against what was written;
-    /// returns the partitions, and how many writes were made again since nobody could say what became of them.
+    /// Waits for all writers, and then for every partition to be within its limit. Compares stored and written rows;
+    /// returns the partitions, and the number of writes repeated because their outcome was unknown.
     fn end(self, cluster: &Cluster) -> (Vec<Value>, u32) {
         self.is_enough.store(true, Ordering::Relaxed);
         let open = self.writers.into_iter().map(|writer| self.runtime.block_on(writer).expect("no panic")).sum();
@@ -94,21 +95,21 @@ impl Writing {
         });
         let same = found.iter().map(|(key, value)| (key, value)).eq(&expected);
         assert!(same, "{} rows were found of {}", found.len(), expected.len());
-        // Each holds more than half of what makes one be split, but for what rows are not halved by.
+        // Each holds more than half of the split limit, except for the imbalance of the halves.
         let mib = KEYS * VALUE_BYTES as u64 / MIB;
         assert!((6..=14).contains(&grown.len()), "{} partitions of {mib} MiB", grown.len());
         (grown, open)
     }
 }
 
-/// Writes all rows as fast as it goes, and then again, slowly, until it is enough: a machine may write all of them sooner than a
-/// coordinator hears that there is something to split.
+/// Writes all rows at full speed, then repeatedly and slowly until told to stop: a fast machine may write all of them
+/// before a coordinator learns that a split is due.
 async fn write(client: Arc<Client>, writer: u64, is_enough: Arc<AtomicBool>) -> u32 {
     let mut open = 0;
     let again = rows(writer).cycle().take_while(|_| !is_enough.load(Ordering::Relaxed)).map(|row| (row, SLOWLY));
     for ((key, value), rest) in rows(writer).map(|row| (row, Duration::ZERO)).chain(again) {
         tokio::time::sleep(rest).await;
-        // What is open is written again: the value is the same.
+        // Writes with unknown outcome are repeated: the value is the same.
         loop {
             match client.put(key.clone(), value.clone()).await {
                 Ok(_) => break,
@@ -120,7 +121,7 @@ async fn write(client: Arc<Client>, writer: u64, is_enough: Arc<AtomicBool>) -> 
     open
 }
 
-/// The sum of a counter over some members.
+/// Returns the sum of a counter over some members.
 fn counted(cluster: &Cluster, addresses: &[String], name: &str) -> u64 {
     let runtime = Runtime::new().expect("a runtime");
     let admin = cluster.admin(Duration::from_secs(5));
@@ -129,7 +130,7 @@ fn counted(cluster: &Cluster, addresses: &[String], name: &str) -> u64 {
 }
 
 #[test]
-fn a_table_grows_from_few_partitions_to_many_and_loses_no_write() {
+fn growing_table_splits_and_loses_no_write() {
     let cluster = cluster();
     let made = cluster
         .json(&[
@@ -164,7 +165,7 @@ fn a_table_grows_from_few_partitions_to_many_and_loses_no_write() {
     let (pauses, paused_ms) = (of_nodes("split_pauses"), of_nodes("split_pauses_milliseconds"));
     println!("{} partitions; {ended} splits, {pauses} pauses of {} ms", grown.len(), paused_ms / pauses.max(1));
     assert!(pauses >= ended, "{pauses} pauses of {ended} splits");
-    // A limit is taken away as it is given.
+    // A limit is removed the way it is set.
     let altered = cluster.json(&["table", "alter", "times", "--split-above", "none"]).expect("altered");
     assert_eq!(altered["split_above_bytes"], Value::Null);
     assert!(!cluster.done(&["table", "list"]).contains("MiB"));
@@ -173,12 +174,12 @@ fn a_table_grows_from_few_partitions_to_many_and_loses_no_write() {
 }
 
 #[test]
-fn whoever_is_killed_while_a_table_grows_no_write_is_lost() {
+fn kills_during_table_growth_lose_no_write() {
     let mut cluster = cluster();
     cluster.done(&["table", "create", "times", "--range", "--split-above", "1MiB", "--replication", "3"]);
     cluster.wait_settled("times", "the table", TIMEOUT, |rows| rows.len() == 1);
     let writing = Writing::begin(&cluster);
-    // Each time a split is under way, or none is left to be made.
+    // Each time while a split is in progress, or until none is left.
     let mut disturbed = 0;
     for round in 0..3 {
         wait_for("a split", TIMEOUT, || {
@@ -207,8 +208,8 @@ fn whoever_is_killed_while_a_table_grows_no_write_is_lost() {
 }
 
 #[test]
-fn load_on_many_keys_splits_a_partition_and_load_on_one_does_not() {
-    // Alone: how many writes a second the machine has room for decides.
+fn load_on_many_keys_splits_but_load_on_one_key_does_not() {
+    // Alone: the machine's write rate decides.
     let cluster = start(true);
     for table in ["times", "hot"] {
         cluster.done(&["table", "create", table, "--range", "--split-above-rate", "100", "--replication", "3"]);
@@ -252,7 +253,7 @@ fn load_on_many_keys_splits_a_partition_and_load_on_one_does_not() {
 }
 
 #[test]
-fn what_is_no_limit_is_refused_with_what_would_be_one() {
+fn invalid_split_limits_are_refused_with_the_valid_range() {
     let cluster = cluster();
     cluster.done(&["table", "create", "times", "--range", "--replication", "3"]);
     for (arguments, says) in [

@@ -1,4 +1,4 @@
-//! Lives that are over, and who tells them so, on real processes.
+//! Fenced incarnations, and the members that notify them, on real processes.
 
 use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
@@ -9,12 +9,12 @@ use archon_skip::skipped;
 use std::time::{Duration, Instant};
 
 const TOLD_OVER: &str = "archon_node_lives_told_over_total";
-/// What a node prints that was told by a node, and what one prints that a coordinator refused.
+/// Log texts of a node that was notified by a node, and of one that a coordinator refused.
 const TOLD_BY_NODE: &str = "that this life ended at version";
 const TOLD_BY_COORDINATOR: &str = "the coordinator has ended this incarnation";
 
-/// Pauses a node until it is failed and others lead what it led, and wakes it. Returns its log from then on until it has registered anew, and
-/// how long that took. What it serves meanwhile is what others wrote, or nothing.
+/// Pauses a node until it has failed and others lead its partitions, and wakes it. Returns its log from then until it
+/// has registered again, and the time taken. Meanwhile it serves the values of its successors, or nothing.
 fn woken(cluster: &Cluster, victim: &str, before_waking: impl FnOnce()) -> (String, Duration) {
     let key = (0..200).map(|number| format!("paused-{number}")).find(|key| cluster.leader_of(key) == victim);
     let key = key.expect("it leads one of 200 keys");
@@ -25,7 +25,7 @@ fn woken(cluster: &Cluster, victim: &str, before_waking: impl FnOnce()) -> (Stri
     before_waking();
     let (slept, registered) = (cluster.node(victim).log().len(), |log: &str| log.contains(" registered "));
     let (woken, took, read) = std::thread::scope(|scope| {
-        // This read waits in the sleeper's socket.
+        // This read waits in the paused node's socket.
         let via = ["kv", "--via", cluster.node_address(victim), "get", &key, "--timeout", "5s"];
         let read = scope.spawn(move || cluster.archon_at("127.0.0.1:1", &via));
         let begun = Instant::now();
@@ -38,14 +38,14 @@ fn woken(cluster: &Cluster, victim: &str, before_waking: impl FnOnce()) -> (Stri
     (woken, took)
 }
 
-/// How often members have heard from relays that their life is over.
+/// Returns how often relays notified members that their incarnation is fenced.
 fn told_by(cluster: &Cluster, relays: &[&str]) -> f64 {
     let told = |relay: &&str| count(cluster, relay, "archon_node_relay_lives_over_total").unwrap_or(0.0);
     relays.iter().map(told).sum()
 }
 
 #[test]
-fn a_paused_node_is_told_by_its_relay_that_it_is_failed_and_registers_anew_as_it_wakes() {
+fn relay_fences_a_paused_node_as_it_wakes() {
     let cluster = start(EXE, &options(Network::Loopback));
     wait_relayed(&cluster, &NODES, 5.0);
     let relays = relays(&cluster);
@@ -65,7 +65,7 @@ fn a_paused_node_is_told_by_its_relay_that_it_is_failed_and_registers_anew_as_it
             println!("{victim} fell asleep when it asked the coordinators itself");
             continue;
         }
-        // The word was there before it could ask anybody; another node that it calls may have been as fast.
+        // The notification was waiting before the node could ask; another node that it calls may have been as fast.
         println!("{victim} registered {took:?} after it woke");
         let teller = log.lines().find_map(|line| line.split_once("told by ")?.1.split_once(TOLD_BY_NODE));
         let (teller, _) = teller.unwrap_or_else(|| panic!("nobody told it: {log}"));
@@ -78,9 +78,9 @@ fn a_paused_node_is_told_by_its_relay_that_it_is_failed_and_registers_anew_as_it
     panic!("no relay told {victim}");
 }
 
-/// Whoever comes first tells it: a coordinator to which it turns, or a node that hears it.
+/// The first contact notifies it: a coordinator that it calls, or a node that receives its messages.
 #[test]
-fn a_paused_node_without_relays_is_told_when_it_calls() {
+fn paused_node_without_relays_is_fenced_at_first_contact() {
     let cluster = start_without(EXE, &options(Network::Loopback));
     let (log, took) = woken(&cluster, NODES[1], || ());
     let by_node = log.contains(TOLD_BY_NODE);
@@ -90,9 +90,9 @@ fn a_paused_node_without_relays_is_told_when_it_calls() {
     cluster.wait_node(NODES[1], "alive");
 }
 
-/// No coordinator can tell it, and what it leads is led by others, who hear it.
+/// No coordinator reaches it, and its successors receive its messages.
 #[test]
-fn a_node_that_is_cut_off_from_the_coordinators_alone_is_told_by_those_who_hear_it() {
+fn node_cut_off_from_coordinators_is_fenced_by_its_peers() {
     if !Network::Namespaces.available() {
         return skipped("no node is cut off from the coordinators: that needs root and network namespaces");
     }

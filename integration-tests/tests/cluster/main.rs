@@ -1,4 +1,4 @@
-//! Tables, partitions and their replicas on clusters of real processes, with a fault here and there.
+//! Tables, partitions and their replicas on clusters of real processes, with some faults.
 
 mod any_node;
 mod bad_input;

@@ -1,4 +1,4 @@
-//! What a node may use of memory, on real processes.
+//! Memory limit of a node, on real processes.
 
 use crate::EXE;
 use archon_integration_tests::{Cluster, Options, Scrape, http};
@@ -8,16 +8,16 @@ use std::time::Duration;
 const MIB: f64 = (1 << 20) as f64;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 32 * 1024;
-/// Keys that are written: 512 MiB of values, twice what the node may use.
+/// Keys written: 512 MiB of values, twice the node's memory limit.
 const KEYS: u64 = 16 * 1024;
-/// Operations under way at once.
+/// Concurrent operations.
 const TASKS: usize = 64;
 
 fn key(number: u64) -> String {
     format!("key-{number:05}")
 }
 
-/// No two alike, and nothing that an engine could make smaller.
+/// Returns unique, incompressible values.
 fn value(number: u64) -> Vec<u8> {
     let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut word = || {
@@ -34,7 +34,7 @@ fn scrape(cluster: &Cluster) -> Scrape {
     Scrape::read(&answer.body).expect("metrics")
 }
 
-/// What it uses now, and each of its parts within its bound.
+/// Checks current memory use, and each of its parts against its bound.
 fn look(cluster: &Cluster, most: &mut f64) {
     let now = scrape(cluster);
     *most = most.max(now.get("archon_process_resident_bytes"));
@@ -46,7 +46,7 @@ fn look(cluster: &Cluster, most: &mut f64) {
 }
 
 #[test]
-fn a_node_that_is_filled_with_twice_what_it_may_use_keeps_within_that() {
+fn node_stays_within_its_memory_limit_with_twice_the_data() {
     let small = Options {
         coordinators: 1,
         nodes: vec!["athens"],
@@ -54,9 +54,9 @@ fn a_node_that_is_filled_with_twice_what_it_may_use_keeps_within_that() {
         partitions: 16,
         metrics: true,
         memory: Some("256MiB"),
-        // sled takes several times the memory that it is told to use for pages while large values are written.
+        // sled uses several times its configured page cache while large values are written.
         engine: Some("fjall"),
-        // The engine holds more while a busy disk takes it slowly.
+        // The engine holds more while a busy disk is slow.
         alone: true,
         ..Options::default()
     };

@@ -1,4 +1,4 @@
-//! Partitions of tables by ranges, merged on real processes: under load, under kills, and where it cannot be done.
+//! Merges of partitions by range, on real processes: under load, under kills, and refused ones.
 
 use crate::EXE;
 use archon_integration_tests::strike::{Phase, Striker, Victim, wait_served};
@@ -9,7 +9,7 @@ use std::time::Duration;
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A cluster with a table by ranges, split at these keys.
+/// Starts a cluster with a table by ranges, split at these keys.
 fn cluster(split_at: &str) -> Cluster {
     let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
     cluster.wait_whole(3);
@@ -23,7 +23,7 @@ fn merge(cluster: &Cluster, partition: &str) {
 }
 
 #[test]
-fn partitions_are_merged_under_load_and_every_write_counts_once() {
+fn merges_under_load_apply_every_write_once() {
     let cluster = cluster("key-06,key-12,key-18");
     let counting = Counting::begin(&cluster, "times");
     let mut count = 4;
@@ -32,7 +32,7 @@ fn partitions_are_merged_under_load_and_every_write_counts_once() {
         count -= 1;
         wait_served(&cluster, "times", count);
     }
-    // What was one is two and one again: revisions and records of clients go on through all of it.
+    // One partition becomes two and one again: revisions and client records survive all of it.
     for at in ["key-10", "key-15"] {
         cluster.done(&["partition", "split", "0", "--table", "times", "--at", at, "--wait"]);
         wait_served(&cluster, "times", 2);
@@ -53,15 +53,15 @@ fn partitions_are_merged_under_load_and_every_write_counts_once() {
     assert!(events.contains("is merged: it has the keys of times/2, from \"key-12\" on"), "{events}");
 }
 
-/// How often a phase is tried to be met that lasts for milliseconds.
+/// Number of attempts to hit a phase that lasts for milliseconds.
 const TRIES: usize = 4;
-/// Where the two parts.
+/// The split point.
 const AT: &str = "key-12";
-/// Rows of the right one, so that they are on their way for a while.
+/// Rows of the right partition, so that their transfer takes a while.
 const ROWS: usize = 100;
 const ROW_BYTES: usize = 60_000;
 
-/// Writes the rows that make a merge take its time.
+/// Writes the rows that make a merge take time.
 fn fill(cluster: &Cluster) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
@@ -72,7 +72,7 @@ fn fill(cluster: &Cluster) {
     });
 }
 
-/// The numbers of the left and the right one, each led by another node, once there are two again.
+/// Returns the numbers of the left and the right partition, each with another leader, once there are two again.
 fn two_with_leaders_of_their_own(cluster: &mut Cluster) -> (u32, u32) {
     if cluster.partitions("times").len() == 1 {
         cluster.done(&["partition", "split", "0", "--table", "times", "--at", AT, "--wait"]);
@@ -94,7 +94,7 @@ fn two_with_leaders_of_their_own(cluster: &mut Cluster) -> (u32, u32) {
 }
 
 #[test]
-fn whoever_is_killed_while_partitions_are_merged_nothing_is_lost_or_done_twice() {
+fn kills_during_merges_lose_and_repeat_no_write() {
     let mut cluster = cluster(AT);
     fill(&cluster);
     let striker = Striker::new(&cluster, "times");
@@ -123,7 +123,7 @@ fn whoever_is_killed_while_partitions_are_merged_nothing_is_lost_or_done_twice()
 }
 
 #[test]
-fn all_nodes_killed_right_after_a_merge_have_all_keys() {
+fn nodes_killed_right_after_a_merge_keep_all_keys() {
     let mut cluster = cluster("key-50");
     for number in 0..100 {
         cluster.done(&["kv", "put", &format!("key-{number:02}"), "value", "--table", "times"]);
@@ -142,7 +142,8 @@ fn all_nodes_killed_right_after_a_merge_have_all_keys() {
     assert!(back.contains("key-99"), "{back}");
 }
 
-/// Rows of the left and of the right partition. A page of the right one, by bytes alone, had more rows than an entry of a log takes.
+/// Rows of the left and of the right partition. A page of the right one, bounded by bytes alone, had more rows than a
+/// log entry takes.
 const TINY_ROWS: (usize, usize) = (1_000, 20_000);
 
 #[test]
@@ -178,7 +179,7 @@ fn merge_of_many_tiny_rows_keeps_every_row_over_restart() {
 }
 
 #[test]
-fn what_cannot_be_merged_is_refused_with_the_reason() {
+fn invalid_merge_is_refused_with_the_reason() {
     let mut cluster = cluster("m");
     let says = |cluster: &Cluster, arguments: &[&str], code: i32, text: &str| {
         let ran = cluster.archon(&[&["partition", "merge"], arguments].concat());
@@ -203,10 +204,10 @@ fn what_cannot_be_merged_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_merge_is_given_up_where_it_is_too_large_or_cancelled() {
+fn merge_is_abandoned_if_too_large_or_cancelled() {
     let cluster = cluster("m");
     cluster.done(&["kv", "put", "a", "first", "--table", "times"]);
-    // More than the nodes have told of by the time it begins, or not: it is refused or given up.
+    // Either larger than the nodes reported by its begin, and abandoned, or refused at once.
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let client = cluster.client().table("times");
     let client = runtime.block_on(client.build()).expect("a client");
@@ -219,7 +220,7 @@ fn a_merge_is_given_up_where_it_is_too_large_or_cancelled() {
     let given_up = cluster.done(&["events"]);
     assert!(ran.stderr.contains("16.0 MiB") || given_up.contains("16.0 MiB"), "{}\n{given_up}", ran.stderr);
     wait_served(&cluster, "times", 2);
-    // Small enough, and too large to be done before it is cancelled.
+    // Small enough, and too large to complete before the cancellation.
     cluster.done(&["partition", "split", "1", "--table", "times", "--at", "n-10", "--wait"]);
     wait_served(&cluster, "times", 3);
     let striker = Striker::new(&cluster, "times");
@@ -234,11 +235,11 @@ fn a_merge_is_given_up_where_it_is_too_large_or_cancelled() {
 }
 
 #[test]
-fn neighbours_that_stay_small_are_merged_by_themselves_and_every_write_counts_once() {
+fn small_neighbours_are_merged_automatically_without_loss() {
     let cluster = cluster("key-12");
     cluster.done(&["table", "alter", "times", "--merge-below", "1MiB"]);
     let counting = Counting::begin(&cluster, "times");
-    // Leaders say that a partition is small once it has been so for a minute.
+    // Leaders report a partition as small after a minute.
     cluster.wait_settled("times", "the two to be merged", Duration::from_secs(200), |rows| rows.len() == 1);
     let seen = counting.end();
     assert!(seen.iter().all(|seen| seen.open == 0), "nothing failed, so nothing is open: {seen:?}");

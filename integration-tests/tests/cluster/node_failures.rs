@@ -1,4 +1,4 @@
-//! Nodes die, pause and come back. With one copy a dead node means unavailable partitions, and nothing worse.
+//! Nodes die, pause and come back. With one copy, a dead node means unavailable partitions, and nothing worse.
 
 use crate::EXE;
 use archon_client::{Client, Role};
@@ -15,7 +15,7 @@ async fn client(cluster: &Cluster, timeout: Duration) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_node_is_failed_and_comes_back_with_its_data() {
+async fn killed_node_fails_and_returns_with_its_data() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     let client = client(&cluster, Duration::from_secs(30)).await;
     let written = Rows::written(&client, 200).await;
@@ -31,7 +31,7 @@ async fn a_killed_node_is_failed_and_comes_back_with_its_data() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_ended_by_sigterm_releases_and_returns_at_once() {
+async fn node_stopped_by_sigterm_releases_and_returns_at_once() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     let client = client(&cluster, Duration::from_secs(30)).await;
     let written = Rows::written(&client, 100).await;
@@ -43,7 +43,7 @@ async fn a_node_ended_by_sigterm_releases_and_returns_at_once() {
     written.assert_there(&client).await;
 }
 
-/// A key that the node leads.
+/// Returns a key that the node leads.
 fn key_led_by(cluster: &Cluster, node: &str) -> String {
     (0..200)
         .map(|number| format!("paused-{number}"))
@@ -52,7 +52,7 @@ fn key_led_by(cluster: &Cluster, node: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_node_does_not_answer_from_an_expired_lease_when_it_wakes() {
+async fn woken_node_does_not_answer_from_an_expired_lease() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     let client = client(&cluster, Duration::from_secs(30)).await;
     let key = key_led_by(&cluster, "athens");
@@ -73,11 +73,11 @@ async fn a_paused_node_does_not_answer_from_an_expired_lease_when_it_wakes() {
 
     cluster.node("athens").pause();
     cluster.wait_node("athens", "failed");
-    // Nobody is left to grant a new lease, so whatever it answers when it wakes rests on the old one.
+    // No coordinator can grant a new lease, so the answers after waking rest on the old one.
     for index in 0..3 {
         cluster.take_coordinator(index).kill();
     }
-    // This read waits in the sleeper's socket.
+    // This read waits in the paused node's socket.
     let waiting = request();
     let asked = tokio::spawn(async move { node.get(waiting).await.map(|answer| answer.into_inner().value) });
     cluster.node("athens").resume();
@@ -98,7 +98,7 @@ async fn a_paused_node_does_not_answer_from_an_expired_lease_when_it_wakes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_without_coordinators_stops_serving_when_its_lease_ends() {
+async fn node_without_coordinators_stops_serving_at_lease_end() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     let node = cluster.node_address("athens").to_owned();
     let client = client(&cluster, Duration::from_millis(500)).await;
@@ -123,7 +123,7 @@ async fn a_node_without_coordinators_stops_serving_when_its_lease_ends() {
 }
 
 #[test]
-fn nodes_stopped_all_at_once_release_what_they_lead_and_leave() {
+fn nodes_stopped_together_release_partitions_and_leave() {
     let mut cluster = Cluster::start(EXE, &Options { partitions: 30, ..Options::default() });
     let names = ["athens", "byzantium", "cyrene"];
     let mut nodes: Vec<_> = names.iter().map(|name| cluster.take_node(name)).collect();
@@ -132,7 +132,7 @@ fn nodes_stopped_all_at_once_release_what_they_lead_and_leave() {
         let status = node.wait_exit(Duration::from_secs(30));
         let log = node.log();
         assert!(status.success(), "{status}: {log}");
-        // A coordinator that grants a leaving node what it just released keeps it until its time-out.
+        // A coordinator that grants a leaving node the partitions it just released would keep it until its time-out.
         assert!(log.contains("left the cluster cleanly"), "{}: {}", node.name(), node.log_tail(10));
     }
     for name in names {

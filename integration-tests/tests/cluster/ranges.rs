@@ -1,4 +1,4 @@
-//! Tables whose keys are in ranges, by the command line and the library on real processes.
+//! Tables by ranges, through the command line and the library, on real processes.
 
 use crate::EXE;
 use archon_client::Entry;
@@ -37,9 +37,9 @@ fn keys(cluster: &Cluster, arguments: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_table_by_ranges_is_listed_in_order_across_its_partitions() {
+fn range_table_is_listed_in_order_across_partitions() {
     let mut cluster = cluster();
-    // Given in any order.
+    // In any order.
     cluster.done(&["table", "create", "times", "--range", "--split-at", "m,g,t", "--replication", "3"]);
     wait_served(&cluster);
     let ranges: Vec<Value> = cluster.partitions("times").iter().map(|row| row["range"].clone()).collect();
@@ -67,7 +67,7 @@ fn a_table_by_ranges_is_listed_in_order_across_its_partitions() {
     let text = cluster.done(&["partition", "list", "--table", "times"]);
     assert!(text.contains("BEGIN") && text.contains("END"), "{text}");
 
-    // What a leader has in its engine and what it has in memory alone are one list.
+    // A listing merges the rows of a leader's engine with those in memory.
     for node in NODES {
         cluster.kill_and_return(node);
     }
@@ -78,7 +78,7 @@ fn a_table_by_ranges_is_listed_in_order_across_its_partitions() {
 }
 
 #[test]
-fn a_client_lists_many_keys_as_a_stream_in_either_order() {
+fn client_streams_many_keys_in_either_order() {
     let cluster = cluster();
     cluster.done(&["table", "create", "times", "--range", "--split-at", "key-0300,key-0600", "--replication", "3"]);
     wait_served(&cluster);
@@ -102,7 +102,7 @@ fn a_client_lists_many_keys_as_a_stream_in_either_order() {
 }
 
 #[test]
-fn what_makes_no_table_by_ranges_is_refused() {
+fn invalid_range_table_options_are_refused() {
     let cluster = cluster();
     let create = |more: &[&str]| refused(&cluster, &[&["table", "create", "times"], more].concat());
     for (wrong, code, says) in [
@@ -122,7 +122,7 @@ fn what_makes_no_table_by_ranges_is_refused() {
 }
 
 #[test]
-fn every_node_answers_for_every_key_also_of_its_own_copy_after_a_split_and_a_merge() {
+fn every_node_answers_every_key_after_split_and_merge() {
     let cluster = cluster();
     cluster.done(&["table", "create", "times", "--range", "--split-at", "m,t", "--replication", "3"]);
     let wait = |count: usize| strike::wait_served(&cluster, "times", count);
@@ -131,7 +131,7 @@ fn every_node_answers_for_every_key_also_of_its_own_copy_after_a_split_and_a_mer
     for key in all {
         cluster.done(&["kv", "put", key, key, "--table", "times"]);
     }
-    // No coordinator is asked anything: whoever is asked passes it on, or looks into its own copy.
+    // Without a coordinator: any node forwards the request, or reads its own copy.
     let via = |node: &str, arguments: &[&str]| {
         let arguments = [&["kv", "--via", cluster.node_address(node)], arguments, &["--table", "times"]].concat();
         cluster.archon_at("127.0.0.1:1", &arguments)
@@ -141,7 +141,7 @@ fn every_node_answers_for_every_key_also_of_its_own_copy_after_a_split_and_a_mer
             for key in all {
                 let got = via(node, &["get", key]);
                 assert_eq!((got.code, &*got.stdout), (0, key), "{what}, {node}: {}", got.stderr);
-                // A copy hears of a commit, and of its keys, with what its leader says next.
+                // A copy learns of a commit, and its keys, with the leader's next message.
                 wait_for("its own copy to have it", TIMEOUT, || {
                     let stale = via(node, &["get", key, "--stale"]);
                     if (stale.code, &*stale.stdout) == (0, key) { Ok(()) } else { Err(format!("{what}: {stale:?}")) }

@@ -1,4 +1,4 @@
-//! A rebalance with somebody killed in every phase: the move finishes or is undone, and no key is lost.
+//! A rebalance with a process killed in every phase: the move finishes or is undone, and no key is lost.
 
 use crate::EXE;
 use archon_client::Client;
@@ -12,7 +12,7 @@ enum Victim {
     Target,
 }
 
-/// Values large enough that a copy takes a while and each phase can be seen.
+/// Writes values large enough that a copy takes a while and each phase can be observed.
 async fn fill(client: &Client, count: usize) -> Vec<(String, Vec<u8>)> {
     let mut written = Vec::new();
     for number in 0..count {
@@ -33,7 +33,7 @@ async fn kill_in_phase(phases: &[&str], victim: Victim) {
     let load = Load::start(&client, "phase", 4);
     let applied = cluster.archon(&["rebalance", "apply"]);
     assert_eq!(applied.code, 0, "{}", applied.stderr);
-    // A phase may be over before it is seen; then the kill comes at the next one, which is as good a moment.
+    // A phase may end before it is observed; then the kill comes at the next one, which is as good.
     let (moved, _) = wait_for("a move to reach its phase", Duration::from_secs(60), || {
         let status = cluster.json(&["rebalance", "status", "--timeout", "2s"])?;
         let all = status["moves"].as_array().cloned().unwrap_or_default();
@@ -81,7 +81,7 @@ async fn kill_in_phase(phases: &[&str], victim: Victim) {
         let found = client.get(key.clone().into_bytes()).await.expect("a get").map(|found| found.value.to_vec());
         assert!(found.as_ref() == Some(value), "{key} is lost or changed");
     }
-    // What was undone can be done again, and then there is nothing left to do.
+    // An undone move can be repeated, and then nothing is left to do.
     let again = cluster.archon(&["rebalance", "apply", "--wait", "--timeout", "60s"]);
     assert_eq!(again.code, 0, "{}", again.stderr);
     cluster.wait_rebalanced();

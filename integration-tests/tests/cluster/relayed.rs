@@ -1,4 +1,4 @@
-//! What nodes carry for others beside the heartbeats of nodes, on real processes: those of participants, and reports.
+//! Relayed traffic other than heartbeats of nodes, on real processes: heartbeats of participants, and reports.
 
 use crate::EXE;
 use archon_client::{Participant, Tls};
@@ -12,19 +12,19 @@ use archon_skip::skipped;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-/// It lives by a relay, and coordinators call it; what it calls comes to nothing.
+/// It lives by a relay, and coordinators call it; its own calls to coordinators fail.
 #[test]
-fn a_leader_that_could_call_no_coordinator_waited_for_a_silent_follower_for_ever() {
+fn isolated_leader_drops_silent_follower_through_its_relay() {
     lead_without_coordinators(&options(Network::Namespaces));
 }
 
 #[test]
-fn by_tls_nobody_passes_on_what_a_leader_cannot_tell_itself() {
+fn isolated_tls_leader_drops_silent_follower_through_relay() {
     lead_without_coordinators(&Options { tls: true, ..options(Network::Namespaces) });
 }
 
-/// A node that is carried by another one and leads a key, and one that has a copy of it and relays for nobody: without that one the leader keeps
-/// both of its relays. Which nodes relay, and who leads what, is drawn anew for each cluster.
+/// Returns a relayed node that leads a key, the key, and a node with a copy of it that relays for no other: without
+/// that one the leader keeps both of its relays. Relays and leaders are chosen randomly for each cluster.
 fn carried_leader(cluster: &Cluster) -> (&'static str, &'static str, String) {
     let named = |value: &Value| NODES.into_iter().find(|node| value == *node);
     let (found, _) = wait_for(
@@ -65,7 +65,7 @@ fn lead_without_coordinators(options: &Options) {
     }
     println!("{victim} calls no coordinator; then {follower} hears it no more");
     cluster.links().cut_both(victim, follower);
-    // The follower is told of, counts no more, and a push says so to the leader.
+    // The follower is reported, leaves the in-sync set, and a push notifies the leader.
     cluster.done(&["kv", "put", &key, "after", "--timeout", "30s"]);
     assert_eq!((cluster.done(&["kv", "get", &key]), cluster.leader_of(&key)), ("after".to_owned(), victim.to_owned()));
     cluster.wait_node(victim, "alive");
@@ -73,7 +73,7 @@ fn lead_without_coordinators(options: &Options) {
     cluster.wait_whole(3);
 }
 
-/// Who carries the heartbeats of this participant, as coordinators see it.
+/// Returns the relay of this participant, as coordinators see it.
 fn carrier(cluster: &Cluster, participant: &str) -> Result<Option<String>, String> {
     let listed = cluster.json(&["node", "list"])?;
     let of_it = |node: &&serde_json::Value| node["node"] == participant;
@@ -82,16 +82,16 @@ fn carrier(cluster: &Cluster, participant: &str) -> Result<Option<String>, Strin
 }
 
 #[test]
-fn participants_asked_the_coordinators_themselves_though_nodes_relay() {
+fn participants_use_relays() {
     carry_a_participant(start(EXE, &options(Network::Loopback)), false);
 }
 
 #[test]
-fn participants_that_say_who_they_are_asked_the_coordinators_themselves() {
+fn participants_use_relays_with_tls() {
     carry_a_participant(start(EXE, &Options { tls: true, ..options(Network::Loopback) }), true);
 }
 
-/// Its relay is killed, a node is removed, and in the end nobody relays.
+/// Its relay is killed, a node is removed, and finally no node relays.
 fn carry_a_participant(mut cluster: Cluster, tls: bool) {
     let (runtime, name) = (Runtime::new().expect("a runtime"), "w1");
     cluster.done(&["table", "create", "jobs", "--partitions", "4", "--lease"]);
@@ -102,7 +102,7 @@ fn carry_a_participant(mut cluster: Cluster, tls: bool) {
         false => builder,
     };
     if tls {
-        // The right to own came with protocol 2: of the tables that were there before, every participant has it.
+        // Rights to own came with protocol 2: every participant has the right on tables that existed before.
         cluster.wait_protocol(2);
         cluster.archon(&["access", "revoke", "own", "--every-participant", "--table", "jobs"]);
         let refused = runtime.block_on(builder.clone().start(IdleService)).expect_err("it was granted nothing");
@@ -126,7 +126,7 @@ fn carry_a_participant(mut cluster: Cluster, tls: bool) {
     cluster.take_node(&first).kill();
     cluster.wait_node(&first, "failed");
     wait_carried("its other relay to carry them", 10);
-    // From then on nodes know that some numbers are nobody's any more. The participant's is not one of them.
+    // From then on nodes know that some numbers are retired. The participant's is not one of them.
     cluster.done(&["node", "lost", &first, "--accept-data-loss"]);
     wait_for("its row to be removed", TIMEOUT, || {
         let removed = cluster.archon(&["node", "remove", &first]);

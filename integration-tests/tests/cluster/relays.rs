@@ -1,4 +1,4 @@
-//! Heartbeats that nodes carry for each other, on real processes, and what comes with the answers.
+//! Heartbeats that nodes relay for each other, on real processes, and the updates on their answers.
 
 use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
@@ -12,12 +12,12 @@ use archon_skip::skipped;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_killed_relay_costs_nobody_its_lease() {
+fn killed_relay_costs_no_lease() {
     kill_a_relay(start(EXE, &options(Network::Loopback)));
 }
 
 #[test]
-fn members_that_say_who_they_are_had_no_relays() {
+fn nodes_use_relays_with_tls() {
     kill_a_relay(start(EXE, &Options { tls: true, ..options(Network::Loopback) }));
 }
 
@@ -32,7 +32,7 @@ fn kill_a_relay(mut cluster: Cluster) {
     let left: Vec<&str> = NODES.into_iter().filter(|node| *node != victim).collect();
     wait_relayed(&cluster, &left, 5.0);
     assert_no_lease_lapsed(&cluster, &left);
-    // Nobody relays any more: everybody goes straight.
+    // Without relays, every member sends directly.
     cluster.done(&["config", "set", "relays_from=0"]);
     let sum = |series| left.iter().map(|node| count(&cluster, node, series)).sum::<Result<f64, String>>();
     let look = || Ok::<_, String>((sum("archon_node_heartbeats_total")?, sum(CARRIED)?));
@@ -49,9 +49,9 @@ fn kill_a_relay(mut cluster: Cluster) {
     assert_no_lease_lapsed(&cluster, &left);
 }
 
-/// Its streams stay open, and nothing comes on them.
+/// Its streams stay open, and carry nothing.
 #[test]
-fn a_paused_relay_costs_nobody_else_its_lease() {
+fn paused_relay_costs_no_other_lease() {
     let cluster = start(EXE, &options(Network::Loopback));
     wait_relayed(&cluster, &NODES, 5.0);
     let relays = relays(&cluster);
@@ -74,7 +74,7 @@ fn a_paused_relay_costs_nobody_else_its_lease() {
 }
 
 #[test]
-fn whoever_leads_next_hears_everybody_by_the_relays() {
+fn new_coordinator_leader_hears_all_nodes_through_relays() {
     let mut cluster = start(EXE, &options(Network::Loopback));
     wait_relayed(&cluster, &NODES, 5.0);
     let (leader, _) = cluster.wait_leader();
@@ -86,9 +86,9 @@ fn whoever_leads_next_hears_everybody_by_the_relays() {
     }
 }
 
-/// Whether it relays itself or not: its own relay says that no coordinator answers, and the other one reaches one.
+/// Whether it relays itself or not: its own relay reports that no coordinator answers, and the other one reaches one.
 #[test]
-fn a_node_that_no_coordinator_hears_directly_lives_by_a_relay() {
+fn node_cut_off_from_coordinators_lives_by_a_relay() {
     if !Network::Namespaces.available() {
         return skipped("no node is cut off from the coordinators: that needs root and network namespaces");
     }
@@ -112,7 +112,7 @@ fn a_node_that_no_coordinator_hears_directly_lives_by_a_relay() {
             let row = nodes.as_array().and_then(|rows| rows.iter().find(|row| row["node"] == victim)).cloned();
             assert_eq!(row.as_ref().map(|row| &row["status"]), Some(&"alive".into()), "{victim}: {nodes}");
         }
-        // Neither its own, nor those of whom it carries, if it does.
+        // Neither its own lease lapsed, nor those of the members it carries, if any.
         for (node, before) in logged {
             let log = cluster.node(node).log();
             assert!(!log.get(before..).unwrap_or_default().contains("lease lapsed"), "{node}: {log}");
@@ -125,19 +125,19 @@ const TABLE_VERSION: &str = "archon_node_table_version";
 const PUSHES: &str = "archon_coordinator_pushes_total";
 const NEWS: &str = "archon_coordinator_news_total";
 
-/// What all coordinators have counted.
+/// Returns a metric summed over all coordinators.
 fn coordinators_count(cluster: &Cluster, series: &str) -> f64 {
     [0, 1, 2].map(coordinator_name).iter().map(|name| count(cluster, name, series).unwrap_or(0.0)).sum()
 }
 
-/// Changes the row of a node, and returns the version that everybody is to hold then.
+/// Changes the row of a node, and returns the version that all nodes must reach.
 fn change_a_row(cluster: &Cluster, node: &str, weight: usize) -> f64 {
     cluster.done(&["node", "set", node, "--weight", &weight.to_string()]);
     let status = cluster.json(&["status"]).expect("a status");
     status["table_version"].as_f64().expect("a version")
 }
 
-/// Waits until these nodes hold everything up to a version. Returns how long that took.
+/// Waits until these nodes hold everything up to a version; returns the time taken.
 fn wait_held(cluster: &Cluster, nodes: &[&str], version: f64) -> Duration {
     let begun = Instant::now();
     wait_for("all to hold it", TIMEOUT, || {
@@ -148,8 +148,8 @@ fn wait_held(cluster: &Cluster, nodes: &[&str], version: f64) -> Duration {
     begun.elapsed()
 }
 
-/// Changes rows one after the other, each once everybody holds the one before, and returns how many pushes that took, how many answers
-/// brought something, and how long the longest took.
+/// Changes rows one after the other, each once all nodes hold the previous one; returns the number of pushes, the
+/// number of answers with updates, and the longest time.
 fn change_rows(cluster: &Cluster, changes: usize) -> (f64, f64, Duration) {
     let counts = || (coordinators_count(cluster, PUSHES), coordinators_count(cluster, NEWS));
     let (pushes, news) = counts();
@@ -161,7 +161,7 @@ fn change_rows(cluster: &Cluster, changes: usize) -> (f64, f64, Duration) {
 }
 
 #[test]
-fn each_change_of_a_row_was_pushed_to_every_node_that_a_relay_hears() {
+fn relayed_nodes_get_row_changes_on_heartbeat_answers() {
     let cluster = start_without(EXE, &options(Network::Loopback));
     let changes = 10;
     let (pushes, news, slowest) = change_rows(&cluster, changes);
@@ -176,7 +176,7 @@ fn each_change_of_a_row_was_pushed_to_every_node_that_a_relay_hears() {
 }
 
 #[test]
-fn members_that_say_who_they_are_took_no_tables_from_relays() {
+fn nodes_take_table_updates_from_relays_with_tls() {
     let cluster = start(EXE, &Options { tls: true, ..options(Network::Loopback) });
     wait_relayed(&cluster, &NODES, 5.0);
     let (pushes, news, slowest) = change_rows(&cluster, 5);
@@ -188,7 +188,7 @@ fn members_that_say_who_they_are_took_no_tables_from_relays() {
 }
 
 #[test]
-fn a_relay_that_was_killed_kept_a_change_from_its_members() {
+fn killed_relay_does_not_withhold_a_change() {
     let mut cluster = start(EXE, &options(Network::Loopback));
     wait_relayed(&cluster, &NODES, 5.0);
     let victim = relays(&cluster)[0];

@@ -1,5 +1,5 @@
-//! Three copies of everything, on real processes: what a node's death, a planned stop and a cluster without its
-//! coordinators cost, and that nothing acknowledged is lost on the way.
+//! Three copies of everything, on real processes: the cost of a node's death, of a planned stop and of a cluster
+//! without coordinators, and that no acknowledged write is lost.
 
 use crate::EXE;
 use archon_client::Client;
@@ -22,18 +22,18 @@ fn is_live(copy: &Value) -> bool {
     copy["state"] == "live"
 }
 
-/// Whether every partition has three Live copies and a leader that serves.
+/// Returns true if every partition has three Live copies and a serving leader.
 fn is_whole(rows: &[Value]) -> bool {
     let live = |row: &Value| row["copies"].as_array().into_iter().flatten().filter(|copy| is_live(copy)).count();
     rows.iter().all(|row| live(row) == 3 && row["status"] == "online")
 }
 
-/// Waits for that.
+/// Waits for that state.
 fn wait_whole(cluster: &Cluster) -> Duration {
     cluster.wait_partitions("every partition to have three Live copies", is_whole)
 }
 
-/// Whether it is so now, as far as can be told.
+/// Returns true if it is so now, as far as is known.
 fn is_whole_now(cluster: &Cluster) -> bool {
     let list = cluster.json(&["partition", "list", "--timeout", "2s"]);
     list.is_ok_and(|list| list.as_array().is_some_and(|rows| is_whole(rows)))
@@ -57,7 +57,7 @@ async fn ends_well(load: Load, client: &Client, what: &str) -> LoadReport {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_node_costs_a_pause_and_comes_back_into_every_live_set() {
+async fn killed_node_costs_a_pause_and_rejoins_every_live_set() {
     let mut cluster = Cluster::start(EXE, &three_copies());
     println!("whole after {:?}", wait_whole(&cluster));
     let client = client(&cluster, Duration::from_secs(30)).await;
@@ -84,7 +84,7 @@ async fn a_killed_node_costs_a_pause_and_comes_back_into_every_live_set() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_planned_stop_hands_over_without_a_failed_operation() {
+async fn planned_stop_hands_over_without_a_failed_operation() {
     let mut cluster = Cluster::start(EXE, &three_copies());
     wait_whole(&cluster);
     let client = client(&cluster, Duration::from_secs(30)).await;
@@ -111,7 +111,7 @@ async fn a_planned_stop_hands_over_without_a_failed_operation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_and_writes_go_on_without_any_coordinator() {
+async fn reads_and_writes_continue_without_coordinators() {
     let mut cluster = Cluster::start(EXE, &three_copies());
     wait_whole(&cluster);
     let client = client(&cluster, Duration::from_secs(30)).await;
@@ -122,7 +122,7 @@ async fn reads_and_writes_go_on_without_any_coordinator() {
             cluster.take_coordinator(index).kill();
         }
         let began = Instant::now();
-        // Every lease ends after a second; what is answered for long after that rests on the followers alone.
+        // Every lease ends after a second; answers long after that rest on the followers alone.
         wait_for("ten seconds of traffic", Duration::from_secs(60), || {
             check(began.elapsed() > Duration::from_secs(10), || format!("{:?}", began.elapsed()))
         });
@@ -142,8 +142,8 @@ async fn reads_and_writes_go_on_without_any_coordinator() {
     ends_well(load, &client, "return of the quorum").await;
 }
 
-/// So many values, and so large (85 MiB a partition, where at most 32 MiB of log are kept), that no leader keeps its log for
-/// a copy that misses them, and that a copy takes a while.
+/// So many large values (85 MiB a partition, where at most 32 MiB of log are kept) that no leader keeps its log for a
+/// copy that misses them, and that a copy takes a while.
 const LARGE: usize = 2_000;
 
 fn large(number: usize) -> Vec<u8> {
@@ -151,7 +151,7 @@ fn large(number: usize) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_loader_killed_in_mid_copy_begins_anew_by_itself() {
+async fn loader_killed_during_copy_restarts_by_itself() {
     let mut cluster = Cluster::start(EXE, &Options { partitions: 3, ..three_copies() });
     wait_whole(&cluster);
     let client = client(&cluster, Duration::from_secs(30)).await;
@@ -198,7 +198,7 @@ async fn a_loader_killed_in_mid_copy_begins_anew_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_idle_cluster_finds_a_dead_follower_before_the_next_write() {
+async fn idle_cluster_drops_dead_follower_before_the_next_write() {
     let mut cluster = Cluster::start(EXE, &three_copies());
     wait_whole(&cluster);
     let client = client(&cluster, Duration::from_secs(30)).await;
@@ -208,7 +208,7 @@ async fn an_idle_cluster_finds_a_dead_follower_before_the_next_write() {
     let follower = NAMES.into_iter().find(|name| *name != leader).expect("one of three");
     tokio::task::block_in_place(|| {
         cluster.take_node(follower).kill();
-        // Nobody writes, and still every leader asks for it to be dropped.
+        // Without writes, every leader still asks for it to be dropped.
         cluster.wait_partitions("the dead node to count nowhere", |rows| {
             let copies = rows.iter().flat_map(|row| row["copies"].as_array().into_iter().flatten());
             !copies.into_iter().any(|copy| copy["node"] == follower && is_live(copy))

@@ -1,4 +1,4 @@
-//! The log that healthy nodes keep while another one is away, on real processes with small disks.
+//! Log retention of healthy nodes while another one is away, on real processes with small disks.
 
 use crate::EXE;
 use archon_client::{Client, Error};
@@ -17,11 +17,11 @@ const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const HEALTHY: [&str; 2] = ["athens", "byzantium"];
 const MIB: f64 = (1 << 20) as f64;
 const DISK_MB: u32 = 640;
-/// Bounds of the log on such a disk: a quarter stays where it is, an eighth is kept to be used again; the rest is what the
-/// engine has not synced.
+/// Bounds of the log on such a disk: a quarter is retained, an eighth is kept for reuse; the rest is unsynced in the
+/// engine.
 const LOG_BYTES_MAX: f64 = 440.0 * MIB;
 const VALUE_BYTES: usize = 32 * 1024;
-/// Keys that are written over and over: 8 MiB.
+/// Keys that are overwritten repeatedly: 8 MiB.
 const KEYS: u64 = 256;
 /// Values written to the busy table: 900 MiB, more than the disk has.
 const WRITES: u64 = 900 * 32;
@@ -36,7 +36,8 @@ fn data(cluster: &Cluster, node: &str) -> PathBuf {
     cluster.directory().join(format!("node-{node}"))
 }
 
-/// Three nodes with a small disk each, and a quiet table beside the default one. `None` if the machine does not allow it.
+/// Starts three nodes with a small disk each, and a quiet table beside the default one. `None` if the machine does not
+/// allow it.
 fn start() -> Option<(Cluster, Vec<SmallDisk>)> {
     let options = Options {
         coordinators: 1,
@@ -70,20 +71,20 @@ fn wait_quiet_copies(cluster: &Cluster) {
     });
 }
 
-/// Writes these numbers' values to the busy table.
+/// Writes the values with these numbers to the busy table.
 async fn overwrite_once(client: &Client, numbers: Range<u64>) -> Result<(), Error> {
     let writes = stream::iter(numbers)
         .map(|number| client.put(format!("key-{:03}", number % KEYS), vec![(number % 251) as u8; VALUE_BYTES]));
     writes.buffer_unordered(32).try_collect::<Vec<_>>().await.map(|_| ())
 }
 
-/// Makes a file as large as its disk lets it be.
+/// Creates a file as large as its disk allows.
 fn fill(path: &Path) {
     let mut file = File::options().append(true).create(true).open(path).expect("a file");
     while file.write_all(&[1; 4096]).is_ok() {}
 }
 
-/// Overwrites the busy table, and holds the logs of the healthy nodes to their bound meanwhile.
+/// Overwrites the busy table, and checks the logs of the healthy nodes against their bound meanwhile.
 async fn overwrite(cluster: &Cluster) {
     let client = cluster.client().timeout(TIMEOUT).build().await.expect("a client");
     for from in (0..WRITES).step_by(512) {
@@ -102,8 +103,8 @@ fn put(cluster: &Cluster, table: &str) -> Result<(), String> {
     check(ran.code == 0, || ran.stderr.clone())
 }
 
-/// One write to a quiet table while a node is away made the logs of the others grow by all writes to other tables, until
-/// their disks were full; and they stayed full when the node was back.
+/// Regression: one write to a quiet table while a node was away made the logs of the others grow by all writes to other
+/// tables, until their disks were full; they stayed full when the node was back.
 #[test]
 fn quiet_write_does_not_fill_the_disks_of_other_nodes() {
     let Some((mut cluster, _disks)) = start() else {
@@ -118,15 +119,15 @@ fn quiet_write_does_not_fill_the_disks_of_other_nodes() {
     let given_up: f64 = HEALTHY.iter().map(|node| scrape(&cluster, node).get("archon_node_logs_not_kept_total")).sum();
     assert!(given_up >= 1.0, "the log of the quiet table is kept for cyrene");
 
-    // Disks that something else fills are left again without a restart, also while the node is away.
+    // Disks filled by other files recover without a restart, also while the node is away.
     let ballast = HEALTHY.map(|node| data(&cluster, node).join("ballast"));
     wait_for("writes to be refused", TIMEOUT, || {
-        // The log gives up what it can spare meanwhile.
+        // The log frees what it can spare meanwhile.
         ballast.iter().for_each(|file| fill(file));
         match put(&cluster, "default") {
             Err(error) if error.contains("ReadOnly") => Ok(()),
             other => {
-                // Uses up what the log has made ready; some of it may be refused already.
+                // Uses up the prepared log space; some writes may be refused already.
                 let _ = runtime.block_on(async {
                     let client = cluster.client().timeout(Duration::from_secs(1)).build().await.expect("a client");
                     overwrite_once(&client, 0..KEYS).await

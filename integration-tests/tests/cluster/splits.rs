@@ -1,4 +1,4 @@
-//! Partitions of tables by ranges, split on real processes: under load, under kills, and where it cannot be done.
+//! Splits of partitions by range, on real processes: under load, under kills, and refused ones.
 
 use crate::EXE;
 use archon_client::{Role, Transport};
@@ -29,7 +29,7 @@ fn split(cluster: &Cluster, partition: &str, at: &str) {
 }
 
 #[test]
-fn partitions_are_split_under_load_and_every_write_counts_once() {
+fn splits_under_load_apply_every_write_once() {
     let cluster = cluster();
     let counting = Counting::begin(&cluster, "times");
     for (partition, at, count) in [("0", "key-12", 2), ("1", "key-18", 3), ("0", "key-06", 4), ("2", "key-21", 5)] {
@@ -38,7 +38,7 @@ fn partitions_are_split_under_load_and_every_write_counts_once() {
     }
     let seen = counting.end();
     let longest = |seen: &[Seen]| seen.iter().map(|seen| seen.longest_ms).max();
-    // Those below every split point, and those beyond all.
+    // Those below every split point, and those above all of them.
     let (kept, moved) = (longest(&seen[..6]), longest(&seen[21..]));
     let all = seen.iter().map(|seen| seen.done).sum::<i64>();
     println!("{all} increments; the longest of keys that stayed took {kept:?} ms, of keys that moved {moved:?} ms");
@@ -50,7 +50,7 @@ fn partitions_are_split_under_load_and_every_write_counts_once() {
 }
 
 #[test]
-fn without_a_key_a_partition_is_split_in_the_middle_of_its_bytes() {
+fn split_without_key_halves_the_bytes() {
     let cluster = cluster();
     let put = |key: &str, bytes: usize| drop(cluster.done(&["kv", "put", key, &"x".repeat(bytes), "--table", "times"]));
     ["a", "b", "c", "d"].into_iter().for_each(|key| put(key, 100));
@@ -66,18 +66,18 @@ fn without_a_key_a_partition_is_split_in_the_middle_of_its_bytes() {
     assert!(begins.contains(&Value::from("e")), "{begins:?}");
 }
 
-/// How often a phase is tried to be met that lasts for milliseconds.
+/// Number of attempts to hit a phase that lasts for milliseconds.
 const TRIES: usize = 4;
 
 #[test]
-fn whoever_is_killed_while_partitions_are_split_nothing_is_lost_or_done_twice() {
+fn kills_during_splits_lose_and_repeat_no_write() {
     let mut cluster = cluster();
     let striker = Striker::new(&cluster, "times");
     let counting = Counting::begin(&cluster, "times");
     let dying = [Victim::LeftLeader, Victim::OtherCopy, Victim::Coordinator];
     let phases = [Phase::Begun, Phase::GivenUp, Phase::Done];
     let strikes = dying.into_iter().flat_map(|victim| phases.map(|phase| (victim, phase)));
-    // Nobody leads the other half before it is a partition.
+    // The right half has no leader before it is a partition.
     let strikes: Vec<(Victim, Phase)> = strikes.chain([(Victim::RightLeader, Phase::Done)]).collect();
     let mut counters = 1..COUNTERS;
     let mut tries = 0;
@@ -102,7 +102,7 @@ fn whoever_is_killed_while_partitions_are_split_nothing_is_lost_or_done_twice() 
 }
 
 #[test]
-fn a_client_whose_table_is_ten_splits_old_finds_every_key_and_scans_all() {
+fn client_ten_splits_behind_finds_and_scans_every_key() {
     let cluster = cluster();
     let runtime = Runtime::new().expect("a runtime");
     let client = cluster.client().table("times").timeout(Duration::from_secs(20));
@@ -127,7 +127,7 @@ fn a_client_whose_table_is_ten_splits_old_finds_every_key_and_scans_all() {
 }
 
 #[test]
-fn all_nodes_killed_right_after_a_split_have_both_halves() {
+fn nodes_killed_right_after_a_split_keep_both_halves() {
     let mut cluster = cluster();
     for number in 0..100 {
         cluster.done(&["kv", "put", &format!("key-{number:02}"), "value", "--table", "times"]);
@@ -147,7 +147,7 @@ fn all_nodes_killed_right_after_a_split_have_both_halves() {
 }
 
 #[test]
-fn copies_half_made_when_their_nodes_were_killed_were_damaged_once_they_were_whole() {
+fn half_formed_copies_survive_a_kill_undamaged() {
     let mut cluster = cluster();
     let runtime = Runtime::new().expect("a runtime");
     let client = cluster.client().table("times").timeout(Duration::from_secs(30));
@@ -172,7 +172,7 @@ fn copies_half_made_when_their_nodes_were_killed_were_damaged_once_they_were_who
         let now = syncs(&cluster);
         if now.iter().zip(before).all(|(now, before)| *now > before) { Ok(()) } else { Err(format!("{now:?}")) }
     });
-    // One after the other, so that the split goes on.
+    // One after the other, so that the split continues.
     for node in NODES {
         cluster.take_node(node).kill();
         cluster.start_node(node);
@@ -193,7 +193,7 @@ fn copies_half_made_when_their_nodes_were_killed_were_damaged_once_they_were_who
 }
 
 #[test]
-fn what_cannot_be_split_is_refused_with_the_reason() {
+fn invalid_split_is_refused_with_the_reason() {
     let mut cluster = cluster();
     let refused = |cluster: &Cluster, arguments: &[&str]| {
         let ran = cluster.archon(&[&["partition", "split"], arguments].concat());
@@ -223,7 +223,7 @@ fn what_cannot_be_split_is_refused_with_the_reason() {
     says(&cluster, &["1", "--table", "times", "--at", "t"], 4, "cyrene");
 }
 
-/// A batch of one operation on key `z` by whoever answers at this address.
+/// Sends a batch of one operation on key `z` to the process at this address.
 async fn ask(transport: &Transport, address: &str, cluster: &ClusterRef, op: Op) -> Reply {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
     let mut node = KvClient::new(transport.channel(&endpoint, address, Expected::Servers, Duration::from_secs(5)));
@@ -232,7 +232,7 @@ async fn ask(transport: &Transport, address: &str, cluster: &ClusterRef, op: Op)
 }
 
 #[test]
-fn a_named_write_by_plain_call_that_was_asked_again_after_a_split_was_done_twice() {
+fn identified_write_retried_after_a_split_is_applied_once() {
     let cluster = cluster();
     let runtime = Runtime::new().expect("a runtime");
     let status = cluster.json(&["status"]).expect("status");

@@ -1,4 +1,4 @@
-//! Reads at copies that need not lead (PROTOCOL rule 33): answered while nobody leads, and only from what is committed.
+//! Stale reads at followers (PROTOCOL rule 33): answered without a leader, and only from committed data.
 
 use crate::EXE;
 use archon_integration_tests::wait::check;
@@ -6,7 +6,7 @@ use archon_integration_tests::{Cluster, Options, wait_for};
 use serde_json::Value;
 use std::time::Duration;
 
-/// The addresses of the nodes that hold a copy of the key's partition and do not lead it, and the name of the leader.
+/// Returns the addresses of the nodes that follow the key's partition, and the name of the leader.
 fn followers(cluster: &Cluster, key: &str) -> (Vec<String>, String) {
     let leader = cluster.leader_of(key);
     let others = ["athens", "byzantium", "cyrene"].into_iter().filter(|name| *name != leader);
@@ -14,7 +14,7 @@ fn followers(cluster: &Cluster, key: &str) -> (Vec<String>, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn followers_answer_while_their_leader_stands_still_and_nobody_can_name_another() {
+async fn followers_answer_stale_reads_without_leader_and_quorum() {
     let mut cluster = Cluster::start(EXE, &Options { replication: 3, ..Options::default() });
     cluster.wait_whole(3);
     let builder = cluster.client().timeout(Duration::from_secs(10));
@@ -23,7 +23,7 @@ async fn followers_answer_while_their_leader_stands_still_and_nobody_can_name_an
     client.put(key, "old").await.expect("a put");
     let revision = client.put(key, "new").await.expect("a put").get();
     let (others, leader) = followers(&cluster, key);
-    // A follower hears of a commit with what the leader says next.
+    // A follower learns of a commit with the leader's next message.
     let shown = |endpoint: &str| {
         let ran = cluster.archon_at("127.0.0.1:1", &["kv", "--via", endpoint, "get", key, "--stale", "-o", "json"]);
         let document: Value = serde_json::from_str(&ran.stdout).map_err(|_| ran.stderr.clone())?;

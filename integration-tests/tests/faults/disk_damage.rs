@@ -1,5 +1,5 @@
-//! Data directories that are damaged, lost, rolled back or full: what was acknowledged is either served as it was or not
-//! served at all, and is never silently replaced by an older or empty copy.
+//! Data directories that are damaged, lost, rolled back or full: acknowledged data is served unchanged or not at all,
+//! and never silently replaced by an older or empty copy.
 
 use crate::EXE;
 use archon_client::Client;
@@ -34,8 +34,7 @@ async fn write(client: &Client, written: &mut Written, prefix: &str, count: usiz
     }
 }
 
-/// Reads every key; gives how many were there as written. One that is answered otherwise than written ends the test;
-/// one that is not answered does not.
+/// Reads every key; returns the number that match. A different value fails the test; a missing answer does not.
 async fn read_all(client: &Client, written: &Written) -> usize {
     let mut reads = tokio::task::JoinSet::new();
     for (key, value) in written.clone() {
@@ -62,7 +61,7 @@ async fn read_all(client: &Client, written: &Written) -> usize {
     served
 }
 
-/// Waits until the engine has been synced after the last write: it grows at that moment and is quiet then.
+/// Waits until the engine was synced after the last write: it grows at that moment and is quiet then.
 fn wait_flushed(cluster: &Cluster) {
     let file = data_of(cluster, NODE).join("engine").join("db");
     wait_for("the engine to be written and quiet", Duration::from_secs(20), || {
@@ -76,7 +75,7 @@ fn data_of(cluster: &Cluster, name: &str) -> PathBuf {
     cluster.directory().join(format!("node-{name}"))
 }
 
-/// The segments of a node's log, oldest first.
+/// Returns the segments of a node's log, oldest first.
 fn segments(data: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(data.join("wal")).expect("the log's directory");
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -97,8 +96,8 @@ fn copy(from: &Path, to: &Path) {
     assert!(status.success());
 }
 
-/// Waits until the node is back and every partition is either Online or lost for good, and until one write to each that
-/// is Online passes: damage to one partition must not keep the others from being served.
+/// Waits until the node is back, every partition is either Online or permanently lost, and one write to each Online
+/// partition succeeds: damage to one partition must not make the others unavailable.
 async fn settle(cluster: &Cluster, client: &Client, before: u64) -> usize {
     cluster.wait_incarnation(NODE, before);
     cluster.wait_node(NODE, "alive");
@@ -123,7 +122,7 @@ async fn settle(cluster: &Cluster, client: &Client, before: u64) -> usize {
         let put = client.put(key.into_bytes(), b"probe".to_vec()).await;
         assert!(put.is_ok(), "partition {} is Online but takes no write: {put:?}", row["partition"]);
     }
-    // Nor may it keep the node from taking new partitions.
+    // It must not keep the node from taking new partitions either.
     let created = cluster.archon(&["table", "create", "later", "--partitions", "4", "--replication", "1"]);
     assert_eq!(created.code, 0, "{}", created.stderr);
     wait_for("a new table to be Online", Duration::from_secs(20), || {
@@ -134,8 +133,8 @@ async fn settle(cluster: &Cluster, client: &Client, before: u64) -> usize {
     online
 }
 
-/// Fills a cluster, ends athens by force, lets `harm` change its directory, starts it again, and checks what is served.
-/// Gives how many partitions are Online and how many keys are served.
+/// Fills a cluster, kills athens, lets `harm` change its directory, restarts it, and checks the served data. Returns
+/// the number of Online partitions and of served keys.
 async fn after(flushed: bool, harm: impl FnOnce(&Path, &Cluster)) -> (Cluster, Client, Written, usize, usize) {
     let mut cluster = Cluster::start(EXE, &options());
     let patient = client(&cluster, Duration::from_secs(20)).await;
@@ -157,7 +156,7 @@ async fn after(flushed: bool, harm: impl FnOnce(&Path, &Cluster)) -> (Cluster, C
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_byte_flipped_in_the_middle_of_the_log_is_not_served() {
+async fn flipped_byte_in_the_log_is_not_served() {
     for place in [20_u64, 40, 64, 90, 130, 250, 400, 700, 1_500, 4_196, 300_000] {
         let (cluster, _, written, online, served) = after(false, |data, _| {
             let log = segments(data).remove(0);
@@ -170,7 +169,7 @@ async fn a_byte_flipped_in_the_middle_of_the_log_is_not_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_engine_directory_is_never_served_as_empty() {
+async fn lost_engine_directory_is_never_served_as_empty() {
     for flushed in [false, true] {
         let (cluster, _, written, online, served) =
             after(flushed, |data, _| fs::remove_dir_all(data.join("engine")).expect("removed")).await;
@@ -180,7 +179,7 @@ async fn a_lost_engine_directory_is_never_served_as_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_engine_is_never_served_as_empty() {
+async fn damaged_engine_is_never_served_as_empty() {
     let (cluster, _, written, online, served) = after(true, |data, _| {
         for entry in fs::read_dir(data.join("engine")).expect("listed") {
             let path = entry.expect("an entry").path();
@@ -198,7 +197,7 @@ async fn a_damaged_engine_is_never_served_as_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_log_directory_is_never_served_as_empty() {
+async fn lost_log_directory_is_never_served_as_empty() {
     let (_cluster, _, written, online, served) =
         after(true, |data, _| fs::remove_dir_all(data.join("wal")).expect("removed")).await;
     println!("log deleted: {online} of 8 Online, {served} of {} keys", written.len());
@@ -206,11 +205,11 @@ async fn a_lost_log_directory_is_never_served_as_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wiped_node_under_the_same_name_loses_its_copies_and_serves_nothing_of_them() {
+async fn wiped_node_of_the_same_name_serves_no_former_copy() {
     let (cluster, _, written, online, served) = after(true, |data, cluster| {
         cluster.wait_node(NODE, "failed");
         fs::remove_dir_all(data).expect("removed");
-        // Its copies were the last that counted: a wrong path must not give them up.
+        // Its copies were the last in-sync ones: a wrong path must not discard them.
         let listen = cluster.node_address(NODE).to_owned();
         let mut empty = cluster.spawn("empty", &cluster.node_arguments(NODE, &listen, data));
         assert_eq!(empty.wait_exit(Duration::from_secs(30)).code(), Some(4), "{}", empty.log_tail(20));
@@ -219,7 +218,7 @@ async fn a_wiped_node_under_the_same_name_loses_its_copies_and_serves_nothing_of
             assert!(log.contains(part), "{part:?} is not in {log}");
         }
         cluster.wait_node(NODE, "failed");
-        // The way that the refusal names works.
+        // The remedy named by the refusal works.
         let lost = cluster.json(&["node", "lost", NODE, "--accept-data-loss"]).expect("node lost");
         assert!(lost["loss"]["copies_lost"].as_u64() > Some(0), "{lost}");
         assert_eq!(lost["loss"]["copies_lost"], lost["loss"]["last_copies_lost"], "{lost}");
@@ -230,7 +229,7 @@ async fn a_wiped_node_under_the_same_name_loses_its_copies_and_serves_nothing_of
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_rolled_back_to_an_older_copy_is_not_served() {
+async fn directory_rolled_back_to_older_copy_is_not_served() {
     let mut cluster = Cluster::start(EXE, &options());
     let patient = client(&cluster, Duration::from_secs(20)).await;
     let mut written = Written::new();

@@ -1,5 +1,5 @@
-//! Disks that are full, that fail and that are slow. The faults come from outside, by a small file system and by `strace`;
-//! a machine that allows neither skips these tests and says so.
+//! Full, failing and slow disks. The faults come from outside, by a small file system and by `strace`; a machine that
+//! allows neither skips these tests with a message.
 
 use crate::EXE;
 use archon_client::Client;
@@ -20,7 +20,7 @@ async fn client(cluster: &Cluster, timeout: Duration) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_refuses_writes_answers_reads_and_recovers() {
+async fn full_disk_refuses_writes_answers_reads_and_recovers() {
     let options =
         Options { coordinators: 1, nodes: vec!["byzantium"], partitions: 8, nodes_min: 2, ..Options::default() };
     let mut cluster = Cluster::start(EXE, &options);
@@ -40,7 +40,7 @@ async fn a_full_disk_refuses_writes_answers_reads_and_recovers() {
         written.insert(key, value);
     }
     let ballast = fill(&data);
-    // Writes go on until the log needs space that there is not; then they are refused, and say why.
+    // Writes continue until the log needs space that is missing; then they are refused with the reason.
     let large = "x".repeat(200_000);
     let mut unknown = 0;
     let mut refusal = String::new();
@@ -78,7 +78,7 @@ async fn a_full_disk_refuses_writes_answers_reads_and_recovers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failed_fsync_ends_the_process_and_a_restart_has_every_acknowledged_write() {
+async fn failed_fsync_ends_process_without_losing_writes() {
     let options =
         Options { coordinators: 1, nodes: vec![NODE, "byzantium"], partitions: 8, nodes_min: 2, ..Options::default() };
     let mut cluster = Cluster::start(EXE, &options);
@@ -109,7 +109,7 @@ async fn a_failed_fsync_ends_the_process_and_a_restart_has_every_acknowledged_wr
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leading_coordinator_with_a_slow_disk_gives_leadership_away_and_no_node_fails() {
+async fn slow_disk_moves_coordinator_leadership_without_node_failure() {
     let cluster = Cluster::start(EXE, &Options::default());
     let client = client(&cluster, Duration::from_secs(30)).await;
     let (leader, _) = cluster.wait_leader();
@@ -119,7 +119,7 @@ async fn a_leading_coordinator_with_a_slow_disk_gives_leadership_away_and_no_nod
         skipped("this machine does not let a test trace a process");
         return;
     };
-    // Something to be committed, so that there is a sync to be slow.
+    // Something to commit, so that there is a sync to be slow.
     let _ = cluster.archon(&["table", "create", "slow", "--partitions", "3", "--replication", "1", "--timeout", "2s"]);
     let (_, took) = wait_for("another coordinator to lead", Duration::from_secs(30), || {
         let status = cluster.json(&["status", "--timeout", "2s"])?;

@@ -1,5 +1,5 @@
-//! Nodes that live and that clients do not reach, on real processes: behind proxies that take connections and do nothing with them, behind a
-//! router that drops what is for their port, and with shards that turn and answer nobody.
+//! Live nodes that clients do not reach, on real processes: behind proxies that accept connections and do nothing with
+//! them, behind a router that drops packets to their port, and with shards that take turns and answer no client.
 
 use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
@@ -25,7 +25,7 @@ fn start(network: Network) -> Cluster {
     cluster
 }
 
-/// Everybody who makes connections to a node.
+/// Returns all hosts that connect to a node.
 fn callers(of: &str) -> Vec<String> {
     let coordinators = [0, 1, 2].map(coordinator_name);
     let nodes = NODES.into_iter().filter(|node| *node != of).map(str::to_owned);
@@ -38,7 +38,7 @@ fn row(cluster: &Cluster, node: &str) -> Result<Value, String> {
     found.ok_or_else(|| listed.to_string())
 }
 
-/// Waits until a door is in one of these states, and returns which and how long that took.
+/// Waits until a node's reachability is one of these states; returns the state and the time taken.
 fn wait_door(cluster: &Cluster, node: &str, states: &[&str]) -> (String, Duration) {
     wait_for(&format!("the door of {node} to be {states:?}"), TIMEOUT, || {
         let row = row(cluster, node)?;
@@ -47,7 +47,7 @@ fn wait_door(cluster: &Cluster, node: &str, states: &[&str]) -> (String, Duratio
     })
 }
 
-/// Which copies there are, and where.
+/// Returns the copies and their nodes.
 fn copies(cluster: &Cluster) -> BTreeSet<(u64, u64)> {
     let partitions = cluster.partitions("default");
     let copies = partitions.iter().flat_map(|row| row["copies"].as_array().cloned().unwrap_or_default());
@@ -55,36 +55,36 @@ fn copies(cluster: &Cluster) -> BTreeSet<(u64, u64)> {
     copies.collect()
 }
 
-/// The partitions that a node leads, each with its epoch.
+/// Returns the partitions that a node leads, each with its epoch.
 fn led(cluster: &Cluster, node: &str) -> Vec<(u64, u64)> {
     let led = cluster.partitions("default").into_iter().filter(|row| row["leader"] == node);
     led.map(|row| (row["partition"].as_u64().unwrap_or(0), row["epoch"].as_u64().unwrap_or(0))).collect()
 }
 
 #[test]
-fn a_node_that_clients_do_not_reach_led_for_ever_while_its_heartbeats_came() {
+fn unreachable_node_with_heartbeats_loses_its_leaderships() {
     lose_a_door(start(Network::Proxies), shut_on_the_way, open_on_the_way);
 }
 
-/// A firewall drops what comes for its port, and lets pass what the node itself begins.
+/// A firewall drops packets to its port, and passes the connections that the node itself opens.
 #[test]
-fn a_node_whose_port_was_dropped_on_the_way_led_for_ever() {
+fn firewalled_node_loses_its_leaderships() {
     if !Network::Namespaces.available() {
         return skipped("no port is dropped on the way: that needs root and network namespaces");
     }
     lose_a_door(start(Network::Namespaces), shut_on_the_way, open_on_the_way);
 }
 
-/// It takes connections and reads what comes, its shards have their turns, its heartbeats pass; and nothing that a shard's thread says leaves, for
-/// the system says that there is no room.
+/// It accepts connections and reads from them, its shards take turns, its heartbeats pass; but nothing that a shard's
+/// thread sends leaves, since the system reports a full buffer.
 #[test]
-fn a_shard_that_turned_and_never_answered_led_for_ever() {
+fn node_with_a_mute_shard_loses_its_leaderships() {
     let silenced = |cluster: &mut Cluster, victim: &str| {
         let silence = Injection::start_on_threads(cluster.node(victim).pid(), "shard-", &SAYS_NOTHING);
         silence.expect("whether strace may attach was asked before")
     };
     let cluster = start(Network::Loopback);
-    // Of another process, so that this one's door is never shut before it is meant to be.
+    // Tried on another process, so that this one becomes unreachable only when intended.
     let tried = Injection::start_on_threads(cluster.node(NODES[2]).pid(), "shard-", &["getrusage:delay_enter=0"]);
     if tried.is_none() {
         return skipped("no shard is silenced: that needs root and strace");
@@ -105,7 +105,7 @@ fn open_on_the_way(cluster: &mut Cluster, victim: &str, (): ()) {
     }
 }
 
-/// The door of a node is shut by `shut`, for as long as what that gives lasts, and opened by `open`.
+/// Makes a node unreachable by `shut`, for as long as its result lives, and reachable by `open`.
 fn lose_a_door<S>(
     mut cluster: Cluster,
     shut: impl FnOnce(&mut Cluster, &str) -> S,
@@ -137,7 +137,7 @@ fn lose_a_door<S>(
     let events = cluster.done(&["events"]);
     assert!(events.contains("does not answer as clients ask"), "{events}");
 
-    // It lives on in its life, and nothing was moved.
+    // Its incarnation continues, and nothing was moved.
     let found = row(&cluster, victim).expect("a row");
     assert_eq!((&found["status"], &found["incarnation"]), (&"alive".into(), &incarnation), "{found}");
     assert_eq!(copies(&cluster), before);
@@ -146,7 +146,7 @@ fn lose_a_door<S>(
     open(&mut cluster, victim, shut);
     wait_door(&cluster, victim, &["returning"]);
     wait_door(&cluster, victim, &["open"]);
-    // A lower bound only: a busy machine makes it longer.
+    // A lower bound only: a busy machine takes longer.
     assert!(opened.elapsed() >= Duration::from_millis(8_500), "{:?}", opened.elapsed());
     cluster.wait_whole(3);
     assert_eq!((copies(&cluster), led(&cluster, victim)), (before, Vec::new()));
@@ -159,7 +159,7 @@ fn lose_a_door<S>(
 }
 
 #[test]
-fn a_door_that_is_shut_to_one_keeper_moves_nothing() {
+fn node_unreachable_for_one_prober_keeps_its_leaderships() {
     let mut cluster = start(Network::Proxies);
     let (victim, keeper) = (NODES[0], NODES[1]);
     let before = led(&cluster, victim);

@@ -1,5 +1,6 @@
-//! One of three copies on a disk that is full, fails or is slow: the others serve, and it returns whole. The faults come
-//! from outside, by a small file system and by `strace`; a machine that allows neither skips these tests and says so.
+//! One of three copies on a disk that is full, fails or is slow: the others serve, and it returns whole. The faults
+//! come from outside, by a small file system and by `strace`; a machine that allows neither skips these tests with a
+//! message.
 
 use crate::EXE;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
@@ -20,9 +21,9 @@ fn load(seed: u64) -> WorkloadOptions {
     WorkloadOptions { seed, ..WorkloadOptions::default() }
 }
 
-/// 11: a durable write fails: the process ends, is succeeded, and a new one returns with what the others have.
+/// 11: a durable write fails: the process ends, is succeeded, and a new one returns with the same data as the others.
 #[test]
-fn a_node_whose_fsync_fails() {
+fn node_with_failing_fsync_ends_and_returns_whole() {
     Scene::play(EXE, "eio", &three_copies(), &load(11), |scene| {
         for round in 0..2 {
             let inject = format!("{DURABLE_CALLS}:error=EIO:when=20");
@@ -43,7 +44,7 @@ fn a_node_whose_fsync_fails() {
 
 /// 18: every durable write of a node takes 2 s: it leaves the Live sets by commit, and returns when its disk is well.
 #[test]
-fn a_node_whose_fsync_is_slow() {
+fn node_with_slow_fsync_leaves_live_sets_and_returns() {
     Scene::play(EXE, "slow fsync", &three_copies(), &load(18), |scene| {
         let pid = scene.cluster.node("byzantium").pid();
         let Some(injection) = Injection::start(pid, &[&format!("{DURABLE_CALLS}:delay_enter=2000000")]) else {
@@ -56,10 +57,10 @@ fn a_node_whose_fsync_is_slow() {
     });
 }
 
-/// 12: the disk of a node that leads and follows is full: what it leads is refused at once and can be read, the others'
-/// writes go on without it, and it comes back when there is space again.
+/// 12: the disk of a node that leads and follows is full: writes to its partitions are refused at once and reads work,
+/// the others' writes continue without it, and it returns when there is space again.
 #[test]
-fn a_node_whose_disk_is_full() {
+fn node_with_full_disk_refuses_writes_and_returns() {
     let options = Options { nodes: vec!["athens", "byzantium"], nodes_min: 2, replication: 2, ..Options::default() };
     Scene::play(EXE, "full", &options, &load(12), |scene| {
         let data = scene.cluster.directory().join(format!("node-{VICTIM}"));
@@ -75,7 +76,7 @@ fn a_node_whose_disk_is_full() {
         assert!(scene.cluster.partitions_per_node()[VICTIM] > 0, "it has nothing to lose");
         let ballast = fill(&data);
         scene.say("the disk is full");
-        // More than the log has space for that it made ready beforehand, to every partition.
+        // More than the log's prepared space, to every partition.
         let refused = scene.write_until_refused(64 * 1024, Duration::from_secs(20));
         scene.say(&format!("refused: {refused:?}"));
         assert!(refused.is_some_and(|said| said.contains("ReadOnly")), "a full disk must show");

@@ -1,5 +1,5 @@
-//! Clients that take more than their share: of scans, of answers that they do not read, of messages that they do not
-//! finish, of connections, of names. No node fails for it, and everybody else is answered.
+//! Greedy clients: of scans, of unread answers, of unfinished messages, of connections, of client ids. No node fails,
+//! and all other clients are answered.
 
 use crate::EXE;
 use archon_client::{Admin, Client, NodeStatus, Role};
@@ -9,7 +9,7 @@ use archon_load::attack::{Attack, Attackers, Target};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Rounds of ordinary operations while an attack goes on.
+/// Rounds of ordinary operations during an attack.
 const ROUNDS: usize = 5;
 
 struct Scene {
@@ -32,7 +32,7 @@ impl Scene {
         scene
     }
 
-    /// As many keys as lie in every partition, with great likelihood, each written and read back.
+    /// Writes and reads back enough keys to hit every partition with high probability.
     async fn is_served(&self, round: &str) {
         for number in 0..64 {
             let (key, value) = (format!("served-{number}"), format!("{round}-{number}"));
@@ -42,7 +42,7 @@ impl Scene {
         }
     }
 
-    /// The sum of what the nodes that run count under a name.
+    /// Returns the sum of a counter over the running nodes.
     async fn counted(&self, name: &str) -> u64 {
         let mut sum = 0;
         for node in
@@ -53,7 +53,7 @@ impl Scene {
         sum
     }
 
-    /// Sets `attack` on the node, serves others meanwhile, and waits for `done` with what the attackers did.
+    /// Runs `attack` on the node, serves other clients meanwhile, and waits until `done` accepts the attackers' counts.
     async fn under(&self, attack: Attack, done: impl Fn((u64, u64, u64)) -> bool) -> Attackers {
         let attackers = Attackers::begin(attack, &self.target);
         for round in 0..ROUNDS {
@@ -68,14 +68,14 @@ impl Scene {
         attackers
     }
 
-    /// Nobody was failed, no lease has lapsed, and no shard stood still for so long that a heartbeat was withheld.
+    /// Asserts that no node failed, no lease lapsed, and no shard stalled long enough to withhold a heartbeat.
     async fn nobody_failed(&self) {
         assert_eq!(self.cluster.json(&["status"]).expect("status")["nodes_alive"], 3, "nobody was failed");
         assert_eq!(self.counted("archon_node_heartbeats_withheld_total").await, 0, "heartbeats withheld");
         assert_eq!(self.counted("archon_node_registrations_total").await, 3, "every node is in its first life");
     }
 
-    /// What the greedy held is given back once they have gone.
+    /// Asserts that the attackers' resources are freed once they have gone.
     async fn is_given_back(&self) {
         let deadline = tokio::time::Instant::now() + TIMEOUT;
         loop {
@@ -100,7 +100,7 @@ async fn messages_of_thousands_of_scans_fail_no_node() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_read_no_answers_lock_nobody_out() {
+async fn clients_not_reading_answers_block_no_others() {
     let scene = Scene::set(1).await;
     let attackers = scene.under(Attack::SlowReaders, |(connections, ..)| connections >= 20).await;
     attackers.end().await;
@@ -119,11 +119,11 @@ fn resident_bytes(cluster: &Cluster, address: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn half_messages_do_not_stay_and_do_not_fill_the_memory() {
+async fn unfinished_messages_time_out_and_bound_memory() {
     const MORE_BYTES_MAX: u64 = 192 * 1024 * 1024;
     let scene = Scene::set(1).await;
     let before = resident_bytes(&scene.cluster, scene.target.address());
-    // Twenty hold half a message each; that many ended or refused, and all of them came again.
+    // Twenty hold half a message each; that many connections ended or were refused, and all attackers came again.
     let attackers = scene.under(Attack::HalfMessages, |(connections, ..)| connections >= 40).await;
     let grown = resident_bytes(&scene.cluster, scene.target.address()).saturating_sub(before);
     assert!(grown < MORE_BYTES_MAX, "{grown} bytes more for twenty streams");
@@ -133,10 +133,10 @@ async fn half_messages_do_not_stay_and_do_not_fill_the_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_connections_leaves_those_alone_who_are_served_and_keeps_no_newcomer_out() {
+async fn connection_flood_keeps_served_and_new_clients_working() {
     let scene = Scene::set(1).await;
     let attackers = scene.under(Attack::Connections, |(connections, ..)| connections >= 2_500).await;
-    // The oldest silent connection makes way for one that speaks.
+    // The oldest silent connection is closed in favour of one that speaks.
     let newcomer =
         || scene.cluster.archon_at(scene.target.address(), &["kv", "put", "newcomer", "v", "--timeout", "20s"]);
     wait_for("a newcomer to be served during the flood", TIMEOUT, || {
@@ -149,7 +149,7 @@ async fn a_flood_of_connections_leaves_those_alone_who_are_served_and_keeps_no_n
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_id_per_request_leaves_a_partition_that_is_taken_over_without_a_heartbeat_missed() {
+async fn client_id_per_request_costs_no_heartbeat_at_failover() {
     let mut scene = Scene::set(3).await;
     let attackers = scene.under(Attack::NewClients, |(_, sent, _)| sent >= 12_000).await;
     attackers.end().await;

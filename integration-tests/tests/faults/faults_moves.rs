@@ -22,7 +22,7 @@ fn join_and_apply(scene: &mut Scene, name: &str) {
 
 /// 51 to 53 and 55: while copies move to a fourth node, the leading coordinator, a source and the target die.
 #[test]
-fn a_rebalance_while_its_parts_die() {
+fn rebalance_survives_deaths_of_its_parts() {
     Scene::play(EXE, "rebalance", &three_copies(), &load(51), |scene| {
         join_and_apply(scene, "delos");
         let (leader, _) = scene.cluster.wait_leader();
@@ -37,16 +37,16 @@ fn a_rebalance_while_its_parts_die() {
         scene.cluster.start_node("delos");
         scene.cluster.wait_rebalanced();
         scene.heal();
-        // What came of it is a plan that stands; the rest can be applied now.
+        // The result is a valid plan; the rest can be applied now.
         let again = scene.cluster.archon(&["rebalance", "apply", "--wait", "--timeout", "60s"]);
         assert_eq!(again.code, 0, "{}", again.stderr);
         scene.cluster.wait_rebalanced();
     });
 }
 
-/// 58: a node is drained, and dies while it is.
+/// 58: a node dies during its drain.
 #[test]
-fn a_node_that_dies_while_it_is_drained() {
+fn drain_survives_death_of_its_node() {
     Scene::play(EXE, "drain", &three_copies(), &load(58), |scene| {
         scene.cluster.start_node("delos");
         scene.cluster.wait_node("delos", "alive");

@@ -1,5 +1,5 @@
-//! Cut, one-way, slow and flapping links, with three copies on three nodes. Packets are lost in the router between the
-//! members' network namespaces; it needs root, and says so where it is skipped. The numbers are those of the fault
+//! Cut, one-way, slow and flapping links, with three copies on three nodes. The router between the members' network
+//! namespaces drops packets; needs root, and is skipped with a message otherwise. The numbers are those of the fault
 //! catalogue in `docs/FAULTS.md`.
 
 use crate::EXE;
@@ -29,9 +29,9 @@ fn others(name: &str) -> Vec<&'static str> {
     NODES.into_iter().filter(|other| *other != name).collect()
 }
 
-/// 22: cut off from everyone, a leader stops when its lease is over, and a successor serves.
+/// 22: cut off from every host, a leader stops when its lease ends, and a successor serves.
 #[test]
-fn a_node_cut_off_from_everyone_is_succeeded() {
+fn isolated_node_is_succeeded() {
     Scene::play(EXE, "isolated", &cluster(), &load(22), |scene| {
         for victim in [NODES[0], NODES[1]] {
             scene.say(&format!("cut {victim} off from everyone"));
@@ -47,9 +47,9 @@ fn a_node_cut_off_from_everyone_is_succeeded() {
     });
 }
 
-/// 24: it sends and hears nothing: its lease, counted from sending, ends all the same. Then the other way round.
+/// 24: it sends and receives nothing: its lease, counted from sending, ends all the same. Then the other direction.
 #[test]
-fn a_node_that_hears_nothing_and_one_that_nobody_hears() {
+fn one_way_isolated_node_fails_and_clients_are_served() {
     Scene::play(EXE, "one way", &cluster(), &load(24), |scene| {
         let victim = NODES[0];
         for deaf in [true, false] {
@@ -67,10 +67,10 @@ fn a_node_that_hears_nothing_and_one_that_nobody_hears() {
     });
 }
 
-/// 22, 24 and 56: a deposed leader that nobody could tell of it; a client that knows only this node, and hears no
+/// 22, 24 and 56: a deposed leader that could not be notified; a client that knows only this node, and reaches no
 /// coordinator, reads nothing stale from it.
 #[test]
-fn a_client_that_knows_only_a_deposed_leader_reads_nothing_stale() {
+fn client_of_a_deposed_leader_reads_nothing_stale() {
     Scene::play(EXE, "deposed", &cluster(), &load(56), |scene| {
         let victim = NODES[0];
         for other in coordinators().iter().map(String::as_str).chain(others(victim)) {
@@ -86,16 +86,16 @@ fn a_client_that_knows_only_a_deposed_leader_reads_nothing_stale() {
     });
 }
 
-/// 34, for one node: cut off from the quorum only. It is failed, and what it led is led by others, whom it hears.
+/// 34, for one node: cut off from the quorum only. It fails, and others lead its partitions and receive its messages.
 #[test]
-fn a_node_cut_off_from_the_quorum_only() {
+fn node_cut_off_from_quorum_is_succeeded() {
     Scene::play(EXE, "no quorum", &cluster(), &load(34), |scene| {
         for coordinator in coordinators() {
             scene.cluster.links().cut_both(NODES[1], &coordinator);
         }
         scene.cluster.wait_node(NODES[1], "failed");
         scene.everyone_is_served();
-        // What it led has been led by others for a while now, and it still reaches clients and peers.
+        // Its former partitions have had other leaders for a while, and it still reaches clients and peers.
         scene.last(LONG);
     });
 }
@@ -106,16 +106,16 @@ fn cut_from_followers(scene: &mut Scene, name: &str) {
     }
 }
 
-/// How many copies of a listed partition are Live.
+/// Returns the number of Live copies of a listed partition.
 fn live_copies(row: &Value) -> usize {
     let copies = row["copies"].as_array().into_iter().flatten();
     copies.filter(|copy| copy["state"] == "live").count()
 }
 
-/// 23: it reaches coordinators and clients, but not the other nodes: the Live sets stay at two or more, nothing wrong is
-/// read, and what it could not commit goes on when the links are mended.
+/// 23: it reaches coordinators and clients, but not the other nodes: the Live sets stay at two or more, nothing wrong
+/// is read, and uncommitted writes continue when the links are mended.
 #[test]
-fn a_leader_cut_off_from_its_followers_only() {
+fn leader_cut_off_from_followers_serves_nothing_wrong() {
     Scene::play(EXE, "no followers", &cluster(), &load(23), |scene| {
         cut_from_followers(scene, NODES[2]);
         scene.last(LONG);
@@ -128,7 +128,7 @@ fn a_leader_cut_off_from_its_followers_only() {
 
 /// 23, the other half: the leadership moves to a copy that reaches enough of the others.
 #[test]
-fn a_leader_cut_off_from_its_followers_only_is_succeeded() {
+fn leader_cut_off_from_followers_is_succeeded() {
     Scene::play(EXE, "no followers, succeeded", &cluster(), &load(123), |scene| {
         cut_from_followers(scene, NODES[2]);
         let served = scene.everyone_is_served();
@@ -139,10 +139,10 @@ fn a_leader_cut_off_from_its_followers_only_is_succeeded() {
     });
 }
 
-/// 23 again, one follower after the other: the first is dropped, the second may not be. It is the one that takes over, and
-/// it adds the dropped copy meanwhile.
+/// 23 again, one follower after the other: the first is dropped, the second cannot be. The second takes over, and it
+/// adds the dropped copy meanwhile.
 #[test]
-fn a_leader_cut_off_from_one_follower_after_the_other_is_succeeded() {
+fn leader_losing_followers_one_by_one_is_succeeded() {
     Scene::play(EXE, "one after the other", &cluster(), &load(223), |scene| {
         let victim = NODES[2];
         scene.cluster.links().cut_both(victim, NODES[0]);
@@ -158,9 +158,10 @@ fn a_leader_cut_off_from_one_follower_after_the_other_is_succeeded() {
     });
 }
 
-/// 25: a leader and one follower do not hear each other, and both see the coordinator: one of them leaves the Live set.
+/// 25: a leader and one follower do not reach each other, and both reach the coordinator: one of them leaves the Live
+/// set.
 #[test]
-fn two_nodes_that_do_not_hear_each_other() {
+fn one_of_two_disconnected_nodes_leaves_the_live_set() {
     Scene::play(EXE, "a pair", &cluster(), &load(25), |scene| {
         for one_way in [false, true] {
             scene.cluster.links().cut(NODES[0], NODES[1]);
@@ -175,23 +176,24 @@ fn two_nodes_that_do_not_hear_each_other() {
     });
 }
 
-/// Clients cut off from one node, in either direction: what it leads they cannot have, and nothing wrong is read.
+/// Clients cut off from one node, in either direction: its partitions are unavailable to them, and nothing wrong is
+/// read.
 #[test]
-fn clients_cut_off_from_a_node() {
+fn clients_cut_off_from_a_node_read_nothing_wrong() {
     Scene::play(EXE, "no clients", &cluster(), &load(2), |scene| {
         scene.cluster.links().cut(CLIENTS, NODES[0]);
         scene.last(LONG);
         scene.cluster.links().mend(CLIENTS, NODES[0]);
         scene.everyone_is_served();
-        // Requests arrive and take effect; the answers do not come.
+        // Requests arrive and take effect; the answers are lost.
         scene.cluster.links().cut(NODES[0], CLIENTS);
         scene.last(LONG);
     });
 }
 
-/// 26 and 27: the leading coordinator in the minority, then a quorum that one voter alone holds together.
+/// 26 and 27: the leading coordinator in the minority, then a quorum connected only through one voter.
 #[test]
-fn coordinators_in_a_minority_and_over_a_bridge() {
+fn clients_are_served_with_minority_or_bridged_coordinators() {
     Scene::play(EXE, "quorum", &cluster(), &load(26), |scene| {
         let names = coordinators();
         let (leader, _) = scene.cluster.wait_leader();
@@ -210,9 +212,9 @@ fn coordinators_in_a_minority_and_over_a_bridge() {
     });
 }
 
-/// 32: a node's links go and come every second.
+/// 32: a node's links fail and recover every second.
 #[test]
-fn a_flapping_link() {
+fn flapping_link_leaves_histories_linearizable() {
     Scene::play(EXE, "flapping", &cluster(), &load(32), |scene| {
         for round in 0..5 {
             for other in coordinators().iter().map(String::as_str).chain(others(NODES[round % 3])) {
@@ -227,7 +229,7 @@ fn a_flapping_link() {
 
 /// 31 and 44: a node behind a slow link, which is killed, misses much, and catches up over that link.
 #[test]
-fn a_node_behind_a_slow_link() {
+fn node_behind_slow_link_catches_up() {
     Scene::play(EXE, "slow", &cluster(), &load(31), |scene| {
         scene.cluster.links().slow(NODES[1], Some(250_000));
         scene.progress(200);
@@ -240,10 +242,10 @@ fn a_node_behind_a_slow_link() {
     });
 }
 
-/// 22, with relays: half of the nodes go on hearing each other, and relay for each other; no coordinator answers them, so each stops when its
-/// lease is over, and nothing that it serves afterwards is taken for true.
+/// 22, with relays: half of the nodes still reach each other, and relay for each other; no coordinator answers them, so
+/// each stops when its lease ends, and no later answer of theirs counts.
 #[test]
-fn half_of_the_nodes_cut_off_with_relays_of_their_own() {
+fn isolated_half_with_relays_stops_at_lease_end() {
     let six = vec!["athens", "byzantium", "cyrene", "delphi", "ephesus", "gela"];
     let options = Options { nodes: six.clone(), nodes_min: six.len(), ..cluster() };
     Scene::play(EXE, "half", &options, &load(60), |scene| {

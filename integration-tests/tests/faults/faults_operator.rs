@@ -1,4 +1,4 @@
-//! What an operator may do wrong, or stop doing.
+//! Operators' mistakes and interruptions.
 
 use crate::EXE;
 use archon_client::{Client, Role};
@@ -14,9 +14,9 @@ async fn client(cluster: &Cluster) -> Client {
     cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client")
 }
 
-/// 75: whoever waits for a rebalance stops waiting; the rebalance goes on to its end.
+/// 75: an interrupted wait for a rebalance; the rebalance runs to its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_interrupt_while_waiting_leaves_the_work_going_on() {
+async fn interrupted_wait_does_not_stop_the_rebalance() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     let client = client(&cluster).await;
     for number in 0..100_usize {
@@ -24,7 +24,7 @@ async fn an_interrupt_while_waiting_leaves_the_work_going_on() {
     }
     cluster.start_node("ephesus");
     cluster.wait_node("ephesus", "alive");
-    // A target that stands still keeps every move under way for as long as somebody waits.
+    // A paused target keeps every move in progress during the wait.
     cluster.node("ephesus").pause();
     let list = cluster.coordinator_list();
     let arguments = ["rebalance", "apply", "--wait", "--coordinators", &list].map(str::to_owned).into_iter();
@@ -38,7 +38,7 @@ async fn an_interrupt_while_waiting_leaves_the_work_going_on() {
     assert!(waiting.exited().is_none(), "it waits: {}", waiting.log());
     let pid = Pid::from_raw(waiting.pid().cast_signed()).expect("a process id");
     wait_for("it to have detached", TIMEOUT, || {
-        // Again and again: before it waits, an interrupt would end it without a word.
+        // Repeatedly: before it waits, an interrupt would end it without a message.
         if waiting.exited().is_none() && waiting.log().contains("move") {
             kill_process(pid, Signal::INT).map_err(|error| error.to_string())?;
         }
@@ -57,10 +57,10 @@ async fn an_interrupt_while_waiting_leaves_the_work_going_on() {
     }
 }
 
-/// 73: a node of one cluster that is started for another is refused, and changes nothing there; back with its own, it has
-/// what it had.
+/// 73: a node started with the coordinators of another cluster is refused, and changes nothing there; back in its own
+/// cluster, it has all its data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_pointed_at_another_clusters_coordinators() {
+async fn node_started_for_another_cluster_is_refused() {
     let mut cluster = Cluster::start(EXE, &Options { nodes_min: 1, nodes: vec!["athens"], ..Options::default() });
     let client = client(&cluster).await;
     client.put("k", "mine").await.expect("a put");

@@ -1,5 +1,5 @@
-//! Too much of something: too large, too many connections, too few descriptors, a log that nobody reads, clients that hang
-//! up. Whoever is served already goes on being served, and once it is over everything is as before.
+//! Overload: too large, too many connections, too few descriptors, an unread log, clients that hang up. Connected
+//! clients are served throughout, and afterwards everything is as before.
 
 use crate::EXE;
 use archon_client::{Client, ErrorKind, Op, Role};
@@ -24,7 +24,7 @@ async fn client(cluster: &Cluster) -> Client {
     cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client")
 }
 
-/// As many keys as lie in every partition, with great likelihood, each written and read back.
+/// Writes and reads back enough keys to hit every partition with high probability.
 async fn is_served(client: &Client, round: &str) {
     for number in 0..64 {
         let (key, value) = (format!("served-{number}"), format!("{round}-{number}"));
@@ -52,10 +52,10 @@ fn node_of(cluster: &Cluster, key: &str) -> KvClient<tonic::transport::Channel> 
     KvClient::new(transport.channel(&endpoint, &address, Expected::Servers, Duration::from_secs(5)))
 }
 
-/// 41: what is too large is refused by the client, and by the node if a client does not look; with the limit in the message,
-/// and without an effect on anybody else.
+/// 41: excessive sizes are refused by the client, and by the node if a client does not check; with the limit in the
+/// message, and without effect on others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_too_large_is_refused_on_both_sides() {
+async fn oversized_requests_are_refused_by_client_and_node() {
     let cluster = Cluster::start(EXE, &Options::default());
     let client = client(&cluster).await;
     let refused = client.put("k", vec![7; VALUE_BYTES_MAX + 1]).await.expect_err("a value over the limit");
@@ -73,7 +73,7 @@ async fn what_is_too_large_is_refused_on_both_sides() {
     assert_eq!(status.code(), tonic::Code::OutOfRange, "{status}");
     assert!(status.message().contains(&MESSAGE_BYTES_MAX.to_string()), "{status}");
 
-    // Values that each are allowed, and more of them than one message may hold.
+    // Values that are each allowed, and more of them than one message may hold.
     let count = BATCH_BYTES_MAX / VALUE_BYTES_MAX + 1;
     let put = |number| Op::Put { key: format!("batch-{number}").into(), value: vec![7; VALUE_BYTES_MAX].into() };
     let refused = client.batch((0..count).map(put).collect()).await.expect_err("a batch over the limit");
@@ -94,10 +94,10 @@ async fn what_is_too_large_is_refused_on_both_sides() {
     is_served(&client, "after what was too large").await;
 }
 
-/// 45: a client that hangs up in the middle of a write leaves a write that happened whole, or none; the copies agree and
-/// whoever comes next is served.
+/// 45: a client that hangs up during a write leaves a complete write or none; the copies agree and later clients are
+/// served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_hangs_up_in_mid_write() {
+async fn client_hanging_up_leaves_whole_writes_or_none() {
     let cluster = Cluster::start(EXE, &Options { replication: 3, ..Options::default() });
     cluster.wait_whole(3);
     let client = client(&cluster).await;
@@ -109,7 +109,7 @@ async fn a_client_that_hangs_up_in_mid_write() {
             tokio::spawn(async move { client.put(key, vec![u8::try_from(round).unwrap_or(0); LENGTH]).await })
         });
         let writes: Vec<_> = writes.collect();
-        // The first is let through, so that the others are anywhere on their way, and then dropped there.
+        // The first completes, so that the others are anywhere in flight, and then dropped there.
         let mut writes = writes.into_iter();
         let first = writes.next().expect("eight").await.expect("no panic");
         assert!(first.is_ok(), "{first:?}");
@@ -122,7 +122,7 @@ async fn a_client_that_hangs_up_in_mid_write() {
             let whole = found.value.len() == LENGTH && found.value.iter().all(|byte| *byte == found.value[0]);
             assert!(whole, "{key} holds {} bytes, of more than one write", found.value.len());
         }
-        // What was sent before is still on its way, and goes before this one: a stream and a log keep their order.
+        // Earlier messages are still in flight, and precede this one: a stream and a log keep their order.
         let revision = client.put(&key, "last").await.expect("a put");
         last.push((key, revision));
     }
@@ -145,9 +145,9 @@ fn descriptors(pid: Pid) -> usize {
     fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).map_or(0, Iterator::count)
 }
 
-/// 46: a node that runs out of file descriptors accepts nobody new, goes on with those it has, and accepts again.
+/// 46: a node without free file descriptors accepts no new connections, serves the existing ones, and accepts again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_runs_out_of_file_descriptors() {
+async fn node_without_descriptors_serves_and_accepts_later() {
     let cluster = Cluster::start(EXE, &Options { replication: 3, ..Options::default() });
     cluster.wait_whole(3);
     let client = client(&cluster).await;
@@ -156,7 +156,7 @@ async fn a_node_that_runs_out_of_file_descriptors() {
     let had = descriptors(pid);
     let few = Rlimit { current: Some(had as u64 + 16), maximum: most_descriptors(pid) };
     prlimit(Some(pid), Resource::Nofile, few).expect("root or the owner may lower it");
-    // Fewer than wait in the listener's queue, where connecting would wait as well.
+    // Fewer than the listener's queue holds, where connecting would block as well.
     let connections: Vec<TcpStream> = (0..100)
         .map(|_| TcpStream::connect(cluster.node_address("athens")).expect("the system accepts for the node"))
         .collect();
@@ -175,7 +175,7 @@ async fn a_node_that_runs_out_of_file_descriptors() {
     is_served(&newcomer, "after").await;
 }
 
-/// The hard limit, which is left as it is.
+/// Returns the hard limit, which stays as it is.
 fn most_descriptors(pid: Pid) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero())).expect("its limits");
     let line = text.lines().find(|line| line.starts_with("Max open files")).expect("a line for open files");
@@ -209,10 +209,10 @@ impl Drop for Muted {
     }
 }
 
-/// 47: standard error is a pipe that nobody reads, and it is full: the node serves, keeps its lease, and goes on telling when
-/// somebody reads.
+/// 47: standard error is a full pipe without reader: the node serves, keeps its lease, and logs again when the pipe is
+/// read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_that_nobody_reads_stops_nothing() {
+async fn unread_log_does_not_stop_the_node() {
     const PIPE_BYTES: u64 = 64 * 1024;
     let cluster = Cluster::start(EXE, &Options { nodes: Vec::new(), nodes_min: 1, ..Options::default() });
     let data = cluster.directory().join("muted");
@@ -235,13 +235,13 @@ async fn a_log_that_nobody_reads_stops_nothing() {
     loop {
         let read = muted.log().read(&mut part).expect("its log");
         assert!(read > 0, "it ended; the last it said: {}", String::from_utf8_lossy(&seen));
-        // What was read before, but for a word that two parts share, has been looked at.
+        // Drops checked text, except for a match that may span two parts.
         seen.drain(..seen.len().saturating_sub(9));
         seen.extend_from_slice(&part[..read]);
         if seen.windows(9).any(|word| word == b"stopping;") {
             break;
         }
-        // Its last line must come, whatever was dropped before: told to stop once everything that waited has been read.
+        // Its last line must arrive, whatever was dropped before: stop once the pipe was drained.
         if !told && muted.unread() == 0 {
             let pid = Pid::from_raw(muted.0.id().cast_signed()).expect("a process id");
             rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
@@ -265,7 +265,7 @@ fn throw(stream: &mut TcpStream, bytes: &[u8]) {
     let _ = stream.write_all(bytes);
 }
 
-/// RST_STREAM for, and HEADERS that open, one stream after the other, as in CVE-2023-44487.
+/// Sends HEADERS that open, and RST_STREAM for, one stream after the other, as in CVE-2023-44487.
 fn rapid_resets(stream: &mut TcpStream) {
     throw(stream, PREFACE);
     throw(stream, SETTINGS);
@@ -277,10 +277,10 @@ fn rapid_resets(stream: &mut TcpStream) {
     }
 }
 
-/// 67: garbage, streams reset as fast as they are opened, and connections that never say more than half a handshake, by the
-/// hundred and at every port: who is served goes on being served, and memory does not grow with them.
+/// 67: garbage, streams reset as fast as they are opened, and half-open handshakes, by the hundred and at every port:
+/// connected clients are served, and memory does not grow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn floods_of_garbage_resets_and_half_open_connections() {
+async fn floods_of_garbage_and_resets_disturb_no_client() {
     const MORE_KIBIBYTES_MAX: u64 = 64 * 1024;
     let cluster = Cluster::start(EXE, &Options::default());
     let client = client(&cluster).await;

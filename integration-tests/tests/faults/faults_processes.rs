@@ -1,5 +1,5 @@
-//! Processes that are killed, paused and ended, with three copies on three nodes, and two on three. The numbers are those
-//! of the fault catalogue in `docs/FAULTS.md`.
+//! Processes that are killed, paused and stopped, with three copies on three nodes, and two on three. The numbers are
+//! those of the fault catalogue in `docs/FAULTS.md`.
 
 use crate::EXE;
 use archon_integration_tests::{Dice, Ending, Options, Scene, WorkloadOptions};
@@ -17,9 +17,9 @@ fn load(seed: u64) -> WorkloadOptions {
     WorkloadOptions { seed, ..WorkloadOptions::default() }
 }
 
-/// 1, 2 and 3: each node is killed in the middle of writes it leads and follows, and returns.
+/// 1, 2 and 3: each node is killed during writes it leads and follows, and returns.
 #[test]
-fn nodes_killed_one_after_the_other() {
+fn nodes_killed_in_turn_return_whole() {
     Scene::play(EXE, "killed", &three_copies(), &load(1), |scene| {
         for victim in NODES {
             scene.cluster.take_node(victim).kill();
@@ -33,7 +33,7 @@ fn nodes_killed_one_after_the_other() {
 
 /// 1 to 3 with two copies: one may be lost, and the other serves.
 #[test]
-fn nodes_killed_where_there_are_two_copies() {
+fn node_killed_with_two_copies_leaves_the_other_serving() {
     let options = Options { replication: 2, ..Options::default() };
     Scene::play(EXE, "two copies", &options, &load(102), |scene| {
         for victim in [NODES[0], NODES[2]] {
@@ -47,7 +47,7 @@ fn nodes_killed_where_there_are_two_copies() {
 
 /// 4: every process at once, twice; the second time while it recovers from the first (5).
 #[test]
-fn everything_killed_at_once_and_again_while_it_recovers() {
+fn everything_killed_twice_recovers() {
     Scene::play(EXE, "everything", &three_copies(), &load(4), |scene| {
         scene.cluster.kill_everything();
         scene.cluster.start_everything();
@@ -57,9 +57,9 @@ fn everything_killed_at_once_and_again_while_it_recovers() {
     });
 }
 
-/// 8: a node that dies as soon as it is up, again and again, does not take the others' leaderships with it.
+/// 8: a node that dies as soon as it is up, repeatedly, does not disturb the others' leaderships.
 #[test]
-fn a_crash_loop() {
+fn crash_looping_node_disturbs_no_other_leadership() {
     Scene::play(EXE, "crash loop", &three_copies(), &load(8), |scene| {
         let mut dice = Dice::new(8);
         for _ in 0..8 {
@@ -71,10 +71,10 @@ fn a_crash_loop() {
     });
 }
 
-/// 30 and 37: a node stands still for longer than its lease and the failure time-out, and wakes with requests and old
-/// leaderships in hand; then two nodes at once.
+/// 30 and 37: a node is paused for longer than its lease and the failure time-out, and wakes with requests and old
+/// leaderships pending; then two nodes at once.
 #[test]
-fn paused_nodes_answer_nothing_stale_when_they_wake() {
+fn woken_nodes_answer_nothing_stale() {
     Scene::play(EXE, "paused", &three_copies(), &load(37), |scene| {
         for victim in [NODES[0], NODES[2]] {
             scene.cluster.node(victim).pause();
@@ -91,9 +91,10 @@ fn paused_nodes_answer_nothing_stale_when_they_wake() {
     });
 }
 
-/// 7 and 38: the leading coordinator is killed, the next is paused and wakes, the next is ended; no node fails for it.
+/// 7 and 38: the leading coordinator is killed, the next is paused and wakes, the next is stopped; no node fails for
+/// it.
 #[test]
-fn leading_coordinators_killed_paused_and_ended() {
+fn lost_coordinator_leaders_fail_no_node() {
     Scene::play(EXE, "coordinators", &three_copies(), &load(7), |scene| {
         let (leader, _) = scene.cluster.wait_leader();
         scene.cluster.take_coordinator(leader).kill();
@@ -113,9 +114,9 @@ fn leading_coordinators_killed_paused_and_ended() {
     });
 }
 
-/// A node killed together with the leading coordinator, while nobody can name successors.
+/// A node killed together with the leading coordinator, while no successors can be named.
 #[test]
-fn a_node_and_the_leading_coordinator_killed_together() {
+fn node_and_leading_coordinator_killed_together_recover() {
     Scene::play(EXE, "both planes", &three_copies(), &load(107), |scene| {
         let (leader, _) = scene.cluster.wait_leader();
         scene.cluster.take_coordinator(leader).kill();
@@ -126,7 +127,7 @@ fn a_node_and_the_leading_coordinator_killed_together() {
 
 /// SIGTERM to every node in turn, under load: its leaderships are handed over, and no operation fails.
 #[test]
-fn nodes_ended_in_order() {
+fn orderly_node_stops_fail_no_operation() {
     let patient = WorkloadOptions { hasty: Duration::from_secs(45), ..load(15) };
     let report = Scene::play(EXE, "ended", &three_copies(), &patient, |scene| {
         for victim in NODES {

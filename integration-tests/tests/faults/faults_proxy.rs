@@ -1,5 +1,5 @@
-//! What packets lost in a router cannot show, by proxies before every member: bytes that stand still and arrive late,
-//! connections that break, links that are slow and far. Runs without root.
+//! Faults that a lossy router cannot produce, by proxies in front of every member: bytes held back, broken connections,
+//! slow and distant links. Runs without root.
 
 use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
@@ -16,17 +16,17 @@ fn load(seed: u64) -> WorkloadOptions {
     WorkloadOptions { seed, ..WorkloadOptions::default() }
 }
 
-/// Everyone else that `name` talks with.
+/// Returns all other hosts that `name` talks to.
 fn everyone_but(name: &str) -> Vec<String> {
     let coordinators = [0, 1, 2].map(coordinator_name);
     let nodes = NODES.into_iter().filter(|other| *other != name).map(str::to_owned);
     coordinators.into_iter().chain(nodes).chain([CLIENTS.to_owned()]).collect()
 }
 
-/// 28, 29 and 30: every connection of a node stands half open past its lease and a change of epochs; then all that was
-/// under way arrives at once, from an epoch that is over.
+/// 28, 29 and 30: every connection of a node is half open past its lease and a change of epochs; then all held-back
+/// messages of an ended epoch arrive at once.
 #[test]
-fn messages_that_arrive_after_a_change_of_epoch_are_refused() {
+fn messages_of_an_earlier_epoch_are_refused() {
     Scene::play(EXE, "late", &cluster(), &load(29), |scene| {
         for victim in [NODES[0], NODES[1]] {
             scene.say(&format!("everything to and from {victim} stands still"));
@@ -40,9 +40,9 @@ fn messages_that_arrive_after_a_change_of_epoch_are_refused() {
     });
 }
 
-/// 33: answers are lost with their connections, again and again; retries get the first answer.
+/// 33: answers are lost with their connections, repeatedly; retries get the first answer.
 #[test]
-fn connections_break_and_every_operation_counts_once() {
+fn broken_connections_apply_every_operation_once() {
     Scene::play(EXE, "resets", &cluster(), &load(33), |scene| {
         for round in 0..24 {
             let victim = NODES[round % 3];
@@ -56,9 +56,9 @@ fn connections_break_and_every_operation_counts_once() {
     });
 }
 
-/// Only answers to clients stand still for a while; what they asked for has happened.
+/// Only answers to clients are held back for a while; their requests took effect.
 #[test]
-fn answers_that_come_late() {
+fn late_answers_apply_every_operation_once() {
     Scene::play(EXE, "answers", &cluster(), &load(3), |scene| {
         for victim in NODES {
             scene.cluster.links().cut(victim, CLIENTS);
@@ -69,9 +69,9 @@ fn answers_that_come_late() {
     });
 }
 
-/// A node far away, and a leader's disk of words: 60 ms each way to one node, then a trickle to it.
+/// A distant node: 60 ms each way, then a trickle.
 #[test]
-fn a_node_that_is_far_away_and_then_behind_a_trickle() {
+fn distant_then_trickling_node_stays_linearizable() {
     Scene::play(EXE, "far", &cluster(), &load(31), |scene| {
         let far = NODES[2];
         for other in everyone_but(far) {

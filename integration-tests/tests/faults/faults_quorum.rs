@@ -1,7 +1,7 @@
-//! 34: the data plane outlives the quorum. All three coordinators are stopped; reads and writes go on. Then a node dies:
-//! what it led waits, the others serve; the quorum returns: everything heals by itself.
+//! 34: the data plane outlives the quorum. All three coordinators are stopped; reads and writes continue. Then a node
+//! dies: its partitions wait, the others serve; the quorum returns: everything heals by itself.
 //!
-//! `ARCHON_QUORUM_DOWN_S` is how long the quorum is away before the node dies; 20 s unless said otherwise.
+//! `ARCHON_QUORUM_DOWN_S` is how long the quorum is away before the node dies; 20 s by default.
 
 use crate::EXE;
 use archon_integration_tests::{Options, Scene, WorkloadOptions};
@@ -17,7 +17,7 @@ fn three_copies() -> Options {
 }
 
 #[test]
-fn reads_and_writes_go_on_while_the_whole_quorum_is_stopped() {
+fn reads_and_writes_continue_while_the_quorum_is_stopped() {
     let load = WorkloadOptions { seed: 34, hasty: Duration::from_secs(45), ..WorkloadOptions::default() };
     let report = Scene::play(EXE, "no quorum", &three_copies(), &load, |scene| {
         for index in 0..3 {
@@ -39,7 +39,7 @@ fn reads_and_writes_go_on_while_the_whole_quorum_is_stopped() {
 }
 
 #[test]
-fn a_node_dies_while_there_is_no_quorum_and_everything_heals_when_it_returns() {
+fn node_death_without_quorum_heals_when_quorum_returns() {
     let load = WorkloadOptions { seed: 134, ..WorkloadOptions::default() };
     Scene::play(EXE, "no quorum and a dead node", &three_copies(), &load, |scene| {
         let led_by_others = |rows: &[serde_json::Value]| rows.iter().filter(|row| row["leader"] != "cyrene").count();

@@ -1,5 +1,5 @@
-//! Faults while an operator splits and merges the partitions of a table by ranges all along, right where clients are at work.
-//! Every key is judged by what its clients saw of it, across all splits and merges.
+//! Faults while an operator continuously splits and merges the partitions of a table by ranges, around the clients'
+//! keys. The history of every key is checked across all splits and merges.
 
 use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
@@ -18,9 +18,9 @@ fn load(seed: u64) -> WorkloadOptions {
     WorkloadOptions { seed, table: Some("times"), ..WorkloadOptions::default() }
 }
 
-/// Nobody dies: what clients see is what splits and merges alone do to them.
+/// No process dies: clients see the effect of splits and merges alone.
 #[test]
-fn ten_splits_and_ten_merges_under_load() {
+fn ten_splits_and_merges_under_load_stay_linearizable() {
     let patient = WorkloadOptions { hasty: Duration::from_secs(45), ..load(59) };
     Scene::play(EXE, "ten of each", &three_copies(Network::Loopback), &patient, |scene| {
         scene.reshape();
@@ -28,9 +28,9 @@ fn ten_splits_and_ten_merges_under_load() {
     });
 }
 
-/// Each node is killed, each while something is split or merged, and returns; then the leading coordinator.
+/// Each node is killed during a split or merge, and returns; then the leading coordinator.
 #[test]
-fn nodes_and_a_coordinator_killed_while_ranges_are_split_and_merged() {
+fn kills_during_splits_and_merges_stay_linearizable() {
     Scene::play(EXE, "ranges, killed", &three_copies(Network::Loopback), &load(159), |scene| {
         scene.reshape();
         for victim in NODES {
@@ -48,9 +48,9 @@ fn nodes_and_a_coordinator_killed_while_ranges_are_split_and_merged() {
     });
 }
 
-/// Nodes stand still for longer than their leases, and wake in the middle of other attempts than those that they knew.
+/// Nodes are paused for longer than their leases, and wake during later attempts.
 #[test]
-fn nodes_paused_while_ranges_are_split_and_merged() {
+fn pauses_during_splits_and_merges_stay_linearizable() {
     Scene::play(EXE, "ranges, paused", &three_copies(Network::Loopback), &load(259), |scene| {
         scene.reshape();
         for victim in [NODES[0], NODES[2]] {
@@ -73,7 +73,7 @@ fn nodes_paused_while_ranges_are_split_and_merged() {
 
 /// Every process at once, the second time while it recovers from the first.
 #[test]
-fn everything_killed_at_once_while_ranges_are_split_and_merged() {
+fn total_kills_during_splits_and_merges_stay_linearizable() {
     Scene::play(EXE, "ranges, everything", &three_copies(Network::Loopback), &load(359), |scene| {
         scene.reshape();
         scene.wait_reshaped(2, 2);
@@ -89,9 +89,10 @@ fn everything_killed_at_once_while_ranges_are_split_and_merged() {
     });
 }
 
-/// A node that nobody reaches, one that only the other nodes do not reach, and a leading coordinator that no node reaches.
+/// A node unreachable for all, one unreachable for the other nodes only, and a leading coordinator unreachable for all
+/// nodes.
 #[test]
-fn links_cut_while_ranges_are_split_and_merged() {
+fn link_cuts_during_splits_and_merges_stay_linearizable() {
     Scene::play(EXE, "ranges, cut", &three_copies(Network::Namespaces), &load(459), |scene| {
         scene.reshape();
         let coordinators = [0, 1, 2].map(coordinator_name);
@@ -126,9 +127,9 @@ fn links_cut_while_ranges_are_split_and_merged() {
     });
 }
 
-/// The clients know no other node than athens, which passes on what others lead, wherever it is led by the time it comes there.
+/// The clients know only athens, which forwards operations to the current leaders.
 #[test]
-fn clients_that_reach_one_node_alone_while_ranges_are_split_and_merged() {
+fn one_reachable_node_during_reshaping_stays_linearizable() {
     let load = WorkloadOptions { via: Some(NODES[0]), ..load(559) };
     Scene::play(EXE, "ranges, via athens", &three_copies(Network::Loopback), &load, |scene| {
         scene.reshape();

@@ -1,4 +1,5 @@
-//! The fault catalogue (`docs/FAULTS.md`) on clusters of real processes: processes, disks, networks, operators and overload.
+//! The fault catalogue (`docs/FAULTS.md`) on clusters of real processes: processes, disks, networks, operators and
+//! overload.
 
 mod disk_damage;
 mod disk_faults;

@@ -1,5 +1,5 @@
-//! Every machine loses its power at once, in the middle of writes: what was acknowledged is there. Needs root to mount
-//! disks; a machine that does not allow it skips these tests and says so. `power-loss` runs the same for longer.
+//! Every machine loses power at once, in the middle of writes: acknowledged writes survive. Needs root to mount disks;
+//! a machine that does not allow it skips these tests with a message. `power-loss` runs the same for longer.
 
 use crate::EXE;
 use archon_integration_tests::disk::{Injection, NOTHING_DURABLE};
@@ -35,22 +35,22 @@ fn nothing_is_lost(run: PowerLoss) {
 }
 
 #[test]
-fn three_copies_lose_nothing_when_the_power_of_everything_fails() {
+fn power_loss_with_three_copies_loses_nothing() {
     nothing_is_lost(PowerLoss { rounds: 2, seed: 1, replication: 3, engine: None, ranges: false });
 }
 
 #[test]
-fn one_copy_loses_nothing_when_the_power_of_everything_fails() {
+fn power_loss_with_one_copy_loses_nothing() {
     nothing_is_lost(PowerLoss { rounds: 2, seed: 2, replication: 1, engine: None, ranges: false });
 }
 
-/// The keys have changed hands, and the copies that have them were formed just now.
+/// The keys have just moved to newly formed copies.
 #[test]
-fn both_halves_are_whole_when_the_power_of_everything_fails_right_after_a_split() {
+fn power_loss_right_after_a_split_keeps_both_halves() {
     nothing_is_lost(PowerLoss { rounds: 3, seed: 4, replication: 3, engine: None, ranges: true });
 }
 
-/// The rig must bite: with durable writes and syncs that do nothing, what was acknowledged is gone.
+/// Validates the rig: with durable writes and syncs disabled, acknowledged writes are lost.
 #[test]
 fn without_syncs_acknowledged_writes_are_lost() {
     if !allowed() {

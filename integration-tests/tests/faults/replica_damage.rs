@@ -1,5 +1,5 @@
-//! One of three copies is wiped, flipped, deleted, made unreadable or started twice, on real processes under load: it is
-//! detected and loaded anew from its peers, the events say so, no operation fails and nothing acknowledged is lost.
+//! One of three copies is wiped, flipped, deleted, made unreadable or started twice, on real processes under load: it
+//! is detected and reloaded from its peers, the events report it, no operation fails and no acknowledged write is lost.
 
 use crate::EXE;
 use archon_client::Client;
@@ -44,13 +44,13 @@ fn wait_progress(load: &Load, count: u64) {
     });
 }
 
-/// The events as text.
+/// Returns the events as text.
 fn events(cluster: &Cluster) -> Vec<String> {
     let list = cluster.json(&["events", "--limit", "10000", "--timeout", "20s"]).expect("events");
     list.as_array().into_iter().flatten().map(Value::to_string).collect()
 }
 
-/// Waits for an event that was not there `before` and has one of these words.
+/// Waits for an event that is not in `before` and contains one of these words.
 fn wait_told(cluster: &Cluster, before: &[String], words: &[&str]) -> String {
     wait_for("the events to tell what happened", TIMEOUT, || {
         let new: Vec<String> = events(cluster).into_iter().filter(|event| !before.contains(event)).collect();
@@ -68,7 +68,7 @@ fn newest_segment(data: &Path) -> PathBuf {
     files.pop().expect("a log has a segment")
 }
 
-/// Where the written part of a segment ends.
+/// Returns the end of the written part of a segment.
 fn written_end(segment: &Path) -> u64 {
     let bytes = fs::read(segment).expect("the segment is read");
     let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
@@ -82,23 +82,23 @@ fn flip(path: &Path, offset: u64) {
     file.write_all_at(&[byte[0] ^ 0x10], offset).expect("the byte is written");
 }
 
-/// What is done to a node's directory while it is down.
+/// A change to a node's directory while it is down.
 struct Harm {
     what: &'static str,
-    /// The load is stopped before the kill, so that the last record is one that was acknowledged.
+    /// Stops the load before the kill, so that the last record is an acknowledged one.
     quiet: bool,
-    /// The coordinator must know that the node failed before it may come back as another one.
+    /// The coordinator must know that the node failed before it comes back as another one.
     failed_first: bool,
     act: fn(&Path),
-    /// One of these must stand in the events afterwards.
+    /// Words of which the later events must contain one.
     told: &'static [&'static str],
 }
 
 const LOST: &[&str] =
     &["counts no more", "to be deleted: it is damaged", "to be deleted: its data was lost or damaged"];
 
-/// As [`LOST`]; but while the log still reaches back to the beginning, an engine that is gone is filled from it and nothing
-/// is lost that could be told.
+/// As [`LOST`]; but while the log still reaches back to the beginning, a missing engine is rebuilt from it without a
+/// loss to report.
 const LOST_OR_REPLAYED: &[&str] = &[
     "counts no more",
     "to be deleted: it is damaged",
@@ -182,7 +182,7 @@ async fn ends_well(load: Load, client: &Client, what: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_copy_is_detected_and_loaded_anew_from_its_peers() {
+async fn damaged_copy_is_detected_and_reloaded_from_peers() {
     let mut cluster = Cluster::start(EXE, &options());
     let client = client(&cluster).await;
     let kept = Load::start(&client, "kept", 8);
@@ -212,7 +212,7 @@ async fn a_damaged_copy_is_detected_and_loaded_anew_from_its_peers() {
     assert_eq!(kept.missing(&client).await, Vec::<String>::new());
 }
 
-/// Does the harm, starts the node again and waits until everything is whole and the events say what happened.
+/// Damages the directory, restarts the node and waits until everything is whole and the events report the damage.
 fn come_back(cluster: &mut Cluster, harm: &Harm, data: &Path, load: Load) -> Load {
     if harm.failed_first {
         cluster.wait_node(NODE, "failed");
@@ -228,9 +228,10 @@ fn come_back(cluster: &mut Cluster, harm: &Harm, data: &Path, load: Load) -> Loa
     load
 }
 
-/// The same directory in use twice: a copy of it, made while the node was down, is started at another address beside it.
+/// The same directory in use twice: a copy of it, made while the node was down, is started at another address beside
+/// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
+async fn duplicate_directory_started_elsewhere_loses_nothing() {
     let mut cluster = Cluster::start(EXE, &options());
     let client = client(&cluster).await;
     let load = Load::start(&client, "cloned", 8);
@@ -244,15 +245,15 @@ async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
         let status = Command::new("cp").arg("-a").arg(&data).arg(&clone).status().expect("cp runs");
         assert!(status.success());
         cluster.start_node(NODE);
-        // Until the coordinators have noticed anything, everything is whole as before.
+        // Until the coordinators notice anything, everything is whole as before.
         cluster.wait_incarnation(NODE, former);
         wait_whole(&cluster);
         wait_progress(&load, 200);
-        // Under another name it is refused before it speaks to anybody.
+        // Under another name it is refused before it contacts a coordinator.
         let arguments = cluster.node_arguments("delos", &free_addresses(1).remove(0), &clone);
         let status = cluster.spawn("delos", &arguments).wait_exit(TIMEOUT);
         assert_eq!(status.code(), Some(4), "refused");
-        // Under its own name it is refused as long as the first one lives, which goes on undisturbed.
+        // Under its own name it is refused while the first one lives, which continues undisturbed.
         let arguments = cluster.node_arguments(NODE, &free_addresses(1).remove(0), &clone);
         let life = cluster.wait_incarnation(NODE, 0);
         let mut second = cluster.spawn("second", &arguments);
@@ -260,8 +261,8 @@ async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
         assert!(second.log().contains("in use by the node that is alive"), "{}", second.log_tail(5));
         assert_eq!(cluster.incarnation(NODE), Ok(life));
         wait_progress(&load, 200);
-        // When the first one is dead and failed it takes its place. Its copies are of an older life: those that still
-        // count are lost, and those that no longer do are brought up by their leaders.
+        // When the first one has died and failed, the copy takes its place. Its replicas are of an older incarnation:
+        // those still in sync are lost, and the others are brought up to date by their leaders.
         cluster.take_node(NODE).kill();
         cluster.wait_node(NODE, "failed");
         let before = events(&cluster);
@@ -277,15 +278,15 @@ async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
     ends_well(load, &client, "cloned").await;
 }
 
-/// Log trims of a node: each says that an engine holds what was written, durably.
+/// Returns the number of log trims of a node: each means that an engine holds its data durably.
 async fn trims(cluster: &Cluster, node: &str) -> u64 {
     let admin = cluster.admin(Duration::from_secs(10));
     let stats = admin.node_stats(cluster.node_address(node)).await.expect("the node says what it counts");
     stats.get("archon_node_log_trims_total")
 }
 
-/// Puts the log and the engine of an earlier moment back, as an incomplete backup would: the identity stays, so that
-/// nothing in the registration tells.
+/// Restores the log and the engine of an earlier moment, as an incomplete backup would: the identity stays, so that the
+/// registration does not reveal it.
 fn roll_back(data: &Path, earlier: &Path) {
     for part in ["wal", "engine"] {
         fs::remove_dir_all(data.join(part)).expect("removed");
@@ -294,10 +295,10 @@ fn roll_back(data: &Path, earlier: &Path) {
     }
 }
 
-/// A leader that lacks what others know as committed: they refuse to follow it, both copies stand in the events (rule 10),
-/// and nothing that was acknowledged is lost.
+/// A leader that lacks entries that others know as committed: they refuse to follow it, both copies appear in the
+/// events (rule 10), and no acknowledged write is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_from_an_earlier_moment_under_the_present_identity_is_disputed_and_loses_nothing() {
+async fn rolled_back_log_under_current_identity_is_disputed() {
     let mut cluster = Cluster::start(EXE, &options());
     let client = client(&cluster).await;
     let load = Load::start(&client, "rolled", 8);

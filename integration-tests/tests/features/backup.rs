@@ -1,5 +1,5 @@
-//! Backups on real processes: taken under load while nodes die and partitions are split, restored into another cluster, refused where
-//! something is in the way.
+//! Backups on real processes: taken under load while nodes die and partitions are split, restored into another cluster,
+//! refused when obstructed.
 
 use crate::EXE;
 use archon_client::{Client, Role};
@@ -21,23 +21,23 @@ const BACKUP_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Writers of each table, each with keys of its own that are all in one partition.
 const WRITERS: usize = 8;
-/// Of its numbers each writer leaves the last ones.
+/// Number of latest values that each writer keeps.
 const WINDOW: u64 = 100;
 /// Values that make reading a partition take a while.
 const FILLERS: usize = 8;
 const FILLER_BYTES: usize = 128 * 1024;
 
-/// What each key begins with: in a table by ranges in order of writers, in one whose keys are hashed with a tag.
+/// Returns the key prefix: in a table by ranges in order of writers, in a hashed table with a tag.
 fn prefix(table: &str, writer: usize) -> String {
     if table == "times" { format!("w{writer}/") } else { format!("{{w{writer}}}/") }
 }
 
-/// Writers that go on in one table until they are stopped: each writes its next number, then that this is its last one, then deletes
-/// the one that many before.
+/// Writers that run in one table until stopped: each writes its next number, then records it as its last, then deletes
+/// the number `WINDOW` earlier.
 struct Writing {
     runtime: Runtime,
     stop: Arc<AtomicBool>,
-    /// The last number of each writer that was acknowledged.
+    /// Last acknowledged number of each writer.
     acknowledged: Arc<[AtomicU64; WRITERS]>,
     tasks: Vec<JoinHandle<u64>>,
 }
@@ -77,7 +77,7 @@ impl Writing {
         self.acknowledged.iter().map(|number| number.load(Ordering::SeqCst)).collect()
     }
 
-    /// The last number that each writer has tried.
+    /// Stops the writers; returns the last number that each tried.
     fn end(self) -> Vec<u64> {
         self.stop.store(true, Ordering::SeqCst);
         self.tasks.into_iter().map(|task| self.runtime.block_on(task).expect("no panic")).collect()
@@ -94,7 +94,7 @@ async fn write(
     let mut number = 0;
     while !stop.load(Ordering::SeqCst) {
         number += 1;
-        // Written again it is the same: what is open is not left so.
+        // Repeating the write is harmless, so no outcome stays unknown.
         while client.put(format!("{prefix}{number:08}"), number.to_string()).await.is_err() {}
         while client.put(format!("{prefix}last"), number.to_string()).await.is_err() {}
         acknowledged[writer].store(number, Ordering::SeqCst);
@@ -105,7 +105,7 @@ async fn write(
     number
 }
 
-/// Holds that what a table has of each writer is what it had written by some moment: after `acknowledged`, not after `tried`.
+/// Asserts that the table contains of each writer its state at some moment between `acknowledged` and `tried`.
 fn check_prefixes(cluster: &Cluster, restored: &str, table: &str, acknowledged: &[u64], tried: &[u64]) {
     let runtime = Runtime::new().expect("a runtime");
     let client = cluster.client().table(restored).timeout(TIMEOUT);
@@ -130,7 +130,7 @@ fn check_prefixes(cluster: &Cluster, restored: &str, table: &str, acknowledged: 
         let told = format!("{restored}: writer {writer} has {least} to {most}, its last is {last}, {numbers:?}");
         assert_eq!(numbers, (least..=most).collect::<Vec<_>>(), "no gaps: {told}");
         assert!((acknowledged[writer]..=tried[writer]).contains(&most), "{acknowledged:?} {tried:?}: {told}");
-        // The three writes of a round, in their order.
+        // States between the three writes of a round, in their order.
         let states = [(most - 1, most - WINDOW), (most, most - WINDOW), (most, most - WINDOW + 1)];
         assert!(states.contains(&(last, least)), "{told}");
     }
@@ -141,13 +141,13 @@ fn in_directory(directory: &Path, name: &str) -> String {
     directory.join(name).to_str().expect("UTF-8").to_owned()
 }
 
-/// Begins `archon backup create`.
+/// Starts `archon backup create`.
 fn begin_backup(cluster: &Cluster, to: &str, flags: &[&str]) -> Process {
     let name = Path::new(to).file_name().and_then(|name| name.to_str()).expect("a name");
     begin(cluster, &format!("backup-{name}"), &[&["backup", "create", "--to", to], flags].concat())
 }
 
-/// Begins a command.
+/// Starts a command.
 fn begin(cluster: &Cluster, name: &str, words: &[&str]) -> Process {
     let coordinators = cluster.coordinator_list();
     let arguments = [words, &["--coordinators", &coordinators, "--timeout", "20s"]].concat();
@@ -170,7 +170,7 @@ fn files(directory: &str, folder: &str) -> BTreeSet<PathBuf> {
 }
 
 #[test]
-fn a_backup_under_load_restores_to_a_committed_prefix_of_each_partition() {
+fn backup_under_load_restores_a_committed_prefix() {
     let options = Options { nodes: vec!["athens", "byzantium", "cyrene"], partitions: 8, ..Options::replicated() };
     let mut cluster = Cluster::start(EXE, &options);
     cluster.wait_whole(3);
@@ -182,7 +182,7 @@ fn a_backup_under_load_restores_to_a_committed_prefix_of_each_partition() {
     let writing = ["times", "default"].map(|table| Writing::begin(&cluster, table));
     let acknowledged = writing.each_ref().map(Writing::acknowledged);
 
-    // Each that begins has what is committed brought to the storage engine, under the other one.
+    // Each backup flushes committed rows to the storage engine when it begins, under the other one.
     let mut backups = [&one, &other].map(|to| begin_backup(&cluster, to, &["--max-rate", "1MiB"]));
     wait_for("the backups to have come to some part", BACKUP_TIMEOUT, || {
         let done = [&one, &other].map(|to| files(to, "journal").len());
@@ -230,7 +230,7 @@ fn small_cluster() -> Cluster {
 }
 
 #[test]
-fn what_stands_in_the_way_of_a_backup_or_a_restore_is_refused_and_nothing_is_changed() {
+fn obstructed_backup_or_restore_changes_nothing() {
     let cluster = small_cluster();
     (0..20).for_each(|number| drop(cluster.done(&["kv", "put", &format!("key/{number}"), "value"])));
     let kept = tempfile::tempdir().expect("a directory");
@@ -283,7 +283,7 @@ fn what_stands_in_the_way_of_a_backup_or_a_restore_is_refused_and_nothing_is_cha
 }
 
 #[test]
-fn a_backup_that_was_killed_goes_on_with_what_is_done() {
+fn killed_backup_resumes() {
     let cluster = small_cluster();
     let runtime = Runtime::new().expect("a runtime");
     let client = runtime.block_on(cluster.client().build()).expect("a client");
@@ -316,7 +316,7 @@ fn a_backup_that_was_killed_goes_on_with_what_is_done() {
 }
 
 #[test]
-fn a_restore_that_was_killed_left_a_table_that_looked_whole_and_nothing_went_on_with_it() {
+fn killed_restore_marks_its_table_and_resumes() {
     const KEYS: usize = 32;
     let cluster = small_cluster();
     cluster.done(&["table", "create", "orders", "--partitions", "16", "--replication", "1"]);
@@ -337,7 +337,7 @@ fn a_restore_that_was_killed_left_a_table_that_looked_whole_and_nothing_went_on_
     }
     let mut killed = begin(&cluster, "restore", &["backup", "restore", &backup, "--max-rate", "1MiB"]);
     let told = "a restore has not ended";
-    // Which files are written stands in a row; of a table whose keys are hashed they are numbered as its partitions are.
+    // The list of files to write is stored in a row; for a hashed table they are numbered like its partitions.
     let noted = || {
         let rows = cluster.json(&["kv", "scan", "--table", "orders", "--limit", "1"])?;
         let note: Value =
@@ -353,7 +353,7 @@ fn a_restore_that_was_killed_left_a_table_that_looked_whole_and_nothing_went_on_
     wait_for("a file to be written and noted", TIMEOUT, || noted().map_err(|error| format!("{error}{}", killed.log())));
     killed.kill();
 
-    // It says of itself that it is not whole, to whoever lists it and to whoever comes with a backup.
+    // Listings and backups report the table as incomplete.
     let refused = |arguments: &[&str], says: &str| {
         let ran = cluster.archon(arguments);
         assert!(ran.code == 4 && ran.stderr.contains(says), "{arguments:?}: {}{}", ran.stdout, ran.stderr);
@@ -367,14 +367,14 @@ fn a_restore_that_was_killed_left_a_table_that_looked_whole_and_nothing_went_on_
         &["backup", "create", "--to", &in_directory(kept.path(), "half"), "--table", "orders"],
         "table orders is not whole",
     );
-    // One that somebody has forgotten kept all other tables from being backed up.
+    // Regression: one incomplete table kept all other tables from being backed up.
     let without = cluster.archon(&["backup", "create", "--to", &in_directory(kept.path(), "without")]);
     assert!(without.code == 10 && without.stdout.contains("left out: table orders"), "{without:?}");
     let held = cluster.json(&["backup", "show", &in_directory(kept.path(), "without")]).expect("a backup");
     let held: Vec<&Value> = held["tables"].as_array().into_iter().flatten().map(|table| &table["table"]).collect();
     assert!(held.contains(&&Value::from("default")) && !held.contains(&&Value::from("orders")), "{held:?}");
 
-    // Somebody who should not have has written to what is there already, and deleted some.
+    // An unauthorised writer has overwritten some restored rows, and deleted some.
     let (orders, done) = (of("orders"), noted().expect("files that are written"));
     let is_done = |number: usize| done.contains(&partition_of(slot_of(format!("key/{number}").as_bytes()), 16));
     let present: Vec<usize> = (0..KEYS)

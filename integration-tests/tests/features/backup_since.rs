@@ -1,4 +1,4 @@
-//! Backups that take over what has not changed since an earlier one, on real processes.
+//! Incremental backups, which take over unchanged files of an earlier one, on real processes.
 
 use crate::EXE;
 use archon_client::Client;
@@ -18,7 +18,7 @@ fn in_directory(directory: &Path, name: &str) -> String {
     directory.join(name).to_str().expect("UTF-8").to_owned()
 }
 
-/// A cluster with rows in a table whose keys are hashed and in one by ranges, and a lease table.
+/// Starts a cluster with rows in a hashed table and in one by ranges, and a lease table.
 async fn with_rows() -> (Cluster, Client, Client) {
     let options = Options { coordinators: 1, nodes: vec!["delos"], partitions: 4, nodes_min: 1, ..Options::default() };
     let cluster = Cluster::start(EXE, &options);
@@ -46,14 +46,14 @@ fn refused(cluster: &Cluster, arguments: &[&str], says: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_had_written_to_was_read_from_the_nodes_every_night() {
+async fn incremental_backup_takes_over_unchanged_partitions() {
     let (mut cluster, orders, times) = with_rows().await;
     let kept = tempfile::tempdir().expect("a directory");
     let [monday, tuesday, wednesday] = ["monday", "tuesday", "wednesday"].map(|name| in_directory(kept.path(), name));
     let first = cluster.json(&["backup", "create", "--to", &monday]).expect("a backup");
     assert_eq!((&first["files_taken_over"], &first["files_total"]), (&0.into(), &14.into()), "{first}");
 
-    // Nothing was written to the partitions of `default`; of the others one row each, deleted or written over.
+    // Nothing was written to the partitions of `default`; in each of the others one row was deleted or overwritten.
     orders.put("key/07", "newer").await.expect("a put");
     times.delete("key/30").await.expect("a delete");
     let second = cluster.json(&["backup", "create", "--to", &tuesday, "--since", &monday]).expect("a backup");
@@ -70,7 +70,7 @@ async fn what_nobody_had_written_to_was_read_from_the_nodes_every_night() {
     let saved = files(at("default")).iter().map(bytes).sum::<u64>() + of_orders + bytes(&files(at("times"))[0]);
     assert_eq!(second["bytes_taken_over"], saved, "{second}");
 
-    // It stands on its own.
+    // It is self-contained.
     fs::remove_dir_all(&monday).expect("the earlier one goes");
     let verified = cluster.json(&["backup", "verify", &tuesday]).expect("it is as it was written");
     assert_eq!(verified["entries_total"], 2 * KEYS - 1, "{verified}");
@@ -87,7 +87,7 @@ async fn what_nobody_had_written_to_was_read_from_the_nodes_every_night() {
         cluster.done(&["table", "drop", &restored, "--yes"]);
     }
 
-    // A split parts the keys, a table made anew is another one, and a restart of the node changes nothing.
+    // A split divides the keys, a recreated table is another one, and a restart of the node changes nothing.
     cluster.done(&["partition", "split", "1", "--table", "times", "--at", "key/3", "--wait"]);
     cluster.done(&["table", "drop", "orders", "--yes"]);
     cluster.done(&["table", "create", "orders", "--partitions", &PARTITIONS.to_string(), "--replication", "1"]);
@@ -109,7 +109,7 @@ async fn what_nobody_had_written_to_was_read_from_the_nodes_every_night() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_earlier_backup_that_is_of_no_use_was_taken_for_one() {
+async fn unusable_base_backup_is_not_used() {
     let (cluster, ..) = with_rows().await;
     let kept = tempfile::tempdir().expect("a directory");
     let [monday, to] = ["monday", "to"].map(|name| in_directory(kept.path(), name));
@@ -127,7 +127,7 @@ async fn an_earlier_backup_that_is_of_no_use_was_taken_for_one() {
             let name = file.file_name().and_then(|name| name.to_str()).expect("a name");
             refused(&cluster, &create, name);
         }
-        // A new file: the backup that was begun may have the other one.
+        // A new file: the begun backup may have the other one.
         fs::remove_file(&file).expect("removed");
         fs::write(&file, &whole).expect("mended");
     }
@@ -149,7 +149,7 @@ async fn an_earlier_backup_that_is_of_no_use_was_taken_for_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_earlier_backup_of_another_generation_was_taken_for_one() {
+async fn base_backup_of_another_generation_is_not_used() {
     let (mut cluster, orders, _) = with_rows().await;
     let kept = tempfile::tempdir().expect("a directory");
     let [monday, tuesday] = ["monday", "tuesday"].map(|name| in_directory(kept.path(), name));

@@ -1,4 +1,5 @@
-//! `archon kv export` and `import` on a real cluster: what a table holds survives, and what is wrong is told without half of it being lost.
+//! `archon kv export` and `import` on a real cluster: a table's rows survive, and errors are reported without a partial
+//! loss.
 
 use crate::EXE;
 use archon_client::Client;
@@ -17,7 +18,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("paths of tests are text")
 }
 
-/// Tables, each of which is served when this returns.
+/// Creates tables; each is served on return.
 fn with_tables(options: &Options, tables: &[&[&str]]) -> Cluster {
     let cluster = Cluster::start(EXE, options);
     for arguments in tables {
@@ -35,7 +36,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// All rows of a table, as the client library lists them.
+/// Returns all rows of a table, as the client library lists them.
 fn rows(cluster: &Cluster, table: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     runtime().block_on(async {
         let client = cluster.client().table(table).build().await.expect("a client");
@@ -49,7 +50,7 @@ async fn put(client: &Client, key: &str, value: &[u8]) {
 }
 
 #[test]
-fn what_a_table_holds_is_another_tables_after_an_export_and_an_import() {
+fn export_and_import_copy_a_table() {
     let tables: [&[&str]; 3] = [
         &["by-range", "--range", "--split-at", "k/2,m", "--replication", "1"],
         &["csv", "--partitions", "4", "--replication", "1"],
@@ -80,7 +81,7 @@ fn what_a_table_holds_is_another_tables_after_an_export_and_an_import() {
     assert_eq!((&imported["rows_read"], &imported["rows_written"]), (&706.into(), &706.into()));
     assert_eq!(rows(&cluster, "by-range"), held);
 
-    // From a table of ranges, by CSV, and back to lines of JSON: the same file.
+    // From a table by ranges, by CSV, and back to JSON lines: the same file.
     cluster.done(&["kv", "export", "by-range", "--to", text(&csv)]);
     assert!(fs::read_to_string(&csv).expect("text").starts_with("key,value,value_hex\nbytes,,000102"));
     cluster.done(&["kv", "import", "csv", text(&csv)]);
@@ -92,9 +93,9 @@ fn what_a_table_holds_is_another_tables_after_an_export_and_an_import() {
     assert!(piped.status.success(), "{}", String::from_utf8_lossy(&piped.stderr));
     assert!(String::from_utf8_lossy(&piped.stderr).contains("imported 706 rows"), "{piped:?}");
     assert_eq!(rows(&cluster, "piped"), held);
-    // A counter goes on where it was.
+    // A counter continues from its value.
     assert_eq!(cluster.done(&["kv", "--table", "piped", "incr", "counter"]), "42\n");
-    // And what a scan lists can be imported.
+    // The output of a scan can be imported.
     let scanned = cluster.json(&["kv", "scan", "k/1"]).expect("a list");
     let lines: Vec<String> = scanned.as_array().expect("a list").iter().map(Value::to_string).collect();
     fs::write(&json, lines.join("\n")).expect("written");
@@ -102,7 +103,7 @@ fn what_a_table_holds_is_another_tables_after_an_export_and_an_import() {
 }
 
 #[test]
-fn nothing_after_a_bad_line_is_written_and_what_stands_before_it_is_told() {
+fn import_stops_at_a_bad_line_and_reports_written_rows() {
     let mut cluster = with_tables(&Options::default(), &[&["orders", "--partitions", "4", "--replication", "1"]]);
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("rows.jsonl");
@@ -111,7 +112,7 @@ fn nothing_after_a_bad_line_is_written_and_what_stands_before_it_is_told() {
     let after: String = (1_700..3_000).map(line).collect();
     fs::write(&file, format!("{before}{{\"key\":\"k\",\"valeu\":\"1\"}}\n{after}")).expect("written");
 
-    // A check asks nobody.
+    // A check contacts no server.
     let checked = cluster.archon_at("127.0.0.1:1", &["kv", "import", "orders", text(&file), "--dry-run"]);
     assert_eq!(checked.code, 2, "{}", checked.stderr);
     assert!(
@@ -130,7 +131,7 @@ fn nothing_after_a_bad_line_is_written_and_what_stands_before_it_is_told() {
     }
     assert_eq!(rows(&cluster, "orders").len(), 1_700);
 
-    // Of two lines with one key the later one counts, wherever they stand.
+    // Of two lines with one key the later one wins, at any distance.
     let twice: String =
         (0..2_000).map(|number| format!("{{\"key\":\"k/{:05}\",\"value\":\"{number}\"}}\n", number % 7)).collect();
     fs::write(&file, twice).expect("written");
@@ -138,7 +139,7 @@ fn nothing_after_a_bad_line_is_written_and_what_stands_before_it_is_told() {
     let values = rows(&cluster, "orders").into_iter().take(7).map(|(_, value)| String::from_utf8(value).expect("text"));
     assert_eq!(values.collect::<Vec<_>>(), ["1995", "1996", "1997", "1998", "1999", "1993", "1994"]);
 
-    // What a cluster does not take is told with its line, too.
+    // A line that the cluster refuses is reported with its number, too.
     cluster.take_node("athens").kill();
     let ran = cluster.archon(&["kv", "import", "orders", text(&file), "--timeout", "300ms"]);
     assert!([5, 6].contains(&ran.code), "{}: {}", ran.code, ran.stderr);
@@ -146,7 +147,7 @@ fn nothing_after_a_bad_line_is_written_and_what_stands_before_it_is_told() {
     cluster.start_node("athens");
     cluster.wait_online();
 
-    // What is not there is said before anything is read.
+    // A missing table is reported before anything is read.
     let none = cluster.archon(&["kv", "import", "nothing", text(&file)]);
     assert_eq!(none.code, 3, "{}", none.stderr);
     assert_eq!(cluster.archon(&["kv", "import", "orders", "/not/there"]).code, 2);
@@ -156,7 +157,7 @@ fn nothing_after_a_bad_line_is_written_and_what_stands_before_it_is_told() {
 }
 
 #[test]
-fn a_pipe_that_breaks_is_quiet_on_one_side_and_told_on_the_other() {
+fn broken_pipe_ends_export_quietly_and_import_with_error() {
     let tables: [&[&str]; 2] =
         [&["copy", "--partitions", "4", "--replication", "1"], &["slow", "--partitions", "4", "--replication", "1"]];
     let cluster = with_tables(&Options::default(), &tables);
@@ -166,7 +167,7 @@ fn a_pipe_that_breaks_is_quiet_on_one_side_and_told_on_the_other() {
             put(&client, &format!("k/{number:02}"), &vec![b'v'; 64 * 1024]).await;
         }
     });
-    // Whoever reads the export goes away in the midst of it.
+    // The reader of the export exits early.
     let mut command = cluster.shell("exec \"$ARCHON\" kv export default");
     let mut export = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a shell");
     let mut head = vec![0; 100];
@@ -177,7 +178,7 @@ fn a_pipe_that_breaks_is_quiet_on_one_side_and_told_on_the_other() {
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     assert!(!String::from_utf8_lossy(&ended.stderr).contains("error"), "{ended:?}");
 
-    // Ctrl-C ends an import that waits for its pipe, and what was written is told.
+    // Ctrl-C ends an import that waits for its pipe, and the written rows are reported.
     let mut command = cluster.shell("exec \"$ARCHON\" kv import slow");
     let mut import = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a shell");
     let mut rows_of = import.stdin.take().expect("piped");
@@ -194,7 +195,7 @@ fn a_pipe_that_breaks_is_quiet_on_one_side_and_told_on_the_other() {
     assert_eq!(ended.status.code(), Some(1), "{said}");
     assert!(said.contains("interrupted; imported 500 rows"), "{said}");
 
-    // Whoever writes to the import does: a value that was cut off is not taken for a whole one.
+    // The writer of the import exits early: a truncated value is not taken for a whole one.
     for (format, line) in [("csv", 6), ("jsonl", 5)] {
         let script = format!(
             "\"$ARCHON\" kv export default --format {format} | head -c 300000 | \"$ARCHON\" kv import copy --format {format}"

@@ -1,5 +1,5 @@
-//! The size of a fleet: 1,024 partitions on 64 participants, and on 70. They stand in one program, with sessions of their own each,
-//! beside coordinators that are processes.
+//! A large fleet: 1,024 partitions on 64 participants, and on 70. All participants run in one program, with a session
+//! each, beside coordinators that are processes.
 
 use archon_client::{AcquireError, Admin, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
 use archon_integration_tests::cluster::TIMEOUT;
@@ -14,10 +14,10 @@ use tokio::runtime::Runtime;
 const PARTITIONS: u32 = 1_024;
 const FIRST: usize = 64;
 const ALL: usize = 70;
-/// What 64 can just hold.
+/// Just enough for 64 participants.
 const PARTITIONS_MAX: u32 = 16;
 
-/// Who owns what, among all participants, and how often each partition was acquired.
+/// Owners of all partitions, and the number of acquisitions of each partition.
 #[derive(Default)]
 struct Ledger {
     owners: BTreeMap<u32, (Epoch, usize)>,
@@ -65,7 +65,7 @@ impl Callbacks for Member {
 }
 
 #[test]
-fn six_newcomers_get_their_share_of_a_thousand_partitions_and_nothing_else_moves() {
+fn six_new_participants_get_a_share_and_nothing_else_moves() {
     let cluster = Cluster::start(
         env!("CARGO_BIN_EXE_archon-under-test"),
         // Alone: seventy sessions with leases load the machine.

@@ -1,6 +1,7 @@
-//! Instances of a service own the partitions of a lease table, as processes of their own: they come, die, sleep, are cut off and
-//! end in order, and so do coordinators. Users count all the while. What is judged in each test: no two instances owned the same
-//! partition at once, by the clock of the machine, and each request that was acknowledged is there exactly once.
+//! Instances of a service own the partitions of a lease table, as processes of their own: they start, die, pause, are
+//! cut off and stop cleanly, and so do coordinators. Users increment counters throughout. Each test checks that no two
+//! instances owned the same partition at once, by the clock of the machine, and that each acknowledged request was
+//! applied exactly once.
 
 use archon_examples::counter::{Line, Use, boot_clock_ns};
 use archon_integration_tests::participants::{Service, ServiceOptions};
@@ -22,7 +23,7 @@ fn service(names: &[&str]) -> Service {
     Service::start(PROGRAMS, &cluster(), ServiceOptions::default(), names)
 }
 
-/// The last moment at which an instance is known to have owned something.
+/// Returns the last moment at which an instance certainly owned a partition.
 fn last_use(lines: &[Line]) -> u64 {
     let used = lines.iter().filter_map(|line| match line {
         Line::Used { last_ns, .. } => Some(*last_ns),
@@ -31,7 +32,7 @@ fn last_use(lines: &[Line]) -> u64 {
     used.max().unwrap_or(0)
 }
 
-/// The partitions that an instance has lost since a moment.
+/// Returns the partitions that an instance has lost since a moment.
 fn lost_since(lines: &[Line], since_ns: u64) -> BTreeSet<(u32, u64)> {
     let lost = lines.iter().filter_map(|line| match line {
         Line::Lost { partition, epoch, at_ns } if *at_ns >= since_ns => Some((*partition, *epoch)),
@@ -40,7 +41,7 @@ fn lost_since(lines: &[Line], since_ns: u64) -> BTreeSet<(u32, u64)> {
     lost.collect()
 }
 
-/// What an instance has last noted to own.
+/// Returns the last recorded partitions of an instance.
 fn owned(lines: &[Line]) -> BTreeSet<(u32, u64)> {
     let used = lines.iter().rev().find_map(|line| match line {
         Line::Used { owned, .. } if owned.len() > 1 => Some(owned.iter().copied().collect()),
@@ -50,7 +51,7 @@ fn owned(lines: &[Line]) -> BTreeSet<(u32, u64)> {
 }
 
 #[test]
-fn a_ninth_instance_gets_its_share_and_nobody_has_more_than_it_may() {
+fn ninth_instance_gets_its_share_within_limits() {
     let options = ServiceOptions { partitions: 128, partitions_max: 16, ..ServiceOptions::default() };
     let mut service = Service::start(PROGRAMS, &cluster(), options, &NAMES[..8]);
     let acquired = |lines: &[Line]| lines.iter().filter(|line| matches!(line, Line::Acquired { .. })).count();
@@ -64,7 +65,7 @@ fn a_ninth_instance_gets_its_share_and_nobody_has_more_than_it_may() {
 }
 
 #[test]
-fn what_a_killed_instance_owned_is_owned_again() {
+fn partitions_of_a_killed_instance_are_reassigned() {
     let mut service = service(&NAMES[..4]);
     service.take_instance(NAMES[0]).kill();
     println!("owned by others after {:?}", service.wait_without(NAMES[0]));
@@ -77,7 +78,7 @@ fn what_a_killed_instance_owned_is_owned_again() {
 }
 
 #[test]
-fn an_instance_that_sleeps_beyond_its_lease_owns_nothing_when_it_wakes() {
+fn instance_paused_beyond_its_lease_owns_nothing_on_waking() {
     let service = service(&NAMES[..4]);
     let victim = NAMES[1];
     service.instance(victim).pause();
@@ -102,7 +103,7 @@ fn an_instance_that_sleeps_beyond_its_lease_owns_nothing_when_it_wakes() {
 }
 
 #[test]
-fn an_instance_that_wakes_after_another_took_its_name_ends_and_leaves_that_one_alone() {
+fn woken_instance_yields_to_its_replacement_of_same_name() {
     let mut service = service(&NAMES[..3]);
     let mut older = service.take_instance(NAMES[0]);
     older.pause();
@@ -121,7 +122,7 @@ fn an_instance_that_wakes_after_another_took_its_name_ends_and_leaves_that_one_a
 }
 
 #[test]
-fn an_instance_that_is_cut_off_from_the_coordinators_ends_at_its_lease_and_others_take_over() {
+fn cut_off_instance_stops_at_lease_end_and_is_succeeded() {
     let options = ServiceOptions::default();
     let lease_ns = options.lease_ms * 1_000_000;
     let network = Options { network: Network::Proxies, ..cluster() };
@@ -134,7 +135,7 @@ fn an_instance_that_is_cut_off_from_the_coordinators_ends_at_its_lease_and_other
     service.wait_noted(victim, "the loss of all that it had", |lines| lost_since(lines, cut).is_superset(&had));
     let lasted = last_use(&service.log(victim)).saturating_sub(cut);
     println!("it went on for {:?}", Duration::from_nanos(lasted));
-    // Its last lease counts from a heartbeat that it sent before.
+    // Its last lease counts from an earlier heartbeat.
     assert!(lasted <= lease_ns, "it used them for {lasted} ns, {lease_ns} ns is its lease");
     service.progress(100);
     service.cut_off(victim, false);
@@ -144,7 +145,7 @@ fn an_instance_that_is_cut_off_from_the_coordinators_ends_at_its_lease_and_other
 }
 
 #[test]
-fn hand_overs_outlive_the_coordinators_that_lead_them() {
+fn handovers_survive_coordinator_leader_changes() {
     let mut service = service(&NAMES[..4]);
     let count =
         |service: &Service, name: &str, of: fn(&Line) -> bool| service.log(name).iter().filter(|line| of(line)).count();
@@ -159,7 +160,7 @@ fn hand_overs_outlive_the_coordinators_that_lead_them() {
         println!("{drained} had released {done}; it is empty after {:?}", service.wait_without(drained));
         service.cluster.start_coordinator(leader);
 
-        // One comes back, or another one comes.
+        // The old one comes back, or another takes over.
         let (leader, _) = service.cluster.wait_leader();
         let comes = if round == 1 { NAMES[4] } else { drained };
         let before = count(&service, comes, acquired);
@@ -185,7 +186,7 @@ fn order(service: &Service, verb: &str, name: &str) {
 }
 
 #[test]
-fn without_coordinators_everybody_owns_for_a_lease_and_nobody_after_it() {
+fn without_coordinators_ownership_ends_with_the_lease() {
     let options = ServiceOptions::default();
     let lease_ns = options.lease_ms * 1_000_000;
     let names = &NAMES[..4];
@@ -206,7 +207,8 @@ fn without_coordinators_everybody_owns_for_a_lease_and_nobody_after_it() {
     let nobody = boot_clock_ns();
     (0..3).for_each(|index| service.cluster.start_coordinator(index));
     service.cluster.wait_leader();
-    // The rows may name the same owners in the same epochs, for nobody else had them: so they are asked themselves.
+    // The rows may name the same owners in the same epochs, since no other instance owned them: so the instances
+    // themselves are asked.
     let again = || {
         let uses = service.uses();
         let unused = |(_, epochs): &(&u32, &BTreeMap<u64, Use>)| epochs.values().all(|used| used.last_ns < nobody);
@@ -225,8 +227,8 @@ fn without_coordinators_everybody_owns_for_a_lease_and_nobody_after_it() {
 }
 
 #[test]
-fn an_instance_that_stops_hands_over_without_a_wait_for_its_lease() {
-    // So long that whoever waited for it would be seen.
+fn stopping_instance_hands_over_without_lease_wait() {
+    // So long that a wait for it would be noticed.
     let options = ServiceOptions { lease_ms: 30_000, ..ServiceOptions::default() };
     let mut service = Service::start(PROGRAMS, &cluster(), options, &NAMES[..3]);
     let victim = NAMES[0];

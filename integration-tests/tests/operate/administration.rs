@@ -1,4 +1,4 @@
-//! What operators and scripts do by the command line, on real processes: every verb, what it prints and how it ends.
+//! Operators and scripts on the command line, on real processes: every verb, its output and its exit code.
 
 use crate::EXE;
 use archon_integration_tests::wait::check;
@@ -17,7 +17,7 @@ fn four_nodes() -> Options {
     }
 }
 
-/// What a verb said on standard error when it was refused.
+/// Returns the standard error of a refused verb.
 fn refused(cluster: &Cluster, arguments: &[&str]) -> String {
     let ran = cluster.archon(arguments);
     assert_eq!((ran.code, ran.stdout.as_str()), (4, ""), "{arguments:?}: {}", ran.stderr);
@@ -29,26 +29,26 @@ fn node(cluster: &Cluster, name: &str) -> Value {
 }
 
 #[test]
-fn a_node_is_cordoned_drained_and_removed() {
+fn node_is_cordoned_drained_and_removed() {
     let mut cluster = Cluster::start(EXE, &four_nodes());
     cluster.wait_whole(3);
     for number in 0..50 {
         cluster.done(&["kv", "put", &format!("k/{number}"), "v"]);
     }
-    // Cordon and back. A drain is not undone by uncordon, nor a cordon by undrain.
+    // Cordon and back. Uncordon does not undo a drain, nor undrain a cordon.
     assert!(cluster.done(&["node", "cordon", "athens"]).contains("gets nothing new"));
     assert_eq!(node(&cluster, "athens")["goal"], "cordon");
     assert!(refused(&cluster, &["node", "undrain", "athens"]).contains("node uncordon athens"));
     cluster.done(&["node", "uncordon", "athens"]);
     assert_eq!(node(&cluster, "athens")["goal"], "serve");
-    // A node that is alive and holds copies is not removed, and not lost.
+    // A live node with copies cannot be removed, nor declared lost.
     let why = refused(&cluster, &["node", "remove", "athens"]);
     assert!(why.contains("nothing was changed") && why.contains("drain it"), "{why}");
     assert!(refused(&cluster, &["node", "lost", "athens"]).contains("is alive"), "{why}");
     for verb in [&["node", "drain", "sparta"][..], &["node", "remove", "sparta"], &["node", "describe", "sparta"]] {
         assert_eq!(cluster.archon(verb).code, 3, "{verb:?}");
     }
-    // What a drain would do, and then the drain.
+    // The preview of a drain, and then the drain.
     let before = node(&cluster, "athens");
     let plan = cluster.json(&["node", "drain", "athens", "--dry-run"]).expect("a plan");
     assert_eq!(plan["drain"]["copies_moved"], before["copies_held"]);
@@ -59,7 +59,7 @@ fn a_node_is_cordoned_drained_and_removed() {
     cluster.wait_whole(3);
     let list = cluster.json(&["partition", "list"]).expect("partition list");
     assert!(!list.to_string().contains("\"athens\""), "{list}");
-    // With three nodes left for three copies none can go.
+    // With three nodes left for three copies, none can be drained.
     let why = refused(&cluster, &["node", "drain", "cyrene", "--wait"]);
     assert!(why.contains("cyrene cannot be drained") && why.contains("only 2 nodes take copies"), "{why}");
     assert!(refused(&cluster, &["node", "remove", "athens"]).contains("stop it before removing it"));
@@ -67,7 +67,7 @@ fn a_node_is_cordoned_drained_and_removed() {
     cluster.wait_node("athens", "failed");
     cluster.done(&["node", "remove", "athens"]);
     assert_eq!(cluster.archon(&["node", "describe", "athens"]).code, 3);
-    // Its directory cannot join again, is told so at once, and leaves nothing behind.
+    // Its directory cannot join again, is refused at once, and leaves nothing behind.
     let listen = cluster.node_address("athens").to_owned();
     let data = cluster.node_data("athens");
     let mut again = cluster.spawn("again", &cluster.node_arguments("athens", &listen, &data));
@@ -84,12 +84,12 @@ fn a_node_is_cordoned_drained_and_removed() {
 }
 
 #[test]
-fn a_partition_without_a_copy_that_counts_is_let_go_only_by_word() {
+fn partition_without_in_sync_copy_is_given_up_only_on_order() {
     let options = Options { nodes: vec!["athens"], partitions: 2, nodes_min: 1, replication: 1, ..Options::default() };
     let mut cluster = Cluster::start(EXE, &options);
     cluster.done(&["kv", "put", "k", "v"]);
     let partition = cluster.json(&["partition", "locate", "k"]).expect("locate")["partition"].to_string();
-    // A table that could never be whole is refused: it could not be taken back.
+    // A table that could never have all its copies is refused: creation could not be undone.
     let why = refused(&cluster, &["table", "create", "wide", "--partitions", "2", "--replication", "3"]);
     assert!(why.contains("there are 1 nodes") && why.contains("--replication 1"), "{why}");
     // Programs get errors as a document as well.
@@ -103,7 +103,7 @@ fn a_partition_without_a_copy_that_counts_is_let_go_only_by_word() {
         assert_eq!((ran.code, document["error"]["kind"].as_str()), (code, Some(kind)), "{document}");
         assert!(!document["error"]["message"].as_str().unwrap_or("").is_empty() && !ran.stderr.is_empty(), "{ran:?}");
     }
-    // While somebody serves, nothing needs to be lost.
+    // While a copy serves, no data needs to be lost.
     let why = refused(&cluster, &["partition", "force-leader", &partition, "--accept-data-loss"]);
     assert!(why.contains("nothing needs to be lost"), "{why}");
     cluster.take_node("athens").kill();
@@ -147,7 +147,7 @@ fn a_partition_without_a_copy_that_counts_is_let_go_only_by_word() {
 #[test]
 fn every_operation_works_from_the_command_line() {
     let cluster = Cluster::start(EXE, &Options { partitions: 4, ..Options::replicated() });
-    // Compare and set: of two that create a key one succeeds, and only the revision that was read is overwritten.
+    // Compare and set: one of two creators of a key succeeds, and only the revision that was read is overwritten.
     cluster.done(&["kv", "cas", "leader", "alice", "--revision", "0"]);
     assert!(refused(&cluster, &["kv", "cas", "leader", "bob", "--revision", "0"]).contains("exists already"));
     let revision = cluster.json(&["kv", "get", "leader"]).expect("get")["revision"].to_string();
@@ -164,7 +164,7 @@ fn every_operation_works_from_the_command_line() {
     let largest = i64::MAX.to_string();
     assert!(refused(&cluster, &["kv", "incr", "n", &largest]).contains("nothing was changed"));
     assert_eq!(cluster.done(&["kv", "get", "n"]), "40");
-    // A batch: each on its own, in the order of the lines, and the first failure is the exit code.
+    // A batch: each operation separately, in the order of the lines; the first failure determines the exit code.
     let file = cluster.directory().join("batch.txt");
     let lines = "put --a 1\nput b \"two words\"\nincr n 2\nget leader\n# nothing\ncas leader 1 x\nget absent\n";
     std::fs::write(&file, lines).expect("written");
@@ -188,10 +188,9 @@ fn every_operation_works_from_the_command_line() {
     assert_eq!(cluster.archon(&["kv", "del", "b"]).code, 3);
 }
 
-/// A node that has nobody to hand its leaderships to does not wait for the whole of its time-out, and nothing in an
-/// ordinary end is called an error.
+/// A node without a successor for its leaderships does not wait for its whole time-out, and a clean stop logs no error.
 #[test]
-fn a_whole_cluster_that_is_stopped_at_once_ends_without_errors_and_without_waiting_for_a_quorum() {
+fn whole_cluster_stop_logs_no_error_and_waits_for_no_quorum() {
     let mut cluster = Cluster::start(EXE, &Options { partitions: 4, ..Options::replicated() });
     cluster.done(&["kv", "put", "k", "v"]);
     let mut coordinators: Vec<_> = (0..3).map(|index| cluster.take_coordinator(index)).collect();

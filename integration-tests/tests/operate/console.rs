@@ -1,4 +1,4 @@
-//! The console of real coordinators: its interface, what it tells those who watch, and whom it obeys.
+//! The console of real coordinators: its interface, its feed, and its access control.
 
 use crate::EXE;
 use archon_integration_tests::http as plain;
@@ -23,7 +23,7 @@ fn options() -> Options {
     Options { consoles: true, replication: 3, ..Options::default() }
 }
 
-/// A request as it is sent.
+/// Returns a raw request.
 fn request(address: &str, method: &str, path: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     format!(
@@ -31,10 +31,10 @@ fn request(address: &str, method: &str, path: &str, headers: &str, body: &str) -
     )
 }
 
-/// What changes something, as a program sends it.
+/// Headers of a changing request, as a program sends it.
 const CHANGES: &str = "x-archon-console: 1\r\ncontent-type: application/json\r\n";
 
-/// Asks a console, and gives the status with the answer in JSON.
+/// Sends a request to a console; returns the status and the JSON answer.
 fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, Value) {
     let answer = plain::send(address, &request(address, method, path, headers, body)).expect("a console");
     let body = serde_json::from_str(&answer.body).unwrap_or(Value::String(answer.body));
@@ -50,7 +50,7 @@ fn message(answer: &Value) -> &str {
 }
 
 #[test]
-fn the_interface_says_what_the_command_line_prints() {
+fn console_api_matches_the_command_line() {
     let cluster = Cluster::start(EXE, &options());
     let at = cluster.console_address(0);
     for (path, verb) in [
@@ -61,20 +61,20 @@ fn the_interface_says_what_the_command_line_prints() {
         ("/api/v1/rebalance/plan", &["rebalance", "plan"]),
         ("/api/v1/settings", &["config", "show"]),
     ] {
-        // What is measured all the time may differ; what it is made of may not.
+        // Measured values may differ; the fields may not.
         let fields = |value: &Value| -> Vec<String> {
             let first = value.as_array().and_then(|all| all.first()).unwrap_or(value);
             first.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
         };
         let (status, said) = get(at, path);
         let printed = cluster.json(verb).expect("a document");
-        // A plan that is printed names its cluster as well.
+        // A printed plan names its cluster as well.
         let printed = printed.get("plan").cloned().unwrap_or(printed);
         let (said, printed) = (fields(&said), fields(&printed));
         let missing: Vec<_> = said.iter().filter(|field| !printed.contains(field)).collect();
         assert!(status == 200 && missing.is_empty() && !said.is_empty(), "{path}: {status} {said:?} {printed:?}");
     }
-    // Every operation that looks, as the description names it, is there.
+    // Every read operation in the description exists.
     let (_, description) = get(at, "/api/v1/openapi.json");
     assert_eq!(ask(at, "PUT", "/api/v1/rows/default/k", CHANGES, "v").0, 200);
     for (path, operations) in description["paths"].as_object().expect("paths") {
@@ -89,7 +89,7 @@ fn the_interface_says_what_the_command_line_prints() {
 }
 
 #[test]
-fn rows_are_read_and_written_as_other_resources_are() {
+fn console_reads_and_writes_rows() {
     let cluster = Cluster::start(EXE, &options());
     let at = cluster.console_address(2);
     let row = "/api/v1/rows/default/city%2F1";
@@ -119,7 +119,7 @@ fn rows_are_read_and_written_as_other_resources_are() {
 }
 
 #[test]
-fn rows_of_two_tables_that_were_first_asked_for_together_were_those_of_one() {
+fn concurrent_first_row_requests_keep_tables_apart() {
     let cluster = Cluster::start(EXE, &options());
     let (made, said) = ask(
         cluster.console_address(0),
@@ -129,7 +129,7 @@ fn rows_of_two_tables_that_were_first_asked_for_together_were_those_of_one() {
         r#"{"name":"other","kind":"hash","partitions":3}"#,
     );
     assert_eq!(made, 200, "{said}");
-    // Each console is asked for rows for the first time.
+    // Each console gets its first request for rows.
     for console in 0..3 {
         let at = cluster.console_address(console);
         let key = format!("k{console}");
@@ -147,7 +147,7 @@ fn rows_of_two_tables_that_were_first_asked_for_together_were_those_of_one() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_in_words() {
+fn impossible_console_requests_are_refused_with_reason() {
     let cluster = Cluster::start(EXE, &options());
     let at = cluster.console_address(0);
     let huge = "x".repeat(9 * 1024 * 1024);
@@ -191,13 +191,13 @@ fn what_cannot_be_done_is_refused_in_words() {
     }
     let other = plain::send(at, &request(at, "PATCH", "/api/v1/nodes", CHANGES, "")).expect("an answer");
     assert!(other.head.to_lowercase().contains("allow: get"), "{other:?}");
-    // A name that somebody else points here.
+    // A foreign name that resolves to this address.
     let rebound = request("rebound.example", "GET", "/api/v1/status", "", "");
     assert_eq!(plain::send(at, &rebound).expect("an answer").status, 403);
-    // The page may load nothing from elsewhere, and be shown within no other.
+    // The page may load nothing from elsewhere, and may not be framed.
     let page = plain::get(at, "/").map(|answer| answer.head.to_lowercase()).expect("the page");
     assert!(page.contains("default-src 'none'") && page.contains("frame-ancestors 'none'"), "{page}");
-    // Whoever begins a request and does not end it keeps nobody out.
+    // Unfinished requests keep no other client out.
     let idle: Vec<TcpStream> = (0..100)
         .map(|_| {
             let mut stream = TcpStream::connect(at).expect("a connection");
@@ -209,10 +209,10 @@ fn what_cannot_be_done_is_refused_in_words() {
     drop(idle);
 }
 
-/// Somebody who watches.
+/// A client of the feed.
 struct Watcher {
     lines: BufReader<TcpStream>,
-    /// What each section said last.
+    /// Latest state of each section.
     latest: BTreeMap<String, Value>,
 }
 
@@ -225,7 +225,7 @@ impl Watcher {
         Self { lines: BufReader::new(stream), latest: BTreeMap::new() }
     }
 
-    /// Waits until a section is as wished; fails with what it said last.
+    /// Waits until `wished` accepts a section; fails with its last state.
     fn wait(&mut self, section: &str, what: &str, wished: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + TIMEOUT;
         loop {
@@ -238,13 +238,13 @@ impl Watcher {
         }
     }
 
-    /// The next change of who leads what.
+    /// Returns the next change of leaders.
     fn change(&mut self) -> Value {
         self.latest.remove("map_change");
         self.wait("map_change", "a change", |_| true)
     }
 
-    /// What has changed of nodes, as the page takes it.
+    /// Applies a change of nodes, as the page does.
     fn change_nodes(&mut self, change: &Value) {
         let all = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let (changed, gone, id) = (all(&change["nodes"]), all(&change["gone"]), |node: &Value| node["node_id"].clone());
@@ -253,7 +253,7 @@ impl Watcher {
         self.latest.insert("nodes".to_owned(), [nodes, changed].concat().into());
     }
 
-    /// Takes the next thing that is said.
+    /// Reads the next message.
     fn read(&mut self) {
         let mut section = String::new();
         loop {
@@ -275,7 +275,7 @@ impl Watcher {
 }
 
 #[test]
-fn whoever_watches_sees_a_node_die_and_the_leading_coordinator_change() {
+fn feed_shows_node_death_and_leader_change() {
     let mut cluster = Cluster::start(EXE, &options());
     let (leader, _) = cluster.wait_leader();
     let other = (leader + 1) % 3;
@@ -306,7 +306,7 @@ fn whoever_watches_sees_a_node_die_and_the_leading_coordinator_change() {
         nodes.as_array().into_iter().flatten().any(|node| node["node"] == "athens" && node["status"] == "failed")
     });
     watcher.wait("events", "the failure is told", |events| events.to_string().contains("node_failed"));
-    // The one that leads goes; the console of another shows who comes next.
+    // The leader stops; the console of another coordinator shows its successor.
     cluster.take_coordinator(leader).kill();
     let new = watcher.wait("status", "another one leads", |status| {
         status["leader_id"].as_u64().is_some_and(|id| id != leader as u64 + 1)
@@ -315,13 +315,13 @@ fn whoever_watches_sees_a_node_die_and_the_leading_coordinator_change() {
     watcher.wait("quorum", "one does not answer", |all| {
         all.as_array().into_iter().flatten().filter(|one| one["error"].is_string()).count() == 1
     });
-    // Without a majority what is known stays to be seen, and is said to be old.
+    // Without a majority the known state remains visible, and is marked as old.
     cluster.take_coordinator((leader + 2) % 3).kill();
     watcher.wait("trouble", "no quorum", |trouble| trouble["message"].is_string());
 }
 
 #[test]
-fn throughput_and_latency_are_shown_while_there_is_load() {
+fn console_shows_throughput_and_latency_under_load() {
     let cluster = Cluster::start(EXE, &options());
     let mut watcher = Watcher::new(cluster.console_address(0));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -341,7 +341,7 @@ fn throughput_and_latency_are_shown_while_there_is_load() {
     load.abort();
 }
 
-/// Asks by TLS as somebody.
+/// Sends a request by TLS with these credentials.
 async fn ask_as(transport: &Transport, address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
     let connected = transport.connect(address, &Expected::Coordinators, Protocol::Grpc, TIMEOUT).await;
     let mut stream = connected.expect("a connection");
@@ -353,7 +353,7 @@ async fn ask_as(transport: &Transport, address: &str, method: &str, path: &str, 
 }
 
 #[test]
-fn by_tls_the_console_does_for_each_what_its_role_may() {
+fn console_with_tls_enforces_roles() {
     let cluster = Cluster::start(EXE, &Options { tls: true, ..options() });
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let at = cluster.console_address(1);
@@ -377,7 +377,7 @@ fn by_tls_the_console_does_for_each_what_its_role_may() {
             ("PUT", row, "v", writes),
         ] {
             if expected == 200 && path.ends_with("feed") {
-                // That goes on and on.
+                // An endless answer.
                 continue;
             }
             let (found, said) = asks(role, "somebody", method, path, body);
@@ -385,7 +385,7 @@ fn by_tls_the_console_does_for_each_what_its_role_may() {
             assert!(found != 403 || said.contains(&format!("{role}/somebody may not run archon ")), "{said}");
         }
     }
-    // Who was refused is in the audit file of the console's coordinator.
+    // The audit file of the console's coordinator names refused callers.
     let audit = cluster.directory().join("coordinator-2/audit.jsonl");
     for (who, call) in [("operator/somebody", "Admin/SetNode"), ("participant/somebody", "Admin/Status")] {
         let kept = || {
@@ -395,11 +395,11 @@ fn by_tls_the_console_does_for_each_what_its_role_may() {
         };
         wait_for("a refusal of the console in the audit file", TIMEOUT, kept);
     }
-    // Events name who did it, and the coordinator at whose console.
+    // Events name the caller, and the coordinator of the console.
     let events = cluster.archon(&["events", "-o", "json"]).stdout;
     let cause = r#""admin":"admin/somebody","from":"127.0.0.1","via":"coordinator/2""#;
     assert!(events.contains(cause), "{events}");
-    // Somebody without a certificate of this cluster, and somebody in plaintext.
+    // A caller without a certificate of this cluster, and a caller in plaintext.
     let directory = tempfile::tempdir().expect("a directory");
     let foreign = Issuer::new(directory.path()).and_then(|issuer| issuer.credentials(Role::Admin, "you", []));
     let foreign = Transport::Tls(Tls::open(&foreign.expect("another authority")).expect("credentials"));
@@ -408,9 +408,9 @@ fn by_tls_the_console_does_for_each_what_its_role_may() {
     assert_eq!(plain::get(at, status).map(|answer| answer.status).unwrap_or(0), 400);
 }
 
-/// To nodes the console is a coordinator, which asks for whoever asks it.
+/// To nodes the console is a coordinator, which asks on behalf of its callers.
 #[test]
-fn by_tls_the_console_asks_for_rows_only_for_those_who_may() {
+fn console_with_tls_enforces_row_rights() {
     let cluster = Cluster::start(EXE, &Options { tls: true, clients_may: false, ..options() });
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let (at, row) = (cluster.console_address(1), "/api/v1/rows/default/k");
@@ -444,9 +444,9 @@ fn by_tls_the_console_asks_for_rows_only_for_those_who_may() {
     assert_eq!(asks(Role::Client, "shop", "GET", row, "").0, 403);
 }
 
-/// A refusal that came before the body was read broke the stream of HTTP/2, as its client saw it.
+/// Regression: a refusal that came before the body was read looked to an HTTP/2 client like a broken stream.
 #[test]
-fn a_refusal_by_http2_was_taken_for_a_break() {
+fn http2_refusal_before_body_keeps_the_stream() {
     let cluster = Cluster::start(EXE, &Options { tls: true, ..options() });
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let at = cluster.console_address(0);
@@ -469,9 +469,9 @@ fn a_refusal_by_http2_was_taken_for_a_break() {
     });
 }
 
-/// A member's certificate lets nobody speak for an administrator.
+/// A member's certificate cannot act for an administrator.
 #[test]
-fn only_coordinators_speak_for_others() {
+fn only_coordinators_act_for_other_callers() {
     let cluster = Cluster::start(EXE, &Options { tls: true, ..options() });
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let (leader, _) = cluster.wait_leader();

@@ -1,4 +1,4 @@
-//! The page of a console in a real browser, on a real cluster.
+//! The console page in a real browser, on a real cluster.
 
 use crate::EXE;
 use archon_integration_tests::browser::Browser;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Waits until a script that runs in the page returns true.
+/// Waits until a script in the page returns true.
 fn wait(browser: &Browser, what: &str, script: &str) {
     let mut last = Value::Null;
     wait_for(what, TIMEOUT, || {
@@ -18,15 +18,15 @@ fn wait(browser: &Browser, what: &str, script: &str) {
     });
 }
 
-/// What somebody would see, in short, for messages.
+/// Script that summarises the visible page, for messages.
 const SEEN: &str = "return ['#connection', '#health', '#said', '#node-rows', '#event-list'].map(of => document.querySelector(of)?.innerText?.slice(0, 400))";
 
-/// The node's row, with this attribute.
+/// Returns a script that finds the node's row with this attribute.
 fn node(name: &str, attribute: &str, value: &str) -> String {
     format!("!!document.querySelector('.node[data-name={name}][data-{attribute}={value}]')")
 }
 
-/// How many partitions of the table have this state, by its letter.
+/// Returns a script that counts the partitions of the table in this state, by its letter.
 fn counted(letter: char, count: u32) -> String {
     let counts = "JSON.parse(document.querySelector('#grid canvas[data-table=default]')?.dataset.counts ?? '{}')";
     format!("({counts}.{letter} ?? 0) === {count}")
@@ -38,7 +38,7 @@ fn click(browser: &Browser, selector: &str) {
 }
 
 #[test]
-fn the_page_shows_what_happens_and_does_what_it_is_told() {
+fn console_page_shows_changes_and_runs_orders() {
     let browser = match Browser::start() {
         Ok(browser) => browser,
         Err(missing) => return skipped(missing),
@@ -52,7 +52,7 @@ fn the_page_shows_what_happens_and_does_what_it_is_told() {
     let partitions = u32::try_from(partitions).expect("few");
     wait(&browser, "all partitions are online", &counted('o', partitions));
     wait(&browser, "a row for athens", &node("athens", "status", "alive"));
-    // A node that is killed turns its cells, and all is well when it is back.
+    // A killed node changes the state of its cells, and they recover when it is back.
     cluster.take_node("athens").kill();
     wait(&browser, "athens has failed", &node("athens", "status", "failed"));
     wait(&browser, "all have too few copies", &counted('d', partitions));
@@ -60,7 +60,7 @@ fn the_page_shows_what_happens_and_does_what_it_is_told() {
     wait(&browser, "the failure is among the events", told);
     cluster.start_node("athens");
     wait(&browser, "all partitions are online again", &counted('o', partitions));
-    // A plan for a new node, which is looked at and then carried out.
+    // A plan for a new node is previewed and then applied.
     cluster.start_node("ephesus");
     wait(&browser, "ephesus is there", &node("ephesus", "status", "alive"));
     click(&browser, "#plan-ask");
@@ -74,7 +74,7 @@ fn the_page_shows_what_happens_and_does_what_it_is_told() {
     wait(&browser, "the moves are over", over);
     let held = cluster.json(&["node", "describe", "ephesus"]).expect("ephesus")["copies_held"].as_u64();
     assert!(held > Some(0), "ephesus holds {held:?} copies");
-    // A node is emptied, once it is confirmed.
+    // A node is drained, after confirmation.
     browser.run("document.querySelector('.node[data-name=byzantium] .orders button').click()");
     click(&browser, "#node-menu [data-action=drain]");
     wait(
@@ -85,7 +85,7 @@ fn the_page_shows_what_happens_and_does_what_it_is_told() {
     assert!(!cluster.archon(&["node", "list"]).stdout.contains("Drain"), "nothing is done before it is confirmed");
     click(&browser, "#confirm [data-action=confirm]");
     wait(&browser, "byzantium is emptied", &node("byzantium", "goal", "drain"));
-    // The page is open while the coordinator that serves it restarts.
+    // The page is open while its coordinator restarts.
     cluster.take_coordinator(0).kill();
     wait(&browser, "the page tries again", "document.querySelector('#connection').dataset.state === 'reconnecting'");
     let complained = browser.complaints();
@@ -93,7 +93,7 @@ fn the_page_shows_what_happens_and_does_what_it_is_told() {
     assert!(own.is_empty(), "the console of the browser: {own:?}");
     cluster.start_coordinator(0);
     wait(&browser, "the page is live again", "document.querySelector('#connection').dataset.state === 'live'");
-    // Nothing came from elsewhere.
+    // Nothing was loaded from elsewhere.
     let fetched = browser.run("return performance.getEntriesByType('resource').map(one => one.name)");
     let fetched: Vec<&str> = fetched.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let elsewhere: Vec<_> = fetched.iter().filter(|url| !url.starts_with(&at) && !url.starts_with("data:")).collect();

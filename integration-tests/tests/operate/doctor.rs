@@ -1,4 +1,5 @@
-//! `archon doctor` on real clusters and real places of this machine: what is well is told so, and what is wrong with what to do.
+//! `archon doctor` on real clusters and real directories of this machine: healthy parts are reported as such, and
+//! problems with a remedy.
 
 use crate::EXE;
 use archon_client::Role;
@@ -10,7 +11,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// Runs it; returns the exit code with the document, which is as documented.
+/// Runs the command; returns the exit code and the validated document.
 fn doctor(cluster: &Cluster, arguments: &[&str]) -> (i32, Value) {
     let ran = cluster.archon(&[&["doctor", "-o", "json"], arguments].concat());
     (ran.code, document(&ran))
@@ -22,7 +23,7 @@ fn document(ran: &Ran) -> Value {
     document
 }
 
-/// The findings of a kind, each as its verdict, and all that is said.
+/// Returns the findings of a kind, each with verdict and text.
 fn findings(document: &Value, code: &str) -> Vec<(String, String)> {
     let all = document["findings"].as_array().expect("a list");
     let of_kind = all.iter().filter(|finding| finding["code"] == code);
@@ -49,7 +50,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn a_healthy_cluster_has_no_error_and_a_coordinator_that_is_stopped_is_told() {
+fn doctor_finds_no_error_until_a_coordinator_stops() {
     let mut cluster = Cluster::start(EXE, &Options { replication: 3, ..Options::default() });
     cluster.wait_whole(3);
     let (code, document) = wait_for("a cluster without an error", TIMEOUT, || {
@@ -68,7 +69,7 @@ fn a_healthy_cluster_has_no_error_and_a_coordinator_that_is_stopped_is_told() {
     one(&document, "directory", "not_checked", "--data-dir");
     assert!(!findings(&document, "disk_sync").is_empty(), "{document:#}");
 
-    // A node as it runs, by the file that it could have been started with.
+    // A running node, by the configuration file that it could have been started with.
     let data = cluster.node_data("athens");
     let file = cluster.directory().join("athens.toml");
     let settings =
@@ -83,7 +84,7 @@ fn a_healthy_cluster_has_no_error_and_a_coordinator_that_is_stopped_is_told() {
         std::fs::read_dir(&data).expect("a directory").flatten().filter(|file| file.file_name() == "LOCK").count(),
         1
     );
-    // Another one's address.
+    // The address of another node.
     let (code, document) = doctor(&cluster, &["--config", text(&file), "--listen", cluster.node_address("cyrene")]);
     assert_eq!((code, document["verdict"].as_str()), (11, Some("error")));
     one(&document, "port", "error", "node/cyrene listens there, where node/athens is to");
@@ -117,7 +118,7 @@ fn a_healthy_cluster_has_no_error_and_a_coordinator_that_is_stopped_is_told() {
 }
 
 #[test]
-fn by_tls_a_member_is_looked_at_with_its_own_credentials() {
+fn doctor_with_tls_uses_the_members_credentials() {
     let cluster = Cluster::start(EXE, &Options { tls: true, ..Options::default() });
     let own = cluster.credentials(Role::Node, "delos");
     let file = cluster.directory().join("delos.toml");
@@ -135,21 +136,21 @@ fn by_tls_a_member_is_looked_at_with_its_own_credentials() {
     one(&looked, "certificate", "ok", "node/delos, until");
     one(&looked, "quorum", "not_checked", "--tls-dir with those of an operator or admin");
     assert_ne!(looked["verdict"], "error", "{looked:#}");
-    // Whose address it is, its certificate says.
+    // The certificate names the address owner.
     configure(cluster.node_address("athens"));
     one(&look(), "port", "error", "node/athens listens there, where node/delos is to");
-    // An administrator sees all, the machine's own credentials as well.
+    // An administrator sees everything, the machine's own credentials as well.
     let (_, looked) = doctor(&cluster, &["--config", text(&file)]);
     one(&looked, "certificate", "ok", "node/delos, until");
     one(&looked, "certificate", "ok", "each of 6 members shows a certificate of its own");
     one(&looked, "quorum", "ok", "one more may fail");
-    // A key that others may read.
+    // A key that others can read.
     std::fs::set_permissions(own.join("tls.key"), std::fs::Permissions::from_mode(0o644)).expect("changed");
     one(&look(), "certificate", "error", "others may read this key");
 }
 
 #[test]
-fn places_where_no_data_should_be_and_ports_that_are_taken_are_told_without_a_cluster() {
+fn doctor_reports_bad_places_and_used_ports_offline() {
     let ran = |arguments: &[&str]| {
         let mut command = std::process::Command::new(EXE);
         std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ARCHON_")).for_each(|(name, _)| {
@@ -165,7 +166,7 @@ fn places_where_no_data_should_be_and_ports_that_are_taken_are_told_without_a_cl
     assert_eq!(code, 0, "{document:#}");
     one(&document, "quorum", "not_checked", "no coordinator is named");
 
-    // Nobody can make a file there, root included.
+    // No user can create a file there, root included.
     let (code, document) = ran(&["--data-dir", "/sys/kernel"]);
     assert_eq!(code, 11, "{document:#}");
     one(&document, "directory", "error", "no file can be made in /sys/kernel");

@@ -1,4 +1,4 @@
-//! `archon bench` on real processes: what it prints must be what happened.
+//! `archon bench` on real processes: its output must match what happened.
 
 use crate::EXE;
 use archon_integration_tests::{Cluster, Options};
@@ -19,12 +19,12 @@ fn measured(cluster: &Cluster, arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn a_measurement_counts_what_it_did_and_what_the_nodes_spent() {
+fn bench_counts_operations_and_node_costs() {
     let cluster = cluster();
     let puts = measured(&cluster, &["put", "--operations", "600"]);
     assert_eq!((&puts["operation"], &puts["ops"], &puts["put"]["ops"]), (&"put".into(), &600.into(), &600.into()));
     assert_eq!(puts["bytes_written"], 600 * 116, "{puts}");
-    // Each write is synced by both copies; a sync serves at most the eight that are under way together.
+    // Each write is synced by both copies; a sync serves at most the eight concurrent writes.
     let syncs = puts["fsyncs_per_op"].as_f64().expect("a number");
     assert!((1.0 / 8.0..=3.0).contains(&syncs), "{puts}");
     assert!(puts["node_cpu_us_per_op"].as_f64() > Some(0.0), "{puts}");
@@ -42,7 +42,7 @@ fn a_measurement_counts_what_it_did_and_what_the_nodes_spent() {
 }
 
 #[test]
-fn the_gap_of_a_node_that_is_killed_is_seen_and_nothing_is_missing() {
+fn bench_failover_measures_the_gap_and_loses_nothing() {
     let cluster = cluster();
     let pid = cluster.node("cyrene").pid().to_string();
     let seen = cluster
@@ -63,12 +63,12 @@ fn the_gap_of_a_node_that_is_killed_is_seen_and_nothing_is_missing() {
         .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(seen["missing"], Value::Array(vec![]), "{seen}");
     let gap = seen["rounds"][0]["disturbed"]["write_gap_ms"].as_f64();
-    // Nobody takes over before the lease of the killed node has run out.
+    // No failover before the lease of the killed node has ended.
     assert!(gap > Some(1_000.0), "{seen}");
     assert!(seen["calm"]["operations"].as_u64() > Some(16), "{seen}");
 }
 
-/// What is measured on a cluster of its own.
+/// Measures on a cluster of its own.
 fn locally(arguments: &[&str]) -> Value {
     let probes = ["--local", "--calm", "1s", "--writers", "9", "-o", "json"];
     let ran = Command::new(EXE).arg("bench").args(arguments).args(probes).output().expect("it starts");
@@ -77,13 +77,13 @@ fn locally(arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn a_cluster_of_its_own_is_disturbed_as_asked_and_healed() {
+fn bench_on_own_cluster_disturbs_and_heals() {
     let seen = locally(&["failover", "--disturb", "stop", "--disturb", "coordinator-leader", "--duration", "1s"]);
     let rounds = seen["rounds"].as_array().expect("rounds");
     let names: Vec<_> = rounds.iter().map(|round| &round["disturbance"]).collect();
     assert_eq!(names, ["stop", "coordinator-leader"], "{seen}");
     for round in rounds {
-        // Every writer was answered in both.
+        // Every writer was answered in both phases.
         let operations = ["disturbed", "healing"].map(|when| round[when]["operations"].as_u64().unwrap_or(0));
         assert!(operations.iter().all(|operations| *operations > 9), "{seen}");
     }

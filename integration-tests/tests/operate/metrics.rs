@@ -1,4 +1,4 @@
-//! Metrics and health as scrapers and probes get them from real processes.
+//! Metrics and health of real processes, as scrapers and probes get them.
 
 use crate::EXE;
 use archon_integration_tests::http::{self, Answer};
@@ -28,7 +28,7 @@ fn scrape(cluster: &Cluster, member: &str) -> Scrape {
     Scrape::read(&answer.body).unwrap_or_else(|error| panic!("{member}: {error}\n{}", answer.body))
 }
 
-/// The coordinator that leads.
+/// Returns the leading coordinator.
 fn leader(cluster: &Cluster) -> &'static str {
     let leads = |member: &&&str| scrape(cluster, member).get("archon_raft_is_leader") > 0.0;
     let (leader, _) = wait_for("a coordinator to lead", TIMEOUT, || {
@@ -38,7 +38,7 @@ fn leader(cluster: &Cluster) -> &'static str {
     leader
 }
 
-/// Every metric is told by the kind it is defined with, and no series has a name or a label that is not defined.
+/// Asserts that every metric is exported with its defined kind, and that no series has an undefined name or label.
 fn is_told(member: &str, scrape: &Scrape, definitions: &BTreeMap<&str, &Definition>, not_now: &[&str]) {
     for (name, definition) in definitions {
         match scrape.kinds.get(*name) {
@@ -67,8 +67,8 @@ fn by_name(definitions: impl Iterator<Item = &'static Definition>) -> BTreeMap<&
 }
 
 #[test]
-fn every_metric_is_told_once_and_says_what_happened() {
-    // By TLS, so that there are certificates to tell of; the metrics are plain all the same.
+fn every_metric_is_exported_once_and_matches_events() {
+    // With TLS, so that there are certificate metrics; the metrics endpoint is plaintext all the same.
     let cluster = Cluster::start(EXE, &Options { metrics: true, tls: true, ..Options::default() });
     for number in 0..40 {
         let key = format!("key-{number}");
@@ -125,7 +125,7 @@ fn every_metric_is_told_once_and_says_what_happened() {
 }
 
 #[test]
-fn wrong_requests_are_refused_and_the_member_serves_on() {
+fn metrics_server_refuses_bad_requests_and_serves_on() {
     let cluster = cluster();
     for member in ["athens", "coordinator-2"] {
         let address = cluster.metrics_address(member);
@@ -147,7 +147,7 @@ fn wrong_requests_are_refused_and_the_member_serves_on() {
     }
     assert_eq!(cluster.archon(&["kv", "put", "after", "all"]).code, 0);
 
-    // An address that is taken is said so with the flag that chooses another one, and nothing is left of the node.
+    // The message for an address in use names the flag that chooses another one, and nothing is left of the node.
     let taken = cluster.metrics_address("athens").to_owned();
     let mut arguments = cluster.node_arguments("ephesus", "127.0.0.1:0", &cluster.node_data("ephesus"));
     arguments.extend(["--metrics-listen".to_owned(), taken.clone()]);
@@ -156,10 +156,10 @@ fn wrong_requests_are_refused_and_the_member_serves_on() {
     assert!(ran.stderr.contains(&taken) && ran.stderr.contains("choose another --metrics-listen"), "{}", ran.stderr);
 }
 
-/// Waits until `/readyz` of a member says so, and why.
+/// Waits until `/readyz` of a member returns this status and reason.
 fn becomes(cluster: &Cluster, member: &str, status: u16, word: &str) {
     wait_for(&format!("{member} to be {status}, {word:?}"), TIMEOUT, || {
-        // One that has just been started begins to listen a moment later.
+        // A newly started member listens a moment later.
         let answer = http::get(cluster.metrics_address(member), "/readyz").map_err(|error| error.to_string())?;
         check(answer.status == status && answer.body.contains(word), || format!("{answer:?}"))
     });
@@ -171,7 +171,7 @@ fn becomes(cluster: &Cluster, member: &str, status: u16, word: &str) {
 }
 
 #[test]
-fn readiness_turns_with_the_quorum_and_with_the_registration() {
+fn readiness_follows_quorum_and_registration() {
     let mut cluster = cluster();
     for member in NODES.iter().chain(&COORDINATORS) {
         becomes(&cluster, member, 200, "ok");
@@ -182,7 +182,7 @@ fn readiness_turns_with_the_quorum_and_with_the_registration() {
     becomes(&cluster, "athens", 503, "holds no lease");
     assert_eq!(scrape(&cluster, "coordinator-1").get("archon_raft_has_leader"), 0.0);
 
-    // One that is started now finds nobody who registers it, and a lone coordinator no leader.
+    // A node started now cannot register, and a lone coordinator has no leader.
     cluster.kill_everything();
     cluster.start_node("athens");
     cluster.start_coordinator(0);

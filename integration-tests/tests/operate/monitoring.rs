@@ -1,4 +1,4 @@
-//! What is written of metrics is held to their definitions: the page, the alert rules and the dashboard.
+//! Compares documents about metrics with their definitions: the page, the alert rules and the dashboard.
 
 use crate::EXE;
 use archon_integration_tests::{Cluster, Options, http};
@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Set, the page is written anew instead of compared.
+/// Environment variable: set to regenerate the page instead of comparing it.
 const UPDATE: &str = "ARCHON_UPDATE_DOCS";
 const MARK: &str = "<!-- What follows is generated; CONTRIBUTING.md says how. -->\n";
 const ALERTS: &str = "docs/monitoring/alerts.yaml";
@@ -41,7 +41,7 @@ fn of_participants() -> Vec<&'static Definition> {
     archon_client::metrics::PARTICIPANT_DEFINITIONS.iter().collect()
 }
 
-/// Every metric by its name, with who tells it.
+/// Returns every metric by name, with its exporters.
 fn all() -> BTreeMap<&'static str, (&'static Definition, Vec<&'static str>)> {
     let mut all: BTreeMap<_, (&Definition, Vec<&str>)> = BTreeMap::new();
     for (member, definitions) in [
@@ -60,7 +60,7 @@ fn all() -> BTreeMap<&'static str, (&'static Definition, Vec<&'static str>)> {
 }
 
 #[test]
-fn definitions_keep_to_the_rules() {
+fn metric_definitions_follow_the_rules() {
     let mut wrong = Vec::new();
     for (name, (definition, members)) in all() {
         let mut fault = |holds: bool, what: &str| {
@@ -99,7 +99,7 @@ fn definitions_keep_to_the_rules() {
     );
 }
 
-/// The generated part of `docs/METRICS.md`.
+/// Returns the generated part of `docs/METRICS.md`.
 fn page() -> String {
     let mut out = String::new();
     let whose = |members: &[&str]| match members {
@@ -113,7 +113,7 @@ fn page() -> String {
         let _ = write!(out, "\n## {heading}\n\n| metric | kind | labels | |\n|---|---|---|---|\n");
         for (name, (definition, _)) in all().iter().filter(|(_, (_, members))| whose(members) == heading) {
             let label = |label: &archon_telemetry::Label| match label.values {
-                // It says what was built.
+                // Identifies the build.
                 [_] => format!("`{}`", label.name),
                 values => format!("`{}`: {}", label.name, values.join(", ")),
             };
@@ -126,7 +126,7 @@ fn page() -> String {
 }
 
 #[test]
-fn the_page_is_what_the_definitions_say() {
+fn the_page_matches_metric_definitions() {
     let path = root().join("docs/METRICS.md");
     let found = source("docs/METRICS.md");
     let (head, now) = found.split_once(MARK).expect("the mark in docs/METRICS.md");
@@ -143,7 +143,7 @@ fn the_page_is_what_the_definitions_say() {
     );
 }
 
-/// The expressions of the alert rules, which a line of its own has each.
+/// Returns the expressions of the alert rules; each is on a line of its own.
 fn of_alerts() -> Vec<String> {
     let text = source(ALERTS);
     let found: Vec<String> =
@@ -152,7 +152,7 @@ fn of_alerts() -> Vec<String> {
     found
 }
 
-/// The expressions of the dashboard's panels.
+/// Returns the expressions of the dashboard's panels.
 fn of_dashboard() -> Vec<String> {
     let dashboard: serde_json::Value = serde_json::from_str(&source(DASHBOARD)).expect("the dashboard is JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
@@ -164,14 +164,14 @@ fn of_dashboard() -> Vec<String> {
     found
 }
 
-/// A metric that an expression names.
+/// A metric used in an expression.
 struct Asked {
     name: String,
-    /// The labels that it asks for, each with the values it takes.
+    /// Labels that it selects, each with its values.
     labels: Vec<(String, Vec<String>)>,
 }
 
-/// Each metric that an expression names.
+/// Returns the metrics used in an expression.
 fn asked(expression: &str) -> Vec<Asked> {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = Vec::new();
@@ -190,7 +190,7 @@ fn asked(expression: &str) -> Vec<Asked> {
     found
 }
 
-/// What an expression asks for that nobody tells.
+/// Returns what an expression uses that no member exports.
 fn unknown(expression: &str) -> Vec<String> {
     let all = all();
     let mut wrong = Vec::new();
@@ -212,7 +212,7 @@ fn unknown(expression: &str) -> Vec<String> {
                 }
             }
         }
-        // A counter says nothing by itself, and a gauge has no rate.
+        // A counter is meaningful only as a rate, and a gauge has no rate.
         let rated = ["rate(", "increase("].iter().any(|function| expression.contains(&format!("{function}{name}")));
         if rated != (definition.kind != Kind::Gauge) {
             wrong.push(format!("{name} is a {}: {expression}", definition.kind.as_str()));
@@ -222,7 +222,7 @@ fn unknown(expression: &str) -> Vec<String> {
 }
 
 #[test]
-fn alerts_and_dashboard_ask_only_for_what_is_told() {
+fn alerts_and_dashboard_use_only_exported_metrics() {
     let (alerts, dashboard) = (of_alerts(), of_dashboard());
     assert!(alerts.len() > 10 && dashboard.len() > 30, "{} and {}", alerts.len(), dashboard.len());
     let wrong: Vec<String> = alerts.iter().chain(&dashboard).flat_map(|expression| unknown(expression)).collect();
@@ -230,7 +230,7 @@ fn alerts_and_dashboard_ask_only_for_what_is_told() {
 }
 
 #[test]
-fn an_expression_that_asks_for_what_nobody_tells_is_found() {
+fn expression_on_unknown_metric_is_rejected() {
     for wrong in [
         "sum(archon_raft_is_leading)",
         "archon_cluster_nodes{status=\"dead\"} > 0",
@@ -245,7 +245,7 @@ fn an_expression_that_asks_for_what_nobody_tells_is_found() {
     assert!(unknown("histogram_quantile(0.99, sum by (le) (rate(archon_raft_commit_seconds_bucket[5m])))").is_empty());
 }
 
-/// Runs `promtool` with something on its standard input; what it says where it finds fault.
+/// Runs `promtool` with this standard input; returns its complaints as an error.
 fn promtool(arguments: &[&str], directory: &Path, input: &str) -> Result<(), String> {
     let mut command = Command::new("promtool");
     command.args(arguments).current_dir(directory);
@@ -264,7 +264,7 @@ fn has_promtool() -> bool {
 }
 
 #[test]
-fn prometheus_takes_the_alert_rules_and_they_fire_when_they_should() {
+fn prometheus_accepts_alert_rules_and_they_fire() {
     if !has_promtool() {
         return skipped(
             "the alert rules are not checked by promtool, which is not installed (Debian's prometheus has it)",
@@ -277,7 +277,7 @@ fn prometheus_takes_the_alert_rules_and_they_fire_when_they_should() {
 }
 
 #[test]
-fn prometheus_finds_no_fault_with_what_members_tell() {
+fn prometheus_accepts_members_metrics() {
     if !has_promtool() {
         return skipped("metrics are not checked by promtool, which is not installed (Debian's prometheus has it)");
     }

@@ -1,4 +1,4 @@
-//! What operators order of partitions and nodes, and the check of a cluster, by the command line on real processes.
+//! Operators' orders on partitions and nodes, and the cluster check, through the command line on real processes.
 
 use crate::EXE;
 use archon_integration_tests::{Cluster, Options, wait_for};
@@ -18,7 +18,7 @@ fn partition(cluster: &Cluster, id: &str) -> Value {
     cluster.json(&["partition", "describe", id]).expect("partition describe")
 }
 
-/// How a check ended, the words of its alerts and all it said.
+/// Returns the exit code of a check, the codes of its alerts and its output.
 fn check(cluster: &Cluster, arguments: &[&str]) -> (i32, Vec<String>, String) {
     let ran = cluster.archon(&[&["check", "-o", "json"], arguments].concat());
     let found: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
@@ -31,7 +31,7 @@ fn holds(partition: &Value, node: &str) -> bool {
 }
 
 #[test]
-fn a_partition_is_bumped_taken_offline_and_barred() {
+fn partition_is_bumped_taken_offline_and_barred() {
     let cluster = four_nodes();
     cluster.done(&["kv", "put", "k", "v"]);
     let id = cluster.json(&["partition", "locate", "k"]).expect("locate")["partition"].to_string();
@@ -96,7 +96,7 @@ fn a_partition_is_bumped_taken_offline_and_barred() {
 }
 
 #[test]
-fn a_node_in_maintenance_is_restarted_without_its_copies_being_replaced() {
+fn node_in_maintenance_restarts_without_copy_replacement() {
     let mut cluster = four_nodes();
     let node = |cluster: &Cluster| cluster.json(&["node", "describe", "athens"]).expect("node describe");
     cluster.done(&["config", "set", "replace_after_ms=1500"]);
@@ -109,10 +109,10 @@ fn a_node_in_maintenance_is_restarted_without_its_copies_being_replaced() {
     cluster.take_node("athens").kill();
     cluster.wait_node("athens", "failed");
     assert_eq!(check(&cluster, &[]).0, 0, "as it was ordered: {:?}", check(&cluster, &[]));
-    // Another one that stops is replaced meanwhile, so the time for that has passed.
+    // Another stopped node is replaced meanwhile, so its time has passed.
     cluster.take_node("byzantium").kill();
     cluster.wait_node("byzantium", "failed");
-    // Until the leaders have let it go, partitions take no writes, which is an alarm.
+    // Until the leaders have dropped it, partitions take no writes, which is an alarm.
     wait_for("a failed node to be a warning", TIMEOUT, || {
         let (code, _, text) = check(&cluster, &[]);
         if code == 10 { Ok(()) } else { Err(text) }
@@ -142,9 +142,9 @@ fn a_node_in_maintenance_is_restarted_without_its_copies_being_replaced() {
 }
 
 #[test]
-fn a_check_is_an_alarm_when_nobody_decides() {
+fn check_is_an_alarm_without_a_leader() {
     let mut cluster = four_nodes();
-    // Until then a coordinator that is missing keeps the protocol down, and that is told as well.
+    // Until then a missing coordinator holds the protocol back, which is reported as well.
     cluster.wait_protocol(2);
     let (code, alerts, text) = check(&cluster, &["--min-members", "5"]);
     assert_eq!((code, &alerts[..]), (11, &["too_few_members".to_owned()][..]), "{text}");

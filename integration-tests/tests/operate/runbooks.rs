@@ -1,5 +1,5 @@
-//! Runbooks are followed word for word: the commands that stand in them are run on real clusters, with what is in capitals filled in, and what
-//! they promise is looked at. A command that the program does not know, refuses or does not end well makes a test fail.
+//! Runbooks tested literally: their commands run on real clusters, with placeholders filled in, and their promised
+//! results are checked. An unknown, refused or failing command fails the test.
 
 use crate::EXE;
 use crate::operator::Operator;
@@ -19,14 +19,14 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What runbooks say is said of plaintext on this machine.
+/// Runbooks are written for plaintext on this machine.
 fn options() -> Options {
     Options { partitions: 8, replication: 3, tls: false, ..Options::default() }
 }
 
 const KEYS: usize = 200;
 
-/// A cluster with three copies of everything, a client of it, and rows that are looked for at the end.
+/// Starts a cluster with three copies of everything, a client of it, and rows to check at the end.
 async fn started(options: &Options) -> (Cluster, Client, Rows) {
     let cluster = Cluster::start_whole(EXE, options);
     let client = cluster.client().build().await.expect("a client");
@@ -34,8 +34,8 @@ async fn started(options: &Options) -> (Cluster, Client, Rows) {
     (cluster, client, rows)
 }
 
-/// The nodes that hold a live copy, of every partition, once all of them are served by three: a follower that was slow for a moment counts
-/// again by itself.
+/// Returns the nodes that hold a Live copy, for every partition, once each is served by three: a follower that was slow
+/// for a moment returns by itself.
 fn holders(cluster: &Cluster, coordinators: &str) -> Vec<String> {
     let whole = || {
         let ran = cluster.archon_at(coordinators, &["partition", "list", "-o", "json"]);
@@ -54,18 +54,18 @@ fn holders(cluster: &Cluster, coordinators: &str) -> Vec<String> {
     wait_for("three copies of every partition", TIMEOUT, whole).0
 }
 
-/// Addresses of this machine, each under the name that a runbook has for it.
+/// Returns addresses of this machine, each under its name in a runbook.
 fn addresses<const N: usize>(names: [&'static str; N]) -> Vec<(&'static str, String)> {
     names.into_iter().zip(free_addresses(N)).collect()
 }
 
-/// The coordinators of the first day, as runbooks name them.
+/// Returns the initial coordinators, under their names in runbooks.
 fn old_ones(cluster: &Cluster) -> Vec<(&'static str, String)> {
     ["A:7101", "B:7101", "C:7101"].into_iter().zip(cluster.coordinator_addresses()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_is_lost() {
+async fn runbook_for_lost_node_works() {
     let (mut cluster, client, rows) = started(&options()).await;
     cluster.take_node("athens").kill();
     cluster.wait_node("athens", "failed");
@@ -78,11 +78,11 @@ async fn a_node_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_coordinator_is_lost() {
+async fn runbook_for_lost_coordinator_works() {
     let mut cluster = Cluster::start_whole(EXE, &options());
     cluster.take_coordinator(2).kill();
     let new = addresses(["NEW:7101"]).remove(0);
-    // Here the name under which others reach it is its address.
+    // Here a host's external name is its address.
     let mut places = [old_ones(&cluster), vec![("IP:7101", new.1.clone()), new]].concat();
     places.retain(|(place, _)| *place != "C:7101");
     let mut operator = Operator::new(EXE, &mut cluster, &places);
@@ -94,7 +94,7 @@ async fn a_coordinator_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_majority_is_lost() {
+async fn runbook_for_lost_majority_works() {
     let (mut cluster, client, rows) = started(&options()).await;
     for lost in [0, 2] {
         cluster.take_coordinator(lost).kill();
@@ -112,14 +112,14 @@ async fn the_majority_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_cluster_moves_to_other_hosts() {
+async fn runbook_for_moving_to_other_hosts_works() {
     let (mut cluster, client, rows) = started(&options()).await;
     let load = Load::start(&client, "hosts", 4);
     let new = addresses(["D:7101", "E:7101", "F:7101", "D:7201", "E:7201", "F:7201"]);
     let places = [old_ones(&cluster), new].concat();
     let mut operator = Operator::new(EXE, &mut cluster, &places);
     operator.follow("other-hosts.md", &["# The cluster moves to other hosts"]);
-    // Whoever was replaced has ended by itself.
+    // Replaced coordinators have stopped by themselves.
     for index in 0..3 {
         let ended = operator.cluster.take_coordinator(index).wait_exit(TIMEOUT);
         assert_eq!(ended.code(), Some(4), "coordinator {}", index + 1);
@@ -133,7 +133,7 @@ async fn the_cluster_moves_to_other_hosts() {
         (&1.into(), &serde_json::json!([1, 2, 3])),
         "{quorum}"
     );
-    // A client of the first day goes on, and one of today finds everything.
+    // An early client continues, and a new one finds everything.
     let report = load.stop().await;
     report.assert_no_failure();
     assert_eq!(report.missing(&client).await, Vec::<String>::new());
@@ -143,7 +143,7 @@ async fn the_cluster_moves_to_other_hosts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_machines_get_other_addresses() {
+async fn runbook_for_new_addresses_works() {
     let (mut cluster, _, rows) = started(&options()).await;
     let before = cluster.json(&["quorum", "list"]).expect("a quorum");
     let new = addresses(["D:7101", "E:7101", "F:7101", "D:7201", "E:7201", "F:7201"]);
@@ -164,23 +164,23 @@ async fn all_machines_get_other_addresses() {
     rows.assert_there(&Client::builder(coordinators.split(',')).build().await.expect("a client")).await;
 }
 
-/// A cluster in which athens has a disk of its own, which is full, beside some other nodes.
+/// A cluster in which athens has a full disk of its own, beside some other nodes.
 struct Full {
-    /// Goes first: the directory of the cluster cannot be removed while it is there.
+    /// Dropped first: otherwise the directory of the cluster cannot be removed.
     _disk: SmallDisk,
     cluster: Cluster,
     client: Client,
     rows: Rows,
-    /// Where athens keeps its data.
+    /// Data directory of athens.
     data: PathBuf,
-    /// What fills its disk, if not its own data.
+    /// File that fills its disk, if not its own data.
     file: Option<PathBuf>,
 }
 
 impl Full {
-    /// `None` if this machine does not let a test mount a file system.
+    /// Starts it; `None` if this machine does not let a test mount a file system.
     async fn start(others: &[&'static str], by_a_file: bool) -> Option<Self> {
-        // None is assigned anything before athens is there.
+        // Nothing is assigned before athens is there.
         let nodes_min = others.len() + 1;
         let mut cluster = Cluster::start(EXE, &Options { nodes: others.to_vec(), nodes_min, ..options() });
         let mounted = cluster.directory().join("small");
@@ -201,8 +201,8 @@ impl Full {
         Some(full)
     }
 
-    /// Rows until a write is refused: with a full disk as many as the log made space ready for beforehand. A busy node may lose its
-    /// leaderships before that, and then only `status` says that its disk is full.
+    /// Writes rows until a write is refused: on a full disk, as many as fit the log's prepared space. A busy node may
+    /// lose its leaderships before that, and then only `status` reports the full disk.
     async fn write_until_it_is_told(&self) {
         let hasty = self.client.with_timeout(Duration::from_millis(500));
         let (value, began) = ("x".repeat(200_000), Instant::now());
@@ -221,7 +221,7 @@ impl Full {
         });
     }
 
-    /// Follows some parts of the page, and says who holds what then.
+    /// Follows some parts of the page, and returns the holders afterwards.
     async fn follow(&mut self, places: &[(&'static str, String)], headings: &[&str]) -> Vec<String> {
         let places = [places, &[("OLD", self.data.display().to_string())]].concat();
         let mut operator = Operator::new(EXE, &mut self.cluster, &places);
@@ -229,7 +229,7 @@ impl Full {
         let coordinators = operator.coordinators.clone();
         let holders = holders(operator.cluster, &coordinators);
         self.rows.assert_there(&self.client).await;
-        // Everything can be written again, wherever it is led.
+        // Everything can be written again, under any leader.
         self.rows.write(&self.client).await;
         let check = operator.cluster.archon(&["check"]);
         assert_eq!(check.code, 0, "{check:?}");
@@ -238,14 +238,14 @@ impl Full {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_is_full_and_space_is_freed() {
+async fn runbook_for_full_disk_frees_space() {
     let Some(mut full) = Full::start(&["byzantium", "cyrene"], true).await else { return };
     let file = ("FILE", full.file.take().expect("a file").display().to_string());
     assert_eq!(full.follow(&[file], &["## Space can be freed"]).await, ["athens", "byzantium", "cyrene"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_is_full_and_a_larger_one_takes_its_place() {
+async fn runbook_for_full_disk_replaces_the_disk() {
     let Some(mut full) = Full::start(&["byzantium", "cyrene"], true).await else { return };
     let larger = full.cluster.directory().join("larger");
     fs::create_dir(&larger).expect("a directory");
@@ -256,7 +256,7 @@ async fn a_disk_is_full_and_a_larger_one_takes_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_is_full_and_others_take_its_data() {
+async fn runbook_for_full_disk_moves_data_to_others() {
     let Some(mut full) = Full::start(&["byzantium", "cyrene", "delos"], false).await else { return };
     let address = full.cluster.node_address("athens").to_owned();
     let places = [vec![("A:7201", address)], old_ones(&full.cluster)].concat();
@@ -267,7 +267,7 @@ async fn a_disk_is_full_and_others_take_its_data() {
     assert!((1..=2).contains(&copies), "{listed}");
 }
 
-/// Has orders written, backed up, and written over by somebody who should not have.
+/// Fills `orders`, backs it up, and lets an unauthorised writer overwrite it.
 async fn backed_up(cluster: &Cluster) -> (String, Rows) {
     cluster.done(&["table", "create", "orders", "--partitions", "6", "--replication", "3"]);
     let orders = cluster.client().table("orders").timeout(TIMEOUT).build().await.expect("a client");
@@ -279,7 +279,7 @@ async fn backed_up(cluster: &Cluster) -> (String, Rows) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_table_is_restored_where_it_was() {
+async fn runbook_restores_a_table_in_place() {
     let mut cluster = Cluster::start_whole(EXE, &options());
     let (backup, rows) = backed_up(&cluster).await;
     let coordinators = cluster.coordinator_list();
@@ -296,7 +296,7 @@ async fn a_table_is_restored_where_it_was() {
     let orders = cluster.client().table("orders").build().await.expect("a client");
     rows.assert_there(&orders).await;
     assert_eq!(after.missing(&orders).await, Vec::<String>::new());
-    // Of what was written meanwhile nothing is in the table, and everything in what was kept of it.
+    // No row written meanwhile is in the table, and all of them are in the kept one.
     assert_eq!(before.missing(&orders).await.len(), before.acknowledged.len());
     cluster.done(&["backup", "restore", &kept, "--table", "orders", "--as", "kept"]);
     let kept = cluster.client().table("kept").build().await.expect("a client");
@@ -304,7 +304,7 @@ async fn a_table_is_restored_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_tables_are_restored_in_a_new_cluster() {
+async fn runbook_restores_all_tables_in_a_new_cluster() {
     let mut cluster = Cluster::start_whole(EXE, &options());
     let (backup, rows) = backed_up(&cluster).await;
     cluster.kill_everything();
@@ -323,7 +323,7 @@ async fn all_tables_are_restored_in_a_new_cluster() {
     programs.reports[0].assert_no_failure();
 }
 
-/// What an upgrade runbook names.
+/// Returns the versions named by an upgrade runbook.
 fn releases() -> BTreeMap<String, Release> {
     [("OLD".to_owned(), Release::speaking(1)), ("NEW".to_owned(), Release::default())].into()
 }
@@ -333,7 +333,7 @@ fn protocol(cluster: &Cluster) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_cluster_is_upgraded() {
+async fn runbook_for_upgrade_works() {
     let old = Options { release: Some(Release::speaking(1)), ..options() };
     let (mut cluster, client, rows) = started(&old).await;
     let load = Load::start(&client, "upgrade", 4);
@@ -351,7 +351,7 @@ async fn the_cluster_is_upgraded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_cluster_goes_back_to_the_version_before() {
+async fn runbook_for_rollback_works() {
     let old = Options { release: Some(Release::speaking(1)), ..options() };
     let (mut cluster, client, rows) = started(&old).await;
     // All but one node run the new version.

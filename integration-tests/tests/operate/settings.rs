@@ -14,7 +14,7 @@ fn ends(cluster: &Cluster, arguments: &[&str], code: i32) -> String {
     ran.stderr
 }
 
-/// A setting as `config show` tells it.
+/// Returns a setting from `config show`.
 fn setting(cluster: &Cluster, name: &str) -> Value {
     let shown = cluster.json(&["config", "show"]).expect("config show");
     let all = shown["settings"].as_array().expect("a list");
@@ -22,13 +22,13 @@ fn setting(cluster: &Cluster, name: &str) -> Value {
 }
 
 #[test]
-fn a_setting_counts_for_coordinators_and_nodes_from_its_commit_and_outlives_them() {
+fn setting_applies_from_commit_and_survives_restarts() {
     let nodes = vec!["athens", "byzantium", "cyrene", "ephesus"];
     let options = Options { nodes, partitions: 4, nodes_min: 3, ..Options::replicated() };
     let mut cluster = Cluster::start(EXE, &options);
     cluster.wait_whole(3);
 
-    // What cannot be is refused, and nothing changes by it.
+    // Invalid settings are refused, and nothing changes.
     let version = cluster.json(&["config", "show"]).expect("config show")["settings_version"].clone();
     assert!(ends(&cluster, &["config", "set", "lease_ms=900"], 4).contains("cannot be changed while the cluster runs"));
     let both = ["config", "set", "copies_per_node_max=3", "failure_timeout_ms=1110"];
@@ -41,7 +41,7 @@ fn a_setting_counts_for_coordinators_and_nodes_from_its_commit_and_outlives_them
     let shown = cluster.json(&["config", "show"]).expect("config show");
     assert_eq!(shown["settings_version"], version);
 
-    // Every node hears of a longer time-out between replicas, and a failed node is replaced after three seconds now.
+    // Every node learns of a longer time-out between replicas, and a failed node is replaced after three seconds now.
     let wanted = ["config", "set", "replication_timeout_ms=1500", "replace_after_ms=3000"];
     let changed = cluster.done(&wanted);
     assert!(changed.contains("changed replication_timeout_ms from 1000 to 1500"), "{changed}");
@@ -60,7 +60,7 @@ fn a_setting_counts_for_coordinators_and_nodes_from_its_commit_and_outlives_them
     });
     assert!(cluster.done(&["events"]).contains("replace_after_ms from 300000 to 3000"));
 
-    // It stands in the log, whatever flags the coordinators are started with again.
+    // It is in the log, independent of the flags of later starts.
     cluster.kill_everything();
     cluster.start_everything();
     wait_for("the settings to be told again", TIMEOUT, || {
@@ -73,7 +73,7 @@ fn a_setting_counts_for_coordinators_and_nodes_from_its_commit_and_outlives_them
 }
 
 #[test]
-fn what_was_set_of_a_node_outlives_its_restart_until_it_is_started_with_another_flag() {
+fn node_setting_survives_restart_until_another_flag() {
     let mut cluster = Cluster::start(EXE, &Options { partitions: 4, ..Options::replicated() });
     cluster.wait_whole(3);
     let athens = |cluster: &Cluster| {
@@ -107,7 +107,7 @@ fn what_was_set_of_a_node_outlives_its_restart_until_it_is_started_with_another_
 }
 
 #[test]
-fn a_table_gets_more_copies_and_fewer_while_it_is_written_to() {
+fn replication_of_a_table_changes_under_load() {
     let cluster = Cluster::start(EXE, &Options { partitions: 4, replication: 1, ..Options::replicated() });
     cluster.wait_whole(1);
     for number in 0..20 {
@@ -120,7 +120,7 @@ fn a_table_gets_more_copies_and_fewer_while_it_is_written_to() {
 
     let more = ["table", "alter", "default", "--replication", "3"];
     assert!(cluster.done(&more).contains("table default wants 3 copies of each partition"));
-    // No write waits for copies that do not count yet.
+    // No write waits for copies that are not in sync yet.
     for number in 0..20 {
         cluster.done(&["kv", "put", &format!("k/{number}"), "after"]);
     }

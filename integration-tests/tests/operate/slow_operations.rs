@@ -1,4 +1,4 @@
-//! Operations that take long are told of in the log, with where their time went, on real processes.
+//! Log lines of slow operations, with a breakdown of their time, on real processes.
 
 use crate::EXE;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Neither of them is to be found in a log.
+/// Neither occurs in a log otherwise.
 const KEY: &str = "key-of-nobody-else";
 const VALUE: &str = "value-of-nobody-else";
 
@@ -25,7 +25,7 @@ fn put(cluster: &Cluster) {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
 }
 
-/// What the log of a node says of slow operations: the fields of each line.
+/// Returns the log lines of slow operations of a node: the fields of each line.
 fn told(cluster: &Cluster, node: &str) -> Vec<BTreeMap<String, String>> {
     let log = cluster.node(node).log();
     let lines = log.lines().filter(|line| line.contains("slow_operation: slow operation"));
@@ -40,7 +40,7 @@ fn millis(line: &BTreeMap<String, String>, field: &str) -> u64 {
     line.get(field).and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{field} of {line:?}"))
 }
 
-/// The line of a put that took so long, once it is there.
+/// Waits for the line of a put with at least this latency.
 fn slow_put(cluster: &Cluster, node: &str, least_ms: u64) -> BTreeMap<String, String> {
     let slow = || {
         let told = told(cluster, node);
@@ -51,7 +51,7 @@ fn slow_put(cluster: &Cluster, node: &str, least_ms: u64) -> BTreeMap<String, St
 }
 
 #[test]
-fn a_write_that_waits_for_a_follower_is_told_of_by_its_leader() {
+fn leader_logs_write_that_waits_for_a_follower() {
     let cluster = cluster();
     let leader = cluster.leader_of(KEY);
     let follower = NODES.into_iter().find(|name| *name != leader).expect("three nodes");
@@ -67,7 +67,7 @@ fn a_write_that_waits_for_a_follower_is_told_of_by_its_leader() {
 }
 
 #[test]
-fn a_write_that_waits_for_the_disk_is_told_of_as_such() {
+fn slow_write_log_names_the_disk() {
     let cluster = cluster();
     let leader = cluster.leader_of(KEY);
     let slow = format!("{DURABLE_CALLS}:delay_enter=400000");
@@ -83,7 +83,7 @@ fn a_write_that_waits_for_the_disk_is_told_of_as_such() {
 }
 
 #[test]
-fn an_operation_that_was_passed_on_is_told_of_by_who_passed_it_on() {
+fn forwarding_node_logs_the_slow_operation() {
     let cluster = cluster();
     let leader = cluster.leader_of(KEY);
     let other = NODES.into_iter().find(|name| *name != leader).expect("three nodes");

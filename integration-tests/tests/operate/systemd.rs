@@ -1,4 +1,5 @@
-//! What systemd is told by members that it started with `Type=notify`: real processes, and a socket in systemd's place.
+//! Notifications to systemd by members that it started with `Type=notify`: real processes, and a socket in systemd's
+//! place.
 
 use crate::EXE;
 use archon_integration_tests::ports::free_addresses;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 #[test]
-fn a_node_was_said_to_be_started_before_it_held_a_lease() {
+fn node_is_reported_ready_only_with_a_lease() {
     let directory = TempDir::new().expect("a directory");
     let addresses = free_addresses(2);
     let (coordinator_at, node_at) = (addresses[0].as_str(), addresses[1].as_str());
@@ -28,9 +29,9 @@ fn a_node_was_said_to_be_started_before_it_held_a_lease() {
     coordinator.stop();
 }
 
-/// Each of three units on three machines would wait for the others, and systemd would end it.
+/// Regression: each of three units on three machines would wait for the others, and systemd would end it.
 #[test]
-fn a_coordinator_that_waits_for_the_others_is_started_and_says_for_whom_it_waits() {
+fn waiting_coordinator_is_ready_and_names_awaited_peers() {
     let directory = TempDir::new().expect("a directory");
     let addresses = free_addresses(3);
     let peers = format!("1={},2={},3={}", addresses[0], addresses[1], addresses[2]);

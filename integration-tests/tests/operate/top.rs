@@ -1,4 +1,4 @@
-//! `archon top` on a real terminal: what stands there, that it does not flicker, and that the terminal is given back.
+//! `archon top` on a real terminal: its contents, no flicker, and a restored terminal.
 
 use crate::EXE;
 use archon_client::Role;
@@ -17,45 +17,45 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(30);
-/// Columns and lines of the terminal, and of what it is made later.
+/// Columns and lines of the terminal, at first and after a resize.
 const SIZE: (u16, u16) = (100, 30);
 const SMALLER: (u16, u16) = (60, 20);
-/// What clears a screen: once when it is taken, and never again.
+/// Sequence that clears a screen: sent once at the start, and never again.
 const CLEAR: &str = "\u{1b}[2J";
-/// What takes the terminal's other screen, and what gives the first one back.
+/// Sequences that switch to the terminal's alternate screen, and back.
 const OTHER_SCREEN: [&str; 2] = ["\u{1b}[?1049h", "\u{1b}[?1049l"];
 
 /// A program on a pseudo-terminal. Dropping it kills the program.
 struct OnTerminal {
     program: Child,
     keys: File,
-    /// The program's end, kept open to see in which modes it is.
+    /// The program's end, kept open to read its modes.
     terminal: File,
-    /// The modes of before.
+    /// The initial modes.
     modes: String,
     shown: String,
 }
 
 impl OnTerminal {
-    /// Looks at a cluster as an operator, whose certificate that takes where it talks by TLS.
+    /// Runs `top` on a cluster as an operator, with that certificate under TLS.
     fn of(cluster: &Cluster, arguments: &[&str]) -> Self {
         let shown = cluster.talks_by_tls().then(|| cluster.credentials(Role::Operator, "top"));
         Self::start(&cluster.coordinator_list(), shown, arguments)
     }
 
     fn start(coordinators: &str, shown: Option<PathBuf>, arguments: &[&str]) -> Self {
-        // The program must not have this end too: its terminal would never go away.
+        // The program must not inherit this end: its terminal would never hang up.
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let keys = openpt(flags).expect("a pseudo-terminal");
         grantpt(&keys).and_then(|()| unlockpt(&keys)).expect("the terminal is let in");
         resize(&keys, SIZE);
-        // What is not there yet is not waited for.
+        // Reads do not block.
         fcntl_getfl(&keys).and_then(|flags| fcntl_setfl(&keys, flags | OFlags::NONBLOCK)).expect("flags");
         let path = ptsname(&keys, Vec::new()).expect("a name").into_string().expect("a path in UTF-8");
         let terminal = File::options().read(true).write(true).open(path).expect("the terminal's other end");
         let modes = modes_of(&terminal);
         let stream = || terminal.try_clone().expect("another handle");
-        // In a session of its own, whose terminal it is; otherwise it would ask that of whoever runs the test.
+        // In a session of its own with this terminal; otherwise it would use the terminal of the test runner.
         let mut command = Command::new("setsid");
         command.arg("--ctty").arg(EXE).arg("top").args(arguments).args(["--coordinators", coordinators]);
         command.env("TERM", "xterm-256color").env_remove("NO_COLOR");
@@ -66,19 +66,19 @@ impl OnTerminal {
         Self { program, keys: keys.into(), terminal, modes, shown: String::new() }
     }
 
-    /// Everything that was written so far.
+    /// Returns all output so far.
     fn shown(&mut self) -> &str {
         let mut bytes = [0; 65_536];
         let mut new = Vec::new();
         while let Ok(count @ 1..) = self.keys.read(&mut bytes) {
             new.extend_from_slice(&bytes[..count]);
         }
-        // A character that comes in two halves spoils its own place alone.
+        // A character split between two reads spoils only its own place.
         self.shown.push_str(&String::from_utf8_lossy(&new));
         &self.shown
     }
 
-    /// What stands on the screen.
+    /// Returns the current screen.
     fn screen(&mut self) -> String {
         screen(self.shown())
     }
@@ -124,8 +124,7 @@ fn modes_of(terminal: &File) -> String {
     format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?}")
 }
 
-/// What stands on a terminal after all this was written to it: characters go where the cursor was moved; colours are not
-/// looked at.
+/// Returns a terminal's screen after this output: applies cursor moves; ignores colours.
 fn screen(written: &str) -> String {
     let empty = || vec![vec![' '; SIZE.0.into()]; SIZE.1.into()];
     let mut lines = empty();
@@ -158,7 +157,7 @@ fn screen(written: &str) -> String {
 }
 
 #[test]
-fn the_terminal_shows_the_cluster_and_is_given_back_as_it_was() {
+fn top_shows_the_cluster_and_restores_the_terminal() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     let mut top = OnTerminal::of(&cluster, &["--every", "200ms", "--timeout", "1s"]);
     top.wait_screen("the nodes, with what they lead", |screen| {
@@ -169,7 +168,7 @@ fn the_terminal_shows_the_cluster_and_is_given_back_as_it_was() {
     top.press("s");
     top.wait_screen("the nodes by status", |screen| screen.contains("1 to 3 of 3, by status"));
 
-    // A quorum that has gone: the picture stays, and it goes on asking until there is one again.
+    // Without a quorum the picture stays, and it keeps asking until there is one again.
     for index in 0..2 {
         cluster.take_coordinator(index).kill();
     }
@@ -178,7 +177,7 @@ fn the_terminal_shows_the_cluster_and_is_given_back_as_it_was() {
     cluster.start_coordinator(0);
     cluster.start_coordinator(1);
     top.wait_screen("an answer again", |screen| screen.contains(", table version ") && screen.contains("\ncyrene "));
-    // All that was drawn over what stood there.
+    // Everything was drawn over the old contents.
     assert!(top.shown().matches(CLEAR).count() <= 1, "{:?}", top.shown());
 
     resize(&top.keys, SMALLER);
@@ -197,7 +196,7 @@ fn the_terminal_shows_the_cluster_and_is_given_back_as_it_was() {
 }
 
 #[test]
-fn control_c_a_signal_and_a_terminal_that_goes_away_end_it() {
+fn top_ends_on_control_c_signal_and_hangup() {
     let cluster = Cluster::start(EXE, &Options::default());
     let begin = || {
         let mut top = OnTerminal::of(&cluster, &[]);
@@ -212,14 +211,14 @@ fn control_c_a_signal_and_a_terminal_that_goes_away_end_it() {
     kill_process(Pid::from_child(&top.program), Signal::TERM).expect("it runs");
     assert_eq!((top.wait_exit().code(), top.is_as_before()), (Some(0), true));
 
-    // Reading a terminal that has gone never ends; that must hold nobody up.
+    // Reading a closed terminal never ends; that must not block anything.
     let mut top = begin();
     top.keys = File::open("/dev/null").expect("nothing");
     top.wait_exit();
 }
 
 #[test]
-fn where_nobody_answers_it_ends_before_it_takes_the_terminal() {
+fn top_without_answer_ends_before_using_the_terminal() {
     let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
     let mut top = OnTerminal::start(&nobody.to_string(), None, &["--timeout", "500ms"]);
     let code = top.wait_exit().code();

@@ -1,4 +1,4 @@
-//! A trace that a caller says goes through everybody who works on its call, and stands in what they log.
+//! A caller's trace passes through all processes that work on its call, and appears in their logs.
 
 use crate::EXE;
 use archon_client::trace::{TraceContext, within};
@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// One coordinator with a console, which logs text, and one node, which logs JSON: both also that they answered.
+/// One coordinator with a console, which logs text, and one node, which logs JSON; both also log answers.
 struct Pair {
     coordinator: Process,
     node: Process,
@@ -47,7 +47,7 @@ impl Pair {
         Self { coordinator, node, addresses, _directory: directory }
     }
 
-    /// The lines in which the coordinator tells that it has answered this call as a part of the trace.
+    /// Returns the coordinator's log lines for answers to this call within the trace.
     fn answered(&self, call: &str) -> Vec<String> {
         let log = self.coordinator.log();
         let of = |line: &&str| {
@@ -67,14 +67,14 @@ impl Pair {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_trace_stands_in_the_lines_of_everybody_who_works_on_a_call() {
+async fn trace_appears_in_the_log_of_every_process_of_a_call() {
     let pair = Pair::start();
     let (listen, console, node) = (&pair.addresses[0], &pair.addresses[1], &pair.addresses[2]);
     let caller = TraceContext::parse(CALLER).expect("a context");
     let admin = Admin::new([listen.clone()], TIMEOUT).expect("an address");
     let client = within(caller, Client::builder([listen.clone()]).timeout(TIMEOUT).build()).await.expect("a client");
 
-    // By the client library: administration, routes, and a read that is a call of its own.
+    // Through the client library: administration, routes, and a read as a plain call.
     within(caller, admin.list_nodes()).await.expect("an answer");
     let line = pair.wait_answered("ListNodes");
     assert!(line.contains("service=\"archon.v1.Admin\""), "{line}");
@@ -83,14 +83,14 @@ async fn a_trace_stands_in_the_lines_of_everybody_who_works_on_a_call() {
     client.put("key", "value").await.expect("a put");
     within(caller, client.get_stale("key")).await.expect("a stale get");
 
-    // By the console, which asks in turn.
+    // Through the console, which calls in turn.
     let request =
         format!("GET /api/v1/status HTTP/1.1\r\nhost: {console}\r\ntraceparent: {CALLER}\r\nconnection: close\r\n\r\n");
     let (answer, _) = wait_for("the console to answer", TIMEOUT, || http::send(console, &request));
     assert_eq!(answer.status, 200, "{answer:?}");
     pair.wait_answered("Status");
 
-    // What nobody traces has no span, and what is no context harms nobody.
+    // An untraced call has no span, and an invalid context has no effect.
     admin.list_tables().await.expect("an answer");
     assert_eq!(pair.answered("ListTables"), [""; 0]);
     let channel = tonic::transport::Endpoint::from_shared(format!("http://{node}")).expect("an address").connect_lazy();
@@ -101,7 +101,7 @@ async fn a_trace_stands_in_the_lines_of_everybody_who_works_on_a_call() {
         tables.get_table(request).await.expect("it is answered all the same");
     }
 
-    // A node's lines are JSON here, and have the span's fields in them.
+    // A node's lines are JSON here, and contain the span's fields.
     let (line, _) = wait_for("the node to tell of the stale get", TIMEOUT, || {
         let lines = pair.node.log();
         let of = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -1,6 +1,6 @@
-//! A cluster is upgraded while clients work: its members become a newer version one by one, go back as long as they can, and an older
-//! version is refused once they cannot. Both versions are the program under test; the older one speaks the first protocol only. Real older
-//! programs are rolled over by the `upgrade` program of this crate.
+//! Rolling upgrades while clients work: members move to a newer version one by one, move back as long as possible, and
+//! refuse an older version afterwards. Both versions are the program under test; the older one speaks the first
+//! protocol only. Real older programs are tested by the `upgrade` program of this crate.
 
 use crate::EXE;
 use archon_integration_tests::cluster::TIMEOUT;
@@ -12,7 +12,7 @@ fn options() -> Options {
     Options { release: Some(Release::speaking(1)), partitions: 12, replication: 3, ..Options::default() }
 }
 
-/// Clients none of which gives up.
+/// Returns clients that never give up.
 fn patient(seed: u64) -> WorkloadOptions {
     let load = WorkloadOptions { seed, ..WorkloadOptions::default() };
     WorkloadOptions { hasty: load.timeout, ..load }
@@ -22,14 +22,14 @@ fn protocol(cluster: &Cluster) -> Value {
     cluster.json(&["upgrade", "status"]).expect("upgrade status")["protocol"].clone()
 }
 
-/// Members that keep the cluster from speaking protocol 2.
+/// Returns the number of members that keep the cluster from speaking protocol 2.
 fn laggards(cluster: &Cluster) -> usize {
     let status = cluster.json(&["upgrade", "status"]).expect("upgrade status");
     status["spoken_by"].as_array().expect("members").iter().filter(|member| member["protocol_max"] == 1).count()
 }
 
 #[test]
-fn an_upgrade_stopped_the_world() {
+fn rolling_upgrade_and_rollback_fail_no_operation() {
     let report = Scene::play(EXE, "upgrade", &options(), &patient(1), |scene| {
         let newer = Release::default();
         assert_eq!((protocol(&scene.cluster), laggards(&scene.cluster)), (1.into(), 6));
@@ -45,7 +45,7 @@ fn an_upgrade_stopped_the_world() {
         let refused = scene.cluster.archon(&["upgrade", "finalize"]);
         assert!(refused.code == 4 && refused.stderr.contains("node cyrene speaks 1"), "{refused:?}");
 
-        // Nothing was written yet that the older version could not read: all of them go back.
+        // Nothing is stored yet that the older version cannot read: all of them go back.
         scene.say("and back");
         scene.roll(&Release::speaking(1));
         assert_eq!((protocol(&scene.cluster), laggards(&scene.cluster)), (1.into(), 6));
@@ -62,11 +62,11 @@ fn an_upgrade_stopped_the_world() {
 }
 
 #[test]
-fn a_version_from_before_the_upgrade_was_started_all_the_same() {
+fn older_version_is_refused_after_the_upgrade() {
     let newer = Options { release: None, ..options() };
     let mut cluster = Cluster::start(EXE, &newer);
     cluster.wait_protocol(2);
-    // A member that was started with an older version touches nothing, and says which one to start.
+    // A member of an older version touches nothing, and names the version to start.
     let older = Release::speaking(1);
     wait_for("every member to keep that", TIMEOUT, || {
         let kept = |directory: &str| {

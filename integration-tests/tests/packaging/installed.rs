@@ -1,4 +1,4 @@
-//! The package for Debian, built, installed below a directory, and run from there as its units and its guide say.
+//! The Debian package: built, installed below a directory, and run from there by its units and its guide.
 
 use crate::truth::EXE;
 use archon_integration_tests::Notified;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Runs a program that must succeed; what it printed.
+/// Runs a program that must succeed; returns its output.
 #[track_caller]
 fn run(command: &mut Command) -> String {
     let ran = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -41,7 +41,7 @@ fn build(directory: &Path) -> PathBuf {
     package
 }
 
-/// A machine as far as files go: what is installed stands below one directory.
+/// Installed files below one directory.
 struct Installed {
     root: PathBuf,
 }
@@ -49,7 +49,7 @@ struct Installed {
 impl Installed {
     fn dpkg(&self, arguments: &[&str]) -> String {
         let root = format!("--root={}", self.root.display());
-        // Neither `systemd` nor `libc6` is installed below the directory; scripts are told of it by DPKG_ROOT.
+        // Neither `systemd` nor `libc6` is installed below the directory; scripts see DPKG_ROOT.
         let forced = "--force-depends,script-chrootless";
         run(Command::new("dpkg").args([&root, forced, "--log=/dev/null"]).args(arguments).env("LC_ALL", "C"))
     }
@@ -71,7 +71,7 @@ impl Installed {
         fs::read_to_string(self.path(installed)).unwrap_or_else(|error| panic!("{installed}: {error}"))
     }
 
-    /// Says a setting in a file, in place of what stands there, as whoever edits it would.
+    /// Replaces a setting in a file, as an editor would.
     #[track_caller]
     fn set(&self, file: &str, key: &str, value: &str) {
         let text = self.read(file);
@@ -80,7 +80,7 @@ impl Installed {
         fs::write(self.path(file), text.replacen(line, &format!("{key} = {value}"), 1)).expect("a file");
     }
 
-    /// What a unit starts, with every path of the machine taken below the directory.
+    /// Returns the command of a unit, with every path moved below the directory.
     #[track_caller]
     fn command(&self, unit: &str, instance: &str) -> Vec<String> {
         let text = self.read(&format!("/usr/lib/systemd/system/{unit}"));
@@ -98,7 +98,7 @@ impl Installed {
 }
 
 #[test]
-fn a_cluster_runs_from_the_installed_package_and_its_data_outlives_it() {
+fn installed_package_runs_a_cluster_and_removal_keeps_data() {
     let has = |program: &str, argument: &str| {
         Command::new(program).arg(argument).output().is_ok_and(|ran| ran.status.success())
     };
@@ -116,7 +116,7 @@ fn a_cluster_runs_from_the_installed_package_and_its_data_outlives_it() {
         assert!(machine.read("/etc/passwd").lines().any(|line| line.starts_with(user)), "{user}");
     }
 
-    // As the guide says it: numbers, addresses, peers; what nodes have in common in one file, the rest in one each.
+    // As in the guide: numbers, addresses, peers; settings common to all nodes in one file, the rest in one file each.
     let addresses = free_addresses(6);
     let (coordinators_at, nodes_at) = addresses.split_at(3);
     let listed = |entries: Vec<String>| format!("{entries:?}");
@@ -146,7 +146,7 @@ fn a_cluster_runs_from_the_installed_package_and_its_data_outlives_it() {
     machine.archon(&known, &["kv", "put", "handshake", "hello"]);
     assert_eq!(machine.archon(&known, &["kv", "get", "handshake"]).trim(), "hello");
     machine.archon(&known, &["check"]);
-    // Nodes first, as on any machine that is stopped.
+    // Nodes first, as on any machine that shuts down.
     while let Some(member) = members.pop() {
         member.stop();
     }

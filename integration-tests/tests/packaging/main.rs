@@ -7,9 +7,9 @@ mod units;
 
 use archon_tidy::source;
 
-/// Every command that the guide tells people to give the program is one.
+/// Every command in the guide exists in the program.
 #[test]
-fn the_guide_names_verbs_and_flags_that_are() {
+fn guide_names_existing_verbs_and_flags() {
     let text = source("packaging/README.md");
     let commands: Vec<&str> =
         text.split('`').chain(text.lines()).filter_map(|part| part.trim().strip_prefix("archon ")).collect();

@@ -1,4 +1,4 @@
-//! Manifests of Compose and Kubernetes.
+//! Compose and Kubernetes manifests.
 
 use crate::truth::{Options, check_command, check_member, stop_deadline};
 use archon_tidy::packaging::kubernetes::{BASE, KINDS, TLS, container, member, set, tls_patch, variables};
@@ -6,7 +6,7 @@ use archon_tidy::packaging::{compose, seconds, text};
 use archon_tidy::source;
 
 #[test]
-fn a_service_is_started_with_settings_that_the_program_knows() {
+fn compose_service_uses_known_settings() {
     for (member, service) in compose::members() {
         check_member(&member);
         let words = compose::health_command(&member, &service);
@@ -15,7 +15,7 @@ fn a_service_is_started_with_settings_that_the_program_knows() {
 }
 
 #[test]
-fn a_service_is_killed_only_after_its_drain() {
+fn compose_service_is_killed_only_after_its_drain() {
     for (member, service) in compose::members() {
         let limit = seconds(text(&service["stop_grace_period"]));
         assert!(limit > stop_deadline(member.verb()), "{}: killed after {limit:?}", member.place);
@@ -23,7 +23,7 @@ fn a_service_is_killed_only_after_its_drain() {
 }
 
 #[test]
-fn a_pod_is_started_with_settings_that_the_program_knows() {
+fn pod_uses_known_settings() {
     for kind in KINDS {
         check_member(&member(kind));
         let options = Options::of(&[kind]);
@@ -34,7 +34,7 @@ fn a_pod_is_started_with_settings_that_the_program_knows() {
 }
 
 #[test]
-fn a_pod_is_killed_only_after_its_drain() {
+fn pod_is_killed_only_after_its_drain() {
     for kind in KINDS {
         let (pod, deadline) = (set(kind)["spec"]["template"]["spec"].clone(), stop_deadline(kind));
         let grace = pod["terminationGracePeriodSeconds"].as_u64().expect("a grace period");

@@ -1,4 +1,4 @@
-//! What the program says of itself.
+//! The program's own description of itself.
 
 use archon_integration_tests::Notified;
 use archon_integration_tests::ports::free_addresses;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
-/// What `archon VERB --help` says.
+/// Returns the output of `archon VERB --help`.
 #[track_caller]
 fn help(verb: &[&str]) -> String {
     let ran = Command::new(EXE).args(verb).arg("--help").output().expect("the program starts");
@@ -18,7 +18,7 @@ fn help(verb: &[&str]) -> String {
     String::from_utf8(ran.stdout).expect("text")
 }
 
-/// The flags and variables of a verb.
+/// Flags and variables of a verb.
 pub(crate) struct Options {
     flags: BTreeSet<String>,
     variables: BTreeSet<String>,
@@ -41,7 +41,7 @@ impl Options {
         assert!(self.flags.contains(flag), "{place}: {flag} is no flag; there are {:?}", self.flags);
     }
 
-    /// Of variables that do not begin as ours do nothing is known.
+    /// Variables without our prefix are unknown and not checked.
     #[track_caller]
     pub(crate) fn check_variable(&self, place: &str, variable: &str) {
         let known = !variable.starts_with("ARCHON_") || self.variables.contains(variable);
@@ -54,7 +54,7 @@ impl Options {
 pub(crate) fn check_command(place: &str, words: &[&str]) {
     let [first, rest @ ..] = words else { panic!("{place}: no verb") };
     let has_verbs = help(&[first]).contains("\nCommands:\n");
-    // What follows a verb that has none, such as a key, is no verb.
+    // A word after a verb without subcommands, such as a key, is no verb.
     let second = rest.first().filter(|word| has_verbs && !word.starts_with('-'));
     let verb: Vec<&str> = [Some(first), second].into_iter().flatten().copied().collect();
     let options = Options::of(&verb);
@@ -63,7 +63,7 @@ pub(crate) fn check_command(place: &str, words: &[&str]) {
     }
 }
 
-/// Checks that the program knows everything that a manifest starts a member with.
+/// Checks that the program knows all settings in a manifest of a member.
 #[track_caller]
 pub(crate) fn check_member(member: &Member) {
     member.check_settings();
@@ -76,7 +76,7 @@ pub(crate) fn check_member(member: &Member) {
     }
 }
 
-/// Each exit code of the contract.
+/// Returns the exit codes of the contract.
 pub(crate) fn exit_codes() -> BTreeSet<u8> {
     let text = help(&[]);
     let (_, codes) = text.split_once("Exit codes:").expect("the contract");
@@ -85,7 +85,7 @@ pub(crate) fn exit_codes() -> BTreeSet<u8> {
     codes
 }
 
-/// How long a member's stop may take, as it says itself when it is told to.
+/// Returns a member's stop deadline, as it announces it.
 pub(crate) fn stop_deadline(verb: &str) -> Duration {
     let directory = TempDir::new().expect("a directory");
     let address = free_addresses(1).remove(0);

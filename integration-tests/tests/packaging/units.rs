@@ -1,4 +1,4 @@
-//! Units of systemd.
+//! systemd units.
 
 use crate::truth::{EXE, Options, exit_codes, stop_deadline};
 use archon_skip::skipped;
@@ -9,14 +9,14 @@ use std::process::Command;
 use tempfile::TempDir;
 
 #[test]
-fn a_unit_starts_the_program_with_flags_that_it_has() {
+fn unit_uses_existing_flags() {
     for unit in Unit::all() {
         let command = unit.command();
         let options = Options::of(&command[..1]);
         for flag in command.iter().filter(|word| word.starts_with("--")) {
             options.check_flag(&unit.name, flag);
         }
-        // The program must know every variable that a comment names.
+        // The program must know every variable named in a comment.
         for word in unit.text.split([' ', ',', '\n', '`']) {
             options.check_variable(&unit.name, word);
         }
@@ -24,7 +24,7 @@ fn a_unit_starts_the_program_with_flags_that_it_has() {
 }
 
 #[test]
-fn a_unit_kills_a_member_only_after_its_drain() {
+fn unit_kills_a_member_only_after_its_drain() {
     for unit in Unit::all() {
         let (limit, deadline) = (seconds(unit.value("Service", "TimeoutStopSec")), stop_deadline(unit.command()[0]));
         assert!(limit > deadline, "{}: SIGKILL after {limit:?}, and a stop may take {deadline:?}", unit.name);
@@ -34,7 +34,7 @@ fn a_unit_kills_a_member_only_after_its_drain() {
 }
 
 #[test]
-fn exit_codes_that_prevent_a_restart_are_in_the_contract() {
+fn restart_preventing_exit_codes_are_in_the_contract() {
     let contract = exit_codes();
     for unit in Unit::all() {
         let prevents = unit.codes("RestartPreventExitStatus");
@@ -43,7 +43,7 @@ fn exit_codes_that_prevent_a_restart_are_in_the_contract() {
 }
 
 #[test]
-fn wrong_usage_and_a_refused_directory_end_with_the_codes_that_units_name() {
+fn usage_errors_end_with_the_exit_codes_of_units() {
     let directory = TempDir::new().expect("a directory");
     fs::write(directory.path().join("identity.json"), "{}").expect("a file");
     let data = directory.path().to_str().expect("a path");
@@ -55,7 +55,7 @@ fn wrong_usage_and_a_refused_directory_end_with_the_codes_that_units_name() {
 }
 
 #[test]
-fn systemd_finds_no_fault_with_the_units() {
+fn systemd_accepts_the_units() {
     if !Command::new("systemd-analyze").arg("--version").output().is_ok_and(|ran| ran.status.success()) {
         return skipped("units are not verified by systemd-analyze, which is not installed (Debian's systemd has it)");
     }

@@ -1,4 +1,5 @@
-//! Older copies of a coordinator's directory, started in its place or beside it: they are refused, and nobody else is harmed by that.
+//! Older copies of a coordinator's directory, started in its place or beside it: they are refused without effect on
+//! others.
 
 use crate::EXE;
 use archon_integration_tests::recovering::copy_directory;
@@ -18,18 +19,18 @@ fn three() -> Cluster {
     cluster
 }
 
-/// A coordinator that does not lead, from 1.
+/// Returns a coordinator that does not lead, from 1.
 fn follower(cluster: &Cluster) -> usize {
     let (leader, _) = cluster.wait_leader();
     (1..=3).find(|id| id - 1 != leader).expect("another one")
 }
 
-/// Has something committed.
+/// Commits a change.
 fn change(cluster: &Cluster, table: &str) {
     cluster.done(&["table", "create", table, "--partitions", "1", "--replication", "1"]);
 }
 
-/// Copies the directory of a coordinator that runs, as an image of its machine has it.
+/// Copies the directory of a running coordinator, as a machine image does.
 fn copied(cluster: &Cluster, id: usize) -> PathBuf {
     let copy = cluster.directory().join("copy");
     cluster.coordinator(id - 1).pause();
@@ -38,14 +39,14 @@ fn copied(cluster: &Cluster, id: usize) -> PathBuf {
     copy
 }
 
-/// What a coordinator keeps of the others.
+/// Returns a coordinator's stored knowledge of the others.
 fn kept(cluster: &Cluster, id: usize) -> Result<Value, String> {
     let text =
         fs::read_to_string(cluster.coordinator_data(id).join("voters.json")).map_err(|error| error.to_string())?;
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }
 
-/// Waits until all others know how far the log of one goes.
+/// Waits until all others know the end of one coordinator's log.
 fn wait_known(cluster: &Cluster, id: usize) {
     let applied = cluster.json(&["quorum", "list"]).expect("a quorum")["applied_index"].as_u64();
     for other in (1..=3).filter(|other| *other != id) {
@@ -56,7 +57,7 @@ fn wait_known(cluster: &Cluster, id: usize) {
     }
 }
 
-/// Waits until a coordinator follows and lacks nothing.
+/// Waits until a coordinator follows without lag.
 fn wait_follows(cluster: &Cluster, id: usize) {
     wait_for("it to follow", TIMEOUT, || {
         let quorum = cluster.json(&["quorum", "list"])?;
@@ -67,14 +68,14 @@ fn wait_follows(cluster: &Cluster, id: usize) {
 }
 
 #[test]
-fn a_directory_was_refused_because_an_older_copy_of_it_had_been_started_and_refused() {
+fn refused_older_copy_does_not_block_its_directory() {
     let mut cluster = three();
     let id = follower(&cluster);
     let copy = copied(&cluster, id);
     change(&cluster, "since");
     wait_known(&cluster, id);
     let leader = cluster.wait_leader().0;
-    // The machine is put back, started twice, and then gets its own disk again.
+    // The machine is rolled back, started twice, and then gets its own disk again.
     let own = cluster.put_aside(id, "own");
     copy_directory(&copy, &cluster.coordinator_data(id));
     for _ in 0..2 {
@@ -94,9 +95,9 @@ fn a_directory_was_refused_because_an_older_copy_of_it_had_been_started_and_refu
     wait_follows(&cluster, id);
 }
 
-/// Nobody has room to remember how far anybody's directory had come, so that nothing tells the copy from the directory.
+/// The log watermarks are not stored, so that the copy cannot be distinguished from the directory.
 #[test]
-fn a_leader_that_was_told_of_a_shorter_log_ended_or_left_that_voter_behind() {
+fn shorter_log_of_a_voter_neither_ends_nor_stalls_leader() {
     let mut cluster = three();
     let storage = "00000000-0000-0000-0000-000000000009";
     let stranger = json!({ "storage": storage, "starts": 1, "boot": storage, "holds": 1 });

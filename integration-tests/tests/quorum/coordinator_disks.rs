@@ -1,5 +1,5 @@
-//! Coordinators whose disks are full, or fail. The faults come from outside, by a small file system and by `strace`; a machine
-//! that allows neither skips these tests and says so.
+//! Coordinators whose disks are full, or fail. The faults come from outside, by a small file system and by `strace`; a
+//! machine that allows neither skips these tests with a message.
 
 use crate::EXE;
 use archon_client::Client;
@@ -20,7 +20,7 @@ use tonic::transport::{Channel, Endpoint};
 
 const SIGABRT: i32 = 6;
 const SOON: Duration = Duration::from_secs(60);
-/// What a log keeps ready, and a little.
+/// The log's prepared space, and a little more.
 const DISK_MEGABYTES: u32 = 64;
 
 async fn client(cluster: &Cluster) -> Client {
@@ -31,8 +31,7 @@ fn data(cluster: &Cluster, index: usize) -> PathBuf {
     cluster.directory().join(format!("coordinator-{}", index + 1))
 }
 
-/// Gives a coordinator, which is started anew for it, a small disk of its own with all its data; `None` if the machine does
-/// not allow it.
+/// Restarts a coordinator with all its data on a small disk of its own; `None` if the machine does not allow it.
 fn with_small_disk(cluster: &mut Cluster, index: usize) -> Option<SmallDisk> {
     let (data, aside) = (data(cluster, index), cluster.directory().join("aside"));
     cluster.take_coordinator(index).kill();
@@ -51,7 +50,7 @@ fn copy(from: &Path, to: &Path) {
     assert!(status.expect("cp runs").success(), "{} is not copied", from.display());
 }
 
-/// Someone whose registrations are refused, and take half a megabyte of log each; in plaintext.
+/// A caller whose registrations are refused, and take half a megabyte of log each; in plaintext.
 struct Talker(SessionClient<Channel>);
 
 impl Talker {
@@ -77,7 +76,7 @@ impl Talker {
         detail_of(&refused).kind
     }
 
-    /// Until the coordinators say something else than that they do not speak its protocol.
+    /// Sends until the coordinators return an error other than the unsupported protocol.
     async fn until_refused(&mut self) -> ErrorKind {
         for _ in 0..200 {
             match self.say().await {
@@ -109,7 +108,7 @@ fn create(cluster: &Cluster, name: &str) -> (i32, String) {
     (ran.code, ran.stderr)
 }
 
-/// Whether a process runs: one that has ended stays as long as nobody asked how.
+/// Returns true if a process runs; an unreaped zombie does not count.
 fn lives(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
@@ -120,10 +119,10 @@ fn no_node_failed(cluster: &Cluster) {
     assert!(!events.contains("node_failed"), "{events}");
 }
 
-/// 12: it refuses what it cannot store and says why; nodes keep their leases, keys are read and written; it starts again on
-/// that disk, and goes on by itself once there is space.
+/// 12: it refuses what it cannot store and gives the reason; nodes keep their leases, keys are read and written; it
+/// restarts on that disk, and continues by itself once there is space.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lone_coordinator_with_a_full_disk_took_the_cluster_with_it() {
+async fn lone_coordinator_with_full_disk_keeps_cluster_serving() {
     let options = Options {
         coordinators: 1,
         nodes: vec!["athens", "byzantium"],
@@ -177,16 +176,16 @@ async fn a_lone_coordinator_with_a_full_disk_took_the_cluster_with_it() {
     no_node_failed(&cluster);
 }
 
-/// 12: the one that leads gives way and stays a voter that hears the others; the cluster goes on as if nothing were.
+/// 12: the leading one steps down and remains a following voter; the cluster continues normally.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_leading_one_of_three_coordinators_ended_with_its_full_disk() {
+async fn leading_coordinator_with_full_disk_steps_down() {
     let mut cluster = Cluster::start(EXE, &Options { tls: false, ..Options::default() });
     let (first, _) = cluster.wait_leader();
     let Some(_disk) = with_small_disk(&mut cluster, first) else {
         skipped("this machine does not let a test mount a file system");
         return;
     };
-    // Another one took over while it was started anew.
+    // Another one took over during the restart.
     wait_for("it to lead again", SOON, || {
         let (leader, _) = cluster.wait_leader();
         if leader != first {
@@ -210,7 +209,7 @@ async fn the_leading_one_of_three_coordinators_ended_with_its_full_disk() {
         let said = talk(leader);
         check(leader != first, || format!("it is told {said}"))
     });
-    // Many times what it can take.
+    // Many times its capacity.
     let mut taken = 0;
     wait_for("changes to be taken", 2 * SOON, || {
         let (leader, _) = cluster.wait_leader();
@@ -220,7 +219,7 @@ async fn the_leading_one_of_three_coordinators_ended_with_its_full_disk() {
     });
     let (code, said) = create(&cluster, "during");
     assert_eq!(code, 0, "{said}");
-    // It may be so far behind by then that a snapshot waits for room as well.
+    // It may be so far behind by then that a snapshot waits for space as well.
     let named = ["disk_full", "snapshot_waits"].map(|code| format!("{code}: coordinator {} at ", first + 1));
     wait_for("nothing else to be wrong with the coordinators", SOON, || {
         let mut reasons = codes(&cluster)?;
@@ -243,10 +242,10 @@ async fn the_leading_one_of_three_coordinators_ended_with_its_full_disk() {
     no_node_failed(&cluster);
 }
 
-/// 11: a durable write of a voter fails, or the sync of the directory of its log: it ends without acknowledging anything, the
-/// others go on, and started again it is what it was.
+/// 11: a durable write of a voter fails, or the sync of its log directory: it stops without acknowledging anything, the
+/// others continue, and after a restart its state is unchanged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_coordinator_whose_disk_fails_ends_and_returns() {
+async fn coordinator_with_failing_disk_ends_and_returns() {
     let mut cluster = Cluster::start(EXE, &Options { tls: false, ..Options::default() });
     let client = client(&cluster).await;
     let load = Load::start(&client, "eio", 4);
@@ -260,7 +259,7 @@ async fn a_coordinator_whose_disk_fails_ends_and_returns() {
             return;
         };
         let mut process = cluster.take_coordinator(leader);
-        // Enough to go on in another segment, whose name has to be made durable.
+        // Enough to start another segment, whose name has to be made durable.
         let mut talker = Talker::new(&address);
         for _ in 0..200 {
             if process.exited().is_some() {

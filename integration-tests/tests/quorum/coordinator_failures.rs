@@ -83,7 +83,7 @@ impl Probe {
         Self { stream, registered, number: 0 }
     }
 
-    /// The lease granted, in milliseconds.
+    /// Returns the granted lease, in milliseconds.
     async fn heartbeat(&mut self) -> Result<u64, String> {
         self.number += 1;
         let beat = Beat {
@@ -103,7 +103,7 @@ impl Probe {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_leading_coordinator_grants_nothing_when_it_wakes() {
+async fn woken_leading_coordinator_grants_nothing() {
     // The probe speaks plaintext.
     let cluster = Cluster::start(EXE, &Options { tls: false, alone: true, ..Options::default() });
     let (old, _) = cluster.wait_leader();
@@ -111,7 +111,7 @@ async fn a_paused_leading_coordinator_grants_nothing_when_it_wakes() {
     assert!(probe.heartbeat().await.expect("the leader grants a lease") > 0, "the probe can see a grant");
 
     cluster.coordinator(old).pause();
-    // This heartbeat waits in the sleeper's socket until it wakes.
+    // This heartbeat waits in the paused process's socket until it wakes.
     let asked = tokio::spawn(async move { probe.heartbeat().await });
     let others: Vec<String> = cluster
         .coordinator_addresses()
@@ -147,7 +147,7 @@ async fn a_paused_leading_coordinator_grants_nothing_when_it_wakes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_killed_at_once_comes_back_with_every_acknowledged_key() {
+async fn everything_killed_at_once_keeps_acknowledged_keys() {
     let mut cluster = Cluster::start(EXE, &Options { alone: true, ..Options::default() });
     let first = client(&cluster).await;
     let load = Load::start(&first, "power", 8);
@@ -164,7 +164,7 @@ async fn everything_killed_at_once_comes_back_with_every_acknowledged_key() {
 }
 
 #[test]
-fn without_a_quorum_every_verb_says_so_within_its_time_out() {
+fn without_quorum_every_verb_says_so_in_time() {
     let mut cluster = Cluster::start(EXE, &Options { alone: true, ..Options::default() });
     cluster.take_coordinator(0).kill();
     cluster.take_coordinator(1).kill();
@@ -179,7 +179,7 @@ fn without_a_quorum_every_verb_says_so_within_its_time_out() {
 }
 
 #[test]
-fn a_status_without_a_majority_took_its_whole_time_out_and_asked_nobody_else() {
+fn status_without_majority_is_fast_and_asks_every_member() {
     let mut cluster = Cluster::start(EXE, &Options { alone: true, ..Options::default() });
     cluster.wait_online();
     cluster.take_coordinator(0).kill();
@@ -205,7 +205,7 @@ fn a_status_without_a_majority_took_its_whole_time_out_and_asked_nobody_else() {
 }
 
 #[test]
-fn sigterm_hands_the_leadership_over() {
+fn sigterm_hands_coordinator_leadership_over() {
     let mut cluster = Cluster::start(EXE, &Options { alone: true, ..Options::default() });
     let (leader, _) = cluster.wait_leader();
     let status = cluster.take_coordinator(leader).terminate(Duration::from_secs(20));

@@ -1,4 +1,4 @@
-//! Coordinators that come and go while clients work: by the command line, on real processes.
+//! Coordinators join and leave while clients work: by the command line, on real processes.
 
 use crate::EXE;
 use archon_integration_tests::wait::check;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Waits until no change is under way, and gives the members' numbers and whether each votes.
+/// Waits until no change is in progress and the members, with their votes, are as `wanted`.
 fn members(cluster: &Cluster, what: &str, wanted: &[(u64, bool)]) {
     wait_for(what, TIMEOUT, || {
         let quorum = cluster.json(&["quorum", "list"])?;
@@ -21,10 +21,10 @@ fn members(cluster: &Cluster, what: &str, wanted: &[(u64, bool)]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_hosts_of_the_first_day_had_to_live_for_ever() {
+async fn all_initial_coordinators_can_be_replaced() {
     let mut cluster = Cluster::start(EXE, &Options::replicated());
     cluster.wait_whole(3);
-    // It is told of the first three only, as the nodes are.
+    // It gets the first three addresses only, as the nodes do.
     let client = cluster.client().build().await.expect("a client");
     let load = Load::start(&client, "quorum", 4);
     for (old, new) in [(1u64, 4u64), (2, 5), (3, 6)] {
@@ -42,7 +42,8 @@ async fn the_hosts_of_the_first_day_had_to_live_for_ever() {
     report.assert_no_failure();
     assert_eq!(report.missing(&client).await, Vec::<String>::new());
     println!("longest gap of a writer: {:?} over {} operations", report.longest_gap, report.operations);
-    // The nodes know whom to ask by now: one that was away comes back through addresses that are no more.
+    // The nodes have learned the new addresses by now: one that was away comes back although its configured addresses
+    // are gone.
     cluster.take_node("cyrene").kill();
     cluster.wait_node("cyrene", "failed");
     cluster.start_node("cyrene");
@@ -56,29 +57,29 @@ async fn the_hosts_of_the_first_day_had_to_live_for_ever() {
 }
 
 #[test]
-fn each_step_of_a_replacement_was_killed_in_the_middle() {
+fn replacement_survives_a_kill_in_each_step() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     cluster.join_coordinator(&["--learner"]);
     members(&cluster, "a learner", &[(1, true), (2, true), (3, true), (4, false)]);
     let leader = cluster.wait_leader().0;
     let old = (leader + 1).to_string();
-    // Whoever leads is asked to go and is killed at once: somebody else carries it out.
+    // The leader is to be replaced and is killed at once: its successor carries it out.
     cluster.done(&["quorum", "replace", &old, "4"]);
     cluster.take_coordinator(leader).kill();
     let left: Vec<(u64, bool)> = (1..=4).filter(|id| *id != leader as u64 + 1).map(|id| (id, true)).collect();
     members(&cluster, "the others to carry it out", &left);
-    // It comes back, and does not know that it was removed.
+    // It comes back without knowing that it was removed.
     cluster.start_coordinator(leader);
     let ended = cluster.take_coordinator(leader).wait_exit(TIMEOUT);
     assert_eq!(ended.code(), Some(4));
-    // A newcomer that is killed before it has the log, and starts again, is let in all the same.
+    // A newcomer that is killed before it has the log, and restarts, is admitted all the same.
     let newcomer = cluster.join_coordinator(&[]);
     cluster.take_coordinator(newcomer).kill();
     cluster.start_coordinator(newcomer);
     members(&cluster, "the newcomer to vote", &[&left[..], &[(5, true)]].concat());
     let told = cluster.done(&["quorum", "list"]);
     assert!(told.contains("yes"), "{told}");
-    // Two operators at once: one of them is told about the other, or both want the same.
+    // Two concurrent operators: one is told of the other, or both want the same.
     let spare = cluster.archon(&["quorum", "remove", "5", "--wait"]);
     assert_eq!(spare.code, 0, "{}", spare.stderr);
     members(&cluster, "three again", &left);
@@ -86,14 +87,14 @@ fn each_step_of_a_replacement_was_killed_in_the_middle() {
     assert!(cluster.done(&["quorum", "transfer-leader", "4"]).contains("coordinator 4 leads"));
 }
 
-/// Ends all coordinators, as before their machines get other addresses.
+/// Stops all coordinators, as before their machines get other addresses.
 fn stop_coordinators(cluster: &mut Cluster) {
     for index in 0..3 {
         assert!(cluster.take_coordinator(index).terminate(TIMEOUT).success());
     }
 }
 
-/// Waits until the log has each coordinator where it is.
+/// Waits until the log records each coordinator's address.
 fn recorded(cluster: &Cluster) {
     wait_for("the new addresses to be recorded", TIMEOUT, || {
         let quorum = cluster.json(&["quorum", "list"])?;
@@ -108,7 +109,7 @@ fn recorded(cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn coordinators_that_all_got_other_addresses_had_to_be_recovered() {
+async fn coordinators_with_new_addresses_need_no_recovery() {
     let mut cluster = Cluster::start(EXE, &Options::replicated());
     cluster.wait_whole(3);
     let client = cluster.client().build().await.expect("a client");
@@ -133,7 +134,7 @@ async fn coordinators_that_all_got_other_addresses_had_to_be_recovered() {
     for same in ["cluster", "generation", "retired_ids"] {
         assert_eq!(now[same], quorum[same], "{same}");
     }
-    // What is recorded counts from now on: nothing needs to be said at the next start.
+    // The recorded address counts from now on: the next start needs no flag.
     stop_coordinators(&mut cluster);
     for index in 0..3 {
         cluster.start_coordinator(index);
@@ -142,10 +143,10 @@ async fn coordinators_that_all_got_other_addresses_had_to_be_recovered() {
 }
 
 #[test]
-fn coordinators_that_were_told_wrong_addresses_said_nothing_of_it() {
+fn wrong_peer_addresses_are_reported() {
     let mut cluster = Cluster::start(EXE, &Options { nodes: Vec::new(), ..Options::default() });
     stop_coordinators(&mut cluster);
-    // Each is told of itself where it is, and of each other one where the third is.
+    // Each gets its own correct address, and for each other one the address of the third.
     cluster.move_coordinators(|index, all| {
         let said = |of: usize| all[if of == index { of } else { 3 - of - index }].clone();
         (0..3).map(said).collect()

@@ -1,4 +1,5 @@
-//! A quorum that lost its majority for good, begun anew from what is left of it: by the command line, on real processes.
+//! A quorum that lost its majority permanently, recovered from the remaining data: by the command line, on real
+//! processes.
 
 use crate::EXE;
 use archon_integration_tests::recovering::copy_directory;
@@ -15,7 +16,7 @@ fn quorum(cluster: &Cluster) -> Result<Value, String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_lost_coordinators_of_three_were_the_end_of_the_cluster() {
+async fn one_of_three_coordinators_recovers_the_cluster() {
     let mut cluster = Cluster::start_whole(EXE, &Options::replicated());
     let client = cluster.client().build().await.expect("a client");
     let load = Load::start(&client, "recovered", 4);
@@ -31,7 +32,7 @@ async fn two_lost_coordinators_of_three_were_the_end_of_the_cluster() {
     let left = cluster.put_aside(2, "left");
     let told = cluster.recover(2, &left, &[]);
     assert_eq!((&told["generation"], &told["nodes_total"]), (&json!(2), &json!(3)), "{told}");
-    // Nothing was lost that anybody was told of, so nobody has to accept anything.
+    // No reported data was lost, so no loss has to be accepted.
     cluster.wait_recovered(2);
     cluster.wait_whole(3);
     let report = load.stop().await;
@@ -39,7 +40,7 @@ async fn two_lost_coordinators_of_three_were_the_end_of_the_cluster() {
     assert_eq!(report.missing(&client).await, Vec::<String>::new());
     let again = cluster.archon(&["quorum", "settle"]);
     assert!(again.code == 4 && again.stderr.contains("nothing is being recovered"), "{again:?}");
-    // Others come with directories of their own; the old ones are refused, and no node falls for them.
+    // New coordinators join with directories of their own; the old ones are refused, and no node follows them.
     cluster.join_coordinator(&[]);
     let new = cluster.coordinator_addresses()[1].clone();
     wait_for("the newcomer to vote", TIMEOUT, || {
@@ -49,7 +50,7 @@ async fn two_lost_coordinators_of_three_were_the_end_of_the_cluster() {
     for old in [0, 2] {
         cluster.start_coordinator(old);
     }
-    // Two of three: by what they know they are the quorum, and lead each other.
+    // Two of three: by their own state they are the quorum, and elect a leader.
     for old in [0, 2] {
         let mut old = cluster.take_coordinator(old);
         let (ended, _) = wait_for("the old one to hear that it is outlived", TIMEOUT, || {
@@ -72,14 +73,14 @@ async fn two_lost_coordinators_of_three_were_the_end_of_the_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_state_of_last_week_was_taken_for_true_and_lost_what_was_written_since() {
+async fn recovery_from_old_state_keeps_later_writes() {
     let mut cluster = Cluster::start_whole(EXE, &Options { partitions: 8, replication: 2, ..Options::default() });
-    // A copy of a coordinator's directory, as a backup has it.
+    // A copy of a coordinator's directory, as from a backup.
     assert!(cluster.take_coordinator(1).terminate(TIMEOUT).success());
     let backup = cluster.directory().join("backup");
     copy_directory(&cluster.coordinator_data(2), &backup);
     cluster.start_coordinator(1);
-    // Since then a table was made, copies were dropped and made elsewhere, and leaderships went round.
+    // Since then a table was created, copies were dropped and rebuilt elsewhere, and leaderships moved.
     cluster.done(&["table", "create", "later", "--partitions", "4", "--replication", "2"]);
     let client = cluster.client().build().await.expect("a client");
     let load = Load::start(&client, "since", 4);
@@ -115,7 +116,7 @@ async fn a_state_of_last_week_was_taken_for_true_and_lost_what_was_written_since
     assert_eq!(report.missing(&client).await, Vec::<String>::new(), "acknowledged since the backup");
     let gone = cluster.archon(&["kv", "get", "--table", "later", "key"]);
     assert_eq!(gone.code, 3, "{gone:?}");
-    // A second recovery of the same backup is not the same history.
+    // A second recovery of the same backup is another history.
     cluster.take_coordinator(0).kill();
     let first = cluster.directory().join("first");
     std::fs::rename(cluster.coordinator_data(1), &first).expect("the directory moves");
@@ -133,14 +134,14 @@ async fn a_state_of_last_week_was_taken_for_true_and_lost_what_was_written_since
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_in_the_middle_of_a_recovery_forgot_what_was_told_or_began_without_it() {
+async fn recovery_survives_restart_in_the_middle() {
     let mut cluster = Cluster::start_whole(EXE, &Options { partitions: 8, ..Options::replicated() });
     let client = cluster.client().build().await.expect("a client");
     let load = Load::start(&client, "restarted", 4);
     for lost in [0, 2] {
         cluster.take_coordinator(lost).kill();
     }
-    // Without this one nobody can tell whether more was acknowledged.
+    // Without this one it is unknown whether more was acknowledged.
     cluster.take_node("cyrene").kill();
     let report = load.stop().await;
     let left = cluster.put_aside(2, "left");
@@ -162,7 +163,7 @@ async fn a_restart_in_the_middle_of_a_recovery_forgot_what_was_told_or_began_wit
     cluster.take_node("byzantium").kill();
     cluster.start_node("byzantium");
     waits_for_cyrene(&cluster, "after a restart of a node");
-    // Both at once, and the one that is missing comes meanwhile.
+    // Both at once, and the missing one comes meanwhile.
     cluster.take_coordinator(1).kill();
     cluster.take_node("athens").kill();
     cluster.start_node("cyrene");
@@ -174,7 +175,7 @@ async fn a_restart_in_the_middle_of_a_recovery_forgot_what_was_told_or_began_wit
 }
 
 #[test]
-fn what_is_no_coordinators_directory_was_recovered() {
+fn recovery_rejects_invalid_directories() {
     let mut cluster = Cluster::start(EXE, &Options { nodes: vec![], ..Options::default() });
     assert!(cluster.take_coordinator(0).terminate(TIMEOUT).success());
     let ask = |from: &str, more: &[&str]| cluster.archon(&[&["quorum", "recover", "--from", from], more].concat());

@@ -1,4 +1,4 @@
-//! What the coordinators hold, kept in a file while they run, and a cluster begun anew with it.
+//! Snapshots of the coordinators' state, saved while they run, and recovery from one.
 
 use crate::EXE;
 use archon_client::Role;
@@ -17,7 +17,7 @@ fn text(path: &Path) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_coordinators_held_was_lost_with_their_disks() {
+async fn saved_snapshot_recovers_lost_coordinators() {
     let mut cluster = Cluster::start_whole(EXE, &Options { tls: true, partitions: 8, ..Options::replicated() });
     cluster.done(&["table", "create", "orders", "--partitions", "4", "--replication", "3"]);
     cluster.done(&["access", "grant", "write", "--client", "shop", "--table", "orders"]);
@@ -28,7 +28,7 @@ async fn what_the_coordinators_held_was_lost_with_their_disks() {
     let told = cluster.json(&["quorum", "snapshot", "save", "--to", &file]).expect("it is saved under load");
     assert_eq!((&told["generation"], &told["nodes_total"], &told["tables_total"]), (&json!(1), &json!(3), &json!(2)));
     assert_eq!(cluster.json(&["quorum", "snapshot", "verify", &file]).expect("it is whole"), told);
-    // After that something changes: the nodes are told of more than the file has.
+    // Then a change: the nodes know of more than the file contains.
     cluster.done(&["node", "cordon", "athens"]);
     let report = load.stop().await;
     for index in 0..3 {
@@ -49,7 +49,7 @@ async fn what_the_coordinators_held_was_lost_with_their_disks() {
 }
 
 #[test]
-fn anybody_had_the_state_of_the_coordinators_or_a_damaged_file_was_believed() {
+fn snapshot_needs_admin_and_rejects_damaged_files() {
     let cluster = Cluster::start(EXE, &Options { tls: true, nodes: vec![], ..Options::default() });
     let (leader, _) = cluster.wait_leader();
     let file = text(&cluster.directory().join("monday"));

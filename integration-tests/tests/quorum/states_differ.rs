@@ -1,4 +1,4 @@
-//! A coordinator that holds another state than the others, though it applied the same log.
+//! A coordinator whose state differs from the others', though it applied the same log.
 
 use crate::EXE;
 use archon_integration_tests::wait::check;
@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Where a snapshot file says its checksum: after its magic, its format and two lengths. It is of all that comes after.
+/// Position of the checksum in a snapshot file: after its magic, its format and two lengths. It covers everything that
+/// follows.
 const CHECKSUM: std::ops::Range<usize> = 24..28;
 
-/// The one snapshot of a coordinator.
+/// Returns the single snapshot of a coordinator.
 fn snapshot(data: &Path) -> Result<PathBuf, String> {
     let files = fs::read_dir(data.join("snapshots")).map_err(|error| error.to_string())?;
     let mut found =
@@ -19,7 +20,7 @@ fn snapshot(data: &Path) -> Result<PathBuf, String> {
     found.next().ok_or_else(|| format!("no snapshot in {}", data.display()))
 }
 
-/// Has a file say something else, as a disk does that answers with what it was never told, and calls it whole.
+/// Falsifies a file and its checksum, as a disk does that returns wrong data and reports success.
 fn falsify(file: &Path, from: &[u8], to: &[u8]) {
     assert_eq!(from.len(), to.len());
     let mut content = fs::read(file).expect("a file");
@@ -31,13 +32,13 @@ fn falsify(file: &Path, from: &[u8], to: &[u8]) {
 }
 
 #[test]
-fn a_voter_that_held_another_state_voted_on_and_would_have_led() {
+fn voter_with_diverged_state_ends() {
     let nodes = vec!["athens"];
     let mut cluster =
         Cluster::start(EXE, &Options { coordinators: 1, nodes, nodes_min: 1, partitions: 1, ..Options::default() });
     cluster.wait_protocol(2);
     cluster.done(&["table", "create", "orders", "--partitions", "1", "--replication", "1"]);
-    // Coordinators that were begun anew have no log of before: those that join take in a snapshot.
+    // Recovered coordinators have no earlier log: those that join install a snapshot.
     let left = cluster.put_aside(1, "left");
     cluster.recover(1, &left, &[]);
     cluster.wait_recovered(2);
@@ -53,7 +54,7 @@ fn a_voter_that_held_another_state_voted_on_and_would_have_led() {
     assert!(cluster.take_coordinator(2).terminate(TIMEOUT).success());
     falsify(&file, b"orders", b"ordure");
     cluster.start_coordinator(2);
-    // Whoever begins to lead has all states compared.
+    // A new leader compares all states.
     for next in [2, 1] {
         let (leader, _) = cluster.wait_leader();
         if leader + 1 != next {
@@ -73,7 +74,7 @@ fn a_voter_that_held_another_state_voted_on_and_would_have_led() {
         let checked = cluster.archon(&["check"]);
         check(checked.code == 11 && checked.stdout.contains("StatesDiffer"), || format!("{checked:?}"))
     });
-    // Started again it ends again: its disk is wrong. Another one takes its place.
+    // It ends again after a restart: its disk is wrong. Another one takes its place.
     cluster.start_coordinator(2);
     let again = cluster.take_coordinator(2).wait_exit(TIMEOUT);
     assert_eq!(again.code(), Some(4), "{again:?}");

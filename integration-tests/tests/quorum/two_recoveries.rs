@@ -1,4 +1,4 @@
-//! Coordinators that were begun anew twice, from one directory and under one number: two histories of a cluster.
+//! Two recoveries from one directory under one generation number: two histories of a cluster.
 
 use crate::EXE;
 use archon_integration_tests::recovering::copy_directory;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The doubts of the recovery under way, once there are some, of these kinds alone.
+/// Waits until the current recovery has doubts, exactly of these kinds.
 fn wait_doubts(cluster: &Cluster, kinds: &[&str]) -> Vec<Value> {
     let doubts = || {
         let quorum = cluster.json(&["quorum", "list"])?;
@@ -27,14 +27,14 @@ fn generation_key(cluster: &Cluster) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_of_one_second_generation_was_taken_in_by_another() {
+async fn node_of_another_recovery_is_refused() {
     let mut cluster = Cluster::start_whole(EXE, &Options { partitions: 8, coordinators: 1, ..Options::replicated() });
     cluster.wait_protocol(2);
     let client = cluster.client().timeout(TIMEOUT).build().await.expect("a client");
     let rows = Rows::written(&client, 100).await;
     let left = cluster.put_aside(1, "left");
 
-    // Somebody begins anew while cyrene alone runs, and gives it up.
+    // A recovery with only cyrene running, which is given up.
     for city in ["athens", "byzantium"] {
         cluster.take_node(city).kill();
     }
@@ -47,7 +47,7 @@ async fn a_node_of_one_second_generation_was_taken_in_by_another() {
     cluster.take_node("cyrene").kill();
     let first = cluster.put_aside(1, "first");
 
-    // Somebody else does so from the same directory, and is told nothing of the first attempt.
+    // Another recovery from the same directory, without knowledge of the first one.
     cluster.recover(1, &left, &[]);
     for city in ["athens", "byzantium"] {
         cluster.start_node(city);
@@ -63,7 +63,7 @@ async fn a_node_of_one_second_generation_was_taken_in_by_another() {
     cluster.wait_whole(2);
     rows.write(&client).await;
 
-    // Cyrene lived in the first one.
+    // Cyrene took part in the first one.
     cluster.start_node("cyrene");
     wait_for("its node to say why it is refused", TIMEOUT, || {
         let log = cluster.node("cyrene").log_tail(40);
@@ -79,7 +79,7 @@ async fn a_node_of_one_second_generation_was_taken_in_by_another() {
     cluster.wait_node("cyrene", "lost");
     rows.assert_there(&client).await;
 
-    // The first one has the same to say of the others.
+    // The first recovery reports the same of the others.
     let second = cluster.put_aside(1, "second");
     copy_directory(&first, &cluster.coordinator_data(1));
     cluster.start_coordinator(0);
@@ -91,7 +91,7 @@ async fn a_node_of_one_second_generation_was_taken_in_by_another() {
     assert!(cluster.take_coordinator(0).terminate(TIMEOUT).success());
     std::fs::remove_dir_all(cluster.coordinator_data(1)).expect("it is of no use");
 
-    // Under a number above both all come; what was written in the history that is not continued does not count.
+    // A higher generation admits all; writes in the discontinued history do not count.
     cluster.recover(1, &second, &["--generation", "3"]);
     let doubts = wait_doubts(&cluster, &["other_history"]);
     assert_eq!(doubts[0]["about"], "cyrene", "{doubts:?}");

@@ -1,4 +1,4 @@
-//! What clients may do to the rows of tables, where certificates say who they are.
+//! Access rights of clients to the rows of tables, with certificates as identity.
 
 use crate::EXE;
 use archon_client::{Admin, Client, Error, ErrorKind, Right, Role, Tls, Transport};
@@ -35,15 +35,15 @@ fn may_not(cluster: &Cluster, name: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_client_does_what_was_granted_and_hears_what_was_not() {
+fn client_gets_granted_access_and_reasons_for_refusals() {
     let cluster = start();
     cluster.done(&["table", "create", "orders", "--range", "--split-at", "m", "--replication", "3"]);
     cluster.done(&["kv", "put", "--table", "orders", "a", "1"]);
-    // Nothing at first, and it is told how that changes.
+    // No right at first, and the refusal names the command that grants one.
     let said = may_not(&cluster, "shop", &["kv", "get", "--table", "orders", "a"]);
     assert!(said.contains("client/shop may not read table orders"), "{said}");
     assert!(said.contains("archon access grant read --client shop --table orders"), "{said}");
-    // The command that it is told does it, at once: the answer comes when every node goes by it.
+    // The named command grants it, at once: it returns when every node applies it.
     let said = cluster.done(&["access", "grant", "read", "--client", "shop", "--table", "orders"]);
     assert_eq!(said.trim(), "client/shop may read table orders");
     may(&cluster, "shop", &["kv", "get", "--table", "orders", "a"]);
@@ -57,21 +57,21 @@ fn a_client_does_what_was_granted_and_hears_what_was_not() {
         let said = may_not(&cluster, "shop", write);
         assert!(said.contains("may not write to table orders: it may read it only"), "{said}");
     }
-    // Of no other table, and nobody else.
+    // For no other table, and for no other client.
     may_not(&cluster, "shop", &["kv", "get", "a"]);
     may_not(&cluster, "shopper", &["kv", "get", "--table", "orders", "a"]);
     cluster.done(&["access", "grant", "write", "--client", "client/shop", "--table", "orders"]);
     may(&cluster, "shop", &["kv", "put", "--table", "orders", "a", "2"]);
     cluster.done(&["access", "grant", "read", "--every-client", "--all-tables"]);
     may(&cluster, "shopper", &["kv", "get", "--table", "orders", "a"]);
-    // What was taken back is gone, but for what follows from another right.
+    // A revoked right is gone, except where another right implies it.
     let said = cluster.done(&["access", "revoke", "read", "--client", "shop", "--table", "orders"]);
     assert!(said.contains("goes on to read it"), "{said}");
     may_not(&cluster, "shop", &["kv", "put", "--table", "orders", "a", "3"]);
     may(&cluster, "shop", &["kv", "get", "--table", "orders", "a"]);
     let listed = cluster.json(&["access", "list", "--client", "shop", "--table", "orders"]).expect("a document");
     assert_eq!((&listed["rights"].as_array().map(Vec::len), &listed["may"]), (&Some(1), &"read".into()), "{listed}");
-    // Events and the answers to wrong use.
+    // Events, and the answers to wrong usage.
     let events = cluster.done(&["events"]);
     assert!(
         events.contains("client/shop may write to it") && events.contains("every client may read every table"),
@@ -93,9 +93,9 @@ fn a_client_does_what_was_granted_and_hears_what_was_not() {
     }
 }
 
-/// Each way by which a client reaches rows, past the library: what a node does not check there is open.
+/// Covers each way by which a client reaches rows without the library: unchecked requests would be open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_way_to_rows_goes_past_the_rights() {
+async fn every_path_to_rows_checks_rights() {
     let cluster = start();
     cluster.done(&["table", "create", "orders", "--partitions", "3", "--replication", "3"]);
     cluster.done(&["kv", "put", "k", "1"]);
@@ -146,7 +146,7 @@ async fn no_way_to_rows_goes_past_the_rights() {
             let said = answer.expect_err(&format!("call {number} at {node} went past the rights"));
             assert!(said.message().contains("may not") && said.message().contains("table default"), "{number}: {said}");
         }
-        // One that names the table that it may write to, and a partition of the other one.
+        // A request that names the table that it may write to, and a partition of the other one.
         let op = |partition| v1::Op {
             tag: 1,
             partition,
@@ -166,9 +166,9 @@ async fn no_way_to_rows_goes_past_the_rights() {
     }
 }
 
-/// A client that is under way, with its routes and its streams, hears of it by the next operation.
+/// A running client, with its routes and its streams, is refused at its next operation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_right_taken_back_counts_for_clients_that_are_connected_already() {
+async fn revoked_right_applies_to_connected_clients() {
     let cluster = start();
     let transport = Tls::open(&credentials(&cluster, "shop")).map(Transport::Tls).expect("credentials");
     let admin: Admin = cluster.admin(TIMEOUT);
@@ -190,14 +190,14 @@ async fn a_right_taken_back_counts_for_clients_that_are_connected_already() {
     admin.revoke(Right::Read, Some("shop"), None).await.expect("taken back");
     let refused: Error = client.get("k1").await.expect_err("nothing is left");
     assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
-    // And what is granted again is had again, without a new client.
+    // A right granted again works without a new client.
     admin.grant(Right::Write, Some("shop"), None).await.expect("granted");
     client.put("k1", "x").await.expect("it may again");
 }
 
-/// What nodes do not hear they do not go by: the answer says so.
+/// Nodes do not apply changes that they have not received: the answer says so.
 #[test]
-fn a_node_that_does_not_hear_of_a_change_is_named_and_a_new_one_is_told() {
+fn access_change_names_lagging_nodes_and_reaches_new_ones() {
     let mut cluster = start();
     cluster.node("cyrene").pause();
     let (said, _) = wait_for("the change to be made while a node is silent", TIMEOUT, || {
@@ -206,7 +206,7 @@ fn a_node_that_does_not_hear_of_a_change_is_named_and_a_new_one_is_told() {
     });
     let changed: serde_json::Value = serde_json::from_str(&said).expect("a document");
     let behind = changed["nodes_behind"].as_array().cloned().unwrap_or_default();
-    // It may have been failed by then, which ends what it serves.
+    // It may have failed by then, which ends its service.
     assert!(behind.is_empty() || behind == ["cyrene"], "{changed}");
     cluster.node("cyrene").resume();
     cluster.wait_online();
@@ -214,7 +214,7 @@ fn a_node_that_does_not_hear_of_a_change_is_named_and_a_new_one_is_told() {
     cluster.start_node("athens");
     cluster.wait_online();
     may(&cluster, "shop", &["kv", "put", "a", "1"]);
-    // The whole quorum restarts: the rights are part of what it keeps.
+    // The whole quorum restarts: the rights are part of its durable state.
     for index in 0..3 {
         cluster.take_coordinator(index).kill();
     }

@@ -1,4 +1,4 @@
-//! What a cluster keeps of who changed it and who was refused.
+//! Audit trail of a cluster: changes and refusals, with their callers.
 
 use crate::EXE;
 use archon_client::{Admin, NodeGoal, Role, Tls, Transport};
@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Refusals of one caller that are told one by one: five in a minute, of which a test may see the end of one and the begin of another.
+/// Refusals of one caller that are recorded individually: five in a minute, of which a test may see the end of one and
+/// the begin of another.
 const TOLD_MAX: usize = 10;
 
 fn start() -> Cluster {
@@ -22,7 +23,7 @@ fn audit_file(cluster: &Cluster, coordinator: usize) -> PathBuf {
     cluster.directory().join(format!("coordinator-{}", coordinator + 1)).join("audit.jsonl")
 }
 
-/// The whole lines of a coordinator's file.
+/// Returns the complete lines of a coordinator's file.
 fn lines(cluster: &Cluster, coordinator: usize) -> Vec<Value> {
     let text = fs::read_to_string(audit_file(cluster, coordinator)).unwrap_or_default();
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -38,13 +39,13 @@ fn line(cluster: &Cluster, coordinator: usize, what: &str, is: impl Fn(&Value) -
     line
 }
 
-/// The numbers of the lines follow one another, from 1.
+/// Asserts that the lines are numbered consecutively, from 1.
 fn are_numbered(lines: &[Value]) {
     let numbers: Vec<u64> = lines.iter().filter_map(|line| line["seq"].as_u64()).collect();
     assert_eq!(numbers, (1..=lines.len() as u64).collect::<Vec<_>>(), "{lines:#?}");
 }
 
-/// Asks one coordinator to have a node cordoned.
+/// Asks one coordinator to cordon a node.
 fn cordon(cluster: &Cluster, coordinator: usize, (role, name): (Role, &str), node: &str) -> Result<(), String> {
     let transport = Tls::open(&cluster.credentials(role, name)).map(Transport::Tls).expect("credentials");
     let address = cluster.coordinator_addresses()[coordinator].clone();
@@ -56,7 +57,7 @@ fn cordon(cluster: &Cluster, coordinator: usize, (role, name): (Role, &str), nod
 }
 
 #[test]
-fn a_change_names_who_asked_for_it_in_the_events_and_in_the_file_of_the_leader() {
+fn change_names_its_caller_in_events_and_audit_file() {
     let cluster = start();
     let (leader, _) = cluster.wait_leader();
     let alice = cluster.credentials(Role::Admin, "alice");
@@ -77,7 +78,7 @@ fn a_change_names_who_asked_for_it_in_the_events_and_in_the_file_of_the_leader()
     assert!(done["request_id"].as_str().is_some_and(|id| uuid::Uuid::parse_str(id).is_ok()), "{done}");
     let mode = fs::metadata(audit_file(&cluster, leader)).expect("the file is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "it is nobody else's");
-    // What the state refuses is kept as well, and tells why.
+    // A refusal by the state is recorded as well, with its reason.
     cordon(&cluster, leader, (Role::Admin, "alice"), "nowhere").expect_err("there is no such node");
     let refused = line(&cluster, leader, "the refusal of the state", |line| line["subject"] == "node nowhere");
     assert_eq!((&refused["outcome"], &refused["kind"]), (&"refused".into(), &"not_found".into()), "{refused}");
@@ -87,7 +88,7 @@ fn a_change_names_who_asked_for_it_in_the_events_and_in_the_file_of_the_leader()
 }
 
 #[test]
-fn a_flood_of_refusals_is_counted_and_numbers_go_on_after_a_restart() {
+fn refusal_flood_is_counted_and_numbering_survives_restart() {
     const FLOOD: usize = 200;
     let mut cluster = start();
     let (leader, _) = cluster.wait_leader();

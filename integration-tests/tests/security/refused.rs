@@ -1,4 +1,5 @@
-//! Whoever is refused by TLS hears why, at once, and learns nothing else; and nobody locks himself out by a slip.
+//! Refusals by TLS: callers get the reason at once, and learn nothing else; and an administrator cannot lock himself
+//! out by accident.
 
 use crate::EXE;
 use archon_client::{Role, Tls, Transport};
@@ -21,7 +22,8 @@ fn start() -> Cluster {
     cluster
 }
 
-/// A console, asked as somebody; gives all that is answered until the connection ends, and whether that came within the time.
+/// Sends a request to a console with these credentials; returns the whole answer until the connection ends, and whether
+/// that came in time.
 async fn ask(credentials: &Path, address: &str, method: &str, path: &str, within: Duration) -> (String, bool) {
     let transport = Transport::Tls(Tls::open(credentials).expect("credentials"));
     let connected = transport.connect(address, &Expected::Coordinators, Protocol::Grpc, TIMEOUT).await;
@@ -36,9 +38,9 @@ async fn ask(credentials: &Path, address: &str, method: &str, path: &str, within
     (String::from_utf8_lossy(&answer).into_owned(), read.is_ok())
 }
 
-/// They were told to try again, or that the outcome of a write is unknown, once all the time was over.
+/// Regression: they were asked to retry, or the outcome of a write was reported as unknown, after the whole time-out.
 #[test]
-fn credentials_that_are_refused_were_tried_until_the_time_was_over() {
+fn refused_credentials_fail_without_retries() {
     let mut cluster = start();
     let directory = tempfile::tempdir().expect("a directory");
     let foreign = Issuer::new(directory.path()).and_then(|issuer| issuer.credentials(Role::Admin, "you", []));
@@ -63,7 +65,7 @@ fn credentials_that_are_refused_were_tried_until_the_time_was_over() {
             at_once(credentials, arguments, part);
         }
     }
-    // Nor does it matter that one of the coordinators is down.
+    // It does not matter that one of the coordinators is down.
     let (leader, _) = cluster.wait_leader();
     assert!(cluster.take_coordinator((leader + 1) % 3).terminate(TIMEOUT).success());
     let begun = Instant::now();
@@ -73,14 +75,14 @@ fn credentials_that_are_refused_were_tried_until_the_time_was_over() {
 }
 
 #[test]
-fn whoever_has_no_right_learned_the_names_of_tables() {
+fn table_names_do_not_leak_to_unauthorized_clients() {
     let cluster = start();
     cluster.done(&["table", "create", "orders", "--partitions", "3", "--replication", "1"]);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let shop = cluster.credentials(Role::Client, "shop");
     let at = cluster.console_address(1);
     let asks = |method: &str, path: &str| runtime.block_on(ask(&shop, at, method, path, TIMEOUT)).0;
-    // What is there and what is not is told in the same words.
+    // Present and missing tables get the same answer.
     for (method, path) in
         [("GET", "/nosuch/x"), ("PUT", "/nosuch/x"), ("DELETE", "/nosuch/x"), ("GET", "/nosuch?prefix=a")]
     {
@@ -97,19 +99,19 @@ fn whoever_has_no_right_learned_the_names_of_tables() {
     for ran in [&missing, &there] {
         assert!(ran.code == 4 && ran.stderr.contains("client/shop may not read table"), "{ran:?}");
     }
-    // Who may read every table is told that there is none.
+    // A client that may read every table learns that there is none.
     cluster.done(&["access", "grant", "write", "--client", "shop", "--all-tables"]);
     assert_eq!(run("nosuch").code, 3);
     let said = asks("GET", "/api/v1/rows/nosuch/x");
     assert!(said.starts_with("HTTP/1.1 404"), "{said}");
-    // Whoever speaks no TLS at all hears so in HTTP.
+    // A plaintext client gets the refusal in HTTP.
     let plain = http::get(at, "/api/v1/status").expect("a console");
     assert!(plain.status == 400 && plain.body.contains("this console speaks TLS"), "{plain:?}");
 }
 
-/// An admin withdrew his own certificate without a warning, heard that the outcome is unknown, and could do nothing any more.
+/// Regression: an admin withdrew his own certificate without a warning, got an unknown outcome, and was locked out.
 #[test]
-fn an_admin_locked_himself_out() {
+fn withdrawing_own_admin_certificate_needs_force() {
     let cluster = start();
     let alice = cluster.credentials(Role::Admin, "alice");
     let as_alice = |arguments: &[&str]| cluster.archon_as(Some(&alice), arguments);
@@ -122,7 +124,7 @@ fn an_admin_locked_himself_out() {
     for file in ["ca.crt", "tls.crt", "tls.key"] {
         fs::copy(alice.join(file), old.join(file)).expect("a copy");
     }
-    // They begin on different seconds.
+    // They begin in different seconds.
     wait_for("a certificate that begins later", TIMEOUT, || {
         cluster.issuer().renew(Role::Admin, "alice", []).map_err(|error| error.to_string())?;
         let begins = |of: &Path| Tls::open(of).map(|tls| tls.credentials().certificate.not_before);
@@ -135,12 +137,12 @@ fn an_admin_locked_himself_out() {
     assert!(done.code == 0 && done.stdout.contains("count no more"), "{done:?}");
     refused(&cluster.archon_as(Some(&old), &["status"]), "it was withdrawn");
     assert_eq!(as_alice(&["status"]).code, 0, "the new one counts");
-    // Whoever means it hears that it is done, and what is left to do.
+    // With --force it is done, and the output names the remaining steps.
     let done = as_alice(&["access", "withdraw", "admin/alice", "--force"]);
     assert!(done.code == 0 && done.stdout.contains("certificates of admin/alice"), "{done:?}");
     assert!(done.stderr.contains("admin of another name"), "{done:?}");
     refused(&as_alice(&["status"]), "it was withdrawn");
-    // What was withdrawn already cannot be kept.
+    // A withdrawn certificate cannot be kept.
     refused(&cluster.archon(&withdraw), "is withdrawn itself");
     let readmit = "`archon access readmit admin/alice`";
     refused(&cluster.archon(&withdraw), readmit);
@@ -149,9 +151,9 @@ fn an_admin_locked_himself_out() {
     assert_eq!(as_alice(&["status"]).code, 0, "it was kept");
 }
 
-/// A feed, a watch or a load that stood went on for as long as it stood.
+/// Regression: a feed, a watch or a load continued for as long as its connection.
 #[test]
-fn a_certificate_was_good_beyond_its_end_for_those_who_were_connected() {
+fn expired_certificate_ends_open_connections() {
     let cluster = start();
     let soon = cluster.credentials(Role::Operator, "soon");
     cluster.issuer().renew_with_left(Role::Operator, "soon", [], Duration::from_secs(5)).expect("issued");
@@ -160,9 +162,9 @@ fn a_certificate_was_good_beyond_its_end_for_those_who_were_connected() {
     assert!(said.contains("event: hello") && ended, "it is fed on: {}", said.len());
 }
 
-/// A healthy member was to be stopped because its credentials on the disk were wrong.
+/// Regression: the doctor advised stopping a healthy member because its credentials on the disk were wrong.
 #[test]
-fn the_doctor_had_a_member_stopped_for_what_was_in_its_directory() {
+fn doctor_does_not_fault_running_member_for_bad_files() {
     let cluster = start();
     let own = cluster.credentials(Role::Node, "athens");
     let listen = cluster.node_address("athens");

@@ -1,4 +1,4 @@
-//! Clusters that talk by TLS: who is let in, who may do what, and what everybody else is told.
+//! TLS clusters: authentication, authorization by role, and the answers to refused callers.
 
 use crate::EXE;
 use archon_client::{Role, Tls, Transport};
@@ -22,20 +22,20 @@ fn options() -> Options {
     Options { tls: true, replication: 3, ..Options::default() }
 }
 
-/// A channel of gRPC to the process at an address.
+/// Returns a gRPC channel to the process at an address.
 fn channel(transport: &Transport, address: &str) -> Channel {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address").timeout(TIMEOUT);
     transport.channel(&endpoint, address, Expected::Servers, TIMEOUT)
 }
 
-/// Runs the command line with other credentials than the administrator's, or none. Returns its exit code and what it said.
+/// Runs the command line with credentials other than the administrator's, or none. Returns its exit code and output.
 fn archon_as(cluster: &Cluster, credentials: Option<&Path>, arguments: &[&str]) -> (Option<i32>, String) {
     let ran = cluster.archon_as(credentials, arguments);
     (Some(ran.code), ran.stdout + &ran.stderr)
 }
 
 #[test]
-fn histories_are_linearizable_by_tls_while_members_are_killed() {
+fn tls_histories_are_linearizable_through_kills() {
     let load = WorkloadOptions { seed: 91, ..WorkloadOptions::default() };
     Scene::play(EXE, "tls", &options(), &load, |scene| {
         scene.cluster.take_node("athens").kill();
@@ -50,13 +50,13 @@ fn histories_are_linearizable_by_tls_while_members_are_killed() {
 }
 
 #[test]
-fn whoever_has_no_certificate_of_the_cluster_is_told_so_and_gets_nothing() {
+fn foreign_certificate_is_refused_with_the_reason() {
     let cluster = Cluster::start(EXE, &options());
     for arguments in [&["status", "--timeout", "2s"][..], &["kv", "get", "a", "--timeout", "2s"]] {
         let (code, said) = archon_as(&cluster, None, arguments);
         assert!(code == Some(4) && said.contains("this member speaks TLS"), "{code:?}: {said}");
     }
-    // One of another cluster's, whose names are the same.
+    // A certificate of another cluster, with the same names.
     let directory = tempfile::tempdir().expect("a directory");
     let foreign = Issuer::new(directory.path()).and_then(|issuer| issuer.credentials(Role::Admin, "you", []));
     let foreign = foreign.expect("another authority");
@@ -65,15 +65,15 @@ fn whoever_has_no_certificate_of_the_cluster_is_told_so_and_gets_nothing() {
 }
 
 #[test]
-fn roles_are_told_what_they_may_not_do_and_nothing_changes() {
+fn forbidden_calls_name_the_role_and_change_nothing() {
     let cluster = Cluster::start(EXE, &options());
     let run =
         |role: Role, arguments: &[&str]| archon_as(&cluster, Some(&cluster.credentials(role, "somebody")), arguments);
-    // A client works with keys, and neither looks at the cluster nor changes it.
+    // A client works with keys, and neither inspects nor changes the cluster.
     assert_eq!(run(Role::Client, &["kv", "put", "a", "1"]).0, Some(0));
     let (code, said) = run(Role::Client, &["status"]);
     assert!(code == Some(4) && said.contains("client/somebody may not") && said.contains("operator, admin"), "{said}");
-    // An operator looks, and does neither.
+    // An operator inspects, and does neither.
     assert_eq!(run(Role::Operator, &["status"]).0, Some(0));
     assert_eq!(run(Role::Operator, &["rebalance", "plan"]).0, Some(0));
     let (code, said) =
@@ -81,7 +81,7 @@ fn roles_are_told_what_they_may_not_do_and_nothing_changes() {
     assert!(code == Some(4) && said.contains("that is for admin"), "{code:?}: {said}");
     let (code, said) = run(Role::Operator, &["kv", "get", "a"]);
     assert!(code == Some(4) && said.contains("operator/somebody may not"), "{code:?}: {said}");
-    // A member does what members do.
+    // A member does only members' work.
     let (code, said) = run(Role::Node, &["kv", "delete", "a"]);
     assert_eq!(cluster.archon(&["kv", "get", "a"]).stdout.trim(), "1", "{code:?}: {said}");
     let (code, said) = run(Role::Node, &["node", "drain", "athens"]);
@@ -90,9 +90,9 @@ fn roles_are_told_what_they_may_not_do_and_nothing_changes() {
     assert!(!tables.stdout.contains("forbidden"), "an operator has made a table: {}", tables.stdout);
 }
 
-/// Messages in somebody else's name, and such that a role may not send: refused before anything is looked at.
+/// Messages in another member's name, and messages that a role may not send: refused before any other check.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_speaks_in_the_name_of_another_member() {
+async fn members_cannot_impersonate_each_other() {
     let cluster = Cluster::start(EXE, &options());
     let status = cluster.json(&["status"]).expect("status");
     let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");
@@ -117,7 +117,7 @@ async fn nobody_speaks_in_the_name_of_another_member() {
     let mut control = v1::control_client::ControlClient::new(channel(&delphi, cluster.node_address("athens")));
     let refused = control.push(v1::PushRequest::default()).await.expect_err("a node gives no orders");
     assert!(refused.message().contains("that is for coordinator"), "{refused}");
-    // Coordinators do not speak for each other either.
+    // Coordinators do not act for each other either.
     let second = Tls::open(&cluster.credentials(Role::Coordinator, "9")).map(Transport::Tls).expect("credentials");
     let mut raft = v1::raft_client::RaftClient::new(channel(&second, &leader));
     let vote = v1::RaftMessage { sender: 1, ..Default::default() };
@@ -129,7 +129,7 @@ async fn nobody_speaks_in_the_name_of_another_member() {
     control.confirm_boot(asked).await.expect("any coordinator may ask");
 }
 
-/// What a stream is told that begins with this message.
+/// Returns the answer to a stream that begins with this message.
 async fn told<M: Message>(transport: &Transport, address: &str, kind: StreamKind, first: &M) -> String {
     let connected = connect(transport, address, &Expected::Servers, kind, 1 << 20, TIMEOUT).await;
     let (mut reader, mut writer) = connected.expect("the server is there");
@@ -144,7 +144,7 @@ async fn told<M: Message>(transport: &Transport, address: &str, kind: StreamKind
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_are_for_those_whose_they_are() {
+async fn streams_are_bound_to_their_identity() {
     let cluster = Cluster::start(EXE, &options());
     let leader = cluster.coordinator_addresses()[cluster.wait_leader().0].clone();
     let athens = cluster.node_address("athens").to_owned();
@@ -153,7 +153,7 @@ async fn streams_are_for_those_whose_they_are() {
     let named = Some(v1::ClusterRef { cluster_id: id.as_bytes().to_vec().into() });
     let open = |role, name| Tls::open(&cluster.credentials(role, name)).map(Transport::Tls).expect("credentials");
     let (delphi, client) = (open(Role::Node, "delphi"), open(Role::Client, "somebody"));
-    // A heartbeat in the name of another took that one's stream away before it was refused.
+    // Regression: a heartbeat in another member's name replaced that member's stream before it was refused.
     let push_key = vec![1; 16].into();
     let beat = v1::Beat { node: 1, incarnation: 1, number: 1, push_key, ..Default::default() };
     let beats = v1::Beats { cluster: named.clone(), batch: 1, beats: vec![beat], relay: None };
@@ -161,7 +161,8 @@ async fn streams_are_for_those_whose_they_are() {
     assert!(said.contains("node/delphi speaks in the name of node/"), "{said}");
     let said = told(&client, &leader, StreamKind::Beats, &beats).await;
     assert!(said.contains("client/somebody may not call a stream of heartbeats"), "{said}");
-    // Nobody says that another node carries what it sends, and a relay tells of no life without that life's proof.
+    // A member cannot claim that another node carries its messages, and a relay cannot report an incarnation without
+    // its proof.
     let known = cluster.json(&["node", "list"]).expect("nodes");
     let of = |name: &str| {
         let node = known.as_array().into_iter().flatten().find(|node| node["node"] == name).expect("a node");
@@ -192,7 +193,7 @@ async fn streams_are_for_those_whose_they_are() {
     let refused = answers.answers.first().and_then(|answer| answer.refused.clone()).expect("it is refused");
     assert!(refused.message.contains("did not prove it"), "{refused:?}");
     cluster.wait_node("byzantium", "alive");
-    // A node passes on and does not ask; a client asks and does not pass on.
+    // A node forwards and does not ask; a client asks and does not forward.
     let ops = |hops| v1::OpBatch { cluster: named.clone(), hops, ..Default::default() };
     let said = told(&delphi, &athens, StreamKind::Exchange, &ops(0)).await;
     assert!(said.contains("node/delphi asks for keys"), "{said}");
@@ -202,9 +203,9 @@ async fn streams_are_for_those_whose_they_are() {
     assert!(said.contains("client/somebody may not call a stream of messages between replicas"), "{said}");
 }
 
-/// Each says that a handshake begins, and nothing after that. They held all the places there were for handshakes.
+/// Each starts a handshake and stops. Regression: they occupied all handshake slots.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn half_handshakes_of_strangers_kept_everybody_else_out() {
+async fn unfinished_handshakes_do_not_block_members() {
     let cluster = Cluster::start(EXE, &options());
     let address = cluster.node_address("athens").to_owned();
     let mut half = Vec::new();
@@ -233,9 +234,10 @@ fn registration(name: &str) -> v1::RegisterRequest {
     }
 }
 
-/// Each call of each service to each kind of server by each role: those that the table of rights names get past it, all others hear so.
+/// Each call of each service to each kind of server by each role: those in the table of rights pass it, all others are
+/// refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_call_is_open_to_the_roles_that_the_table_names_and_to_no_other() {
+async fn every_call_enforces_the_table_of_roles() {
     let cluster = Cluster::start(EXE, &options());
     let leader = cluster.coordinator_addresses()[cluster.wait_leader().0].clone();
     let servers = [leader, cluster.node_address("athens").to_owned()];
@@ -248,11 +250,11 @@ async fn each_call_is_open_to_the_roles_that_the_table_names_and_to_no_other() {
             for call in rights::known_calls() {
                 caller.ready().await.expect("the server is there");
                 let path = call.parse().expect("a path");
-                // An empty message: whatever becomes of it is another matter.
+                // An empty message: its further fate is not tested here.
                 let codec = tonic_prost::ProstCodec::<(), ()>::default();
                 let called = caller.unary(tonic::Request::new(()), path, codec);
                 let expected = !rights::callers(&call).contains(&role);
-                // A refusal is waited for; a stream that was begun has no end.
+                // A refusal is waited for; an accepted stream has no end.
                 let within = if expected { TIMEOUT } else { Duration::from_millis(500) };
                 let said = tokio::time::timeout(within, called).await.ok().and_then(Result::err);
                 let said = said.map(|status| status.message().to_owned()).unwrap_or_default();
@@ -264,9 +266,9 @@ async fn each_call_is_open_to_the_roles_that_the_table_names_and_to_no_other() {
     assert!(refused > 300 && let_through > 100, "{refused} refused, {let_through} let through");
 }
 
-/// A name and a role are looked at, not only who has signed: an address that leads elsewhere leads nowhere.
+/// Name and role are verified, not only the issuer: an address that leads to another member is not accepted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_dials_one_member_meets_no_other() {
+async fn dialling_a_member_verifies_its_identity() {
     let cluster = Cluster::start(EXE, &options());
     let (transport, address) = (cluster.transport(Role::Admin), cluster.node_address("athens"));
     let dial = async |expected: Expected| transport.connect(address, &expected, Protocol::Frames, TIMEOUT).await;
@@ -275,7 +277,7 @@ async fn whoever_dials_one_member_meets_no_other() {
     assert!(said.contains("node/athens") && said.contains("node/cyrene"), "{said}");
     let said = dial(Expected::Coordinators).await.expect_err("a node is no coordinator").to_string();
     assert!(said.contains("node/athens") && said.contains("a coordinator"), "{said}");
-    // The host is looked at as well.
+    // The host is verified as well.
     let port = address.rsplit_once(':').expect("host:port").1;
     let elsewhere =
         transport.connect(&format!("localhost:{port}"), &Expected::Servers, Protocol::Frames, TIMEOUT).await;
@@ -284,7 +286,7 @@ async fn whoever_dials_one_member_meets_no_other() {
 }
 
 #[test]
-fn a_member_with_somebody_elses_certificate_does_not_start() {
+fn member_with_foreign_certificate_does_not_start() {
     let cluster = Cluster::start(EXE, &options());
     let credentials = cluster.credentials(Role::Node, "delphi");
     let data = tempfile::tempdir().expect("a directory");
@@ -297,9 +299,9 @@ fn a_member_with_somebody_elses_certificate_does_not_start() {
     assert!(code == Some(2) && said.contains("others may read this key"), "{code:?}: {said}");
 }
 
-/// Certificates are renewed by replacing files: nobody restarts anything, and no operation fails.
+/// Certificates are renewed by replacing files: no restart, and no failed operation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewed_certificate_is_taken_while_everything_runs() {
+async fn renewed_certificate_is_loaded_without_restart() {
     let cluster = Cluster::start(EXE, &options());
     let client = cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client");
     let (transport, address) = (cluster.transport(Role::Client), cluster.node_address("athens").to_owned());
@@ -322,9 +324,9 @@ async fn a_renewed_certificate_is_taken_while_everything_runs() {
     assert!(writes > 0, "nothing was written meanwhile");
 }
 
-/// Nobody looked at the files of a hundred members every day: the cluster says itself whose certificate is to be renewed.
+/// The cluster itself reports certificates due for renewal, so that the files of many members need no daily check.
 #[test]
-fn status_tells_of_certificates_that_end_soon_or_are_not_taken() {
+fn status_reports_expiring_and_unloaded_certificates() {
     let cluster = Cluster::start(EXE, &options());
     let status = cluster.json(&["status"]).expect("status");
     assert_eq!((&status["transport"], &status["reasons"]), (&"tls".into(), &serde_json::json!([])), "{status}");
@@ -345,7 +347,7 @@ fn status_tells_of_certificates_that_end_soon_or_are_not_taken() {
     };
     let addresses = cluster.coordinator_addresses();
     renew(Role::Node, "athens", cluster.node_address("athens"), days(20));
-    // What somebody else was given does not become this one's.
+    // Another member's certificate is not adopted.
     let (own, other) = (cluster.credentials(Role::Node, "byzantium"), cluster.credentials(Role::Node, "cyrene"));
     for file in ["tls.crt", "tls.key"] {
         std::fs::copy(other.join(file), own.join(file)).expect("a copy");
@@ -376,17 +378,17 @@ fn status_tells_of_certificates_that_end_soon_or_are_not_taken() {
     let (code, all) = members();
     let athens = all.iter().find(|one| one["member"] == "node/athens").unwrap_or_else(|| panic!("{all:#?}"));
     assert!(code == 4 && athens["ends_soon"] == true && athens["certificate"]["identity"] == "node/athens", "{all:#?}");
-    // The last day is told louder.
+    // The last day is reported with higher severity.
     renew(Role::Node, "athens", cluster.node_address("athens"), Duration::from_secs(600));
     wait_for("the last day to be told", Duration::from_secs(90), || {
         let status = cluster.json(&["status", "--timeout", "2s"])?;
         if told(&status, "certificate_expired", "athens") { Ok(()) } else { Err(status.to_string()) }
     });
     assert_eq!(cluster.archon(&["check"]).code, 11, "look now");
-    // Renewed, and put back: nothing is left to tell.
+    // Renewed, and restored: nothing is left to report.
     let coordinators = [leader, follower].map(|index| cluster.credentials(Role::Coordinator, &(index + 1).to_string()));
     for directory in coordinators.iter().chain([&own]) {
-        // What is somebody else's, or nothing at all, is not written over.
+        // Another member's files, or missing ones, are not overwritten.
         std::fs::remove_file(directory.join("tls.crt")).expect("it is there");
     }
     renew(Role::Node, "athens", cluster.node_address("athens"), days(90));
@@ -400,9 +402,9 @@ fn status_tells_of_certificates_that_end_soon_or_are_not_taken() {
     });
 }
 
-/// In the middle of a change of the authority, or for ever, if somebody was left behind.
+/// During a change of the authority, or permanently, if a member was left behind.
 #[test]
-fn members_whose_certificates_were_of_two_authorities_were_no_news() {
+fn members_with_two_authorities_are_reported() {
     let cluster = Cluster::start(EXE, &options());
     let directory = cluster.directory().join("other");
     let address = cluster.node_address("byzantium").to_owned();
@@ -417,7 +419,7 @@ fn members_whose_certificates_were_of_two_authorities_were_no_news() {
         std::fs::write(&file, both).expect("both are believed");
     }
     assert_eq!(cluster.archon(&["check"]).code, 0, "one signs as before");
-    // Everybody looks at the files within ten seconds; who is a step behind is refused until then, and comes again.
+    // Every member checks the files within ten seconds; a member a step behind is refused until then, and retries.
     let own = cluster.credentials(Role::Node, "byzantium");
     for file in ["tls.crt", "tls.key"] {
         std::fs::copy(other.join(file), own.join(file)).expect("a copy");
@@ -435,9 +437,9 @@ fn members_whose_certificates_were_of_two_authorities_were_no_news() {
     assert_eq!(cluster.archon(&["check"]).code, 10, "look before long");
 }
 
-/// Others did not believe whoever answered there, nobody said so, and partitions waited for it.
+/// Regression: others rejected the process at that address without a message, and partitions waited for it.
 #[test]
-fn a_member_whose_certificate_does_not_name_what_others_are_told_started_in_silence() {
+fn member_with_certificate_for_other_address_is_refused() {
     let cluster = Cluster::start(EXE, &options());
     let (coordinators, directory) = (cluster.coordinator_list(), cluster.directory().join("unnamed"));
     std::fs::create_dir_all(&directory).expect("a directory");
@@ -462,7 +464,7 @@ fn a_member_whose_certificate_does_not_name_what_others_are_told_started_in_sile
     }
     let (code, said) = ends("joins", &four, &["coordinator", "--id", "4", "--join", &coordinators, "--learner"]);
     assert!(code == Some(2) && said.contains(names) && said.contains("issue it again with --host 127.0.0.1"), "{said}");
-    // It was refused before it asked anybody: no change of the quorum waits for it.
+    // It was refused before it sent a request: no change of the quorum waits for it.
     assert_eq!(cluster.json(&["quorum", "list"]).expect("a quorum")["pending"], serde_json::Value::Null);
     let (code, said) = ends("founds", &four, &["coordinator", "--id", "4", "--peers", "4=127.0.0.1:7"]);
     assert!(code == Some(2) && said.contains(names) && said.contains("4=localhost:7 in --peers"), "{said}");

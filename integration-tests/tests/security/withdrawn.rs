@@ -1,4 +1,4 @@
-//! Certificates that were withdrawn: a key was stolen, or whoever had it is gone.
+//! Withdrawn certificates: a stolen key, or a member that left.
 
 use crate::EXE;
 use archon_client::{Admin, Client, NodeGoal, Role, Tls, Transport};
@@ -22,7 +22,8 @@ fn transport(credentials: &Path) -> Transport {
     Transport::Tls(Tls::open(credentials).expect("credentials"))
 }
 
-/// Whether a member lets somebody in: one that does not says so once it has seen the certificate, and one that does waits for a word.
+/// Returns true if a member accepts a connection: a refusal follows the certificate at once, an accepting member waits
+/// for a message.
 async fn lets_in(address: &str, transport: &Transport) -> bool {
     let within = Duration::from_secs(3);
     let Ok(mut stream) = transport.connect(address, &Expected::Servers, Protocol::Frames, within).await else {
@@ -32,7 +33,7 @@ async fn lets_in(address: &str, transport: &Transport) -> bool {
     tokio::time::timeout(Duration::from_secs(2), stream.read(&mut byte)).await.is_err()
 }
 
-/// A coordinator that does not lead hears with the log that something was withdrawn, a moment after the answer.
+/// Waits until a follower refuses the certificate: it learns of a withdrawal from the log, a moment after the answer.
 async fn wait_refused(address: &str, transport: &Transport) {
     let deadline = Instant::now() + TIMEOUT;
     while lets_in(address, transport).await {
@@ -40,14 +41,14 @@ async fn wait_refused(address: &str, transport: &Transport) {
     }
 }
 
-/// Every address at which the cluster is reached.
+/// Returns every address of the cluster.
 fn members(cluster: &Cluster) -> Vec<String> {
     let nodes = NODES.map(|name| cluster.node_address(name).to_owned());
     cluster.coordinator_addresses().into_iter().chain(nodes).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stolen_certificate_read_and_wrote_until_it_ended() {
+async fn withdrawn_certificate_is_refused_everywhere() {
     let mut cluster = start();
     let stolen = cluster.credentials(Role::Admin, "mallory");
     let thief = Client::builder(cluster.coordinator_addresses())
@@ -64,7 +65,7 @@ async fn a_stolen_certificate_read_and_wrote_until_it_ended() {
         said.contains("certificates of admin/mallory that begin before") && !said.contains("do not go by it"),
         "{said}"
     );
-    // On the connections that it has, and on new ones, at each member.
+    // On existing connections, and on new ones, at each member.
     for number in 0..6 {
         let gone = thief.get(format!("key-{number}")).await;
         assert!(gone.is_err(), "what was withdrawn reads on: {gone:?}");
@@ -79,7 +80,7 @@ async fn a_stolen_certificate_read_and_wrote_until_it_ended() {
     }
     let ran = cluster.archon_as(Some(&stolen), &["status", "--timeout", "2s"]);
     assert!(ran.code != 0 && ran.stderr.contains("it was withdrawn"), "{ran:?}");
-    // It is told: in the list, in the events, and who was refused in the audit.
+    // It is visible: in the list, in the events, and in the audit trail for refusals.
     let listed = cluster.json(&["access", "list"]).expect("a list");
     assert_eq!(listed["withdrawn"][0]["identity"], "admin/mallory", "{listed}");
     assert!(cluster.done(&["events"]).contains("certificates of admin/mallory that begin before"));
@@ -90,7 +91,7 @@ async fn a_stolen_certificate_read_and_wrote_until_it_ended() {
     assert!(has(&["\"change\"", "admin/mallory", "count no more"]), "{audit}");
     assert!(has(&["\"refusal\"", "\"who\":\"admin/mallory\"", "was withdrawn"]), "{audit}");
 
-    // It outlives the processes.
+    // It survives restarts.
     let (leader, _) = cluster.wait_leader();
     cluster.take_coordinator(leader).kill();
     cluster.start_coordinator(leader);
@@ -99,10 +100,10 @@ async fn a_stolen_certificate_read_and_wrote_until_it_ended() {
     cluster.wait_node("athens", "alive");
     cluster.wait_whole(3);
     for address in members(&cluster) {
-        // A member that has just begun hears of it within moments.
+        // A newly started member learns of it within moments.
         wait_refused(&address, &fresh).await;
     }
-    // A new one counts, and the old one does not.
+    // A new certificate counts, and the old one does not.
     let kept = cluster.directory().join("kept");
     std::fs::create_dir(&kept).expect("a directory");
     for file in ["ca.crt", "tls.crt", "tls.key"] {
@@ -120,7 +121,7 @@ async fn a_stolen_certificate_read_and_wrote_until_it_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_removed_coordinator_read_and_wrote_rows() {
+async fn removed_coordinator_cannot_access_rows() {
     let cluster = start();
     let third = transport(&cluster.credentials(Role::Coordinator, "3"));
     assert!(lets_in(cluster.node_address("athens"), &third).await, "a coordinator passes on what its console is asked");
@@ -131,7 +132,7 @@ async fn a_removed_coordinator_read_and_wrote_rows() {
     let said = cluster.archon(&["access", "readmit", "coordinator/3"]);
     assert!(said.code == 4 && said.stderr.contains("was removed from the quorum"), "{said:?}");
     assert!(cluster.archon(&["access", "list"]).stderr.contains("no certificate of coordinator/3 counts"));
-    // Its certificate changed the cluster in the name of an administrator, who alone was in the audit.
+    // Regression: its certificate changed the cluster in the name of an administrator, who alone was in the audit.
     let remaining = &cluster.coordinator_addresses()[..2];
     let alice = archon_security::Caller::NOBODY.on_behalf_of("admin/alice 10.0.0.7").expect("an identity");
     let admin =
@@ -143,7 +144,7 @@ async fn a_removed_coordinator_read_and_wrote_rows() {
         }
         assert!(lets_in(address, &third).await, "it may ask whether it was removed");
     }
-    // Withdrawing it was a change that changed nothing.
+    // Regression: withdrawing it was a change without effect.
     let said = cluster.done(&["access", "withdraw", "coordinator/3"]);
     assert!(said.contains("was removed from the quorum; coordinators do not answer those that begin before"), "{said}");
     for address in remaining {
@@ -153,7 +154,7 @@ async fn a_removed_coordinator_read_and_wrote_rows() {
 }
 
 #[test]
-fn a_member_whose_certificate_was_refused_went_on_in_silence() {
+fn member_with_refused_certificate_logs_the_reason() {
     let cluster = start();
     for member in ["node/athens", "coordinator/2"] {
         let said = cluster.archon(&["access", "withdraw", member]);
@@ -183,17 +184,18 @@ fn a_member_whose_certificate_was_refused_went_on_in_silence() {
     cluster.done(&["access", "readmit", "node/athens"]);
     cluster.wait_node("athens", "alive");
     cluster.wait_whole(3);
-    // Attempts came many times a second, to three coordinators and two nodes.
+    // Regression: attempts came many times a second, to three coordinators and two nodes.
     let said = told(&cluster.node("athens").log());
     assert!(said.len() <= 5, "{said:#?}");
 }
 
 #[test]
-fn a_node_whose_certificate_was_withdrawn_knocked_for_ever() {
+fn node_with_withdrawn_certificate_exits() {
     let mut cluster = start();
     cluster.done(&["access", "withdraw", "node/athens", "--force"]);
     cluster.wait_node("athens", "failed");
-    // What one coordinator refuses alone stops nobody, nor does what is over within half a minute: see the test above. All of them go on.
+    // A refusal by one coordinator alone stops no member, nor does one that ends within half a minute: see the test
+    // above. All of them continue.
     let mut athens = cluster.take_node("athens");
     let status = athens.wait_exit(TIMEOUT);
     assert_eq!(status.code(), Some(4), "{}", athens.log_tail(20));
@@ -207,7 +209,7 @@ fn a_node_whose_certificate_was_withdrawn_knocked_for_ever() {
     cluster.start_node("athens");
     let mut again = cluster.take_node("athens");
     assert_eq!(again.wait_exit(TIMEOUT).code(), Some(4), "{}", again.log_tail(20));
-    // With a new one it is there again, and with all that it held.
+    // With a new certificate it returns, with all its data.
     cluster.issuer().renew(Role::Node, "athens", [cluster.node_address("athens")]).expect("a certificate");
     let credentials = cluster.credentials(Role::Node, "athens").display().to_string();
     cluster.done(&["access", "readmit", "node/athens"]);

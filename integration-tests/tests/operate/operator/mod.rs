@@ -1,4 +1,4 @@
-//! Somebody who does what a runbook says: takes its commands from the page as they stand there, fills in what is in capitals, and runs them.
+//! A runbook operator: takes the commands of a page literally, fills in the capitalised placeholders, and runs them.
 
 pub(crate) mod programs;
 
@@ -10,10 +10,10 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long one command of a runbook may take.
+/// Time-out of one runbook command.
 const STEP: Duration = Duration::from_secs(90);
 
-/// The commands in the blocks of `sh` below a heading, up to the next one of its level, in order.
+/// Returns the commands in the `sh` blocks below a heading, up to the next one of its level, in order.
 fn commands(page: &str, heading: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/runbooks").join(page);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -40,7 +40,7 @@ fn commands_in(text: &str, heading: &str) -> Vec<String> {
     found
 }
 
-/// Fills in what stands in capitals. Addresses are given as they stand there, `A:7101`.
+/// Fills in the capitalised placeholders. Addresses are written as `A:7101`.
 fn filled(command: &str, places: &[(&str, String)]) -> String {
     let part = |c: char| c.is_ascii_alphanumeric() || c == ':' || c == '_';
     let mut out = String::new();
@@ -56,29 +56,29 @@ fn filled(command: &str, places: &[(&str, String)]) -> String {
     out
 }
 
-/// Stands for `ssh`: the other machines are here, and the test does there what is asked for.
+/// Replacement for `ssh`: the test runs the requested action on this machine.
 const ELSEWHERE: &str = "#!/bin/sh
 printf '%s\\n' \"$*\" > \"$ASKED.new\" && mv \"$ASKED.new\" \"$ASKED\"
 while [ -e \"$ASKED\" ]; do sleep 0.05; done
 ";
 
-/// What is told `stop` and `start`.
+/// Callback for `stop` and `start`.
 type Programs<'a> = Box<dyn FnMut(&str) + Send + 'a>;
 
-/// Somebody who does what a runbook says.
+/// An operator that follows a runbook.
 pub(crate) struct Operator<'a> {
-    /// The cluster of the first day.
+    /// The initial cluster.
     pub(crate) cluster: &'a mut Cluster,
-    /// Where `archon` is found, and data of new members goes.
+    /// Directory of `archon`, and of data of new members.
     directory: PathBuf,
     places: Vec<(&'static str, String)>,
-    /// The coordinators that commands name.
+    /// Coordinators named by commands.
     pub(crate) coordinators: String,
-    /// Has the programs that use the tables stop and start, as their service manager would.
+    /// Stops and starts the programs that use the tables, as a service manager would.
     programs: Option<Programs<'a>>,
-    /// Members that were started.
+    /// Started members.
     started: Vec<Process>,
-    /// The versions of the program, by the names that a runbook has for them.
+    /// Program versions, by their names in a runbook.
     pub(crate) releases: BTreeMap<String, Release>,
 }
 
@@ -96,13 +96,13 @@ impl<'a> Operator<'a> {
         Self { cluster, directory, places, coordinators, programs, started, releases }
     }
 
-    /// Has the programs stop and start like this.
+    /// Sets the callback that stops and starts programs.
     pub(crate) fn with_programs(mut self, programs: impl FnMut(&str) + Send + 'a) -> Self {
         self.programs = Some(Box::new(programs));
         self
     }
 
-    /// Carries out every command below some headings of a runbook.
+    /// Runs every command below these headings of a runbook.
     pub(crate) fn follow(&mut self, page: &str, headings: &[&str]) {
         let commands: Vec<String> = headings.iter().flat_map(|heading| commands(page, heading)).collect();
         for (place, _) in self.places.iter().filter(|(place, _)| *place != "DIR") {
@@ -130,12 +130,12 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// Has the programs `stop` or `start`.
+    /// Orders the programs to `stop` or `start`.
     pub(crate) fn order_programs(&mut self, order: &str) {
         self.programs.as_mut().expect("there are programs")(order);
     }
 
-    /// Does on another machine what is asked for there.
+    /// Performs an action requested on another machine.
     fn do_elsewhere(&mut self, request: &str) {
         println!("  {request}");
         let words: Vec<&str> = request.split(' ').collect();
@@ -174,7 +174,7 @@ impl<'a> Operator<'a> {
         format!("{}:{path}", self.directory.join("bin").display())
     }
 
-    /// Starts a member, which goes on.
+    /// Starts a member, which keeps running.
     fn start(&mut self, command: &str) {
         let name = format!("started-{}", self.started.len());
         let script = ["sh", "-c", &format!("exec {command}")];
@@ -183,7 +183,7 @@ impl<'a> Operator<'a> {
         self.started.push(started.unwrap_or_else(|error| panic!("{command}: {error}")));
     }
 
-    /// Runs a command, which is to end well.
+    /// Runs a command that must succeed.
     fn run(&mut self, command: &str) {
         let asked = self.directory.join("asked");
         let environment = [
@@ -204,14 +204,14 @@ impl<'a> Operator<'a> {
             }
             running.exited().ok_or_else(|| running.log_tail(20))
         });
-        // What kind of machine a test is run on is no fault of a runbook.
+        // The kind of machine that runs a test is no fault of a runbook.
         let looked = command.starts_with("archon doctor ") && status.code() == Some(11);
         assert!(status.success() || looked, "`{command}` ended with {status}:\n{}", running.log_tail(20));
     }
 }
 
 #[test]
-fn commands_are_taken_from_a_page_as_they_stand_there() {
+fn commands_are_extracted_from_a_page_verbatim() {
     let page = "# A\n\n1. x:\n\n   ```sh\n   archon a NEW:7101 --data-dir DIR/x\n\n   b\n   ```\n\n## C\n\n```sh\nc\n```\n\n# D\n\n```sh\nd\n```\n";
     assert_eq!(commands_in(page, "# A"), ["archon a NEW:7101 --data-dir DIR/x", "b", "c"]);
     assert_eq!(commands_in(page, "## C"), ["c"]);

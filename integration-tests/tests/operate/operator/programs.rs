@@ -1,16 +1,16 @@
-//! Programs that use a cluster while somebody follows a runbook.
+//! Programs that use a cluster while an operator follows a runbook.
 
 use archon_client::Client;
 use archon_integration_tests::{Load, LoadReport};
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
-/// Programs that write to a table, stopped and started by whoever follows a runbook.
+/// Programs that write to a table, stopped and started by the runbook operator.
 pub(crate) struct Programs {
     load: Option<Load>,
     table: &'static str,
     coordinators: String,
-    /// What those did that were stopped.
+    /// Reports of the stopped programs.
     pub(crate) reports: Vec<LoadReport>,
 }
 
