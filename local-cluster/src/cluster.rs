@@ -1,4 +1,4 @@
-//! The processes: coordinators and nodes on free ports, in a directory that goes away at the end.
+//! Processes of a cluster: coordinators and nodes on free ports, in a directory that is removed at the end.
 
 use crate::error::Error;
 use crate::issuer::Issuer;
@@ -26,36 +26,36 @@ pub const SMALL: Layout = Layout {
     failover: Failover::Standard,
 };
 
-/// How often new ports are tried when somebody else took one between choosing and listening.
+/// Attempts with new ports, in case another process takes one between choosing and listening.
 const PORT_ATTEMPTS: u32 = 5;
-/// How long anything may take to come about.
+/// Time-out of every wait.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a stopping process may take: a node has ten seconds to hand over.
+/// Time-out of a stop: a node has ten seconds to hand over.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
-/// How long one request may take while waiting for something.
+/// Time-out of one request while polling.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(2);
-/// What certificates call whoever looks at the cluster.
+/// Name in the certificate of the cluster's operator.
 pub const YOU: &str = "you";
-/// How many lines of a log are told when something went wrong.
+/// Lines of a log that an error report contains.
 const TAIL_LINES: usize = 12;
 
-/// The running processes. Dropping it kills what still runs and removes the directory.
+/// The running processes. Dropping it kills the remaining processes and removes the directory.
 ///
-/// The processes also end with the thread that started them, so that even an owner that is killed leaves none behind:
-/// start them from one that lives as long as the process does, such as the main thread.
+/// The processes also end with the thread that started them, so that even a killed owner leaves none behind: start them
+/// from a thread that lives as long as the process, such as the main thread.
 #[derive(Debug)]
 pub struct Cluster {
-    /// What is started: `archon`, or a program that becomes `archon` where its first argument is a verb of it.
+    /// Program to start: `archon`, or a program that acts as `archon` if its first argument is a verb.
     program: PathBuf,
     layout: Layout,
-    // In this order: processes end before their directory goes.
+    // In this order: processes end before their directory is removed.
     nodes: BTreeMap<String, Member>,
     coordinators: BTreeMap<u64, Member>,
-    /// What each node is told besides.
+    /// Additional arguments of each node.
     nodes_are_told: Vec<OsString>,
-    /// Vouches for its processes, if they talk by TLS.
+    /// Certificate issuer for its processes, with TLS.
     issuer: Option<Issuer>,
-    /// Where its coordinators serve their consoles, if they do.
+    /// Console addresses of the coordinators, if they serve consoles.
     consoles: Option<Vec<String>>,
     directory: Directory,
 }
@@ -80,17 +80,17 @@ impl Cluster {
     /// Starts the quorum and three nodes and waits until every partition is served with all its copies.
     ///
     /// # Errors
-    /// What stood in the way.
+    /// The reason of the failure.
     pub async fn start(program: impl Into<PathBuf>, layout: Layout) -> Result<Self, Error> {
         let mut cluster = Self::new(program, layout, false)?;
         cluster.start_all().await?;
         Ok(cluster)
     }
 
-    /// The same for a cluster that was made with [`Cluster::new`].
+    /// As [`Cluster::start`], for a cluster made with [`Cluster::new`].
     ///
     /// # Errors
-    /// What stood in the way.
+    /// The reason of the failure.
     pub async fn start_all(&mut self) -> Result<(), Error> {
         self.start_quorum().await?;
         for name in FIRST_NODES {
@@ -104,10 +104,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// An empty cluster with its directory; its processes will run `program`.
+    /// Creates an empty cluster with its directory; its processes will run `program`.
     ///
     /// # Errors
-    /// When no temporary directory can be made.
+    /// If no temporary directory can be created.
     pub fn new(program: impl Into<PathBuf>, layout: Layout, keep: bool) -> Result<Self, Error> {
         let directory = tempfile::Builder::new().prefix("archon-cluster-").tempdir().map_err(Error::Directory)?;
         let directory = if keep { Directory::Kept(directory.keep()) } else { Directory::Temporary(directory) };
@@ -124,56 +124,56 @@ impl Cluster {
         })
     }
 
-    /// Has each node started with these arguments besides. To be said before any is.
+    /// Adds arguments to every node. Call before any node starts.
     pub fn tell_nodes(&mut self, arguments: &[&str]) {
         self.nodes_are_told.extend(arguments.iter().map(OsString::from));
     }
 
-    /// Has its processes talk by TLS, with certificates of an authority of their own. To be said before anything is started.
+    /// Enables TLS, with certificates of the cluster's own authority. Call before any process starts.
     ///
     /// # Errors
-    /// When there can be no authority.
+    /// If the authority cannot be created.
     pub fn use_tls(&mut self) -> Result<(), Error> {
         self.issuer = Some(Issuer::new(&self.directory().join("tls"))?);
         Ok(())
     }
 
-    /// Has its coordinators serve consoles. To be said before anything is started.
+    /// Enables consoles on the coordinators. Call before any process starts.
     pub fn serve_consoles(&mut self) {
         self.consoles = Some(Vec::new());
     }
 
-    /// Where its coordinators serve their consoles, in order of their numbers; nowhere unless that was said.
+    /// Returns the console addresses, in order of coordinator numbers; empty without consoles.
     pub fn consoles(&self) -> Vec<String> {
         let scheme = if self.issuer.is_some() { "https" } else { "http" };
         self.consoles.iter().flatten().map(|address| format!("{scheme}://{address}/")).collect()
     }
 
-    /// How somebody with this role talks to it.
+    /// Returns the transport for a role.
     ///
     /// # Errors
-    /// When there can be no certificate for that.
+    /// If the certificate cannot be issued.
     pub fn transport(&self, role: Role) -> Result<Transport, Error> {
         self.issuer.as_ref().map_or(Ok(Transport::default()), |issuer| issuer.transport(role, YOU))
     }
 
-    /// The directory of somebody's credentials, who serves nobody; nothing if it takes none to talk to it.
+    /// Returns the directory of credentials of a caller without a server; `None` without TLS.
     ///
     /// # Errors
-    /// When there can be no certificate for that.
+    /// If the certificate cannot be issued.
     pub fn credentials(&self, role: Role, name: &str) -> Result<Option<PathBuf>, Error> {
         self.issuer.as_ref().map(|issuer| issuer.credentials(role, name, [])).transpose()
     }
 
-    /// The directory of the credentials of a node on this machine that somebody else starts; nothing if it takes none.
+    /// Returns the directory of credentials of a node on this machine that the caller starts; `None` without TLS.
     ///
     /// # Errors
-    /// When there can be no certificate for that.
+    /// If the certificate cannot be issued.
     pub fn node_credentials(&self, name: &str) -> Result<Option<PathBuf>, Error> {
         self.issuer.as_ref().map(|issuer| issuer.credentials(Role::Node, name, ["127.0.0.1:0"])).transpose()
     }
 
-    /// The arguments by which a member shows who it is, if it is to.
+    /// Returns the credential arguments of a member; empty without TLS.
     fn tls_arguments(&self, role: Role, name: &str, place: &Place) -> Result<Vec<OsString>, Error> {
         let issuer = self.issuer.iter();
         let arguments: Result<Vec<_>, Error> =
@@ -181,38 +181,38 @@ impl Cluster {
         Ok(arguments?.concat())
     }
 
-    /// The coordinators' addresses.
+    /// Returns the coordinators' addresses.
     pub fn endpoints(&self) -> Vec<String> {
         self.coordinators.values().map(|member| member.address().to_owned()).collect()
     }
 
-    /// The address of one coordinator.
+    /// Returns the address of one coordinator.
     pub fn address(&self, id: u64) -> &str {
         self.coordinators.get(&id).map_or("", Member::address)
     }
 
-    /// Where everything is.
+    /// Returns the directory of the cluster.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Whether the directory stays after the end.
+    /// Returns true if the directory stays after the end.
     pub fn keeps_directory(&self) -> bool {
         matches!(self.directory, Directory::Kept(_))
     }
 
-    /// Asks the quorum, a short time per request.
+    /// Returns an administration client with a short time-out per request.
     ///
     /// # Errors
-    /// When the client cannot be made.
+    /// If the client cannot be built.
     pub fn admin(&self) -> Result<Admin, Error> {
         Ok(Admin::with_transport(self.endpoints(), REQUEST_LIMIT, self.transport(Role::Admin)?)?)
     }
 
-    /// Starts the quorum on free ports and waits until it has a leader.
+    /// Starts the quorum on free ports and waits for a leader.
     ///
     /// # Errors
-    /// When no leader comes about, or processes end early on every attempt.
+    /// If no leader is elected, or processes exit early on every attempt.
     pub async fn start_quorum(&mut self) -> Result<(Status, Duration), Error> {
         let mut attempt = 1;
         loop {
@@ -229,7 +229,7 @@ impl Cluster {
         }
     }
 
-    /// Whoever has a certificate of this cluster was given it by whoever started it, to read and write.
+    /// Grants every certificate of this cluster read and write: all were issued by the cluster's owner.
     async fn let_clients_in(&self) -> Result<(), Error> {
         if self.issuer.is_some() {
             self.admin()?.grant(Right::Write, None, None).await?;
@@ -237,7 +237,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Gives the coordinators ports, and a place of this attempt's own for their data.
+    /// Assigns ports to the coordinators, and a data directory for this attempt.
     fn place_coordinators(&mut self, attempt: u32) -> Result<(), Error> {
         let addresses = free_addresses(self.layout.coordinators)?;
         let data = self.directory().join(format!("attempt-{attempt}"));
@@ -260,10 +260,10 @@ impl Cluster {
         [vec![self.program.clone().into()], arguments].concat()
     }
 
-    /// Starts the coordinators that do not run, with the data they have.
+    /// Starts the stopped coordinators on their data.
     ///
     /// # Errors
-    /// When one cannot be started.
+    /// If one cannot be started.
     pub fn start_coordinators(&mut self) -> Result<(), Error> {
         for member in self.coordinators.values_mut().filter(|member| member.process().is_none()) {
             member.start(&[], self.directory.path())?;
@@ -271,10 +271,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until a coordinator leads, which fails as soon as a process ends by itself.
+    /// Waits for a leading coordinator; fails as soon as a process exits by itself.
     ///
     /// # Errors
-    /// When none does.
+    /// If none leads in time.
     pub async fn leader(&mut self) -> Result<(Status, Duration), Error> {
         let admin = self.admin()?;
         wait_for("a leading coordinator", TIMEOUT, Wait::EVERY, async || {
@@ -288,10 +288,10 @@ impl Cluster {
         .await
     }
 
-    /// Starts a node: a new one on a free port, or one that has ended again at its address on its data.
+    /// Starts a node: a new one on a free port, or a stopped one at its address on its data.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn start_node(&mut self, name: &str) -> Result<(), Error> {
         if !self.nodes.contains_key(name) {
             let place = Place::from(free_addresses(1)?.concat());
@@ -305,47 +305,47 @@ impl Cluster {
         Ok(())
     }
 
-    /// Kills a coordinator with SIGKILL; says its process id.
+    /// Kills a coordinator with SIGKILL; returns its process id.
     ///
     /// # Errors
-    /// When it does not run.
+    /// If it does not run.
     pub fn kill_coordinator(&mut self, id: u64) -> Result<u32, Error> {
         kill(self.coordinators.get_mut(&id), || format!("coordinator-{id}"))
     }
 
-    /// Kills all coordinators that run with SIGKILL, at once.
+    /// Kills all running coordinators with SIGKILL, at once.
     pub fn kill_coordinators(&mut self) {
         self.coordinators.values_mut().filter_map(|member| member.take().ok()).for_each(drop);
     }
 
-    /// Kills a node with SIGKILL; says its process id.
+    /// Kills a node with SIGKILL; returns its process id.
     ///
     /// # Errors
-    /// When it does not run.
+    /// If it does not run.
     pub fn kill_node(&mut self, name: &str) -> Result<u32, Error> {
         kill(self.nodes.get_mut(name), || name.to_owned())
     }
 
-    /// Stops a node in order (SIGTERM).
+    /// Stops a node cleanly (SIGTERM).
     ///
     /// # Errors
-    /// When it does not run, does not stop in time, or does not end with success.
+    /// If it does not run, does not stop in time, or fails.
     pub async fn stop_node(&mut self, name: &str) -> Result<(), Error> {
         stop(self.nodes.get_mut(name).into_iter()).await
     }
 
-    /// Stops all coordinators at once, in order (SIGTERM).
+    /// Stops all coordinators at once, cleanly (SIGTERM).
     ///
     /// # Errors
-    /// When one does not stop in time or does not end with success.
+    /// If one does not stop in time or fails.
     pub async fn stop_coordinators(&mut self) -> Result<(), Error> {
         stop(self.coordinators.values_mut()).await
     }
 
-    /// Fails if a process has ended that nobody ended.
+    /// Fails if a process has exited by itself.
     ///
     /// # Errors
-    /// The name of the process and how it ended.
+    /// The name of the process and its exit status.
     pub fn check_alive(&mut self) -> Result<(), Error> {
         let members = self.coordinators.values_mut().chain(self.nodes.values_mut());
         for process in members.filter_map(Member::process_mut) {
@@ -357,7 +357,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until a process ends by itself, which none should.
+    /// Waits until a process exits by itself, which none should.
     pub async fn watch(&mut self) -> Error {
         loop {
             if let Err(ended) = self.check_alive() {
@@ -367,16 +367,16 @@ impl Cluster {
         }
     }
 
-    /// Stops everything in order: nodes first, then the quorum. The directory goes when the cluster is dropped.
+    /// Stops everything cleanly: nodes first, then the quorum. The directory is removed when the cluster is dropped.
     ///
     /// # Errors
-    /// When a process does not stop in time or does not end with success.
+    /// If a process does not stop in time or fails.
     pub async fn stop(&mut self) -> Result<(), Error> {
         let nodes = stop(self.nodes.values_mut()).await;
         nodes.and(self.stop_coordinators().await)
     }
 
-    /// The ends of all logs.
+    /// Returns the ends of all logs.
     pub fn tails(&self) -> Vec<(PathBuf, String)> {
         let tail = |process: &Process| (process.log_file().to_owned(), process.log_tail(TAIL_LINES));
         self.coordinators.values().chain(self.nodes.values()).filter_map(Member::process).map(tail).collect()
@@ -393,7 +393,7 @@ fn kill(member: Option<&mut Member>, name: impl FnOnce() -> String) -> Result<u3
     Ok(process.pid())
 }
 
-/// Asks all that run to end, then waits for them; one that overstays is killed.
+/// Stops all running members at once, then waits for them; one that exceeds the time-out is killed.
 async fn stop(members: impl Iterator<Item = &mut Member>) -> Result<(), Error> {
     let mut processes: Vec<Process> = members.filter_map(|member| member.take().ok()).collect();
     processes.iter().for_each(Process::ask_to_end);
@@ -416,7 +416,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_directory_goes_unless_kept() {
+    fn directory_is_removed_unless_kept() {
         let cluster = Cluster::new("archon", SMALL, false).unwrap();
         let path = cluster.directory().to_owned();
         assert!(path.is_dir() && !cluster.keeps_directory());

@@ -1,15 +1,15 @@
-//! What can go wrong with a cluster on this machine.
+//! Errors of clusters on this machine.
 
 use std::process::ExitStatus;
 
-/// Why a cluster is not as it was to be.
+/// Error of a cluster on this machine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no place for its data.
+    /// The data directory cannot be created.
     #[error("making a temporary directory: {0}; point TMPDIR to a directory with some free space")]
     Directory(#[source] std::io::Error),
-    /// There are no certificates.
+    /// The certificates cannot be issued.
     #[error("making certificates: {0}")]
     Certificates(String),
     /// Loopback has no free port.
@@ -18,43 +18,43 @@ pub enum Error {
     /// A process could not be started.
     #[error("starting {name}: {cause}")]
     Start {
-        /// Which.
+        /// Name of the process.
         name: String,
-        /// Why.
+        /// Cause.
         #[source]
         cause: std::io::Error,
     },
-    /// What names the parent of this process is no process id.
+    /// The environment variable that names the parent contains no process id.
     #[error("{name}={0:?} is no process id; unset {name}", name = crate::process::PARENT_PID)]
     ParentId(String),
-    /// The kernel does not end this process with its parent.
+    /// The kernel does not tie this process to its parent.
     #[error("tying this process to its parent: {0}")]
     ParentTie(#[source] std::io::Error),
-    /// This process was to end with its parent, which has ended already.
+    /// This process should end with its parent, which has ended already.
     #[error("the parent process {0} has ended")]
     ParentEnded(i32),
-    /// There is no such process to end.
+    /// There is no such running process.
     #[error("expected {0} to run, but it does not")]
     NotRunning(String),
-    /// A process has ended that nobody stopped.
+    /// A process has exited that was not stopped.
     #[error("{name} ended by itself: {status}\n  {}", .log.replace('\n', "\n  "))]
     Ended {
-        /// Which.
+        /// Name of the process.
         name: String,
-        /// How.
+        /// Its exit status.
         status: ExitStatus,
         /// The last lines of its log.
         log: String,
     },
-    /// A process was stopped in order and did not end with success.
+    /// A process was stopped cleanly and failed.
     #[error("expected {name} to stop with status 0, but: {status}")]
     Stop {
-        /// Which.
+        /// Name of the process.
         name: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
     },
-    /// What was waited for did not come about in time.
+    /// A condition did not become true in time.
     #[error(transparent)]
     Late(#[from] archon_load::Late),
     /// Not every partition got its copies in time.
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_ended_by_itself_says_why() {
+    fn error_of_an_exited_process_shows_its_log() {
         let log = "one\naddress in use".to_owned();
         let ended = Error::Ended { name: "athens".into(), status: ExitStatus::default(), log };
         assert_eq!(ended.to_string(), "athens ended by itself: exit status: 0\n  one\n  address in use");

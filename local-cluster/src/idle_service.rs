@@ -1,8 +1,8 @@
-//! A service that has nothing to do when partitions come and go.
+//! A service without work of its own.
 
 use archon_client::{AcquireError, Callbacks, Epoch, Grant, PartitionId, Why};
 
-/// Takes what it is given, and gives it up at once: where it matters alone who owns what.
+/// Accepts every partition, and releases it at once: for programs that need only the ownership.
 #[derive(Clone, Copy, Debug)]
 pub struct IdleService;
 

@@ -1,4 +1,4 @@
-//! The certificates of a cluster on this machine.
+//! Certificates of a cluster on this machine.
 
 use crate::error::Error;
 use crate::member::Place;
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// An authority of the cluster's own, which vouches for its processes and for whoever looks after them. Its key is kept in memory alone.
+/// Certificate authority of a cluster, for its processes and its operators. Its key is kept in memory only.
 #[derive(Debug)]
 pub struct Issuer {
     authority: Authority,
@@ -19,17 +19,18 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// A new authority, whose certificates go below `directory`.
+    /// Creates an authority whose certificates are stored below `directory`.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn new(directory: &Path) -> Result<Self, Error> {
-        // Old enough for certificates that are as good as over.
+        // Old enough for certificates that have nearly expired.
         let authority = Authority::create("this-machine", SystemTime::now() - validity(Role::Node) - DAY)?;
         Ok(Self { authority, directory: directory.to_owned() })
     }
 
-    /// The directory of somebody's credentials, which are issued if there are none yet. A server is reached at `addresses`.
+    /// Returns the directory of an identity's credentials, which are issued if missing. A server is reached at
+    /// `addresses`.
     ///
     /// # Errors
     /// If they cannot be issued or written.
@@ -47,7 +48,7 @@ impl Issuer {
         Ok(directory)
     }
 
-    /// New credentials in the place of somebody's.
+    /// Replaces an identity's credentials.
     ///
     /// # Errors
     /// As [`Issuer::credentials`].
@@ -55,7 +56,7 @@ impl Issuer {
         self.renew_with_left(role, name, addresses, validity(role))
     }
 
-    /// The same, as if it had been issued so long ago that only `left` of its time is left.
+    /// As [`Issuer::renew`], backdated so that only `left` of the validity remains.
     ///
     /// # Errors
     /// As [`Issuer::credentials`].
@@ -88,7 +89,7 @@ impl Issuer {
         Ok(write_credentials(directory, &issued, replace)?)
     }
 
-    /// The arguments by which a member with this role and name shows who it is.
+    /// Returns the credential arguments of a member with this role and name.
     ///
     /// # Errors
     /// As [`Issuer::credentials`].
@@ -97,7 +98,7 @@ impl Issuer {
         Ok(["--tls-dir".into(), directory.into()])
     }
 
-    /// How somebody with this role, who serves nobody, talks to the cluster.
+    /// Returns the transport of a client with this role.
     ///
     /// # Errors
     /// As [`Issuer::credentials`].

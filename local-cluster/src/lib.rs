@@ -1,6 +1,6 @@
-//! Clusters of real processes on this machine, on free ports of loopback: [`Cluster`] has all there is to the
-//! demonstration, `archon bench --local` and the examples; tests put networks and disks of their own around its [`Member`]s.
-//! Processes end with the thread that started them, however that ends.
+//! Clusters of real processes on this machine, on free loopback ports. [`Cluster`] serves the demonstration, `archon
+//! bench --local` and the examples; tests add networks and disks of their own around its [`Member`]s. Processes end
+//! with the thread that started them, however it ends.
 
 mod cluster;
 mod error;

@@ -1,4 +1,4 @@
-//! A coordinator or a node: how it is started, where it is reached, and its process while it runs.
+//! A coordinator or a node: its command, its addresses, and its process while it runs.
 
 use crate::error::Error;
 use crate::process::Process;
@@ -6,7 +6,7 @@ use archon_types::Failover;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// What the first start of a quorum decides.
+/// Settings that the first start of a quorum fixes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// Coordinators.
@@ -17,28 +17,28 @@ pub struct Layout {
     pub partitions: u32,
     /// Copies of each partition.
     pub replication: u8,
-    /// How soon others take over from a node that died.
+    /// Failover timing.
     pub failover: Failover,
 }
 
-/// Where a member listens, and how others reach it.
+/// Listening address of a member, and its address for others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The address it listens on.
     pub listen: String,
-    /// The address that others are told.
+    /// The address given to others.
     pub reached_at: String,
 }
 
 impl From<String> for Place {
-    /// With nothing in between.
+    /// The same address for both.
     fn from(address: String) -> Self {
         Self { listen: address.clone(), reached_at: address }
     }
 }
 
 impl Layout {
-    /// The arguments of coordinator `id` of those that are reached at these addresses.
+    /// Returns the arguments of coordinator `id` in a quorum at these addresses.
     pub fn coordinator(&self, id: u64, place: &Place, addresses: &[String], data: &Path) -> Vec<OsString> {
         let peers: Vec<String> =
             (1..).zip(addresses).map(|(id, address): (u64, _)| format!("{id}={address}")).collect();
@@ -53,7 +53,7 @@ impl Layout {
     }
 }
 
-/// The arguments of a coordinator that joins a quorum through one that is reached at these addresses.
+/// Returns the arguments of a coordinator that joins a quorum through the one at these addresses.
 pub fn newcomer_arguments(id: u64, place: &Place, through: &[String], data: &Path) -> Vec<OsString> {
     let mut arguments = words(&["coordinator", "--id", &id.to_string(), "--listen", &place.listen]);
     arguments.extend(words(&["--join", &through.join(",")]));
@@ -64,7 +64,7 @@ pub fn newcomer_arguments(id: u64, place: &Place, through: &[String], data: &Pat
     arguments
 }
 
-/// The arguments of a node of the quorum that is reached at these addresses.
+/// Returns the arguments of a node of the quorum at these addresses.
 pub fn node_arguments(name: &str, place: &Place, coordinators: &[String], data: &Path) -> Vec<OsString> {
     let mut arguments = words(&["node", "--name", name, "--listen", &place.listen]);
     arguments.extend(words(&["--coordinators", &coordinators.join(",")]));
@@ -79,64 +79,64 @@ fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(Into::into).collect()
 }
 
-/// A member of a cluster, which may be down.
+/// A member of a cluster, running or stopped.
 #[derive(Debug)]
 pub struct Member {
     name: String,
     address: String,
     command: Vec<OsString>,
-    /// Where in it the program stands: something may be wrapped around it.
+    /// Index of the program in the command: a wrapper may precede it.
     program: usize,
     process: Option<Process>,
 }
 
 impl Member {
-    /// A member that does not run yet: its program first.
+    /// Creates a stopped member; its command begins with the program.
     pub fn new(name: &str, place: Place, command: Vec<OsString>) -> Self {
         Self::within(name, place, Vec::new(), command)
     }
 
-    /// The same, started by another command that comes before.
+    /// As [`Member::new`], with a wrapper command in front.
     pub fn within(name: &str, place: Place, before: Vec<OsString>, command: Vec<OsString>) -> Self {
         let (program, command) = (before.len(), before.into_iter().chain(command).collect());
         Self { name: name.to_owned(), address: place.reached_at, command, program, process: None }
     }
 
-    /// Has it run another program from its next start on.
+    /// Sets the program for the next start.
     pub fn install(&mut self, program: &Path) {
         if let Some(word) = self.command.get_mut(self.program) {
             program.as_os_str().clone_into(word);
         }
     }
 
-    /// Where others reach it.
+    /// Returns its address for others.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Starts it, the first time or again, on the data it has; its log goes to `directory`.
+    /// Starts or restarts it on its data; its log goes to `directory`.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn start(&mut self, environment: &[(&str, String)], directory: &Path) -> Result<&Process, Error> {
         let process = Process::start(&self.name, &self.command, environment, directory)?;
         Ok(self.process.insert(process))
     }
 
-    /// Its process, if it was started and not taken out.
+    /// Returns its process, if it was started and not taken.
     pub const fn process(&self) -> Option<&Process> {
         self.process.as_ref()
     }
 
-    /// The same, to look after it.
+    /// As [`Member::process`], mutable.
     pub const fn process_mut(&mut self) -> Option<&mut Process> {
         self.process.as_mut()
     }
 
-    /// Takes its process out, to be killed or ended.
+    /// Removes and returns its process, to be killed or stopped.
     ///
     /// # Errors
-    /// When it does not run.
+    /// If it does not run.
     pub fn take(&mut self) -> Result<Process, Error> {
         self.process.take().ok_or_else(|| Error::NotRunning(self.name.clone()))
     }

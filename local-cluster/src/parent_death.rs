@@ -1,10 +1,10 @@
-//! A child that was started to live only as long as its parent (the processes of a cluster on this machine) says so here.
+//! Ties a child process to its parent: the processes of a cluster on this machine live only as long as the parent.
 
 use crate::error::Error;
 use crate::process::PARENT_PID;
 
-/// Asks the kernel to end this process when its parent ends, if the environment says that it belongs to one: whoever was started
-/// as a [`crate::Process`]. Even a parent killed with SIGKILL then leaves nothing behind.
+/// Asks the kernel to end this process when its parent ends, if the environment names a parent, as for processes
+/// started as [`crate::Process`]. Even a parent killed with SIGKILL then leaves no process behind.
 ///
 /// # Errors
 /// A malformed variable, or a parent that has ended already.
@@ -19,7 +19,7 @@ pub fn end_with_parent() -> Result<(), Error> {
 fn hold_on(parent: i32) -> Result<(), Error> {
     use rustix::process::{Signal, getppid, set_parent_process_death_signal};
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|cause| Error::ParentTie(cause.into()))?;
-    // The parent may have ended before the line above: then nobody will ever send the signal.
+    // The parent may have ended before the line above: then the signal would never be sent.
     if getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
         return Err(Error::ParentEnded(parent));
     }

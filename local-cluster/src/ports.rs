@@ -9,23 +9,23 @@ use std::sync::{Mutex, PoisonError};
 
 static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// Lower bound of the ports that are given out: services with well-known ports rarely listen above it.
+/// Lowest port to assign: services with well-known ports rarely listen above it.
 const FIRST: u16 = 10_000;
-/// Random ports tried before the kernel is asked for one of its own.
+/// Random ports tried before the kernel assigns one.
 const TRIES: usize = 1_000;
-/// The kernel's range of ports for its own choice: the first one, then the last one.
+/// File with the kernel's ephemeral port range: first port, then last port.
 const KERNEL_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
-/// `count` addresses on loopback whose ports nobody listened on a moment ago and that this process has not given out
-/// before. They are outside of the kernel's own range if possible: a member that starts again at its port would
-/// otherwise find it taken by a connection, since the kernel chooses ports for these.
+/// Returns `count` loopback addresses whose ports had no listener a moment ago and that this process has not returned
+/// before. They lie outside the kernel's ephemeral range if possible: otherwise a restarting member could find its port
+/// taken by an outgoing connection.
 ///
 /// # Errors
 /// If the machine has no free port left.
 pub fn free_addresses(count: usize) -> Result<Vec<String>, Error> {
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     let range = FIRST..kernels_first_port();
-    // All are held open until the last is found, so that the kernel cannot hand out one twice.
+    // All are held open until the last is found, so that the kernel cannot return one twice.
     let mut held = Vec::new();
     let mut addresses = Vec::new();
     while addresses.len() < count {
@@ -40,14 +40,14 @@ pub fn free_addresses(count: usize) -> Result<Vec<String>, Error> {
     Ok(addresses)
 }
 
-/// Lower bound of the ports that the kernel chooses itself; 0 if unknown.
+/// Returns the lower bound of the kernel's ephemeral ports; 0 if unknown.
 fn kernels_first_port() -> u16 {
     let range = std::fs::read_to_string(KERNEL_RANGE).unwrap_or_default();
     range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0)
 }
 
-/// Listens on a random free port of a range that was not given out yet. Random, so that several processes that look for
-/// ports at once rarely meet.
+/// Listens on a random free port of a range that was not returned yet. Random, so that concurrent processes rarely
+/// collide.
 fn listen_in(range: &Range<u16>, given: &BTreeSet<u16>) -> Option<TcpListener> {
     let length = u64::from(range.end.checked_sub(range.start).filter(|length| *length > 0)?);
     let random = || RandomState::new().build_hasher().finish() % length;
@@ -60,13 +60,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_differ() {
+    fn assigned_ports_differ() {
         let both = [free_addresses(3).unwrap(), free_addresses(3).unwrap()].concat();
         assert_eq!(both.iter().collect::<BTreeSet<_>>().len(), 6);
     }
 
     #[test]
-    fn ports_are_outside_of_the_kernels_range() {
+    fn assigned_ports_avoid_the_ephemeral_range() {
         let first = kernels_first_port();
         if first <= FIRST {
             return;
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_range_has_no_port() {
+    fn empty_range_has_no_port() {
         for end in [0, FIRST] {
             assert!(listen_in(&(FIRST..end), &BTreeSet::new()).is_none());
         }

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// The environment variable that names the process without which a coordinator or a node has no reason to live.
+/// Environment variable with the process id of the parent that a coordinator or node must not outlive.
 pub const PARENT_PID: &str = "ARCHON_PARENT_PID";
 
-/// How long a process may take until a stop has taken effect: after that the test that wants it says better what is wrong.
+/// Time-out for a pause to take effect; afterwards the calling test reports the problem better.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running child whose output goes to a file. Dropping it kills and awaits it.
@@ -21,16 +21,16 @@ pub struct Process {
     name: String,
     child: Child,
     log: PathBuf,
-    /// How it ended, once it was awaited.
+    /// Exit status, once awaited.
     status: Option<ExitStatus>,
 }
 
 impl Process {
-    /// Starts a command, its program first; what it prints is appended to `NAME.log` in `directory`. Of the variables
-    /// that begin with `ARCHON_` it sees those of `environment` only.
+    /// Starts a command, its program first; its output is appended to `NAME.log` in `directory`. Of the variables that
+    /// begin with `ARCHON_` it inherits only those of `environment`.
     ///
     /// # Errors
-    /// When the program cannot be started or its log file not be opened.
+    /// If the program cannot be started or its log file not be opened.
     pub fn start(
         name: &str,
         command: &[impl AsRef<OsStr>],
@@ -49,9 +49,9 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(file.try_clone().map_err(wrong)?)
             .stderr(file)
-            // Ctrl-C in the terminal is for whoever started them, who then ends them in order.
+            // Ctrl-C in the terminal goes to the parent only, which then stops the children cleanly.
             .process_group(0);
-        // The reader's own settings are for the reader's own cluster.
+        // The user's own settings are for the user's own cluster.
         for (variable, _) in std::env::vars_os() {
             if variable.to_string_lossy().starts_with("ARCHON_") {
                 command.env_remove(variable);
@@ -62,17 +62,17 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, log, status: None })
     }
 
-    /// What it is called.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The operating system's number for it.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it has ended, and how.
+    /// Returns the exit status, if it has exited.
     pub fn exited(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
             self.status = self.child.try_wait().ok().flatten();
@@ -80,13 +80,13 @@ impl Process {
         self.status
     }
 
-    /// SIGTERM, without waiting for the end.
+    /// Sends SIGTERM, without waiting.
     pub fn ask_to_end(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// SIGSTOP: the process keeps its sockets and does nothing. Returns once every thread of it stands still, which on a busy
-    /// machine is a moment after the signal; some are then still answering.
+    /// Sends SIGSTOP: the process keeps its sockets and does nothing. Returns once every thread is stopped, which on a
+    /// busy machine is a moment after the signal; some may still answer until then.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
         let deadline = Instant::now() + STOP_LIMIT;
@@ -95,12 +95,12 @@ impl Process {
         }
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// SIGKILL, then waits for the end.
+    /// Sends SIGKILL, then waits for the end.
     pub fn kill(&mut self) {
         if self.exited().is_none() {
             let _ = self.child.kill();
@@ -108,25 +108,25 @@ impl Process {
         }
     }
 
-    /// The file that holds what it prints.
+    /// Returns the file with its output.
     pub fn log_file(&self) -> &Path {
         &self.log
     }
 
-    /// What it printed so far.
+    /// Returns its output so far.
     pub fn log(&self) -> String {
         std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
-    /// The last `lines` of its log.
+    /// Returns the last `lines` of its log.
     pub fn log_tail(&self, lines: usize) -> String {
         tail(&self.log(), lines)
     }
 
     fn signal(&self, signal: Signal) {
-        // Once it was awaited, the number may belong to another process.
+        // After it was awaited, the number may belong to another process.
         if self.status.is_none() {
-            // It may have ended by itself: then there is nobody to tell.
+            // It may have exited by itself: then the signal has no target.
             let _ = kill_process(Pid::from_child(&self.child), signal);
         }
     }
@@ -138,10 +138,10 @@ impl Drop for Process {
     }
 }
 
-/// Whether no thread of a process runs, or the process is gone.
+/// Returns true if no thread of a process runs, or the process is gone.
 fn stands_still(pid: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
-    // A thread's state follows its name, which is in brackets and may hold anything.
+    // A thread's state follows its name, which is in brackets and may contain any character.
     let state = |thread: std::fs::DirEntry| {
         let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
         stat.rsplit_once(')')?.1.trim_start().chars().next()
@@ -159,14 +159,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tail_is_the_end() {
+    fn log_tail_returns_the_last_lines() {
         let log: String = (0..100).map(|line| format!("line {line}\n")).collect();
         assert_eq!(tail(&log, 2), "line 98\nline 99");
         assert_eq!(tail("one", 2), "one");
     }
 
     #[test]
-    fn who_has_ended_is_not_signalled_and_what_it_printed_stays() {
+    fn ended_process_gets_no_signal_and_keeps_its_log() {
         let directory = tempfile::tempdir().unwrap();
         let say = ["sh", "-c", "echo $ARCHON_LOG; sleep 60"];
         let mut process = Process::start("talker", &say, &[("ARCHON_LOG", "off".into())], directory.path()).unwrap();
