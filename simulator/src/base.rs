@@ -1,11 +1,11 @@
-//! Where a run of many seeds begins.
+//! First seeds of long runs.
 
-/// The least seed that is drawn: those below are for people to name.
+/// Smallest drawn seed: lower ones are named by people.
 pub(crate) const DRAWN_FROM: u64 = 1 << 32;
-/// Bits of a drawn seed. Whoever draws anew seldom comes near seeds that were run before, and the number stays readable.
+/// Bits of a drawn seed: repeated draws rarely come near earlier seeds, and the number stays readable.
 const DRAWN_BITS: u32 = 48;
 
-/// The first seed that a text stands for, a commit or a date: the same text, the same seed.
+/// Returns the first seed for a text such as a commit or a date: the same text gives the same seed.
 pub fn first_seed(text: &str) -> u64 {
     // FNV-1a, folded, so that texts that differ in their last letter begin far from each other.
     let hash = text
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_text_begins_far_from_the_first_and_the_same_one_at_the_same_seed() {
+    fn first_seeds_of_texts_are_stable_and_far_apart() {
         let days = ["2026-11-21", "2026-11-22", "2026-11-23"].map(first_seed);
         assert_eq!(days, ["2026-11-21", "2026-11-22", "2026-11-23"].map(first_seed));
         for (place, one) in days.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Operators change who the coordinators are, while everything else goes on (rules 57 to 59).
+//! An operator that changes the members of the quorum during a run (rules 57 to 59).
 
 use crate::coordinator::{Begins, first_address};
 use crate::event::{CoordinatorMessage, Event};
@@ -12,19 +12,19 @@ use archon_types::{QuorumChange, StorageId};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Most machines of coordinators in a run.
+/// Maximum number of coordinator machines in a run.
 const MACHINES_MAX: usize = 14;
-/// As many voters there are in the end, at least.
+/// Minimum number of voters at the end.
 const VOTERS_WANTED: usize = 3;
 
-/// Whoever changes the quorum, and what nodes and participants were told of it.
+/// The operator of the quorum, and the coordinator addresses that nodes and participants know.
 #[derive(Debug)]
 pub(crate) struct Changer {
-    /// For what only some seeds have, so that the others do not change.
+    /// Separate generator for features of some seeds, so that other seeds do not change.
     pub(crate) random: Random,
-    /// The addresses of coordinators that each machine was told of last.
+    /// Last coordinator addresses sent to each machine.
     named: BTreeMap<usize, Vec<String>>,
-    /// Counts addresses.
+    /// Counter of addresses.
     pub(crate) addresses: u64,
 }
 
@@ -33,15 +33,15 @@ impl Changer {
         Self { random: Random::new(seed ^ 0x0057_4054), named: BTreeMap::new(), addresses: 0 }
     }
 
-    /// A machine is told where the coordinators are reached.
+    /// Records the coordinator addresses sent to a machine.
     pub(crate) fn note_named(&mut self, machine: usize, named: Vec<String>) {
         self.named.insert(machine, named);
     }
 }
 
 impl World {
-    /// The coordinators to which somebody on a machine can turn: the first ones, which its operator named, and those of which it was told
-    /// last.
+    /// Returns the coordinators that a machine knows: the first ones, which its operator configured, and the last ones
+    /// it was sent.
     pub(crate) fn coordinators_known_to(&self, machine: usize) -> Vec<usize> {
         if !self.plan.changes_quorum {
             return (0..crate::coordinator::COORDINATORS).collect();
@@ -54,27 +54,27 @@ impl World {
         known
     }
 
-    /// Whom somebody turns to first.
+    /// Returns the coordinator to try first.
     pub(crate) fn first_guess(&self, machine: usize, drawn: usize) -> usize {
         let known = self.coordinators_known_to(machine);
         known.get(drawn % known.len().max(1)).copied().unwrap_or(drawn)
     }
 
-    /// Whom somebody turns to next, whom this coordinator answered that it does not lead, but perhaps another one.
+    /// Returns the coordinator to try after `guess`, which does not lead and may have named the leader.
     pub(crate) fn next_guess(&self, machine: usize, guess: usize, leader: Option<usize>) -> usize {
         let known = self.coordinators_known_to(machine);
         let next = known.iter().find(|number| **number > guess).or(known.first()).copied();
         leader.or(next).unwrap_or(guess)
     }
 
-    /// Who leads, as far as a coordinator knows.
+    /// Returns the leader that a coordinator knows.
     pub(crate) fn known_leader(&self, coordinator: usize) -> Option<usize> {
         let Some(member) = &self.quorum.coordinators[coordinator].member else { return self.quorum.leader };
         let address = member.raft.membership()?.address(member.raft.leader?)?;
         self.coordinator_at(address).filter(|leader| *leader != coordinator)
     }
 
-    /// Somebody is told where the coordinators are reached, and turns to the one that says so: it leads.
+    /// Records coordinator addresses at a machine, which then turns to their sender: it leads.
     pub(crate) fn hear_coordinators(&mut self, machine: usize, by: usize, named: Vec<String>) {
         self.changer.note_named(machine, named);
         match self.worker_at(machine) {
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// Tells a machine where the coordinators are reached, beside a push or an answer to a heartbeat.
+    /// Sends the coordinator addresses to a machine, beside a push or a heartbeat answer.
     pub(crate) fn name_coordinators(&mut self, coordinator: usize, host: usize) {
         if !self.plan.changes_quorum {
             return;
@@ -94,7 +94,7 @@ impl World {
         self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
     }
 
-    /// An operator wants something of the quorum, and soon something else.
+    /// Orders a change of the quorum, and schedules the next one.
     pub(crate) fn reorganise(&mut self) {
         let unit = self.plan.unit_ms();
         let delay = self.changer.random.between(unit, unit * 14);
@@ -133,7 +133,7 @@ impl World {
             return;
         }
         match check_quorum_change(&coordinator.state, &health, change, force) {
-            // Whoever knows that a machine is gone, or was moved, does not count on it.
+            // The operator does not count on a machine that it knows to be lost or moved.
             Ok(Some(_)) if !self.bears(None, &[Wish::Change(change.clone())]) => {}
             Ok(Some(command)) => {
                 self.note(|| format!("an operator wants: {change}"));
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// Somebody starts another coordinator, most with a number and a directory of their own.
+    /// Starts another coordinator, usually with a new number and directory.
     fn add_newcomer(&mut self, leader: usize) {
         if self.quorum.coordinators.len() >= MACHINES_MAX {
             return;
@@ -170,7 +170,7 @@ impl World {
         let random = &mut self.changer.random;
         let other = random.pick(&members);
         let (id, storage) = match (random.below(8), random.pick(&retired), other) {
-            // An old number, one that belongs to another directory, a copy of one.
+            // A retired number, one that belongs to another directory, a copy of one.
             (0 | 1, Some(retired), _) => (retired, fresh),
             (2, _, Some((member, _))) => (member, fresh),
             (3, _, Some((_, storage))) => (next, storage),
@@ -182,7 +182,7 @@ impl World {
         self.start_coordinator(coordinator);
     }
 
-    /// Once faults have ceased, the operator takes back what cannot be done, replaces what is gone, and has enough voters.
+    /// After the faults, cancels impossible changes, replaces lost members, and restores enough voters.
     pub(crate) fn mend_quorum(&mut self) {
         if !self.plan.changes_quorum {
             return;
@@ -196,7 +196,7 @@ impl World {
         let lost = |id: u64| coordinators.members.get(&id).is_some_and(|member| !self.holds(id, member.storage, None));
         let hangs = match coordinators.pending.as_ref().map(|pending| &pending.wish) {
             Some(Wish::Join(Newcomer { id, storage, .. })) => {
-                // One that was started elsewhere meanwhile cannot say so before that is taken back.
+                // If started elsewhere meanwhile, it cannot announce that before the change is cancelled.
                 !self.holds(*id, *storage, None) || self.is_moving(*id, *storage)
             }
             Some(Wish::Change(QuorumChange::Promote { id } | QuorumChange::Replace { new: id, .. })) => {
@@ -224,7 +224,7 @@ impl World {
         self.order_quorum_change(leader, &change, true);
     }
 
-    /// Whoever was away while all coordinators of which it knew left has to be told the present ones by its operator.
+    /// Configures the current coordinators at members that were away while all coordinators they knew left.
     fn name_present_coordinators(&mut self) {
         let members = self.quorum.state.coordinators.members.values();
         let present: Vec<String> = members.map(|member| member.address.clone()).collect();
@@ -232,9 +232,9 @@ impl World {
         (0..machines).for_each(|machine| self.changer.note_named(machine, present.clone()));
     }
 
-    /// Whoever was told that it is let in, and was not before that was taken back, is not asked for any more. Nor is one that was away while
-    /// all members that it knew left or moved, whether it is a member still or not: nobody is there to vouch for the others, or to tell it that
-    /// it was removed.
+    /// Ends newcomers that can no longer be admitted: those notified of an admission that was cancelled, and
+    /// those that were away while all members they knew left or moved. The latter, whether still members or not, have
+    /// no member left that vouches for the others or tells them of their removal.
     fn end_forgotten_newcomers(&mut self) {
         let coordinators = &self.quorum.state.coordinators;
         let wanted = |id: u64| match coordinators.pending.as_ref().map(|pending| &pending.wish) {
@@ -261,7 +261,7 @@ impl World {
                 member.is_whole() && disk.started && !wanted(disk.id) && left
             })
         };
-        // One at a time: what the others bear is another matter then.
+        // One at a time: each removal changes what the others can bear.
         if let Some(number) = (0..self.quorum.coordinators.len()).find(forgotten) {
             self.end_coordinator(number);
         }

@@ -1,14 +1,14 @@
-//! Clocks that are off, and run a little fast or slow.
+//! Clocks with offset and drift.
 
 use crate::random::Random;
 use archon_types::Millis;
 
-/// Two clocks whose rates differ by the most that lease arithmetic allows for: one percent together.
+/// Two clocks whose rates differ by the maximum that lease arithmetic allows: one percent together.
 const RATE_LOW: u64 = 9_951;
 const RATE_HIGH: u64 = 10_049;
 const RATE_ONE: u64 = 10_000;
 
-/// A machine's clock since it started, suspend included: what leases count on.
+/// A machine's clock since boot, suspend included, on which leases rest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     offset: u64,
@@ -25,12 +25,12 @@ impl Clock {
         Self { offset: random.below(1_000_000), rate }
     }
 
-    /// What it shows at a true instant.
+    /// Returns its time at a true instant.
     pub(crate) fn at(&self, truth: u64) -> Millis {
         Millis::new(self.offset + truth * self.rate / RATE_ONE)
     }
 
-    /// When, in true time, it will show `local`, at the earliest `truth + 1`.
+    /// Returns the true time at which it shows `local`, at least `truth + 1`.
     pub(crate) fn truth_of(&self, local: Millis, truth: u64) -> u64 {
         let since_start = local.get().saturating_sub(self.offset);
         (since_start * RATE_ONE / self.rate + 1).max(truth + 1)

@@ -1,18 +1,18 @@
-//! What the runs came across. A simulator that silently stops exercising something proves nothing.
+//! Coverage counters. A simulator that silently stops exercising a feature proves nothing.
 
 macro_rules! coverage {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// How often each thing happened.
+        /// Number of occurrences of each event.
         #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
         pub struct Coverage { $($(#[$doc])* pub $name: u64,)* }
 
         impl Coverage {
-            /// Adds what another run came across.
+            /// Adds the counts of another run.
             pub fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)*
             }
 
-            /// Every counter by its name.
+            /// Returns every counter with its name.
             pub fn counters(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)*]
             }
@@ -21,105 +21,105 @@ macro_rules! coverage {
 }
 
 coverage! {
-    /// Events of the world, of every sort.
+    /// Events of the world, of every kind.
     events,
     /// Recoveries of the coordinators from less than a majority.
     recoveries,
     /// Of these, the ones that had lost changes.
     recoveries_behind,
-    /// Recoveries that came to their end.
+    /// Completed recoveries.
     recoveries_settled,
-    /// Nodes started on an older copy of their directory while the coordinators were recovered.
+    /// Nodes started on an older copy of their directory during a recovery.
     older_in_recovery,
-    /// Nodes that came back with the right one before that recovery ended.
+    /// Nodes that returned with the right directory before that recovery ended.
     right_in_recovery,
-    /// Times that requests for keys just split off were held up while the keys were to come back.
+    /// Delays of requests for keys just split off, with the keys to come back.
     keys_returned,
-    /// Times that the protocol rose.
+    /// Protocol upgrades.
     protocols_raised,
-    /// Times that it did not, since a member of an older version had just registered.
+    /// Upgrades withheld because a member of an older version had just registered.
     raises_refused,
-    /// Times that an operator held it and let it go.
+    /// Operators' holds and releases of the protocol.
     protocols_held,
-    /// Starts of a version that does not speak the protocol of its disk.
+    /// Starts of a version that does not support the protocol of its disk.
     older_refused,
-    /// Copies stopped at an entry that their version does not read.
+    /// Copies stopped at an entry that their version cannot read.
     unreadable,
     /// Changes of the quorum begun.
     quorum_changes,
-    /// Of these, the ones that came to their end.
+    /// Of these, the completed ones.
     quorum_changes_done,
-    /// Of these, the ones that were taken back.
+    /// Of these, the cancelled ones.
     quorum_changes_cancelled,
-    /// Changes of the quorum that were not let through.
+    /// Changes of the quorum that were refused.
     quorum_changes_refused,
     /// Coordinators that began to copy the log.
     learners_added,
-    /// Looks at which a change waited for somebody to have the log.
+    /// Checks at which a change waited for a member's log.
     catch_ups,
-    /// Times that the voters began to change.
+    /// Changes of voters begun.
     voters_changed,
-    /// Times that those of before did not count any more.
+    /// Ends of the former voter set.
     joints_left,
     /// Of these, the ones that another leader began.
     joints_left_by_another,
-    /// Coordinators that were members no more.
+    /// Coordinators removed from the membership.
     coordinators_forgotten,
-    /// Times that a leading coordinator was to go, and gave way.
+    /// Leaders to be removed that stepped down.
     leads_given_way,
-    /// Times that an operator had another one lead.
+    /// Leadership transfers by an operator.
     leads_transferred,
-    /// Leading coordinators lost in the middle of a change.
+    /// Leading coordinators lost during a change.
     leaders_lost_changing,
-    /// Processes of coordinators killed.
+    /// Coordinator processes killed.
     coordinators_killed,
-    /// Directories of coordinators lost.
+    /// Coordinator directories lost.
     coordinators_wiped,
-    /// Machines of coordinators gone.
+    /// Coordinator machines lost.
     coordinators_burnt,
-    /// Coordinators that had the others told where they are reached.
+    /// Coordinators that reported a new address.
     coordinators_moved,
-    /// Times that a coordinator was told that its number belongs to another directory.
+    /// Notifications that a coordinator's number belongs to another directory.
     other_directories_told,
-    /// Copies of a directory that found its process running, and ended.
+    /// Copies of a directory that met its running process, and ended.
     coordinator_copies_refused,
-    /// Newcomers that were not let in.
+    /// Newcomers refused.
     joins_refused,
     /// Coordinators that a member vouched for.
     coordinators_vouched,
-    /// Coordinators that ended since they are members no more.
+    /// Coordinators that ended because they are not members any longer.
     coordinators_dismissed,
     /// Leaderships granted by the coordinator.
     elections,
     /// Leaderships named in the command that failed a node.
     successors,
-    /// Nodes failed for their silence.
+    /// Nodes failed for silence.
     nodes_failed,
-    /// Take-overs that ended in serving.
+    /// Failovers that ended in serving.
     take_overs,
-    /// Copies that came to count.
+    /// Copies that became in sync.
     promotions,
-    /// Copies that ceased to count.
+    /// Copies that left the in-sync set.
     demotions,
-    /// Requests of leaders that were answered "no".
+    /// Leaders' requests that were refused.
     refusals,
     /// Copies begun.
     copies,
     /// Copies completed.
     copies_done,
-    /// Times that a log was no longer kept for a copy that was away.
+    /// Cases in which a log was no longer retained for an absent copy.
     logs_not_kept,
     /// Placements declared lost.
     placements_lost,
-    /// Copies begun in place of one that is missing, failed or to go.
+    /// Copies begun to replace one that is missing, failed or to be removed.
     repairs,
-    /// Of these, the ones that came to count.
+    /// Of these, the ones that became in sync.
     repairs_done,
-    /// Copies that threw their data away, to be copied anew.
+    /// Copies that discarded their data to be reloaded.
     emptied,
     /// Operations that waited for a leadership to settle.
     parked,
-    /// Copies that were not needed any more.
+    /// Surplus copies removed.
     copies_retired,
     /// Placements deleted.
     unloads,
@@ -133,121 +133,121 @@ coverage! {
     withdrawn,
     /// Participants.
     participants,
-    /// Processes of participants killed.
+    /// Participant processes killed.
     participants_killed,
-    /// Leases that a service was asked to acquire.
+    /// Acquisitions requested from a service.
     leases_acquired,
-    /// Leases that a service was asked to release.
+    /// Releases requested from a service.
     leases_released,
-    /// Leases that were lost.
+    /// Leases lost.
     leases_lost,
-    /// Leases that a service wanted to be rid of.
+    /// Leases dropped by a service.
     leases_dropped,
-    /// Orders of operators.
+    /// Operators' orders.
     orders,
     /// Coordinator terms begun.
     terms,
-    /// Sessions that ended and began again within a term.
+    /// Sessions restarted within a term.
     sessions_restarted,
-    /// Of these, the ones with proposals under way.
+    /// Of these, the ones with pending proposals.
     sessions_restarted_amid,
-    /// Log entries that were void, as their proposer's term was over.
+    /// Void log entries, whose proposer's term had ended.
     void_entries,
-    /// Proposals of a leader that was deposed meanwhile, and that were committed all the same.
+    /// Proposals of a deposed leader that were committed nevertheless.
     orphan_commits,
     /// Heartbeats answered.
     leases,
-    /// Of these, the ones that shared a quorum round with another.
+    /// Of these, the ones that shared a quorum round.
     beats_shared,
-    /// Heartbeats that were repeated, or that came after a later one.
+    /// Heartbeats repeated or overtaken by a later one.
     beats_overtaken,
-    /// Heartbeats that relays passed on.
+    /// Heartbeats forwarded by relays.
     beats_carried,
     /// Batches of them.
     batches_carried,
-    /// Answers that relays brought back.
+    /// Answers returned by relays.
     answers_routed,
-    /// Members that were told by a relay that no coordinator answers.
+    /// Relays' answers that no coordinator answers.
     no_coordinator_told,
-    /// Heartbeats that a relay turned away, since it carries for enough.
+    /// Heartbeats refused by a relay at its limit.
     relays_busy,
-    /// Heartbeats that a member's second relay carried, after the first had failed.
+    /// Heartbeats carried by a member's second relay after the first failed.
     second_relays,
-    /// Answers to carried heartbeats that brought a member something new of nodes and tables.
+    /// Answers to relayed heartbeats that brought updates of nodes and tables.
     news_taken,
-    /// Pushes that were not made, since answers bring the same.
+    /// Pushes saved because answers bring the same.
     pushes_spared,
-    /// Heartbeats that went straight to a coordinator though there are relays.
+    /// Heartbeats sent directly to a coordinator despite relays.
     beats_direct,
-    /// Members that asked for themselves, of those whom no relay helped.
+    /// Members that contacted a coordinator themselves after no relay helped.
     asked_for_themselves,
-    /// Lives that ended by the word of a relay.
+    /// Incarnations fenced by a relay's notification.
     over_by_relay,
-    /// Lives that ended by the word of another node.
+    /// Incarnations fenced by another node's notification.
     over_by_peer,
-    /// Words of other lives, which ended none.
+    /// Notifications for other incarnations, without effect.
     over_of_others,
-    /// Nodes that were failed, after the faults, while others relayed.
+    /// Nodes failed, after the faults, while others relayed.
     dead_noticed,
-    /// Knocks at doors.
+    /// Probes of nodes.
     knocks,
-    /// Of these, the ones that were not answered.
+    /// Of these, the unanswered ones.
     knocks_failed,
-    /// Doors that were shut.
+    /// Nodes made unreachable for clients.
     doors_shut,
-    /// Worlds that stood still in the end, so that it was looked at what shut doors move.
+    /// Worlds that came to rest, in which the effect of unreachable nodes was checked.
     doors_looked_at,
-    /// Nodes that live, and were found not to be reached by clients.
+    /// Live nodes declared unreachable.
     nodes_unreached,
-    /// Of these, the ones that were reached again in the same life.
+    /// Of these, the ones reachable again in the same incarnation.
     nodes_reached_again,
-    /// Leaderships that nobody granted, of which a copy heard.
+    /// Stray leaderships, never granted, that a copy heard of.
     strays,
-    /// Epochs that a copy knew and nobody had granted, and that were passed.
+    /// Stray epochs known to a copy that were surpassed.
     epochs_surpassed,
-    /// Registrations refused because another one of the same directory had overtaken them.
+    /// Registrations refused because a later one of the same directory came first.
     overtaken,
     /// Registrations answered.
     registrations,
     /// Writes acknowledged.
     writes,
-    /// Of these, the ones without a name.
+    /// Of these, the ones without an id.
     unnamed_writes,
-    /// Writes without a name whose outcome their client does not know.
+    /// Writes without an id and with unknown outcome.
     unnamed_unknown,
-    /// Deletes answered that found something.
+    /// Answered deletes that found the key.
     deletes,
-    /// Deletes answered that found nothing.
+    /// Answered deletes that found nothing.
     deletes_of_nothing,
-    /// Scans answered to their end.
+    /// Scans answered completely.
     scans,
-    /// Scans of which more was to come.
+    /// Scans truncated, with more to come.
     scans_cut,
     /// Messages with several operations.
     batches,
-    /// Writes without an effect that were committed before they were answered, as nothing proved that they saw the newest.
+    /// Writes without effect, committed before their answer because nothing proved that they saw the newest state.
     unproven,
     /// Reads answered under a lease.
     lease_reads,
     /// Reads answered after a round of confirmations.
     confirm_reads,
-    /// Reads refused because nothing confirmed the leadership.
+    /// Reads refused because the leadership was not confirmed.
     unconfirmed_reads,
     /// Answers that waited for a lease.
     answers_held,
-    /// Retries answered from the record of the first attempt, as seen by an effect that is missing.
+    /// Retries answered from the record of the first attempt, recognized by the missing effect.
     repeats,
     /// Operations answered `MaybeApplied`.
     maybe_applied,
-    /// First attempts that were stamped anew.
+    /// First attempts with a new stamp.
     restamps,
     /// Clients forgotten.
     clients_forgotten,
-    /// Compare-and-sets that did not hold.
+    /// Failed conditions of compare-and-sets.
     conditions_failed,
-    /// Writes refused because too few copies count.
+    /// Writes refused for too few in-sync copies.
     not_enough_replicas,
-    /// Writes whose outcome the node could not know.
+    /// Writes with an outcome unknown to the node.
     abandoned,
     /// Copies formed of partitions that were split off.
     formed,
@@ -255,27 +255,27 @@ coverage! {
     splits_begun,
     /// Splits of which every copy had the keys, or enough.
     splits_cut,
-    /// Splits done.
+    /// Splits completed.
     parted,
-    /// Splits given up.
+    /// Splits abandoned.
     splits_abandoned,
     /// Merges begun.
     merges_begun,
-    /// Merges done.
+    /// Merges completed.
     merged,
-    /// Merges given up.
+    /// Merges abandoned.
     merges_abandoned,
-    /// Pages of a partition that came into the log of its left neighbour.
+    /// Pages appended to the log of a merge target.
     pages_absorbed,
-    /// Writes that began anew because their partition had ended.
+    /// Writes restarted because their partition had ended.
     renamed_after_merge,
-    /// Writes that were open when their partition ended.
+    /// Writes open when their partition ended.
     open_after_merge,
-    /// Operations answered that their key is another partition's by now.
+    /// Operations answered that their key has moved.
     moved,
-    /// Writes that began anew at the partition that has their key now.
+    /// Writes restarted at the new partition of their key.
     renamed,
-    /// Log tails cut.
+    /// Log tails truncated.
     cuts,
     /// Processes killed.
     kills,
@@ -283,51 +283,51 @@ coverage! {
     power_losses,
     /// Disks wiped.
     wipes,
-    /// Placements whose files went.
+    /// Placements with lost files.
     files_lost,
-    /// Situations brought about on purpose.
+    /// Situations created on purpose.
     themed,
-    /// Directories set back to an older state.
+    /// Directories rolled back to an older state.
     rollbacks,
-    /// Nodes stopped in order.
+    /// Nodes stopped cleanly.
     stops,
     /// Processes paused.
     pauses,
-    /// Cuts in the network.
+    /// Network partitions.
     partitions_of_network,
-    /// Times without a coordinator quorum.
+    /// Periods without a coordinator quorum.
     quorum_losses,
     /// Plans begun.
     plans,
-    /// Tables made while faults went on.
+    /// Tables created during faults.
     tables_created,
-    /// Losses that an operator accepted.
+    /// Losses accepted by an operator.
     losses_accepted,
     /// Of these, the ones after which the partition began empty.
     begun_empty,
-    /// Acknowledged positions of partitions that were given up so.
+    /// Acknowledged positions discarded by accepted losses.
     positions_given_up,
-    /// Answers of a side that was cut off and had not heard of it.
+    /// Answers of a cut-off side that did not know of the loss.
     answers_given_up,
     /// Tables dropped.
     tables_dropped,
-    /// Tables made by the name of one that was dropped.
+    /// Tables created with the name of a dropped one.
     names_reused,
-    /// Copies of dropped tables that their nodes deleted.
+    /// Copies of dropped tables deleted by their nodes.
     condemned_deleted,
-    /// Of these, the ones on nodes that were away when the table was dropped.
+    /// Of these, the ones on nodes that were away at the drop.
     condemned_deleted_late,
-    /// Answers of dropped tables that clients were given before everybody had heard of it.
+    /// Answers of dropped tables to clients before all nodes knew of the drop.
     answers_after_drop,
-    /// Clients that were told that a table was dropped.
+    /// Clients notified of a drop.
     heard_dropped,
-    /// Nodes that an operator declared lost.
+    /// Nodes declared lost by an operator.
     nodes_declared_lost,
-    /// Nodes that an operator removed.
+    /// Nodes removed by an operator.
     nodes_removed,
-    /// Worlds whose nodes are in zones.
+    /// Worlds with zones.
     zoned,
-    /// Worlds whose nodes take so many placements and no more.
+    /// Worlds with a limit of placements per node.
     limited,
     /// Bytes that survived a kill in the page cache, not durable when the process came back.
     cached_tails,

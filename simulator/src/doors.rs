@@ -1,4 +1,5 @@
-//! Nodes that live and that clients do not reach, and what is asked of the coordinators once all other faults are over (rules 73 to 76).
+//! Live nodes that clients do not reach (closed doors), and the checks of the coordinators' reaction after all other
+//! faults (rules 73 to 76).
 
 use crate::coordinator::host_of;
 use crate::event::Event;
@@ -11,10 +12,10 @@ use archon_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the world keeps of doors.
+/// State of the reachability faults.
 #[derive(Debug)]
 pub(crate) struct Doors {
-    /// For what only some seeds have, so that the others do not change.
+    /// Separate generator for features of some seeds, so that other seeds do not change.
     pub(crate) random: Random,
 }
 
@@ -24,11 +25,11 @@ impl Doors {
     }
 }
 
-/// A partition as it stands: its epoch, who leads, and which copies there are where.
+/// State of a partition: epoch, leader, and placements by node.
 type Standing = (Epoch, Option<NodeId>, BTreeSet<(PlacementId, NodeId)>);
 type Standings = BTreeMap<PartitionId, Standing>;
 
-/// So many times in turn everything is waited for to stand still.
+/// Maximum number of consecutive waits for rest.
 const RESTS: usize = 20;
 
 impl World {
@@ -40,7 +41,7 @@ impl World {
         host_of(&self.quorum.state.node(node)?.node.address)
     }
 
-    /// The machines that knock at the door of one, as the committed rows have it.
+    /// Returns the machines that probe this one, by the committed rows.
     fn keepers_at(&self, host: usize) -> Vec<usize> {
         let state = &self.quorum.state;
         let alive = state.nodes.values().filter(|row| row.node.status == NodeStatus::Alive);
@@ -57,7 +58,7 @@ impl World {
         self.hosts[host].door.shut = Some((how, until));
     }
 
-    /// A door is shut, or more of them, or to one who knocks there alone; while somebody else is in trouble.
+    /// Makes one node or several unreachable, or one node for one prober only, while another member is in trouble.
     pub(crate) fn around_a_door(&mut self, leader: usize) {
         let (unit, settings) = (self.plan.unit_ms(), self.plan.settings.clone());
         let (silent, timeout) = (settings.door_silent_ms, settings.timing.failure_timeout_ms);
@@ -67,7 +68,7 @@ impl World {
         match self.random.below(8) {
             0 => self.shut_door(leader, until),
             1 => {
-                // One of those who knock there does not reach it.
+                // One of its probers does not reach it.
                 let Some(keeper) = self.random.pick(&keepers) else { return };
                 self.note(|| format!("the door of host {leader} is shut to host {keeper} until {until}"));
                 self.hosts[leader].door.shut_to = Some((keeper, until));
@@ -82,13 +83,13 @@ impl World {
                 }
             }
             3 => {
-                // Whoever was told so leads no more.
+                // A node notified of its verdict leads nothing.
                 self.shut_door(leader, until);
                 let when = self.random.between(1, silent + timeout);
                 self.after(when, Event::Elect);
             }
             4 => {
-                // One of those who knock dies, or stands still and takes that for the silence of others.
+                // A prober dies, or is paused and mistakes that for the silence of others.
                 self.shut_door(leader, until);
                 let Some(keeper) = self.random.pick(&keepers) else { return };
                 if self.random.below(2) == 0 {
@@ -101,21 +102,21 @@ impl World {
                 }
             }
             5 => {
-                // Those who knock are cut off from everybody else, and take them for unreached.
+                // The probers are cut off from all others, and consider them unreachable.
                 let cut: Vec<End> = keepers.iter().copied().map(End::Host).collect();
                 let others: Vec<End> =
                     (0..self.hosts.len()).map(End::Host).filter(|other| !cut.contains(other)).collect();
                 self.part(&cut, &others, (0, until - self.truth));
             }
             6 => {
-                // Whoever takes over dies, and it has to lead again while its door is shut.
+                // The successor dies, and the unreachable node has to lead again.
                 self.shut_door(leader, until);
                 let other = self.random.index(self.hosts.len());
                 let when = self.random.between(silent, silent + timeout * 2);
                 self.after(when, Event::PowerOff { hosts: vec![other], away: unit * 20 });
             }
             _ => {
-                // It is in another life by the time that its door opens.
+                // It is in another incarnation when it becomes reachable.
                 self.shut_door(leader, until);
                 self.coverage.kills += 1;
                 self.kill(leader);
@@ -125,15 +126,15 @@ impl World {
         }
     }
 
-    /// All doors are open.
+    /// Makes all nodes reachable.
     pub(crate) fn open_doors(&mut self) {
         for host in &mut self.hosts {
             host.door = Door::default();
         }
     }
 
-    /// V: once everything else is well, a door that is shut has its node lead nothing that others can lead, and nothing else; until it has
-    /// been open again for long enough.
+    /// V: once everything else is well, an unreachable node leads only what no other node can lead, and nothing else
+    /// changes, until it has been reachable for long enough.
     pub(crate) fn look_at_doors(&mut self) {
         if !self.plan.doors || self.violation.is_some() {
             return;
@@ -152,7 +153,7 @@ impl World {
         self.all_are_trusted();
     }
 
-    /// For so long word of a door is on its way, by whoever leads.
+    /// Returns the travel time of a probe report, under any leader.
     fn word_takes(&self) -> u64 {
         let Settings { door_every_ms, timing, .. } = &self.plan.settings;
         door_every_ms * 4 + timing.failure_timeout_ms * 4 + 2_000
@@ -182,7 +183,7 @@ impl World {
         {
             return self.doors_broken(format!("{node} is failed, and its door alone was shut"));
         }
-        // Whoever leads next knows nothing of it.
+        // A new leader does not know of it.
         let judged_in = self.leading_term().filter(|_| self.unreached().contains(&node));
         self.open_doors();
         self.within(longest, "a node whose door is open", |world| {
@@ -193,10 +194,11 @@ impl World {
         }
     }
 
-    /// Whoever has been reached again leads only what nobody else can, until its door has been open for long enough.
+    /// Checks that a node reachable again leads only what no other node can, until it has been reachable for long
+    /// enough.
     fn is_not_trusted_too_soon(&mut self, node: NodeId, term: u64) {
         let opened = self.truth;
-        // It is looked at in steps, and clocks differ.
+        // Checked in steps, and clocks differ.
         let trust = (self.plan.settings.door_trust_ms * 99 / 100).saturating_sub(250);
         while self.violation.is_none() && self.truth < opened + trust && self.leading_term() == Some(term) {
             if !self.spared().contains(&node) {
@@ -220,7 +222,8 @@ impl World {
         self.compare(before, |_| true);
     }
 
-    /// Whoever judges gives up no more than may be (`judge_verdicts`); all others go on.
+    /// Makes many nodes unreachable: the coordinator declares no more of them unreachable than allowed
+    /// (`judge_verdicts`); all others continue.
     fn many_doors_are_shut(&mut self, victim: usize, before: &Standings) {
         let answered = self.checks.answered.clone();
         let hosts = self.hosts.len();
@@ -238,7 +241,7 @@ impl World {
         });
     }
 
-    /// The leading coordinator's memory of doors.
+    /// Returns the unreachable nodes in the leading coordinator's memory.
     fn unreached(&self) -> BTreeSet<NodeId> {
         let session =
             self.quorum.leader.and_then(|leader| Some((leader, self.quorum.coordinators[leader].session.as_ref()?)));
@@ -263,8 +266,8 @@ impl World {
         });
     }
 
-    /// Waits until nothing has moved for a while: what is placed, repaired or spread goes on after all that was waited for before. Returns
-    /// how everything stands then; `None` if it does not stand still.
+    /// Waits until nothing has moved for a while: placement, repair and balancing continue after all other conditions
+    /// hold. Returns the final state; `None` if it does not come to rest.
     fn at_rest(&mut self) -> Option<Standings> {
         for _ in 0..RESTS {
             let before = self.standings();
@@ -290,7 +293,7 @@ impl World {
         standing.collect()
     }
 
-    /// No copy was moved, and what `stays` is led as it was.
+    /// Checks that no copy was moved, and that the partitions in `stays` kept their leaders.
     fn compare(&mut self, before: &Standings, stays: impl Fn(PartitionId) -> bool) {
         for (partition, now) in self.standings() {
             let Some(was) = before.get(&partition) else { continue };
@@ -305,7 +308,7 @@ impl World {
         }
     }
 
-    /// What a node leads that others can lead as well.
+    /// Returns a partition that a node leads although others could.
     fn led_for_nothing(&self, node: NodeId) -> Option<String> {
         let state = &self.quorum.state;
         let led = state.data_rows().filter(|row| row.leader_placement().is_some_and(|leader| leader.node == node));
@@ -317,7 +320,7 @@ impl World {
         for_nothing.next().map(|partition| format!("{node} leads {partition}, which others can lead"))
     }
 
-    /// What has answered nobody since, of what this node does not lead.
+    /// Returns a partition not led by this node that has answered no client since.
     fn unanswered(&self, since: &BTreeMap<PartitionId, u64>, node: NodeId) -> Option<String> {
         let led_elsewhere = |partition: &PartitionId| {
             let row = self.quorum.state.partitions.get(*partition);

@@ -1,5 +1,4 @@
-//! Tables that are dropped while clients use them, nodes are away and copies move; and others that are made by their names
-//! (rule 26).
+//! Drops of tables while clients use them, nodes are away and copies move; and new tables with their names (rule 26).
 
 use crate::event::Event;
 use crate::scenario::PARTITIONS_ADDED_MAX;
@@ -8,7 +7,7 @@ use archon_coordinator_core::{Command, Goal, plan};
 use archon_types::{DEFAULT_TABLE, Holds, Partitioning, TableId};
 
 impl World {
-    /// An operator drops a table; the next one after a while.
+    /// Drops a table; schedules the next drop.
     pub(crate) fn drop_tables(&mut self) {
         if self.healing {
             return;
@@ -22,14 +21,14 @@ impl World {
         };
         match self.drops.below(6) {
             0 | 1 => {
-                // A node is away when it happens, perhaps for long.
+                // A node is away at the drop, possibly for long.
                 let host = self.drops.index(self.hosts.len());
                 self.coverage.power_losses += 1;
                 self.power_off(host);
                 self.come_back(host);
             }
             2 => {
-                // Copies are being moved.
+                // Copies are in motion.
                 let moves = plan(&self.quorum.state, Goal::default()).start();
                 self.say(moves);
             }
@@ -38,7 +37,7 @@ impl World {
         let soon = self.drops.between(1, unit * 2);
         self.after(soon, Event::DropAgain { table });
         if self.drops.below(3) == 0 {
-            // The order is repeated, perhaps when another table goes by the name.
+            // The order is repeated, possibly when another table has the name.
             let late = self.drops.between(unit, unit * 20);
             self.after(late, Event::DropAgain { table });
         }
@@ -48,14 +47,14 @@ impl World {
         }
     }
 
-    /// The order to drop a table reaches the coordinators.
+    /// Delivers a repeated drop order to the coordinators.
     pub(crate) fn drop_again(&mut self, table: TableId) {
         if !self.healing {
             self.say(Command::DropTable { table });
         }
     }
 
-    /// An operator makes a table by a name that is free, as of one that was dropped.
+    /// Creates a table with a free name, such as that of a dropped one.
     pub(crate) fn make_again(&mut self) {
         let Some(room) = self.room_for_partitions().filter(|_| !self.healing) else { return };
         let partitions = 1 + u32::try_from(self.drops.below(u64::from(room))).unwrap_or(0);
@@ -69,7 +68,7 @@ impl World {
         });
     }
 
-    /// How many partitions may be added, if any.
+    /// Returns the number of partitions that may be added, if any.
     pub(crate) fn room_for_partitions(&self) -> Option<u32> {
         let made: u32 = {
             let state = &self.quorum.state;
@@ -78,7 +77,7 @@ impl World {
         (self.plan.settings.partitions + PARTITIONS_ADDED_MAX).checked_sub(made).filter(|room| *room > 0)
     }
 
-    /// A name that no table has: that of the first one if it was dropped.
+    /// Returns a free name: that of the first table if it was dropped.
     pub(crate) fn free_name(&self) -> String {
         let state = &self.quorum.state;
         let numbered = (0..).map(|number: u64| format!("t{number}"));

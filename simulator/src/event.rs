@@ -1,4 +1,4 @@
-//! What can happen.
+//! Events of the world.
 
 use crate::client::{Outcome, ReplyTo};
 use crate::host::relaying::{CarriedBeat, Said};
@@ -22,10 +22,10 @@ pub(crate) enum MemberMessage {
     Heartbeat {
         heartbeat: Heartbeat,
         stopping: bool,
-        /// What it finds at the doors at which it knocks.
+        /// Results of its probes.
         doors: Option<DoorReport>,
     },
-    /// Heartbeats that a relay carries.
+    /// Relayed heartbeats.
     Beats {
         batch: BatchId,
         beats: Vec<CarriedBeat>,
@@ -39,13 +39,13 @@ pub(crate) enum MemberMessage {
         node: NodeId,
         incarnation: Incarnation,
     },
-    /// A participant that obeys the duties of this term and version asks for others.
+    /// A participant that follows duties of this term and version asks for later ones.
     Poll {
         node: NodeId,
         incarnation: Incarnation,
         obeyed: (u64, Version),
     },
-    /// The answer to a push, by its number: from which version the duties are that it obeys.
+    /// Answer to a push, by its number: the version of the duties it follows.
     Pushed {
         node: NodeId,
         number: u64,
@@ -71,14 +71,14 @@ pub(crate) enum CoordinatorMessage {
         answer: LeaseAnswer,
         cluster: ClusterNow,
     },
-    /// Heartbeats of a batch, one by one: a lease, or that the life is over.
+    /// Results for the heartbeats of a batch: a lease each, or a fencing.
     Judged {
         by: usize,
         batch: BatchId,
         answers: Vec<Answered>,
         cluster: ClusterNow,
     },
-    /// Whoever was sent a batch does not lead.
+    /// The receiver of a batch does not lead.
     BatchRefused {
         batch: BatchId,
         leader: Option<usize>,
@@ -90,35 +90,35 @@ pub(crate) enum CoordinatorMessage {
         leader: Option<usize>,
     },
     Push(Box<Push>),
-    /// The duties of a participant, all of them.
+    /// All duties of a participant.
     Duties {
         incarnation: Incarnation,
         term: u64,
         version: Version,
         duties: Vec<Duty>,
     },
-    /// Where the coordinators are reached, told by one that leads.
+    /// Coordinator addresses, sent by a leader.
     Coordinators {
         by: usize,
         named: Vec<String>,
     },
-    /// The answer to a report: why it is refused, if it is.
+    /// Answer to a report: the reason of a refusal, if refused.
     Reported {
         report: Report,
         refused: Option<ErrorKind>,
     },
 }
 
-/// What every answer to a heartbeat says of the cluster as it is now.
+/// Cluster description in every heartbeat answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClusterNow {
-    /// How many nodes relay.
+    /// Number of relays.
     pub(crate) relays: usize,
-    /// How often doors are knocked at, in milliseconds; zero: never.
+    /// Probe interval, in milliseconds; zero: no probes.
     pub(crate) door_every_ms: u64,
 }
 
-/// What a node is pushed, as far as the world knows of it.
+/// Content of a push, as far as the world models it.
 #[derive(Clone, Debug)]
 pub(crate) struct Push {
     pub(crate) coordinator: usize,
@@ -128,13 +128,13 @@ pub(crate) struct Push {
     pub(crate) version: Version,
     pub(crate) duties: Option<Vec<Duty>>,
     pub(crate) nodes: Option<Registrations>,
-    /// Which tables there are.
+    /// Existing tables.
     pub(crate) tables: Option<TableList>,
-    /// With this the node holds everything up to here.
+    /// Version up to which the node holds everything with this push.
     pub(crate) complete: Option<Version>,
 }
 
-/// What the answer to a carried heartbeat brings of nodes and tables.
+/// Updates of nodes and tables in the answer to a relayed heartbeat.
 #[derive(Clone, Debug)]
 pub(crate) struct News {
     pub(crate) nodes: Option<Registrations>,
@@ -142,34 +142,34 @@ pub(crate) struct News {
     pub(crate) complete: Version,
 }
 
-/// A heartbeat of a batch, its lease unless the life is over, and what its member lacks.
+/// A heartbeat of a batch, its lease unless fenced, and its member's updates.
 pub(crate) type Answered = (Heartbeat, Option<LeaseAnswer>, Option<Box<News>>);
 
-/// The registrations of all nodes, and whether they count as failed.
+/// Registrations of all nodes, and whether they count as failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Registrations {
     pub(crate) version: Version,
     pub(crate) nodes: Vec<(NodeId, Incarnation, bool)>,
-    /// The rows themselves, and which nodes are gone, where nodes relay or knock at doors.
+    /// The rows themselves, and the removed nodes, where nodes relay or probe.
     pub(crate) rows: Vec<Node>,
     pub(crate) removed: RemovedNodes,
 }
 
-/// A batch of a relay, which counts them anew in each life.
+/// A relay's batch, numbered per incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct BatchId {
     pub(crate) relay: Incarnation,
     pub(crate) number: u64,
 }
 
-/// Who sent which heartbeat.
+/// Sender and number of a heartbeat.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) host: usize,
     pub(crate) heartbeat: Heartbeat,
     /// The batch in which that machine carried it, if it is another member's.
     pub(crate) batch: Option<BatchId>,
-    /// Up to where its member holds everything, if that came along.
+    /// Version up to which its member holds everything, if included.
     pub(crate) holds: Version,
 }
 
@@ -177,30 +177,30 @@ pub(crate) struct Asked {
 #[derive(Clone, Debug)]
 pub(crate) enum PeerMessage {
     Replica(Message),
-    /// A heartbeat that is to be carried.
+    /// A heartbeat to relay.
     Carry {
         from: ReturnAddress,
         heartbeat: Heartbeat,
         stopping: bool,
-        /// Up to where its member holds everything.
+        /// Version up to which its member holds everything.
         holds: Version,
-        /// What its member finds at the doors at which it knocks.
+        /// Its member's probe results.
         doors: Option<DoorReport>,
     },
-    /// What a relay says to a member.
+    /// A relay's message to a member.
     Relayed {
         to: ReturnAddress,
         said: Said,
     },
-    /// Somebody holds a row by which a life is over.
+    /// Notification that an incarnation is fenced.
     Over(Over),
-    /// A machine knocks where this one serves clients, the process of that number for the so many-th time.
+    /// A machine probes this one's client port: process number, and probe number.
     Ping {
         keeper: usize,
         boot: u64,
         number: u64,
     },
-    /// A shard answers it, or the connection is refused.
+    /// A shard answers, or the connection is refused.
     Pong {
         boot: u64,
         number: u64,
@@ -217,25 +217,25 @@ pub(crate) enum PeerMessage {
         after: Bytes,
     },
     CopyPage {
-        /// Attempts and requests are counted anew by each life: the page is for this one alone.
+        /// Attempts and requests are numbered per incarnation: the page is for this one only.
         loader: ReplicaAddress,
         attempt: u64,
         ask: u64,
         start: Position,
-        /// The version of the row under which the copy is given.
+        /// Version of the row under which the copy is sent.
         version: Version,
         after: Bytes,
         rows: Vec<Row>,
         last: bool,
     },
-    /// A page of a partition that is absorbed is wanted on this node.
+    /// Request for a page of a merge source on this node.
     YieldAsk {
         from: Life,
         ask: YieldAsk,
     },
-    /// It, or that there is none yet.
+    /// The page, or the answer that there is none yet.
     YieldPage {
-        /// Questions are counted anew by each life, too.
+        /// Requests are numbered per incarnation, too.
         to: Incarnation,
         placement: PlacementId,
         ask: u64,
@@ -243,7 +243,7 @@ pub(crate) enum PeerMessage {
     },
 }
 
-/// A proposal of a coordinator, on its way into the log.
+/// A coordinator's proposal, in flight to the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Proposal {
     pub(crate) term: u64,
@@ -251,7 +251,7 @@ pub(crate) struct Proposal {
     pub(crate) reply: Option<ProposalReply>,
 }
 
-/// Who waits for a proposal.
+/// Caller of a proposal.
 #[derive(Clone, Debug)]
 pub(crate) enum ProposalReply {
     Registration { host: usize, boot: BootId },
@@ -260,11 +260,11 @@ pub(crate) enum ProposalReply {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// The first proposal under way at this coordinator reaches a quorum.
+    /// The first pending proposal of this coordinator reaches a quorum.
     Append {
         coordinator: usize,
     },
-    /// A coordinator applies what is committed.
+    /// A coordinator applies committed entries.
     Apply {
         coordinator: usize,
     },
@@ -276,27 +276,27 @@ pub(crate) enum Event {
         coordinator: usize,
         term: u64,
     },
-    /// A quorum round for heartbeats is over. What the majority said is known if it was heard long before the end.
+    /// A quorum round for heartbeats ended. The majority's answer is known if it arrived long before the end.
     RoundDone {
         coordinator: usize,
         term: u64,
         round: Round,
         heard: Option<Option<u64>>,
     },
-    /// The answers of those that a round confirmed are worked out and leave.
+    /// Computes and sends the answers confirmed by a round.
     Answer {
         coordinator: usize,
         term: u64,
         heartbeats: Vec<(Confirmed, Asked)>,
     },
     Elect,
-    /// The leading coordinator's session ends now and then.
+    /// The leading coordinator's sessions end at times.
     Restarts,
     /// A coordinator's session ends, and another one of the same Raft term begins.
     RestartSession {
         coordinator: usize,
     },
-    /// A deposed coordinator hears of the newer term.
+    /// A deposed coordinator learns of the newer term.
     Depose {
         coordinator: usize,
     },
@@ -313,7 +313,7 @@ pub(crate) enum Event {
         host: usize,
         message: Box<PeerMessage>,
     },
-    /// What a client sent at once.
+    /// Operations that a client sent together.
     Requests {
         host: usize,
         requests: Vec<Request<ReplyTo>>,
@@ -324,7 +324,7 @@ pub(crate) enum Event {
         log_time: Millis,
         outcome: Box<Outcome>,
         leader: Option<usize>,
-        /// Under which it is answered, if it is.
+        /// Epoch of the answer, if answered.
         epoch: Epoch,
     },
     Tick {
@@ -342,7 +342,7 @@ pub(crate) enum Event {
     Restart {
         host: usize,
     },
-    /// One placement's files go.
+    /// The files of one placement are lost.
     LosePlacement {
         host: usize,
     },
@@ -357,46 +357,46 @@ pub(crate) enum Event {
         token: u64,
     },
     Fault,
-    /// A participant's process looks at its clocks.
+    /// Timer tick of a participant's process.
     Work {
         worker: usize,
         boot: u64,
     },
-    /// A participant's process starts, if none runs.
+    /// Starts a participant's process, if none runs.
     Hire {
         worker: usize,
     },
-    /// Something goes wrong with a participant, or an operator orders something of a lease.
+    /// A fault of a participant, or an operator's order on a lease.
     WorkerFault,
-    /// A copy hears of a leadership that nobody granted.
+    /// A copy hears of a leadership that was never granted.
     Stray,
-    /// An operator looks for partitions that nobody can lead.
+    /// An operator looks for partitions without a possible leader.
     Operator,
-    /// These machines lose power, for so long.
+    /// These machines lose power, for this time.
     PowerOff {
         hosts: Vec<usize>,
         away: u64,
     },
-    /// The coordinators are recovered from less than a majority, now and then.
+    /// The coordinators are recovered from less than a majority, at times.
     Recover,
-    /// An operator looks how that goes.
+    /// An operator checks the recovery's progress.
     RecoveryLook,
     /// Members are replaced by other versions, and the protocol may rise.
     Upgrade,
-    /// The members of the quorum are changed by an operator.
+    /// An operator changes the members of the quorum.
     Reorganise,
-    /// Something goes wrong with a coordinator, or its directory.
+    /// A fault of a coordinator, or of its directory.
     QuorumFault,
-    /// Whoever leads is lost in the middle of a change.
+    /// The leader is lost during a change.
     LoseLeader {
         coordinator: usize,
     },
-    /// A coordinator's directory is lost, and whoever led is cut off.
+    /// A coordinator's directory is lost, and the former leader is cut off.
     WipeAmid {
         coordinator: usize,
         leader: usize,
     },
-    /// A coordinator's process looks at its clocks.
+    /// Timer tick of a coordinator's process.
     QuorumTick {
         coordinator: usize,
         boot: u64,
@@ -407,19 +407,19 @@ pub(crate) enum Event {
         from: usize,
         message: Box<raft::Message>,
     },
-    /// A coordinator's process starts, if none runs.
+    /// Starts a coordinator's process, if none runs.
     StartCoordinator {
         coordinator: usize,
     },
     /// An operator drops a table.
     Drop,
-    /// The same order to drop a table arrives once more.
+    /// The same drop order arrives again.
     DropAgain {
         table: TableId,
     },
-    /// An operator makes a table, by a name that is free.
+    /// An operator creates a table with a free name.
     Make,
-    /// Requests for the keys that this partition just gave up are held up, and the keys are to come back.
+    /// Requests for the keys that this partition just gave up are delayed, and the keys are to come back.
     ReturnKeys {
         partition: PartitionId,
     },
@@ -427,30 +427,30 @@ pub(crate) enum Event {
     MergeBack {
         partition: PartitionId,
     },
-    /// A directory is copied, to start its node on the copy while the coordinators are recovered.
+    /// A directory is copied, to start its node on the copy during a recovery.
     CopyDisk,
-    /// The node that was started on an older copy of its directory is started on the right one.
+    /// The node that runs on an older copy of its directory is started on the right one.
     RightDirectory,
     /// An operator orders a split.
     Split,
     /// An operator orders a merge.
     Merge,
-    /// An operator gives a merge up.
+    /// An operator cancels a merge.
     CancelMerge {
         partition: PartitionId,
     },
-    /// An operator gives a split up.
+    /// An operator cancels a split.
     CancelSplit {
         partition: PartitionId,
     },
-    /// Something goes wrong around a split.
+    /// A fault during a split.
     DisturbReshape {
         partition: PartitionId,
     },
 }
 
 impl Event {
-    /// The machine whose process takes it in, if it is one's.
+    /// Returns the machine whose process handles it, if any.
     pub(crate) const fn host(&self) -> Option<usize> {
         match self {
             Self::CoordinatorMessage { host, .. }
@@ -463,7 +463,7 @@ impl Event {
         }
     }
 
-    /// The participant whose process takes it in, if it is one's.
+    /// Returns the participant whose process handles it, if any.
     pub(crate) const fn worker(&self) -> Option<usize> {
         match self {
             Self::Work { worker, .. } => Some(*worker),
@@ -471,7 +471,7 @@ impl Event {
         }
     }
 
-    /// The coordinator that takes it in, if it is one's.
+    /// Returns the coordinator that handles it, if any.
     pub(crate) const fn coordinator(&self) -> Option<usize> {
         match self {
             Self::Turn { coordinator, .. }

@@ -1,4 +1,4 @@
-//! What goes wrong: drawn one after the other while the faults last.
+//! Faults, drawn one after the other during the fault period.
 
 use crate::event::{Event, Proposal};
 use crate::host::disk::Disk;
@@ -16,7 +16,7 @@ impl World {
         if self.plan.theme == Theme::Young
             && self.quorum.state.data_rows().any(|row| row.status == PartitionStatus::Unassigned)
         {
-            // It begins with the first assignment.
+            // Starts with the first assignment.
             return self.after(2, Event::Fault);
         }
         if self.plan.theme == Theme::Young && !self.quorum.state.untouched.is_empty() {
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// The leading coordinator stops, or is cut off from the others; they elect another after a while.
+    /// Stops the leading coordinator, or cuts it off from the others; they elect another after a while.
     fn trouble_coordinator(&mut self) {
         let Some(leader) = self.quorum.leader else { return };
         let unit = self.plan.unit_ms();
@@ -174,7 +174,7 @@ impl World {
         })
     }
 
-    /// A node whose directory is gone, so that nobody will come back as this node.
+    /// Returns a removal of a node whose directory is lost, so that it cannot return.
     fn node_to_remove(&mut self) -> Option<Command> {
         let state = &self.quorum.state;
         let there = self.hosts.iter().filter_map(|host| state.node_by_storage(host.disk.storage));
@@ -185,7 +185,7 @@ impl World {
         Some(Command::RemoveNode { node, if_version })
     }
 
-    /// A machine that is down burns, and the operator says so of its node.
+    /// Destroys a stopped machine, and returns the operator's order to declare its node lost.
     fn node_to_give_up(&mut self) -> Option<Command> {
         let down: Vec<usize> = (0..self.hosts.len()).filter(|host| self.hosts[*host].process.is_none()).collect();
         let host = self.random.pick(&down).filter(|_| self.plan.destroys)?;
@@ -197,13 +197,13 @@ impl World {
         Some(Command::NodeLost { node, if_version })
     }
 
-    /// Somebody copies the directory, to set it back later.
+    /// Copies the directory, to roll it back later.
     pub(crate) fn copy_disk(&mut self, host: usize) {
         let copy = Box::new(self.hosts[host].disk.clone());
         self.hosts[host].snapshot = Some(copy);
     }
 
-    /// One placement's files are gone, and the node notices when it starts.
+    /// Destroys one placement's files, which the node notices at its start.
     pub(crate) fn lose_placement(&mut self, host: usize) {
         self.power_off(host);
         let disk = &mut self.hosts[host].disk;
@@ -218,12 +218,13 @@ impl World {
         self.come_back(host);
     }
 
-    /// Whatever is acknowledged on this disk is gone or old: nothing is expected of its copies any more.
+    /// Marks acknowledged data on this disk as lost or old: nothing is expected of its copies any longer.
     pub(crate) fn damage_disk(&mut self, host: usize) {
         let down = self.hosts[host].process.is_none();
         let storage = self.hosts[host].disk.storage;
         let activated = self.quorum.state.node_by_storage(storage).and_then(|row| row.activated);
-        // A directory set back within the life that wrote it cannot be told from one that was not (rule 19).
+        // A directory rolled back within the incarnation that wrote it cannot be distinguished from the original (rule
+        // 19).
         let older = self.hosts[host].snapshot.take_if(|old| old.storage == storage && old.incarnation < activated);
         self.power_off(host);
         let lost: Vec<_> = self.hosts[host].disk.streams.keys().copied().collect();

@@ -1,4 +1,4 @@
-//! The end of a run: faults cease, and everything must come together in bounded time.
+//! End of a run: faults stop, and everything must converge in bounded time.
 
 use crate::check::Violation;
 use crate::event::{Event, Proposal};
@@ -7,13 +7,13 @@ use archon_coordinator_core::Command;
 use archon_types::{NodeGoal, PartitionId, PartitionStatus};
 use std::collections::BTreeMap;
 
-/// How long coming together may take, in milliseconds: the longest back-off of a leader's requests (30 s), the time-out
-/// with a hand-over (10 s at most), and some.
+/// Maximum time to converge, in milliseconds: the longest back-off of a leader's requests (30 s), the time-out with a
+/// hand-over (10 s at most), and a margin.
 const HEAL_MS: u64 = 150_000;
 const LOOK_MS: u64 = 100;
 
 impl World {
-    /// No more faults: everything must come together and serve.
+    /// Stops all faults: everything must converge and serve.
     pub(crate) fn heal(&mut self) {
         self.healing = true;
         self.note(|| "faults cease");
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// The operator takes back what was wanted of nodes.
+    /// Reverts the operators' orders on nodes.
     fn serve_again(&mut self) {
         self.mend_quorum();
         let Some(leader) = self.quorum.leader else { return };

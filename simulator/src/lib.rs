@@ -1,25 +1,25 @@
 //! Both planes of Archon in one deterministic world.
 //!
 //! The real pure code runs here: `archon-coordinator-core` (state, guarded apply, liveness, control turns, duties,
-//! migrations), `archon-host` (a node's partitions), `archon-replica` (replication) and `archon-kv` (evaluation, exactly once). Around it stand simulated
-//! machines with disks that forget, clocks that drift, processes that are killed and paused, a lossy network that is cut
-//! here and there, a quorum with changing leaders, and clients that retry. Everything is drawn from one seed, so a run is
-//! repeated exactly by its number. See `docs/SIMULATION.md`.
+//! migrations), `archon-host` (a node's partitions), `archon-replica` (replication) and `archon-kv` (evaluation,
+//! exactly once). Around it are simulated machines with disks that lose data, clocks that drift, processes that are
+//! killed and paused, a lossy network with cuts, a quorum with changing leaders, and clients that retry. Everything is
+//! drawn from one seed, so a run is repeated exactly by its number. See `docs/SIMULATION.md`.
 //!
-//! | part | what it is |
+//! | part | content |
 //! |---|---|
-//! | `scenario` | what a seed stands for |
+//! | `scenario` | parameters of a seed |
 //! | `world`, `event`, `network`, `clock`, `random` | the course of time |
-//! | `coordinator/` | the quorum's log and terms; what a leading coordinator does around the core |
-//! | `raft/`, `changer`, `quorum_faults` | the members' own logs and votes, who changes the members, and what goes wrong with them; only in some seeds |
-//! | `host/` | a node: disk, engine, process; what drives its partitions, and its session |
-//! | `worker/` | participants of a lease table: processes with the library in them, and what goes wrong with them; in a third of the seeds |
-//! | `client`, `faults`, `themes`, `heal` | who uses it, what goes wrong by chance and on purpose, and the end of that |
-//! | `relays` | what goes wrong with those that carry heartbeats of others, and what is asked of them in the end |
+//! | `coordinator/` | the quorum's log and terms; the work of a leading coordinator around the core |
+//! | `raft/`, `changer`, `quorum_faults` | the members' own logs and votes, membership changes, and their faults; only in some seeds |
+//! | `host/` | a node: disk, engine, process; the driver of its partitions, and its session |
+//! | `worker/` | participants of a lease table: processes with the library, and their faults; in a third of the seeds |
+//! | `client`, `faults`, `themes`, `heal` | clients, faults by chance and on purpose, and their end |
+//! | `relays` | faults of relays, and the final checks of them |
 //! | `restarts` | sessions that end and begin again within one Raft term; only in some seeds |
-//! | `strays`, `drops`, `operator` | what only some seeds have: leaderships that nobody granted, tables that are dropped, losses that are accepted |
-//! | `check/` | what must hold, one property per file |
-//! | `coverage`, `trace`, `run`, `base` | what was seen, the verdict, and where many runs begin |
+//! | `strays`, `drops`, `operator` | features of some seeds: stray leaderships, dropped tables, accepted losses |
+//! | `check/` | properties that must hold, one per file |
+//! | `coverage`, `trace`, `run`, `base` | coverage, the verdict, and the first seeds of long runs |
 
 mod base;
 mod changer;

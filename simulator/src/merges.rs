@@ -1,5 +1,5 @@
-//! Merges: an operator orders them of tables by ranges at any time, between splits, and now and then thinks better of it; and what
-//! goes wrong around one on purpose (rules 44 to 51).
+//! Merges: an operator orders them for tables by ranges at any time, between splits, and at times cancels one; and the
+//! faults placed around a merge (rules 44 to 51).
 
 use crate::coordinator::host_of;
 use crate::event::Event;
@@ -8,16 +8,16 @@ use crate::world::World;
 use archon_coordinator_core::{ClusterState, check_cancel_merge, check_merge};
 use archon_types::{Partition, PartitionId};
 
-/// The partitions of tables by ranges.
+/// Returns the partitions of tables by ranges.
 fn rows(state: &ClusterState) -> impl Iterator<Item = &Partition> {
     state.data_rows().filter(|row| state.is_range(row.id.table))
 }
 
-/// Orders to merge keys back that were just split off.
+/// Number of orders to merge keys back that were just split off.
 const MERGES_BACK: u64 = 4;
 
 impl World {
-    /// An operator orders a merge, and the next one after a while.
+    /// Orders a merge, and schedules the next one.
     pub(crate) fn order_merge(&mut self) {
         if self.healing {
             return;
@@ -37,8 +37,8 @@ impl World {
         self.say(plan.command);
     }
 
-    /// A partition just gave keys up. For a moment requests of clients with old tables take long on their way to its leader, and the keys
-    /// are merged back meanwhile, so that a late duplicate comes after the merge (rule 50).
+    /// Handles a partition that just gave keys up: for a moment requests of clients with old tables are slow to reach
+    /// its leader, and the keys are merged back meanwhile, so that a late duplicate comes after the merge (rule 50).
     pub(crate) fn return_keys(&mut self, partition: PartitionId) {
         if self.healing {
             return;
@@ -50,7 +50,7 @@ impl World {
         self.coverage.keys_returned += 1;
         let clients: Vec<End> = (0..self.clients.len()).map(End::Client).collect();
         let until = self.truth + self.merges.between(unit, unit * 3);
-        // A later write of the same client declares the duplicate as done: it has to come soon after the merge.
+        // A later write of the same client declares the duplicate as done: it must arrive soon after the merge.
         let millis = self.merges.between(unit * 3, unit * 12);
         self.network.lag(Lag { from: clients, to: vec![End::Host(host)], until, millis });
         // The first order may come too early; a later one is accepted.
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// An operator has a partition get its right neighbour's keys.
+    /// Orders a partition to absorb its right neighbour.
     pub(crate) fn merge_back(&mut self, partition: PartitionId) {
         let Some(leader) = self.quorum.leader.filter(|_| !self.healing) else { return };
         if self.quorum.coordinators[leader].session.is_none() {
@@ -70,7 +70,7 @@ impl World {
         self.say(plan.command);
     }
 
-    /// Whether and how the merge that is about to begin is disturbed: soon, as it takes some tenths of a second.
+    /// Draws whether and how to disturb the merge about to begin: soon, since it takes some tenths of a second.
     fn trouble_merge(&mut self, left: PartitionId, right: PartitionId) {
         let unit = self.plan.unit_ms();
         if self.merges.below(4) == 0 {
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// The operator gives the merge of this partition up, if it goes on.
+    /// Cancels the merge of this partition, if it is in progress.
     pub(crate) fn cancel_merge(&mut self, partition: PartitionId) {
         let Some(leader) = self.quorum.leader.filter(|_| !self.healing) else { return };
         let state = &self.quorum.coordinators[leader].state;
@@ -92,7 +92,7 @@ impl World {
         self.say(command);
     }
 
-    /// A fault in the middle of a merge or a split that goes on.
+    /// Injects a fault during a merge or a split.
     pub(crate) fn around_a_merge(&mut self) {
         let state = &self.quorum.state;
         let merging = state.partitions.merging().filter_map(|row| Some([row.id, row.absorbs()?.1])).flatten();

@@ -1,45 +1,45 @@
-//! Rules that a run may break, one at a time, to prove that the checks can fail.
+//! Mutants: rules that a run can disable, one at a time, to prove that the checks can fail.
 
 mod shell {
     archon_types::mutants! {
-        /// What is read at the start is reported as durable without a sync.
+        /// Reports data read at the start as durable without a sync.
         UnsyncedTail = 20,
-        /// A write is acknowledged before the disk has it.
+        /// Acknowledges a write before the disk has it.
         AckBeforeSync = 20,
-        /// A copy is complete before its rows are synced.
+        /// Completes a copy before its rows are synced.
         CopyUnsynced = 20,
-        /// A copy is said to be deleted before its disk has forgotten it.
+        /// Reports a copy as deleted before its disk has removed it.
         DeletedUnsynced = 22,
-        /// A node does not take in which tables there are.
+        /// Ignores changes of the existing tables on a node.
         DropUnreported = 26,
-        /// The voters change in one step, without joint consensus.
+        /// Changes the voters in one step, without joint consensus.
         VotersWithoutJoint = 57,
-        /// A coordinator with a copy of another one's directory takes part, whoever runs with the original.
+        /// Lets a coordinator take part with a copy of another one's directory, while the original runs.
         CopyTakesPart = 58,
-        /// A relay that no coordinator answers grants leases by itself.
+        /// Lets a relay grant leases by itself when no coordinator answers.
         RelayAnswersAlone = 65,
-        /// What is written to a partition that is being split is not written to the copy that is formed of it.
+        /// Does not mirror writes to a partition being split to the copy formed of it.
         NotMirrored = 38,
-        /// Every retry carries a new number.
+        /// Gives every retry a new number.
         RetryRenumbered = 24,
-        /// A retry is stamped anew.
+        /// Gives a retry a new stamp.
         RetryRestamped = 24,
-        /// A write begins anew where the table says that its key is, before its partition says that it has moved.
+        /// Restarts a write where the table says that its key is, before its partition says that it has moved.
         RenameUnasked = 43,
-        /// A write that is open when its partition ends begins anew.
+        /// Restarts a write that is open when its partition ends.
         RenameAfterMerge = 51,
     }
 }
 
-/// A rule of the shells around the pure code that can be broken: what the nodes' and coordinators' shells must see to.
+/// A rule of the shells around the pure code that can be disabled: duties of the nodes' and coordinators' shells.
 pub use shell::Mutant as ShellMutant;
 
-/// One broken rule, wherever it stands.
+/// One disabled rule, in any room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutant {
     /// In the shells, which here are the simulator's own.
     Shell(ShellMutant),
-    /// In what surrounds a node's replicas.
+    /// Around a node's replicas.
     #[cfg(feature = "mutants")]
     Host(archon_host::Mutant),
     /// In a member's session.
@@ -51,14 +51,14 @@ pub enum Mutant {
     /// In the coordinator's core.
     #[cfg(feature = "mutants")]
     Core(archon_coordinator_core::Mutant),
-    /// In what makes each operation take effect once.
+    /// In the exactly-once evaluation.
     #[cfg(feature = "mutants")]
     Kv(archon_kv::Mutant),
 }
 
 #[cfg(feature = "mutants")]
 impl Mutant {
-    /// All there are, of all rooms.
+    /// Returns all mutants of all rooms.
     pub fn all() -> impl Iterator<Item = Self> {
         let shells = ShellMutant::ALL.iter().map(|mutant| Self::Shell(*mutant));
         let hosts = archon_host::Mutant::ALL.iter().map(|mutant| Self::Host(*mutant));
@@ -69,7 +69,7 @@ impl Mutant {
         shells.chain(hosts).chain(members).chain(replicas).chain(cores).chain(kvs)
     }
 
-    /// The number of the rule it takes away; 0 if it is no rule of its own.
+    /// Returns the number of the disabled rule; 0 if it has no number.
     pub const fn rule(self) -> u8 {
         match self {
             Self::Shell(mutant) => mutant.rule(),
@@ -81,7 +81,7 @@ impl Mutant {
         }
     }
 
-    /// Its name; unique within its room.
+    /// Returns its name; unique within its room.
     pub fn name(self) -> String {
         match self {
             Self::Shell(mutant) => format!("{mutant:?}"),
@@ -93,7 +93,7 @@ impl Mutant {
         }
     }
 
-    /// The room whose rule it takes away; the shells' are the simulator's own.
+    /// Returns the room of the disabled rule; the shells' are the simulator's own.
     pub const fn room(self) -> &'static str {
         match self {
             Self::Shell(_) => "shell",
@@ -106,7 +106,7 @@ impl Mutant {
     }
 }
 
-/// What of the coordinators' room a mutant breaks.
+/// Returns the disabled rules of the coordinators' core.
 pub(crate) fn broken_core(mutant: Option<Mutant>) -> archon_coordinator_core::Broken {
     #[cfg(feature = "mutants")]
     if let Some(Mutant::Core(broken)) = mutant {
@@ -116,7 +116,7 @@ pub(crate) fn broken_core(mutant: Option<Mutant>) -> archon_coordinator_core::Br
     archon_coordinator_core::Broken::default()
 }
 
-/// What of the rooms around replicas a mutant breaks.
+/// Returns the disabled rules of the rooms around replicas.
 pub(crate) fn broken_host(mutant: Option<Mutant>) -> archon_host::Broken {
     #[cfg(feature = "mutants")]
     if let Some(Mutant::Host(broken)) = mutant {
@@ -126,7 +126,7 @@ pub(crate) fn broken_host(mutant: Option<Mutant>) -> archon_host::Broken {
     archon_host::Broken::default()
 }
 
-/// What of a member's session a mutant breaks.
+/// Returns the disabled rules of a member's session.
 pub(crate) fn broken_member(mutant: Option<Mutant>) -> archon_member::Broken {
     #[cfg(feature = "mutants")]
     if let Some(Mutant::Member(broken)) = mutant {

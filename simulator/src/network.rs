@@ -1,9 +1,9 @@
-//! The network: slow, lossy, and cut here and there, also in one direction only.
+//! The network: slow, lossy, and cut in places, also in one direction only.
 
 use crate::random::Random;
 use crate::scenario::Scenario;
 
-/// Who sends and who receives.
+/// Sender or receiver.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum End {
     Host(usize),
@@ -11,7 +11,7 @@ pub(crate) enum End {
     Client(usize),
 }
 
-/// A cut: nothing goes from the one to the other side until it is over.
+/// A cut: nothing passes from one side to the other until its end.
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
     pub(crate) from: Vec<End>,
@@ -20,7 +20,7 @@ pub(crate) struct Cut {
     pub(crate) until: u64,
 }
 
-/// A detour: whatever goes from the one to the other side takes longer until it is over.
+/// A slow path: everything from one side to the other takes longer until its end.
 #[derive(Clone, Debug)]
 pub(crate) struct Lag {
     pub(crate) from: Vec<End>,
@@ -29,7 +29,7 @@ pub(crate) struct Lag {
     pub(crate) millis: u64,
 }
 
-/// The state of the network.
+/// State of the network.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Network {
     cuts: Vec<Cut>,
@@ -46,20 +46,20 @@ impl Network {
         self.lags.push(lag);
     }
 
-    /// No more faults.
+    /// Ends all faults.
     pub(crate) fn heal(&mut self) {
         self.cuts.clear();
         self.lags.clear();
         self.calm = true;
     }
 
-    /// Whether nothing goes from the one to the other.
+    /// Returns true if nothing passes from one endpoint to the other.
     pub(crate) fn is_cut(&self, truth: u64, from: End, to: End) -> bool {
         let between = |cut: &Cut| cut.from.contains(&from) && cut.to.contains(&to);
         self.cuts.iter().any(|cut| cut.since <= truth && truth < cut.until && between(cut))
     }
 
-    /// How long a message takes, once per delivery: none if it is lost, two entries if it arrives twice.
+    /// Returns the delays of a message, one per delivery: none if it is lost, two if it arrives twice.
     pub(crate) fn delays(&mut self, truth: u64, from: End, to: End, random: &mut Random, plan: &Scenario) -> Vec<u64> {
         self.cuts.retain(|cut| cut.until > truth);
         self.lags.retain(|lag| lag.until > truth);

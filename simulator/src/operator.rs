@@ -1,5 +1,5 @@
-//! An operator who does not wait for ever: where no copy that counts is on a node that is alive, for long, one of the others is
-//! made to lead, or the partition begins empty (rule 23).
+//! An operator that does not wait indefinitely: if a partition has no in-sync copy on a live node for long, another copy is made
+//! to lead, or the partition begins empty (rule 23).
 
 use crate::coordinator::host_of;
 use crate::event::{Event, Proposal};
@@ -10,14 +10,14 @@ use archon_coordinator_core::{Command, check_force_leader};
 use archon_types::{NodeId, Partition, PartitionId, PartitionStatus};
 use std::collections::BTreeMap;
 
-/// What an operator has in mind.
+/// State of the operator.
 #[derive(Debug)]
 pub(crate) struct Operator {
-    /// For what only some seeds have, so that the others do not change.
+    /// Separate generator for features of some seeds, so that other seeds do not change.
     random: Random,
-    /// Since when nobody can lead these.
+    /// Start of the unavailability of partitions without a possible leader.
     since: BTreeMap<PartitionId, u64>,
-    /// Until then the situation brought about last goes on.
+    /// End of the last situation created on purpose.
     until: u64,
 }
 
@@ -28,7 +28,7 @@ impl Operator {
 }
 
 impl World {
-    /// The operator looks, and again after a while; also when faults have ceased.
+    /// Runs the operator's check, and schedules the next one; also after the faults.
     pub(crate) fn operator_looks(&mut self) {
         let unit = self.plan.unit_ms();
         let delay = self.operator.random.between(unit, unit * 4);
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// A follower is away until it does not count any more. Then it comes back, and all that count go, or are cut off with
+    /// Stops a follower until it is out of sync. Then it comes back, and all in-sync copies stop, or are cut off with
     /// some of their clients.
     fn cut_followers_off(&mut self) {
         let settings = &self.plan.settings;
@@ -87,7 +87,7 @@ impl World {
         self.network.cut(Cut { from: far, to: own, since, until });
     }
 
-    /// These machines lose power at once, and come back after a while.
+    /// Cuts the power of these machines at once; they come back after a while.
     pub(crate) fn power_off_all(&mut self, hosts: &[usize], away: u64) {
         if self.healing {
             return;

@@ -1,4 +1,4 @@
-//! What goes wrong with coordinators whose members change, and with their directories.
+//! Faults of coordinators with changing membership, and of their directories.
 
 use crate::coordinator::{Begins, COORDINATORS, first_address};
 use crate::event::Event;
@@ -11,7 +11,7 @@ use archon_types::StorageId;
 use uuid::Uuid;
 
 impl World {
-    /// Somebody else comes to lead: it stands while others still hear the former leader, or is asked to.
+    /// Makes another member lead: it stands while others still hear the former leader, or is asked to.
     pub(crate) fn have_another_lead(&mut self) {
         if self.quorum.down_until > self.truth {
             let delay = self.quorum.down_until - self.truth + self.changer.random.between(20, 200);
@@ -24,7 +24,7 @@ impl World {
         }
     }
 
-    /// Something goes wrong, and soon something else.
+    /// Injects a fault, and schedules the next one.
     pub(crate) fn quorum_fault(&mut self) {
         let unit = self.plan.unit_ms();
         let delay = self.changer.random.between(unit, unit * 18);
@@ -65,7 +65,7 @@ impl World {
         self.after(down, Event::StartCoordinator { coordinator });
     }
 
-    /// Two coordinators do not hear each other, or one of them not the other.
+    /// Cuts two coordinators from each other, or in one direction.
     fn part_two(&mut self, one: usize, running: &[usize]) {
         let unit = self.plan.unit_ms();
         let random = &mut self.changer.random;
@@ -78,7 +78,7 @@ impl World {
         self.network.cut(Cut { from: other, to: one, since, until });
     }
 
-    /// Whoever leads a change is lost in the middle of it, for a while.
+    /// Stops the leader of a change in the middle of it, for a while.
     pub(crate) fn lose_leader(&mut self, coordinator: usize) {
         let unit = self.plan.unit_ms();
         if self.healing || self.quorum.leader != Some(coordinator) {
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// Its directory is lost; somebody starts it again with an empty one, which its peers refuse.
+    /// Destroys its directory; it is restarted with an empty one, which its peers refuse.
     fn wipe_coordinator(&mut self, coordinator: usize) {
         if !self.may_lose(coordinator) {
             return;
@@ -107,7 +107,7 @@ impl World {
         if let Some(member) = &mut self.quorum.coordinators[coordinator].member {
             member.raft.disk = Disk::new(member.raft.disk.id, storage);
             if member.begins == Begins::Founder {
-                // It is started as the first time, with the list of them.
+                // It is started as the first time, with their list.
                 let founders = 0..COORDINATORS;
                 member.raft.disk.expected = founders.map(|slot| (slot as u64 + 1, first_address(slot))).collect();
             }
@@ -117,8 +117,8 @@ impl World {
         self.bring_back(coordinator);
     }
 
-    /// One is cut off for a while, so that it lacks entries; when it is back, another one has lost its directory, and whoever leads is cut off
-    /// in turn. Were what is left of the other one to vote, the first one would be elected.
+    /// Cuts one off for a while, so that it lacks entries; when it is back, another one has lost its directory, and the
+    /// leader is cut off in turn. If the wiped one could vote, the lagging one would be elected.
     fn lag_behind_a_loss(&mut self, running: &[usize]) {
         let unit = self.plan.unit_ms();
         let Some(leader) = self.quorum.leader else { return };
@@ -144,7 +144,7 @@ impl World {
         self.after(1, Event::StartCoordinator { coordinator });
     }
 
-    /// Its machine is gone for good.
+    /// Destroys its machine permanently.
     fn burn_coordinator(&mut self, coordinator: usize) {
         if !self.may_lose(coordinator) {
             return;
@@ -154,11 +154,11 @@ impl World {
         self.note(|| format!("the machine of coordinator {coordinator} is gone"));
     }
 
-    /// Somebody copies the directory of one that runs, and starts the copy on another machine.
+    /// Copies the directory of a running one, and starts the copy on another machine.
     fn copy_coordinator(&mut self, coordinator: usize) {
         let Some(member) = &self.quorum.coordinators[coordinator].member else { return };
         let disk = member.raft.disk.clone();
-        // One that is not where its log says is not found there.
+        // One at another address than the log's is not found there.
         let recorded = member.raft.membership().and_then(|members| members.address(disk.id));
         if recorded != Some(member.address.as_str()) || !disk.started {
             return;
@@ -167,7 +167,8 @@ impl World {
         self.start_coordinator(copy);
     }
 
-    /// It is started again at another address. Until a leader has that committed the others do not reach it, so they have to be enough.
+    /// Restarts it at another address. The others do not reach it until a leader has committed that, so they must be
+    /// enough.
     fn move_coordinator(&mut self, coordinator: usize) {
         let Some(member) = &self.quorum.coordinators[coordinator].member else { return };
         let own = member.raft.membership().and_then(|members| members.address(member.raft.disk.id));
@@ -184,7 +185,7 @@ impl World {
         self.bring_back(coordinator);
     }
 
-    /// Whether a directory that is whole is that of this member, other than that of `without`.
+    /// Returns true if an intact directory belongs to this member, other than that of `without`.
     pub(crate) fn holds(&self, id: u64, storage: StorageId, without: Option<usize>) -> bool {
         let holds = |number: usize| {
             let member = self.quorum.coordinators[number].member.as_ref();
@@ -196,13 +197,15 @@ impl World {
         (0..self.quorum.coordinators.len()).any(|number| Some(number) != without && holds(number))
     }
 
-    /// Whether a coordinator's directory may be lost. What becomes of a quorum without a majority is another matter ([`crate::recovery`]).
+    /// Returns true if a coordinator's directory may be lost. A quorum without a majority is covered by
+    /// [`crate::recovery`].
     fn may_lose(&self, coordinator: usize) -> bool {
         self.bears(Some(coordinator), &self.wishes())
     }
 
-    /// Whether the quorum goes on without one coordinator and with these wishes: of whoever any log names as voters, and of whoever is to
-    /// vote, a majority must have its directory, know the others, and be where those look for it.
+    /// Returns true if the quorum continues without one coordinator and with these wishes: of the voters that any log
+    /// names, and of the voters to be, a majority must have its directory, know the others, and be at the address where
+    /// those look for it.
     pub(crate) fn bears(&self, without: Option<usize>, wishes: &[Wish]) -> bool {
         let whole = |members: &Members, id: u64| {
             let storage = members.get(&id).map(|member| member.storage);
@@ -221,7 +224,7 @@ impl World {
         })
     }
 
-    /// What is wanted of the quorum, also as far as it is only on its way into the log.
+    /// Returns the requested changes of the quorum, including those still in flight to the log.
     fn wishes(&self) -> Vec<Wish> {
         let wish = |command: &Command| match command {
             Command::ChangeQuorum { wish, .. } => Some(wish.clone()),
@@ -242,8 +245,8 @@ impl World {
         wishes
     }
 
-    /// Whether the log of this member has who the members are. Until then it may refuse those of whom it does not know, and once those of whom
-    /// it does are gone, nobody is left to vouch for the others (rule 59).
+    /// Returns true if this member's log contains the membership. Until then it may refuse members that it does not
+    /// know, and once all members it knows are gone, none is left to vouch for the others (rule 59).
     fn knows_members(&self, id: u64, storage: StorageId) -> bool {
         let mut members = self.quorum.coordinators.iter().filter_map(|other| other.member.as_ref());
         members.any(|member| {
@@ -253,7 +256,7 @@ impl World {
         })
     }
 
-    /// Whether this member was started elsewhere than any log says yet.
+    /// Returns true if this member runs at an address that no log contains yet.
     pub(crate) fn is_moving(&self, id: u64, storage: StorageId) -> bool {
         let mut members = self.quorum.coordinators.iter().filter_map(|other| other.member.as_ref());
         members.any(|member| {
@@ -262,7 +265,7 @@ impl World {
         })
     }
 
-    /// All coordinators that are left are started, and reach each other.
+    /// Starts all remaining coordinators and connects them.
     pub(crate) fn heal_quorum(&mut self) {
         if !self.plan.changes_quorum {
             return;

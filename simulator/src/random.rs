@@ -1,4 +1,4 @@
-//! A small seeded generator: the same seed gives the same run.
+//! Small seeded random number generator: the same seed gives the same run.
 
 /// Xorshift with a multiplied output. Every choice of a run is drawn from one of these.
 #[derive(Clone, Debug)]
@@ -20,27 +20,27 @@ impl Random {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
     }
 
-    /// A number in `0..end` (zero if `end` is zero).
+    /// Returns a number in `0..end` (zero if `end` is zero).
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    /// An index into something of `length` items.
+    /// Returns an index into a collection of `length` items.
     pub(crate) fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
     }
 
-    /// A number in `low..=high`.
+    /// Returns a number in `low..=high`.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// Whether something of this chance, in thousandths, happens.
+    /// Returns true with this chance, in thousandths.
     pub(crate) fn permille(&mut self, chance: u64) -> bool {
         self.below(1_000) < chance
     }
 
-    /// One of the items.
+    /// Returns one of the items.
     pub(crate) fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
         items.get(self.index(items.len())).copied()
     }

@@ -1,5 +1,5 @@
-//! The coordinators lose their majority: somebody begins anew with an older state, as a survivor or a file has it, while the nodes
-//! live on (rules 60 to 62).
+//! Loss of the coordinators' majority: an operator recovers from an older state, of a survivor or a file, while the
+//! nodes live on (rules 60 to 62).
 
 use crate::event::{Event, Proposal};
 use crate::host::disk::Disk;
@@ -9,13 +9,13 @@ use archon_coordinator_core::{ClusterState, Command, Coordinator, begin_generati
 use archon_types::{GenerationKey, Millis, StorageId};
 use uuid::Uuid;
 
-/// Most recoveries in a run.
+/// Maximum number of recoveries in a run.
 const RECOVERIES_MAX: u32 = 2;
 
-/// Whoever recovers the coordinators.
+/// The operator that recovers the coordinators.
 #[derive(Debug)]
 pub(crate) struct Recoverer {
-    /// For what only some seeds have, so that the others do not change.
+    /// Separate generator for features of some seeds, so that other seeds do not change.
     random: Random,
     begun: u32,
     /// The right directory of a machine that runs on an older copy of it.
@@ -29,7 +29,7 @@ impl Recoverer {
 }
 
 impl World {
-    /// A new generation begins with what is left of the log.
+    /// Starts a new generation with the remaining log.
     pub(crate) fn recover_quorum(&mut self) {
         let unit = self.plan.unit_ms();
         let delay = self.recoverer.random.between(unit * 5, unit * 80);
@@ -56,7 +56,7 @@ impl World {
         self.after(delay, Event::RecoveryLook);
     }
 
-    /// Copies the directory of a machine, and restarts it, so that the copy is of an earlier life.
+    /// Copies the directory of a machine, and restarts it, so that the copy is of an earlier incarnation.
     pub(crate) fn copy_disk_now_and_then(&mut self) {
         let unit = self.plan.unit_ms();
         let delay = self.recoverer.random.between(unit, unit * 10);
@@ -66,7 +66,7 @@ impl World {
         self.after(delay, Event::CopyDisk);
         let host = self.recoverer.random.index(self.hosts.len());
         let machine = &self.hosts[host];
-        // A copy from before the first registration holds no life to compare.
+        // A copy from before the first registration has no incarnation to compare.
         if machine.process.is_none() || machine.snapshot.is_some() || machine.disk.incarnation.is_none() {
             return;
         }
@@ -76,8 +76,8 @@ impl World {
         self.after(down, Event::Restart { host });
     }
 
-    /// A machine stops as the first recovery begins, and is started on an older copy of its directory. The coordinators can know that the
-    /// copy is older: they know a later life of it.
+    /// Stops a machine as the first recovery begins, and starts it on an older copy of its directory. The coordinators
+    /// can know that the copy is older: they know a later incarnation.
     fn set_back_in_recovery(&mut self) {
         if !self.plan.sets_back || self.recoverer.begun != 1 {
             return;
@@ -104,7 +104,7 @@ impl World {
         self.after(delay, Event::RightDirectory);
     }
 
-    /// A machine that runs on an older copy of its directory is stopped, and started on the right one.
+    /// Stops a machine that runs on an older copy of its directory, and starts it on the right one.
     pub(crate) fn right_directory(&mut self) {
         let Some((host, right)) = self.recoverer.aside.take() else { return };
         self.coverage.right_in_recovery += u64::from(self.quorum.state.recovery.is_some());
@@ -115,7 +115,7 @@ impl World {
         self.after(delay, Event::Restart { host });
     }
 
-    /// The state as some survivor has it, and how many entries it lacks.
+    /// Returns the state of some survivor, and the number of entries it lacks.
     fn left_of_the_log(&mut self) -> Option<(ClusterState, u64)> {
         let entries = self.quorum.entries();
         let random = &mut self.recoverer.random;
@@ -127,12 +127,12 @@ impl World {
         };
         let lost = lost.min(entries);
         let state = self.quorum.state_without(lost);
-        // The services of the world make their table once.
+        // The services of the world create their table once.
         let founded = state.lease_tables().next().is_some();
         founded.then_some((state, lost))
     }
 
-    /// An operator looks how the recovery goes, and accepts what it says once every machine was heard.
+    /// Checks the recovery's progress, and accepts its result once every machine was heard.
     pub(crate) fn recovery_looks(&mut self) {
         let delay = self.recoverer.random.between(1, self.plan.unit_ms() * 2);
         if self.quorum.state.recovery.is_none() {
@@ -146,11 +146,11 @@ impl World {
             let node = coordinator.state.node_by_storage(storage).map(|row| row.node.id);
             node.and_then(|node| recovery.inventories.get(&node)).is_some_and(|inventory| inventory.is_complete())
         };
-        // The operator waits for the right directory, and accepts nothing that the older copy lacks.
+        // The operator waits for the right directory, and accepts no loss caused by the older copy.
         if self.recoverer.aside.is_some() || recovery.inventories.values().any(|inventory| inventory.older) {
             return;
         }
-        // A machine that registered after what is left of the log is known to its operator alone.
+        // Only the operator knows of a machine that registered after the remaining log.
         if recovery.accepted || !self.hosts.iter().all(|host| heard(host.disk.storage)) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Trouble with nodes that carry the heartbeats of others, and what is asked of them once it is over (rules 65 to 72).
+//! Faults of relays, and the final checks of them (rules 65 to 72).
 
 use crate::check::Violation;
 use crate::coordinator::host_of;
@@ -9,25 +9,25 @@ use crate::random::Random;
 use crate::world::World;
 use archon_types::NodeStatus;
 
-/// Members whom no relay helped, from how many on it is looked at how many of them asked for themselves. One in 32 should: that most of so
-/// many do by chance does not happen.
+/// Minimum number of members helped by no relay for a check of how many contacted a coordinator. One in 32 should: that
+/// most of so many do by chance does not happen.
 const UNHELPED_MIN: u64 = 24;
 
-/// For so many heartbeat intervals nobody asks a coordinator itself, in the end.
+/// Final period without direct requests to a coordinator, in heartbeat intervals.
 const CALM: u64 = 6;
 
-/// What the world keeps of those that carry heartbeats.
+/// State of the relay faults.
 #[derive(Debug)]
 pub(crate) struct Relays {
-    /// For what only some seeds have, so that the others do not change.
+    /// Separate generator for features of some seeds, so that other seeds do not change.
     pub(crate) random: Random,
-    /// A machine that is not started any more.
+    /// A machine that is not restarted.
     pub(crate) dead: Option<usize>,
-    /// When a heartbeat went straight to a coordinator last.
+    /// Time of the last direct heartbeat to a coordinator.
     pub(crate) last_direct: u64,
-    /// Rounds in which a member was told that no coordinator answers, and no relay helped it.
+    /// Rounds in which no coordinator answered a member's relay, and no relay helped.
     pub(crate) unhelped: u64,
-    /// Of these, the ones in which it asked for itself.
+    /// Of these, the ones in which it contacted a coordinator.
     pub(crate) asked: u64,
 }
 
@@ -38,12 +38,12 @@ impl Relays {
 }
 
 impl World {
-    /// The machines that relay, as the committed state has it.
+    /// Returns the relaying machines, by the committed state.
     fn relaying(&self) -> Vec<usize> {
         self.quorum.state.relaying().into_iter().filter_map(|node| host_of(&node.address)).collect()
     }
 
-    /// A relay is in trouble, or its members are, or what they know of each other is old.
+    /// Injects a fault of a relay or its members, or makes their view of each other out of date.
     pub(crate) fn around_a_relay(&mut self, leader: usize) {
         let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
         let relaying = self.relaying();
@@ -75,7 +75,7 @@ impl World {
                 self.part(&cut, &coordinators, (0, away));
             }
             3 => {
-                // And the other way round, perhaps in one direction only.
+                // And the converse, possibly in one direction only.
                 let members = self.peers_of(relay);
                 let (since, until) = (self.truth, self.truth + away);
                 if self.random.below(3) > 0 {
@@ -85,7 +85,7 @@ impl World {
                 self.network.cut(Cut { from: members, to: vec![End::Host(relay)], since, until });
             }
             4 => {
-                // A member reaches no coordinator itself, and lives by its relays; or dies of them.
+                // A member reaches no coordinator itself, and lives by its relays; or fails with them.
                 self.part(&[End::Host(leader)], &coordinators, (0, timeout * 4));
                 let over = self.random.between(timeout, timeout * 3);
                 if self.random.below(2) == 0 {
@@ -94,7 +94,7 @@ impl World {
                 }
             }
             5 => {
-                // Batches or answers take long, and later ones overtake them.
+                // Batches or answers are slow, and later ones overtake them.
                 let until = self.truth + self.random.between(unit, timeout * 2);
                 let millis = self.random.between(unit / 2, timeout * 6 / 5);
                 let (from, to) = match self.random.below(4) {
@@ -106,7 +106,7 @@ impl World {
                 self.network.lag(Lag { from, to, until, millis });
             }
             6 => {
-                // Another coordinator leads, of which relays hear late, while one of them is away.
+                // Another coordinator leads, which relays learn late, while one of them is away.
                 self.elect_coordinator();
                 let leads = self.quorum.leader.map(End::Coordinator).into_iter().collect::<Vec<_>>();
                 let until = self.random.between(1, unit * 3);
@@ -117,7 +117,7 @@ impl World {
                 }
             }
             7 => {
-                // A leader sleeps until it is failed, and wakes without a coordinator: only others can tell it.
+                // A leader is paused until it fails, and wakes without a coordinator: only other nodes can notify it.
                 let wakes = timeout + self.random.between(unit, timeout);
                 self.coverage.pauses += 1;
                 self.hosts[leader].paused_until = self.truth + wakes;
@@ -125,7 +125,7 @@ impl World {
                 self.theme_until = self.truth + wakes;
             }
             8 => {
-                // Who relays is computed from rows that are old.
+                // Relays are computed from old rows.
                 for host in 0..self.hosts.len() {
                     if self.random.below(2) == 0 {
                         let until = self.truth + timeout * 4;
@@ -136,7 +136,7 @@ impl World {
                 self.come_back(relay);
             }
             _ => {
-                // Answers to a leader take long, by whatever way, and when they arrive nothing more goes up.
+                // Answers to a leader are slow, on any path, and when they arrive nothing more goes up.
                 let until = self.truth + timeout * 5;
                 let millis = self.random.between(timeout / 3, timeout * 4 / 5);
                 let others: Vec<End> = relays.into_iter().filter(|other| *other != End::Host(leader)).collect();
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// All streams of members to a relay end, whatever they wait for.
+    /// Ends all streams of members to a relay, with their pending requests.
     fn break_streams(&mut self, relay: usize) {
         let boots = self.hosts.iter().filter_map(|host| Some((host.number, host.process.as_ref()?.boot)));
         let streams: Vec<u64> = boots.map(|(host, boot)| stream(host, boot)).collect();
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// When faults cease one machine is dead, and nobody starts it.
+    /// Kills one machine when faults stop; it is not restarted.
     pub(crate) fn one_stays_away(&mut self) {
         if !self.plan.relays {
             return;
@@ -178,7 +178,7 @@ impl World {
         self.relays.dead = Some(dead);
     }
 
-    /// V: whoever is dead is failed in time, whoever carried its heartbeats.
+    /// V: checks that a dead member fails in time, with any relay.
     pub(crate) fn notice_the_dead(&mut self) {
         let Some(dead) = self.relays.dead else { return };
         let millis = self.plan.settings.timing.failure_timeout_ms * 4 + 2_000;
@@ -192,7 +192,7 @@ impl World {
         self.after(1, Event::Restart { host: dead });
     }
 
-    /// V: in the end everybody holds everything, by whatever way it came; and whoever says so does.
+    /// V: checks that in the end all nodes hold everything, on any path; and that their reports are true.
     fn look_at_what_is_held(&mut self) {
         let millis = self.plan.unit_ms() * 20 + 2_000;
         self.within(millis, "what nodes hold", |world| {
@@ -207,7 +207,8 @@ impl World {
         });
     }
 
-    /// B: in the end relays carry all heartbeats, and nobody asks a coordinator itself; and of those whom none helped, few did before.
+    /// B: checks that in the end relays carry all heartbeats, without direct requests; and that of the members no relay
+    /// helped, few asked directly before.
     pub(crate) fn look_at_the_burden(&mut self) {
         if !self.plan.relays {
             return;
@@ -223,7 +224,8 @@ impl World {
             return;
         }
         let unit = self.plan.unit_ms();
-        // Word from before the faults ceased may end a life at any time, and then its members need others for a while.
+        // Messages from before the end of faults may fence an incarnation at any time, and then its members need other
+        // relays for a while.
         self.within(unit * 80 + 2_000, "heartbeats by relays", |world| {
             let carried =
                 |host: &crate::host::process::Host| host.process.as_ref().is_some_and(|it| it.relaying.carried);

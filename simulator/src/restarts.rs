@@ -1,5 +1,5 @@
-//! Sessions of a leading coordinator that end and begin again within one Raft term, while what the earlier one proposed is under way:
-//! a stall, or a task that failed.
+//! Restarts of a leading coordinator's session within one Raft term, while its earlier proposals are pending: a stall,
+//! or a failed task.
 
 use crate::coordinator::Session;
 use crate::event::Event;
@@ -7,10 +7,10 @@ use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::Command;
 
-/// Ends sessions.
+/// State of the session restarts.
 #[derive(Debug)]
 pub(crate) struct Restarter {
-    /// For what only some seeds have, so that the others do not change.
+    /// Separate generator for features of some seeds, so that other seeds do not change.
     random: Random,
 }
 
@@ -21,7 +21,7 @@ impl Restarter {
 }
 
 impl World {
-    /// The session of the coordinator that leads ends now and then.
+    /// Ends the leading coordinator's session at times.
     pub(crate) fn restart_now_and_then(&mut self) {
         let unit = self.plan.unit_ms();
         let delay = self.restarter.random.between(unit * 4, unit * 60);
@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    /// A life is being failed: in half of these cases the commit takes long, and the session ends meanwhile.
+    /// Handles the failing of an incarnation: in half of the cases the commit is slow, and the session ends meanwhile.
     pub(crate) fn restart_amid(&mut self, coordinator: usize, commands: &[Command]) {
         let fails = commands.iter().any(|command| matches!(command, Command::NodeFailed { .. }));
         if !self.plan.restarts || self.healing || !fails || self.restarter.random.below(2) == 0 {
@@ -43,8 +43,9 @@ impl World {
         self.after(delay, Event::RestartSession { coordinator });
     }
 
-    /// A coordinator's session ends, and the next one of the same Raft term begins. The process, its log and what is under way into
-    /// it go on. The real coordinator commits an entry in between; this one does not, so that the memory alone has to suffice.
+    /// Ends a coordinator's session and begins the next one of the same Raft term. The process, its log and its pending
+    /// proposals continue. The real coordinator commits an entry in between; this one does not, so that the memory
+    /// alone must suffice.
     pub(crate) fn restart_session(&mut self, coordinator: usize) {
         let now = self.coordinator_now(coordinator);
         let own = &mut self.quorum.coordinators[coordinator];

@@ -8,26 +8,26 @@ use crate::scenario::{Scenario, Theme};
 use crate::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The outcome of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Its seed.
     pub seed: u64,
-    /// What did not hold, if anything.
+    /// Violation, if any.
     pub violation: Option<Violation>,
-    /// What it came across; nothing if it panicked.
+    /// Coverage; empty if it panicked.
     pub coverage: Coverage,
-    /// A hash of every line of its trace, if it was traced.
+    /// Hash of every line of its trace, if traced.
     pub trace_hash: u64,
-    /// The last lines of its trace, if it was traced.
+    /// Last lines of its trace, if traced.
     pub trace: Vec<String>,
 }
 
-/// Runs a seed. With `trace_lines` the last lines are kept, which makes it slow; the same seed goes the same way.
+/// Runs a seed. With `trace_lines` the last lines are kept, which is slow; the same seed takes the same course.
 pub fn run(seed: u64, mutant: Option<Mutant>, trace_lines: usize) -> Outcome {
     let mut world = World::new(Scenario::of(seed), mutant, trace_lines);
     let ended = catch_unwind(AssertUnwindSafe(|| {
-        // The first assignment; faults begin while it happens, or after.
+        // The first assignment; faults begin during it, or after.
         let begin = world.random.between(1, world.plan.unit_ms() * 10);
         let begin = if world.plan.theme == Theme::Young { 1 } else { begin };
         world.after(begin, Event::Fault);

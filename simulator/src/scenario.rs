@@ -1,4 +1,4 @@
-//! What a seed stands for: how large the world is, how bad its network, how long its faults.
+//! Scenario of a seed: size of the world, quality of its network, length of its faults.
 
 use crate::random::Random;
 use archon_kv::DedupLimits;
@@ -6,46 +6,46 @@ use archon_kv::engine::PageLimit;
 use archon_types::{LeaseTiming, Settings};
 use std::ops::Range;
 
-/// What a seed is after. Half of its faults bring about situations in which one sort of rule is all that helps; chance alone
-/// seldom makes two faults meet within the same tenth of a second.
+/// Theme of a seed. Half of its faults create situations in which one kind of rule is the only protection; chance alone
+/// seldom makes two faults meet within a tenth of a second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Theme {
-    /// Nothing in particular.
+    /// None.
     Noise,
-    /// A leader is cut off, or comes back, just when its lease or its life ends (rules 13 to 16).
+    /// A leader is cut off, or comes back, just when its lease or its incarnation ends (rules 13 to 16).
     Leases,
-    /// A leader hears only a coordinator that was deposed (rule 13).
+    /// A leader hears only a deposed coordinator (rule 13).
     Split,
-    /// Clients stay with a leader that was replaced, and which can hear some of its followers (rules 10, 11, 18).
+    /// Clients stay with a replaced leader, which hears some of its followers (rules 10, 11, 18).
     OldLeader,
     /// A leader that should hand over cannot (rules 12, 15, 16).
     HandOvers,
-    /// Directories are set back, wiped, or lose a placement (rules 7, 19).
+    /// Directories are rolled back, wiped, or lose a placement (rules 7, 19).
     Disks,
     /// Nodes are away for so long that they are replaced.
     Away,
-    /// Disks are lost while nobody has heard yet that a new partition is led (rule 19).
+    /// Disks are lost before any node knows that a new partition is led (rule 19).
     Young,
     /// Nodes come back alone, from older or damaged disks, while all others are dead (rules 7, 22).
     Alone,
-    /// Partitions of a table by ranges are split while whoever takes part in it is in trouble (rules 34 to 42).
+    /// Partitions of a table by ranges are split while participating nodes have faults (rules 34 to 42).
     Splits,
     /// They are merged as well (rules 44 to 51).
     Merges,
-    /// Whoever carries the heartbeats of others is in trouble, or those whose heartbeats are carried (rules 65 to 72).
+    /// Relays or their members have faults (rules 65 to 72).
     Relays,
-    /// Nodes live and are not reached by clients, while whoever knocks at their doors is in trouble (rules 73 to 76).
+    /// Live nodes are unreachable for clients, while their probers have faults (rules 73 to 76).
     Doors,
 }
 
 impl Theme {
-    /// Whether there are tables by ranges.
+    /// Returns true if there are tables by ranges.
     pub(crate) fn is_about_ranges(self) -> bool {
         matches!(self, Self::Splits | Self::Merges)
     }
 }
 
-/// The parameters of a run, all drawn from its seed.
+/// Parameters of a run, all drawn from its seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The seed.
@@ -56,7 +56,7 @@ pub struct Scenario {
     pub clients: usize,
     /// The cluster's settings: number of partitions and copies, time-outs.
     pub settings: Settings,
-    /// How long faults go on, in milliseconds of true time.
+    /// Length of the fault period, in milliseconds of true time.
     pub faults_ms: u64,
     /// Mean time between faults, in milliseconds.
     pub calm_ms: u64,
@@ -64,67 +64,68 @@ pub struct Scenario {
     pub loss_permille: u64,
     /// Messages delivered twice, in thousandths.
     pub twice_permille: u64,
-    /// Messages that take long, in thousandths.
+    /// Slow messages, in thousandths.
     pub slow_permille: u64,
-    /// How long those take at most, in milliseconds: beyond an epoch.
+    /// Maximum delay of slow messages, in milliseconds: beyond an epoch.
     pub slow_ms: u64,
-    /// How much a partition remembers of its clients.
+    /// A partition's limits for records of clients.
     pub dedup: DedupLimits,
-    /// Bytes of log that are kept for a copy that is away; mostly none, so that copies are pulled.
+    /// Bytes of log retained for an absent copy; mostly zero, so that copies are pulled.
     pub lagging_bytes_max: u64,
-    /// Bytes that a node logs, all partitions together, until nothing is kept for a copy that is away.
+    /// Bytes that a node logs, all partitions together, until nothing is retained for an absent copy.
     pub lagging_distance_max: u64,
-    /// Bytes of log that one copy being pulled keeps, at most.
+    /// Maximum bytes of log retained for one copy being pulled.
     pub pinned_bytes_max: u64,
     /// Bytes that a node logs, all partitions together, until a copy being pulled restarts.
     pub pinned_distance_max: u64,
-    /// What it is after.
+    /// Theme.
     pub theme: Theme,
-    /// Whether copies hear of leaderships that nobody granted.
+    /// True if copies hear of stray leaderships, which were never granted.
     pub strays: bool,
-    /// Whether an operator accepts that writes are lost where nobody can lead for long.
+    /// True if an operator accepts lost writes where a partition has no possible leader for long.
     pub accepts_loss: bool,
-    /// Whether the coordinators are recovered from less than a majority.
+    /// True if the coordinators are recovered from less than a majority.
     pub recovers: bool,
-    /// A node is started on an older copy of its directory while they are recovered, and on the right one later.
+    /// A node is started on an older copy of its directory during the recovery, and on the right one later.
     pub sets_back: bool,
     /// Requests for keys that were split off arrive late, and the keys are merged back meanwhile.
     pub returns_keys: bool,
     /// Keys of a table by ranges, and as many counters.
     pub range_keys: u64,
-    /// Rows and bytes that one entry of a log takes when partitions are merged.
+    /// Rows and bytes of one log entry of a merge.
     pub entry_limit: PageLimit,
-    /// Whether members are replaced by other versions.
+    /// True if members are replaced by other versions.
     pub upgrades: bool,
-    /// Whether the members of the quorum change.
+    /// True if the members of the quorum change.
     pub changes_quorum: bool,
-    /// Whether sessions of the leading coordinator end and begin again within its term.
+    /// True if sessions of the leading coordinator end and begin again within its term.
     pub restarts: bool,
-    /// Whether nodes carry each other's heartbeats.
+    /// True if nodes relay each other's heartbeats.
     pub relays: bool,
-    /// Whether nodes knock at each other's doors.
+    /// True if nodes probe each other.
     pub doors: bool,
-    /// Whether each carries for one other at most.
+    /// True if each relay carries at most one other.
     pub carries_few: bool,
-    /// Whether operators drop tables and make them anew.
+    /// True if operators drop and recreate tables.
     pub drops: bool,
-    /// Failure zones that nodes are in by turns; 0 if nobody says in which.
+    /// Number of failure zones, assigned in turn; 0 if nodes have no zone.
     pub zones: usize,
-    /// Most placements that each node takes, if limited: enough for all tables with one node away.
+    /// Maximum placements of each node, if limited: enough for all tables with one node away.
     pub placements_max: Option<u32>,
-    /// Whether disks are wiped and directories set back: faults that may destroy acknowledged writes for good.
+    /// True if disks are wiped and directories rolled back: faults that may destroy acknowledged writes permanently.
     pub destroys: bool,
 }
 
-/// From here on up to [`SPLITS_END`] every seed is about splits: those below go on as they went before there were any.
+/// From here on up to [`SPLITS_END`] every seed is about splits: lower seeds run as before splits existed.
 const SPLITS_FROM: u64 = 100_000_000;
 const SPLITS_END: u64 = 200_000_000;
 /// Seeds from there on up to here are about merges as well.
 const MERGES_END: u64 = 300_000_000;
-/// Seeds of which one in so many is about splits, and another about merges, from where they are drawn.
+/// Of drawn seeds, one in this many is about splits, and another about merges.
 const DRAWN_RANGES: u64 = 6;
 
-/// Whether a seed is about what these seeds are about, as an eighth of the drawn ones is, by a number of its own.
+/// Returns true if a seed belongs to this feature: all seeds of the range, and an eighth of the drawn ones, by a number
+/// of its own.
 fn is_of(seeds: Range<u64>, number: u64, seed: u64) -> bool {
     seeds.contains(&seed) || (seed >= crate::base::DRAWN_FROM && Random::new(seed ^ number).below(8) == 0)
 }
@@ -132,7 +133,7 @@ fn is_of(seeds: Range<u64>, number: u64, seed: u64) -> bool {
 /// Seeds from there on up to here are about recoveries of the coordinators.
 const RECOVERIES_END: u64 = 400_000_000;
 
-/// Whether the coordinators of this seed lose their majority.
+/// Returns true if the coordinators of this seed lose their majority.
 fn recovers(seed: u64) -> bool {
     is_of(MERGES_END..RECOVERIES_END, 0x4EC0_74ED, seed)
 }
@@ -140,7 +141,7 @@ fn recovers(seed: u64) -> bool {
 /// Seeds from there on up to here are about upgrades.
 const UPGRADES_END: u64 = 500_000_000;
 
-/// Whether members of this seed are replaced by other versions.
+/// Returns true if members of this seed are replaced by other versions.
 fn upgrades(seed: u64) -> bool {
     is_of(RECOVERIES_END..UPGRADES_END, 0x0B64_ADED, seed)
 }
@@ -148,7 +149,7 @@ fn upgrades(seed: u64) -> bool {
 /// Seeds from there on up to here are about changes of the quorum.
 const QUORUM_END: u64 = 600_000_000;
 
-/// Whether the coordinators of this seed come and go.
+/// Returns true if the coordinators of this seed join and leave.
 fn changes_quorum(seed: u64) -> bool {
     is_of(UPGRADES_END..QUORUM_END, 0x0057_A7ED, seed)
 }
@@ -156,20 +157,20 @@ fn changes_quorum(seed: u64) -> bool {
 /// Seeds from there on up to here are about relays.
 const RELAYS_END: u64 = 700_000_000;
 
-/// Whether nodes of this seed carry each other's heartbeats.
+/// Returns true if nodes of this seed relay each other's heartbeats.
 fn relays(seed: u64) -> bool {
     is_of(QUORUM_END..RELAYS_END, 0x0CA2_21ED, seed)
 }
 
-/// What a seed is about in which they do: one in three keeps its own theme.
+/// Returns the theme of a seed with relays: one in three keeps its own theme.
 fn of_relays(seed: u64) -> Option<Theme> {
     (relays(seed) && !recovers(seed) && !upgrades(seed) && !seed.is_multiple_of(3)).then_some(Theme::Relays)
 }
 
-/// Seeds from there on up to here are about doors.
+/// Seeds from there on up to here are about reachability.
 const DOORS_END: u64 = 800_000_000;
 
-/// Whether nodes of this seed knock at each other's doors.
+/// Returns true if nodes of this seed probe each other.
 fn doors(seed: u64) -> bool {
     is_of(RELAYS_END..DOORS_END, 0x0D00_25ED, seed)
 }
@@ -187,18 +188,18 @@ fn of_restarts(seed: u64) -> Option<Theme> {
     (seed < RESTARTS_END && restarts(seed) && !seed.is_multiple_of(3)).then_some(Theme::Leases)
 }
 
-/// What a seed is about in which they do: one in three keeps its own theme.
+/// Returns the theme of a seed with probes: one in three keeps its own theme.
 fn of_doors(seed: u64) -> Option<Theme> {
     let other = recovers(seed) || upgrades(seed) || changes_quorum(seed) || seed.is_multiple_of(3);
     (doors(seed) && !other).then_some(Theme::Doors)
 }
 
-/// How many nodes there are at least where they knock: of more than seven, two may be unreached whose keepers can be believed.
+/// Returns the minimum number of nodes with probes: of more than seven, two may be unreachable with credible probers.
 fn doors_min(seed: u64) -> usize {
     if doors(seed) { Random::new(seed ^ 0x0D00_25E7).pick(&[0, 0, 8, 9]).unwrap_or(0) } else { 0 }
 }
 
-/// What a seed is about that is about ranges.
+/// Returns the theme of a seed about ranges.
 fn of_ranges(seed: u64) -> Option<Theme> {
     let drawn = || Random::new(seed ^ 0x5B11_75ED).below(DRAWN_RANGES);
     match seed {
@@ -213,23 +214,23 @@ fn of_ranges(seed: u64) -> Option<Theme> {
     }
 }
 
-/// Partitions that operators add, at most.
+/// Maximum number of partitions that operators add.
 pub(crate) const PARTITIONS_ADDED_MAX: u32 = 3;
 
-/// From so many nodes on some relay, where any do.
+/// The setting `relays_from` in worlds with relays.
 const RELAYS_FROM: u64 = 2;
 
 /// Keys of a table by ranges in most worlds.
 const RANGE_KEYS: u64 = 8;
-/// Keys where there are many small rows, so that copies and merges take pages and entries that are full.
+/// Keys where there are many small rows, so that copies and merges use full pages and entries.
 const TINY_KEYS: u64 = 40;
 
-/// True if tables by ranges have many small rows.
+/// Returns true if tables by ranges have many small rows.
 fn has_tiny_rows(seed: u64, theme: Theme) -> bool {
     theme.is_about_ranges() && Random::new(seed ^ 0x0714_90ED).below(4) == 0
 }
 
-/// The limit of one entry of a log: one row in most worlds, and some where there are many, by rows or by bytes.
+/// Returns the limit of one log entry: one row in most worlds, and some with many rows, by rows or by bytes.
 fn entry_limit(seed: u64, tiny: bool) -> PageLimit {
     let drawn = Random::new(seed ^ 0x0E47_21ED).below(3);
     match (tiny, drawn) {
@@ -240,7 +241,7 @@ fn entry_limit(seed: u64, tiny: bool) -> PageLimit {
     }
 }
 
-/// A limit that leaves room for every copy while a node is away, and one more; none where that limits nothing.
+/// Returns a limit with room for every copy while a node is away, and one more; `None` if that limits nothing.
 fn placements_max(nodes: usize, partitions: u32, replication: u8) -> Option<u32> {
     let (nodes, replication) = (u32::try_from(nodes).ok()?, u32::from(replication));
     let partitions = partitions + PARTITIONS_ADDED_MAX;
@@ -249,7 +250,7 @@ fn placements_max(nodes: usize, partitions: u32, replication: u8) -> Option<u32>
 }
 
 impl Scenario {
-    /// The scenario of a seed.
+    /// Returns the scenario of a seed.
     pub fn of(seed: u64) -> Self {
         Self::draw(seed, &mut Random::new(seed ^ 0x5EED))
     }
@@ -270,16 +271,16 @@ impl Scenario {
             _ => random.pick(&themes).unwrap_or(Theme::Noise),
         };
         let theme = of_ranges(seed).or(of_relays(seed)).or(of_doors(seed)).or(of_restarts(seed)).unwrap_or(theme);
-        // Of four copies two may be dropped, so that two sides can part (rule 18).
+        // Of four copies two may be dropped, so that two sides can separate (rule 18).
         let (nodes, replication) = match theme {
             Theme::OldLeader => (4 + random.index(2), random.pick(&[2, 3, 4, 4]).unwrap_or(4)),
             _ => (3 + random.index(3), random.pick(&[1, 2, 2, 3, 3, 3]).unwrap_or(3)),
         };
         let nodes = nodes.max(doors_min(seed));
-        // Short time-outs pack many fail-overs into a run; the arithmetic between them is that of the defaults.
+        // Short time-outs pack many failovers into a run; the arithmetic between them is that of the defaults.
         let timing = match random.below(4) {
             0 => LeaseTiming::default(),
-            // A relay waits as long as it does with any settings.
+            // A relay waits equally long with any settings.
             _ if relays(seed) && seed.is_multiple_of(2) => LeaseTiming::default(),
             _ if doors(seed) && seed.is_multiple_of(4) => LeaseTiming::default(),
             _ => LeaseTiming { heartbeat_ms: 50, lease_ms: 250, failure_timeout_ms: 300, margin_ms: 20 },
@@ -308,12 +309,12 @@ impl Scenario {
             settings,
             faults_ms: match theme {
                 Theme::HandOvers => timing.failure_timeout_ms * random.between(20, 30),
-                // One that is given up for taking too long takes 5 s.
+                // A split that is abandoned for its length takes 5 s.
                 Theme::Splits | Theme::Merges => 5_000 + unit * random.between(60, 140),
                 _ => unit * random.between(60, 140),
             },
             theme,
-            // Of its own, so that all other seeds go the way they went.
+            // A generator of its own, so that all other seeds stay the same.
             strays: Random::new(seed ^ 0x057A_A7ED).below(8) == 0,
             accepts_loss: !splits && Random::new(seed ^ 0xACCE_97ED).below(6) == 0,
             recovers: false,
@@ -333,7 +334,7 @@ impl Scenario {
             twice_permille: random.pick(&[0, 10, 50]).unwrap_or(10),
             slow_permille: random.pick(&[5, 30, 100]).unwrap_or(30),
             slow_ms: if rough == 0 { unit * 40 } else { unit * 4 },
-            // Without the feature there is nothing left to take from the default.
+            // Without the feature `mutants` the struct has no further fields.
             #[allow(clippy::needless_update)]
             dedup: DedupLimits {
                 outcomes_max: 64,
@@ -342,7 +343,7 @@ impl Scenario {
                 read_rows_max: 1,
                 ..DedupLimits::default()
             },
-            // Of the seed itself: what is drawn stays what it was.
+            // From the seed itself: the draws stay the same.
             lagging_bytes_max: if seed % 8 == 3 { 600 } else { 0 },
             lagging_distance_max: if seed % 16 == 11 { 2_000 } else { u64::MAX },
             pinned_bytes_max: if seed % 4 == 1 { 300 } else { u64::MAX },
@@ -354,17 +355,18 @@ impl Scenario {
             destroys: matches!(theme, Theme::Disks | Theme::Young | Theme::Alone)
                 || (matches!(theme, Theme::Noise | Theme::Splits | Theme::Merges) && random.below(2) == 0),
         };
-        // What a recovery may lose is for people to accept; that it loses nothing else can be seen only where nothing else is lost.
+        // People must accept the losses of a recovery; that it loses nothing else is visible only where nothing else is
+        // lost.
         plan.recovers = recovers(seed) && !splits && !plan.destroys;
         plan.sets_back = plan.recovers && Random::new(seed ^ 0x05E7_BACC).below(3) == 0;
         plan.accepts_loss &= !plan.recovers;
         plan.drops &= !plan.recovers;
-        // A version that does not speak the first protocol any more could not come back to a state from before.
+        // A version without the first protocol could not return to an earlier state.
         plan.upgrades = upgrades(seed) && !plan.recovers;
         // Both replace coordinators.
         plan.changes_quorum = changes_quorum(seed) && !plan.recovers && !plan.upgrades;
         plan.doors = doors(seed) && !plan.recovers && !plan.upgrades && !plan.changes_quorum;
-        // Word of doors travels by relays, and straight.
+        // Probe reports travel by relays, and directly.
         plan.relays = relays(seed) && !plan.recovers && !plan.upgrades || plan.doors && seed.is_multiple_of(2);
         plan.carries_few = plan.relays && seed % 8 == 5;
         plan.settings.relays_from = if plan.relays { RELAYS_FROM } else { 0 };
@@ -377,7 +379,7 @@ impl Scenario {
         plan
     }
 
-    /// A time-out that everything else is measured by.
+    /// Returns the time-out that everything else is measured by.
     pub(crate) const fn unit_ms(&self) -> u64 {
         self.settings.timing.heartbeat_ms
     }

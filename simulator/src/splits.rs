@@ -1,5 +1,5 @@
-//! Splits: an operator orders them of a table by ranges at any time and now and then thinks better of it; and what goes wrong
-//! around one on purpose (rules 34 to 42).
+//! Splits: an operator orders them for tables by ranges at any time and at times cancels one; and the faults placed
+//! around a split (rules 34 to 42).
 
 use crate::coordinator::host_of;
 use crate::event::Event;
@@ -10,26 +10,26 @@ use archon_coordinator_core::{ClusterState, Command, check_cancel_split, check_s
 use archon_types::{Holds, NodeGoal, Partition, PartitionId, Partitioning, RangeLimits};
 use bytes::Bytes;
 
-/// Partitions of all tables by ranges at most.
+/// Maximum number of partitions of all tables by ranges.
 const PARTITIONS_MAX: usize = 6;
 
-/// A key of a table by ranges; every other one is counted on.
+/// Returns a key of a table by ranges; every other one is a counter.
 pub(crate) fn key(number: u64) -> Bytes {
     let counter = if number.is_multiple_of(2) { "" } else { "count" };
     Bytes::from(format!("k{}{counter}", number / 2))
 }
 
-/// The keys of a table by ranges: so many values, and as many counters.
+/// Returns the keys of a table by ranges: `count` values, and as many counters.
 pub(crate) fn keys(count: u64) -> impl Iterator<Item = Bytes> {
     (0..count * 2).map(key)
 }
 
-/// The partitions of tables by ranges.
+/// Returns the partitions of tables by ranges.
 fn rows(state: &ClusterState) -> impl Iterator<Item = &Partition> {
     state.data_rows().filter(|row| state.is_range(row.id.table))
 }
 
-/// A key to split at: one that is used, or one between.
+/// Draws a split key: a used one, or one between.
 fn draw_point(random: &mut Random, keys: u64) -> Bytes {
     match random.below(4) {
         0 => Bytes::from(format!("k{}5", random.below(keys))),
@@ -38,7 +38,7 @@ fn draw_point(random: &mut Random, keys: u64) -> Bytes {
 }
 
 impl World {
-    /// An operator orders a split, and the next one after a while.
+    /// Orders a split, and schedules the next one.
     pub(crate) fn order_split(&mut self) {
         if self.healing {
             return;
@@ -67,7 +67,7 @@ impl World {
         self.say(command);
     }
 
-    /// A table by ranges, split beforehand or not.
+    /// Returns a table by ranges, possibly split beforehand.
     fn range_table(&mut self) -> Command {
         let state = &self.quorum.state;
         let mut names = (0..).map(|number: u64| format!("r{number}"));
@@ -81,7 +81,7 @@ impl World {
         Command::CreateTable { name, partitioning, replication, holds: Holds::Data }
     }
 
-    /// Whether and how the split that is about to begin is disturbed: soon, as it takes some tenths of a second.
+    /// Draws whether and how to disturb the split about to begin: soon, since it takes some tenths of a second.
     fn trouble_split(&mut self, partition: PartitionId) {
         let unit = self.plan.unit_ms();
         if self.splits.below(6) == 0 {
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// The operator gives the split of this partition up, if it goes on.
+    /// Cancels the split of this partition, if it is in progress.
     pub(crate) fn cancel_split(&mut self, partition: PartitionId) {
         let Some(leader) = self.quorum.leader.filter(|_| !self.healing) else { return };
         let state = &self.quorum.coordinators[leader].state;
@@ -102,7 +102,7 @@ impl World {
         self.say(command);
     }
 
-    /// Something happens to a machine that has a copy of a partition being split, or to who leads the coordinators.
+    /// Injects a fault of a machine with a copy of the partition being split, or of the leading coordinator.
     pub(crate) fn disturb_reshape(&mut self, partition: PartitionId) {
         if self.healing {
             return;
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// A fault in the middle of a split that goes on.
+    /// Injects a fault during a split.
     pub(crate) fn around_a_split(&mut self) {
         let splitting: Vec<PartitionId> = self.quorum.state.partitions.splitting().map(|row| row.id).collect();
         if let Some(partition) = self.splits.pick(&splitting) {

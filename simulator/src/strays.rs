@@ -1,6 +1,6 @@
-//! Messages that no sound member sends: a copy hears of a leadership in an epoch that nobody granted, as from a node that runs
-//! on from an old directory, or after coordinators were set back. It must cost an election and nothing else (rule 25). One that
-//! no election can have reached, and one of a stranger, must cost nothing at all.
+//! Stray messages, which no correct member sends: a copy hears of a leadership in an epoch that was never granted, as
+//! from a node that runs on an old directory, or after coordinators were rolled back. It must cost an election and
+//! nothing else (rule 25). An epoch out of reach of any election, and a stranger's message, must cost nothing at all.
 
 use crate::event::{Event, MemberMessage, PeerMessage};
 use crate::world::World;
@@ -10,7 +10,7 @@ use archon_types::limits::EPOCHS_AHEAD_MAX;
 use archon_types::{Epoch, Fact, Millis, Partition, PartitionId, Placement, PlacementId, Report, Seq};
 
 impl World {
-    /// One such message, from a copy of the row to another, and the next one after a while.
+    /// Sends one such message, from a copy of the row to another, and schedules the next one.
     pub(crate) fn stray(&mut self) {
         if self.healing {
             return;
@@ -28,7 +28,7 @@ impl World {
         else {
             return;
         };
-        // Often the next epoch, which a leader that is about to be named gets as well; at times one out of reach.
+        // Often the next epoch, which a leader about to be named gets as well; at times one out of reach.
         let unreached = EPOCHS_AHEAD_MAX + self.strays.between(1, 1 << 20);
         let kind = self.strays.below(10);
         let above = match kind {
@@ -44,7 +44,7 @@ impl World {
         }
         let epoch = Epoch::new(row.epoch.get() + above);
         if self.strays.below(4) == 0 {
-            // A stranger, which is no placement of the row, would have everything begin anew.
+            // A stranger, which is no placement of the row, would make everything restart.
             let stranger = ReplicaAddress { placement: PlacementId::new(u64::MAX), ..from };
             let at = Position::new(epoch, Seq::new(1));
             let bytes = Effect::new(Millis::ZERO, Vec::new()).encode().expect("an empty effect");
@@ -52,7 +52,7 @@ impl World {
             let body = Body::Append { before: Position::ZERO, entries, start: Seq::ZERO, commit: Seq::ZERO };
             return self.stray_message(row.id, (stranger, to), epoch, body);
         }
-        // What it says of its log matches nobody's and cuts nothing.
+        // Its log position matches no other log and truncates nothing.
         let body = Body::Adopt { at: Position::ZERO, start: Seq::new(u64::MAX), commit: Seq::ZERO };
         self.stray_message(row.id, (from, to), epoch, body);
     }
@@ -72,7 +72,7 @@ impl World {
         self.after(1, Event::PeerMessage { host, message });
     }
 
-    /// The coordinators hear, as if from a leader, of an epoch that no election can have reached.
+    /// Sends the coordinators a leader's message with an epoch that no election can have reached.
     fn claim_unreached(&mut self, row: &Partition, by: u64) {
         let Some(leader) = row.leader_placement().copied() else { return };
         let (Some(own), Some(coordinator)) = (self.address_of(&leader), self.quorum.leader) else { return };

@@ -1,4 +1,4 @@
-//! Situations brought about on purpose: two or three faults at the very instants at which one rule is all that helps.
+//! Situations created on purpose: two or three faults at the very instants at which one rule is the only protection.
 
 use crate::coordinator::host_of;
 use crate::event::{Event, Proposal};
@@ -9,7 +9,7 @@ use archon_coordinator_core::Command;
 use archon_types::NodeGoal;
 
 impl World {
-    /// The next situation of the seed's theme, once the last one is over.
+    /// Starts the next situation of the seed's theme, once the last one has ended.
     pub(crate) fn theme_fault(&mut self) {
         if self.truth < self.theme_until {
             return;
@@ -35,7 +35,7 @@ impl World {
         }
     }
 
-    /// A machine that leads something, as far as the committed state says.
+    /// Returns a machine that leads a partition, by the committed state.
     fn some_leader(&mut self) -> Option<usize> {
         let state = &self.quorum.state;
         let led = state.data_rows().filter_map(|row| state.node(row.leader_placement()?.node));
@@ -54,14 +54,14 @@ impl World {
         self.network.cut(Cut { from: other.to_vec(), to: one.to_vec(), since, until });
     }
 
-    /// The leader loses its followers, and its coordinators around the end of its lease or of its life.
+    /// Cuts a leader from its followers, and from its coordinators around the end of its lease or of its incarnation.
     fn around_a_lease(&mut self, leader: usize) {
         let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
         let (own, peers, coordinators) = ([End::Host(leader)], self.peers_of(leader), self.quorum.ends());
         let over = timeout * 5;
         match self.random.below(4) {
             0 => {
-                // Answers take long, and when they arrive nothing more goes up.
+                // Answers are slow, and when they arrive nothing more goes up.
                 let until = self.truth + over;
                 let millis = self.random.between(timeout / 3, timeout * 4 / 5);
                 self.network.lag(Lag { from: coordinators.clone(), to: own.to_vec(), until, millis });
@@ -80,7 +80,7 @@ impl World {
                 self.part(&own, &coordinators, (gone, over));
             }
             2 => {
-                // It begins another life while its former one could still answer, and another coordinator comes to lead.
+                // It begins another incarnation while its former one could still answer, and another coordinator leads.
                 self.kill(leader);
                 let soon = self.random.between(1, unit);
                 self.after(soon, Event::Restart { host: leader });
@@ -96,7 +96,7 @@ impl World {
         self.theme_until = self.truth + over;
     }
 
-    /// The leading coordinator and a leader are on one side, everybody else is on the other.
+    /// Separates the leading coordinator and a leader from all others.
     fn with_a_deposed_coordinator(&mut self, leader: usize) {
         let Some(deposed) = self.quorum.leader else { return };
         let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
@@ -112,17 +112,17 @@ impl World {
         self.theme_until = self.truth + over;
     }
 
-    /// A leader without coordinators is replaced, but some clients and some followers stay within its reach.
+    /// Replaces a leader without coordinators, with some clients and some followers within its reach.
     fn old_leader(&mut self, leader: usize) {
         let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
         let (own, peers, coordinators) = ([End::Host(leader)], self.peers_of(leader), self.quorum.ends());
         let over = timeout * self.random.between(5, 9);
-        // Some clients can only go to others.
+        // Some clients reach only others.
         let clients: Vec<End> = (0..self.clients.len()).filter(|client| client % 2 == 0).map(End::Client).collect();
         self.part(&own, &clients, (0, over));
         match self.random.below(4) {
             0 => {
-                // What followers say arrives late.
+                // Followers' messages arrive late.
                 let millis = self.random.between(timeout / 4, self.plan.settings.replication_timeout_ms);
                 let until = self.truth + over;
                 self.network.lag(Lag { from: peers, to: own.to_vec(), until, millis });
@@ -142,7 +142,7 @@ impl World {
                 self.part(&side, &[without, coordinators].concat(), (0, over));
             }
             _ => {
-                // Its requests are heard, and it never hears what became of them; then one follower stays with it.
+                // Its requests arrive, and it never gets the answers; then one follower stays with it.
                 let since = self.truth;
                 self.network.cut(Cut { from: coordinators.clone(), to: own.to_vec(), since, until: since + over });
                 let friend = self.random.pick(&peers);
@@ -155,16 +155,16 @@ impl World {
         self.theme_until = self.truth + over;
     }
 
-    /// A leader is to give up its leadership, and cannot since it does not hear its followers; nor does it always hear the
-    /// coordinator.
+    /// Orders a hand-over that the leader cannot finish since it does not hear its followers; nor does it always hear
+    /// the coordinator.
     fn stuck_hand_over(&mut self, leader: usize) {
         let timeout = self.plan.settings.timing.failure_timeout_ms;
         let (own, peers, coordinators) = ([End::Host(leader)], self.peers_of(leader), self.quorum.ends());
-        // A hand-over is given up after eight failure time-outs.
+        // A hand-over is abandoned after eight failure time-outs.
         let over = timeout * self.random.between(9, 16);
         self.part(&own, &peers, (0, over));
         if self.random.below(2) == 0 {
-            // It hears of nothing but by the answers to its heartbeats: perhaps not even that it should hand over.
+            // It gets only the answers to its heartbeats: possibly not even the hand-over order.
             let asked = self.random.between(0, 1) * timeout;
             self.after(asked, Event::Deafen { host: leader, until: self.truth + over });
         }
@@ -202,7 +202,7 @@ impl World {
         self.theme_until = self.truth + self.plan.unit_ms() * 6;
     }
 
-    /// A node is away for so long that its copies are replaced.
+    /// Stops a node for so long that its copies are replaced.
     fn away(&mut self, leader: usize) {
         let settings = &self.plan.settings;
         let absence = settings.timing.failure_timeout_ms + settings.replace_after_ms;
@@ -216,7 +216,7 @@ impl World {
         self.theme_until = self.truth + back / 2;
     }
 
-    /// Nobody hears of a new leader, which clients reach all the same; and then disks are lost.
+    /// Hides a new leader from all nodes, while clients reach it; and then disks are lost.
     fn lost_when_young(&mut self, leader: usize) {
         let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
         let over = timeout * self.random.between(2, 6);
@@ -231,13 +231,13 @@ impl World {
         self.theme_until = until;
     }
 
-    /// One comes back from a disk that was set back or has lost something; the others only long after that, or not whole
-    /// either.
+    /// Brings one back from a disk that was rolled back or damaged; the others come only long after that, or damaged as
+    /// well.
     fn back_alone(&mut self, leader: usize) {
         let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
         let host = if self.random.below(2) == 0 { leader } else { self.random.index(self.hosts.len()) };
         if self.hosts[host].snapshot.is_none() || self.random.below(3) == 0 {
-            // Whatever is set back has to be from an earlier life.
+            // A rolled-back directory must be from an earlier incarnation.
             self.copy_disk(host);
             self.kill(host);
             self.come_back(host);

@@ -1,4 +1,4 @@
-//! What happened, line by line: only when somebody wants to read it, since a run is repeated exactly by its seed.
+//! Trace of a run, line by line: only on request, since a run is repeated exactly by its seed.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -38,7 +38,7 @@ impl Trace {
         self.lines.push_back(line);
     }
 
-    /// A hash of every line, kept or not.
+    /// Returns a hash of every line, kept or not.
     pub(crate) const fn hash(&self) -> u64 {
         self.hash
     }

@@ -1,4 +1,5 @@
-//! Members are replaced by newer and older versions while everything else goes on, and the protocol rises (rules 63 and 64).
+//! Upgrades: members are replaced by newer and older versions while everything else continues, and the protocol rises
+//! (rules 63 and 64).
 
 use crate::check::Violation;
 use crate::coordinator::COORDINATORS;
@@ -12,21 +13,21 @@ const fn range(oldest: u32, newest: u32) -> ProtocolRange {
     ProtocolRange { oldest, newest }
 }
 
-/// The versions that are installed while the cluster speaks the first protocol, and later: each speaks the protocol of the one before as
-/// well, and the newer ones are more frequent.
+/// Installed versions while the cluster uses the first protocol, and later: each supports the previous protocol as
+/// well, and newer ones are more frequent.
 const VERSIONS: [&[ProtocolRange]; 2] =
     [&[range(1, 1), range(1, 2), range(1, 2)], &[range(1, 1), range(1, 2), range(1, 3), range(1, 3), range(2, 3)]];
-/// What everybody runs in the end.
+/// Final version of all members.
 const NEWEST: ProtocolRange = range(1, 3);
 
-/// Whoever upgrades the cluster.
+/// The operator that upgrades the cluster.
 #[derive(Debug)]
 pub(crate) struct Upgrader {
-    /// For what only some seeds have, so that the others do not change.
+    /// Separate generator for features of some seeds, so that other seeds do not change.
     random: Random,
     /// The versions of the coordinators.
     coordinators: [ProtocolRange; COORDINATORS],
-    /// What a coordinator decided in a term, and is about to propose.
+    /// A coordinator's decision in a term, about to be proposed.
     decided: Option<(usize, u64, Command)>,
 }
 
@@ -38,7 +39,7 @@ impl Upgrader {
 }
 
 impl World {
-    /// Somebody goes on with the upgrade, or back, and the leading coordinator looks whether the protocol may rise.
+    /// Continues the upgrade, or a rollback; the leading coordinator checks whether the protocol may rise.
     pub(crate) fn go_on_with_upgrade(&mut self) {
         let unit = self.plan.unit_ms();
         let delay = self.upgrader.random.between(1, unit * 6);
@@ -73,7 +74,7 @@ impl World {
         }
     }
 
-    /// An operator wants the protocol to stay, or to rise by itself.
+    /// Holds the protocol, or lets it rise by itself.
     fn hold_protocol(&mut self, held: bool) {
         let Some(leader) = self.quorum.leader else { return };
         let coordinator = &self.quorum.coordinators[leader];
@@ -84,8 +85,8 @@ impl World {
         }
     }
 
-    /// What was decided at an earlier look is proposed, though somebody may have registered or held the protocol since; and it is decided
-    /// anew.
+    /// Proposes an earlier decision, although a member may have registered or an operator may have held the protocol
+    /// since; and decides again.
     fn raise_protocol(&mut self) {
         if self.upgrader.decided.is_some() && !self.healing && self.upgrader.random.below(4) > 0 {
             return;
@@ -101,13 +102,13 @@ impl World {
         self.upgrader.decided = next_raise(&coordinator.state, &speak).map(|raise| (leader, term, raise));
     }
 
-    /// What a machine runs first: most were upgraded already.
+    /// Returns the first version of a machine: most were upgraded already.
     pub(crate) fn first_version(&mut self) -> ProtocolRange {
         let newer = self.plan.doors || self.plan.upgrades && self.upgrader.random.below(4) > 0;
         if newer { range(1, 2) } else { ProtocolRange::FIRST }
     }
 
-    /// Whether this version may be started on that machine: its disk says by which protocol it was written.
+    /// Returns true if this version may start on that machine: its disk records its protocol.
     pub(crate) fn may_start(&mut self, host: usize) -> bool {
         let machine = &self.hosts[host];
         let may = machine.installed.contains(machine.disk.protocol);
@@ -119,7 +120,7 @@ impl World {
         may
     }
 
-    /// Everybody becomes the newest version, which speaks what is spoken.
+    /// Upgrades all members to the newest version, which supports the current protocol.
     pub(crate) fn upgrade_everybody(&mut self) {
         if !self.plan.upgrades {
             return;
@@ -133,7 +134,7 @@ impl World {
         }
     }
 
-    /// What is missing until the protocol is the newest one that everybody speaks.
+    /// Returns what is missing until the protocol is the newest one that all members support.
     pub(crate) fn missing_protocol(&mut self) -> Option<String> {
         if self.plan.upgrades && self.quorum.state.protocol_held {
             self.hold_protocol(false);
@@ -143,12 +144,12 @@ impl World {
         missing.then(|| format!("the cluster speaks protocol {protocol}, and all of its members {}", NEWEST.newest))
     }
 
-    /// What participants speak.
+    /// Returns the protocols that participants support.
     pub(crate) fn spoken_by_workers(&self) -> ProtocolRange {
         if self.plan.upgrades || self.plan.doors { NEWEST } else { ProtocolRange::FIRST }
     }
 
-    /// Takes note of a change of the protocol. Nobody but the coordinators raises it in this world.
+    /// Records a change of the protocol. Only the coordinators raise it in this world.
     pub(crate) fn count_raises(&mut self, commands: &[Command], before: u32, held: bool) {
         let raises = commands.iter().any(|command| matches!(command, Command::RaiseProtocol { .. }));
         let rose = self.quorum.state.protocol > before;

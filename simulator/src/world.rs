@@ -21,13 +21,13 @@ use crate::upgrade::Upgrader;
 use crate::worker::Workers;
 use std::collections::BTreeMap;
 
-/// Everything there is.
+/// State of the whole world.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) plan: Scenario,
     pub(crate) truth: u64,
     pub(crate) random: Random,
-    /// For what only some seeds have, so that the others do not change.
+    /// Separate generator for features of some seeds, so that other seeds do not change.
     pub(crate) strays: Random,
     pub(crate) drops: Random,
     pub(crate) splits: Random,
@@ -46,15 +46,15 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) workers: Workers,
     pub(crate) checks: Checks,
-    /// Boxed, for a machine borrows it whenever it is driven.
+    /// Boxed, since a machine borrows it whenever it is driven.
     pub(crate) coverage: Box<Coverage>,
     pub(crate) trace: Trace,
     pub(crate) violation: Option<Violation>,
     pub(crate) mutant: Option<Mutant>,
     pub(crate) healing: bool,
-    /// Until then the last situation brought about on purpose goes on.
+    /// End of the last situation created on purpose.
     pub(crate) theme_until: u64,
-    /// What is to happen, by when and in which order it was said. Boxed: an event is large, and the map moves its entries.
+    /// Scheduled events, by time and order of scheduling. Boxed: an event is large, and the map moves its entries.
     queue: BTreeMap<(u64, u64), Box<Event>>,
     sequence: u64,
     unique: u128,
@@ -122,7 +122,7 @@ impl World {
         self.trace.note(self.truth, line);
     }
 
-    /// A number that was never given out before.
+    /// Returns a number that was never returned before.
     pub(crate) fn unique(&mut self) -> u128 {
         self.unique += 1;
         self.unique
@@ -132,7 +132,7 @@ impl World {
         self.mutant == Some(Mutant::Shell(mutant))
     }
 
-    /// A property does not hold: the run ends.
+    /// Ends the run if a property is violated.
     pub(crate) fn judge(&mut self, result: Result<(), Violation>) {
         if let Err(violation) = result
             && self.violation.is_none()
@@ -147,7 +147,7 @@ impl World {
         self.queue.insert((self.truth + millis, self.sequence), Box::new(event));
     }
 
-    /// Hands something to the network.
+    /// Passes an event to the network.
     pub(crate) fn send(&mut self, from: End, to: End, event: Event) {
         let mut delays = self.network.delays(self.truth, from, to, &mut self.random, &self.plan);
         let Some(last) = delays.pop() else { return };
@@ -157,7 +157,7 @@ impl World {
         self.after(last, event);
     }
 
-    /// Runs until `until` in true time, or until a property does not hold.
+    /// Runs until `until` in true time, or until a violation.
     pub(crate) fn run(&mut self, until: u64) {
         while self.violation.is_none() {
             let Some((at, _)) = self.queue.first_key_value().map(|(key, _)| *key) else { break };
@@ -167,7 +167,7 @@ impl World {
             let Some(((at, _), event)) = self.queue.pop_first() else { break };
             self.truth = at;
             if let Some(paused) = self.paused_until(&event) {
-                // A stopped process finds what was sent to it when it goes on.
+                // A paused process finds its messages when it resumes.
                 self.sequence += 1;
                 self.queue.insert((paused, self.sequence), event);
                 continue;
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// Until when the process of a machine is stopped; those of participants come after those of nodes.
+    /// Returns the end of a pause of a machine's process; those of participants come after those of nodes.
     fn machine_paused_until(&self, host: usize) -> Option<u64> {
         match self.worker_at(host) {
             Some(worker) => self.workers.paused_until(worker),

@@ -1,7 +1,7 @@
-//! Every rule of the protocol taken away, one at a time, in the whole simulated world. The table in `docs/SIMULATION.md`
-//! says which of them some seed shows, by which property, and which test of its own room fails with it; this test holds it
-//! to that, and sees to it that every mutant and every rule stands in it.
-//! Alone in its program, since it silences the panics of the process.
+//! Disables every rule of the protocol, one at a time, in the whole simulated world. The table in `docs/SIMULATION.md`
+//! lists the rules that some seed shows, the property, and the test of its own room that fails with it; this test
+//! verifies the table, and that every mutant and every rule is in it. Alone in its program, since it silences the
+//! panics of the process.
 #![cfg(feature = "mutants")]
 
 use archon_simulator::{Mutant, run};
@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Seeds that are tried before a mutant counts as missed. The table names only mutants that need fewer.
+/// Seeds tried before a mutant counts as missed. The table names only mutants that need fewer.
 const SEEDS_MAX: u64 = 900;
 /// Rules of the protocol.
 const RULES: u8 = 82;
-/// Themes with seeds of their own: the first rule that each is about, and the first of its seeds.
+/// Themes with seeds of their own: the first rule of each, and its first seed.
 const THEMES: [(u8, u64); 9] = [
     (77, 600_000_000),
     (73, 700_000_000),
@@ -33,12 +33,12 @@ const THEMES: [(u8, u64); 9] = [
 struct Row {
     rule: u8,
     mutant: Option<(String, String)>,
-    /// The property that some seed of the simulator shows to be violated.
+    /// The property whose violation some seed of the simulator shows.
     property: Option<String>,
     shown_by: String,
 }
 
-/// The lines of the table, `| rule | room | mutant | property | seeds | shown by |`.
+/// Returns the lines of the table, `| rule | room | mutant | property | seeds | shown by |`.
 fn table() -> Vec<Row> {
     let text = source("docs/SIMULATION.md");
     let lines = text.lines().skip_while(|line| !line.starts_with("| Rule | Room |")).skip(2);
@@ -60,8 +60,8 @@ fn key(mutant: Mutant) -> (String, String) {
     (mutant.room().to_owned(), mutant.name())
 }
 
-/// What catches a mutant first, in a seed in which nothing is amiss without it: how many were run before it, from the first
-/// that are about its rule, and the property.
+/// Returns the first detection of a mutant, in a seed that passes without it: the number of seeds run before it, from
+/// the first ones about its rule, and the property.
 fn caught(mutant: Mutant, seeds: u64) -> Option<(u64, &'static str)> {
     let theme = THEMES.iter().find(|(rule, _)| mutant.rule() >= *rule);
     caught_from(theme.map_or(0, |(_, first)| *first), mutant, seeds)
@@ -93,7 +93,7 @@ fn on_all_cores<T: Send>(mutants: &[Mutant], work: impl Fn(Mutant) -> T + Sync) 
 }
 
 #[test]
-fn every_mutant_and_every_rule_stands_in_the_table() {
+fn table_lists_every_mutant_and_every_rule() {
     let rows = table();
     let mut listed: BTreeMap<(String, String), u8> = BTreeMap::new();
     for row in &rows {
@@ -109,8 +109,8 @@ fn every_mutant_and_every_rule_stands_in_the_table() {
     assert_eq!(rules, (0..=RULES).collect(), "every rule has a line; 0 is what is no rule of its own");
 }
 
-/// What a file's `shown_by!` lists say: pairs of a mutant and the test that runs with it and without. `caught!` hands its
-/// own on.
+/// Returns the `shown_by!` lists of a file: pairs of a mutant and the test that runs with and without it. `caught!`
+/// passes its own on.
 fn shown_in(text: &str) -> BTreeSet<(String, String)> {
     let (mut shown, mut inside) = (BTreeSet::new(), false);
     for line in text.lines().map(str::trim) {
@@ -122,9 +122,9 @@ fn shown_in(text: &str) -> BTreeSet<(String, String)> {
     shown
 }
 
-/// A list that `shown_by!` made tests of runs each of them with its mutant and without: it fails if it does not fail.
+/// A list for which `shown_by!` generates tests: each must fail with its mutant and pass without.
 #[test]
-fn the_test_named_behind_a_mutant_of_the_pure_rooms_fails_with_it() {
+fn named_test_fails_with_its_mutant() {
     for row in table() {
         let Some((room, mutant)) = row.mutant.as_ref().filter(|(room, _)| room != "shell") else { continue };
         let tests = tests_in(&row.shown_by);
@@ -140,9 +140,9 @@ fn the_test_named_behind_a_mutant_of_the_pure_rooms_fails_with_it() {
     }
 }
 
-/// Where there is no mutant to switch on: the tests are there, and not ignored.
+/// For rules without a mutant: the tests exist, and are not ignored.
 #[test]
-fn what_has_no_switch_has_a_test_that_is_run() {
+fn rules_without_mutants_have_active_tests() {
     for row in table().iter().filter(|row| row.mutant.is_none()) {
         let tests = tests_in(&row.shown_by);
         assert!(!tests.is_empty(), "nothing shows {row:?}");
@@ -165,7 +165,7 @@ fn what_has_no_switch_has_a_test_that_is_run() {
 }
 
 #[test]
-fn a_test_that_is_not_run_with_its_mutant_is_not_taken_for_one_that_is() {
+fn unlisted_tests_are_not_taken_for_mutant_tests() {
     let list = "archon_types::shown_by! {\n    NoCut => what_differs_is_cut,\n}\nmatch a {\n    Some => none,\n}\n";
     assert_eq!(shown_in(list), BTreeSet::from([("NoCut".to_owned(), "what_differs_is_cut".to_owned())]));
     assert!(is_run("#[test]\nfn a() {}", "a") && is_run("#[tokio::test]\nasync fn a() {}", "a"));
@@ -175,7 +175,7 @@ fn a_test_that_is_not_run_with_its_mutant_is_not_taken_for_one_that_is() {
 }
 
 #[test]
-fn every_mutant_that_some_seed_shows_is_caught() {
+fn mutants_with_a_seed_are_caught() {
     let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let seen: BTreeSet<(String, String)> =

@@ -1,4 +1,5 @@
-//! Runs seeds, for minutes or all night, and prints what they came across; a failing one with the command to repeat it.
+//! Runs many seeds, for minutes or all night, and prints their coverage; a failing seed is printed with the command
+//! that repeats it.
 
 use archon_simulator::{Coverage, Outcome, first_seed, run};
 use clap::Parser;

@@ -1,6 +1,6 @@
-//! Keys that change hands: what holds of a key goes on where it is another partition's. The partition that is split off has the
-//! history of the other one up to where that gave the keys up, as far as it is about them; from there on nothing of theirs may
-//! be written in the other, and an operation that took effect in the one takes none in the other.
+//! Keys that change partitions: the checks of a key continue in its new partition. A partition that is split off
+//! inherits the history of its parent up to the cut, restricted to its keys; afterwards the parent must not write those
+//! keys, and an operation that took effect in one partition must not take effect in the other.
 
 use super::{Checks, KeyMove, PartitionCheck, Violation};
 use crate::client::Operation;
@@ -11,20 +11,20 @@ use archon_replica::Position;
 use archon_types::{ClientId, KeyRange, NodeStatus, OpId, PartitionId, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where the keys of a partition were before.
+/// Former partition of a partition's keys.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyOrigin {
-    /// The partition that had them.
+    /// The former partition.
     pub(crate) of: PartitionId,
-    /// Up to here its log is about them.
+    /// Its log concerns the keys up to here.
     pub(crate) at: Seq,
-    /// Up to here that one must not write them: it has them again, or some.
+    /// Up to here it must not write them: then it has them, or some of them, again.
     pub(crate) until: Option<Seq>,
-    /// All keys that changed hands.
+    /// All keys that moved.
     pub(crate) keys: KeyRange,
 }
 
-/// Which operation of a client each name stands for, and where each took effect.
+/// Operation and effects of each operation id.
 #[derive(Debug, Default)]
 pub(super) struct Operations {
     named: BTreeMap<(PartitionId, ClientId, u64), Operation>,
@@ -32,12 +32,12 @@ pub(super) struct Operations {
 }
 
 impl Checks {
-    /// A client sends this operation under this name.
+    /// Records the operation that a client sends under an id.
     pub(crate) fn sent_as(&mut self, partition: PartitionId, id: OpId, operation: Operation) {
         self.operations.named.insert((partition, id.client, id.number), operation);
     }
 
-    /// X: the operation of this name took effect in this partition, and so in no other.
+    /// X: records that the operation of this id took effect in this partition, and checks that it did in no other.
     pub(super) fn done_once(&mut self, partition: PartitionId, client: ClientId, number: u64) -> Result<(), Violation> {
         let Operations { named, done } = &mut self.operations;
         let Some(operation) = named.get(&(partition, client, number)) else { return Ok(()) };
@@ -51,10 +51,10 @@ impl Checks {
         }
     }
 
-    /// Who has this key, if this partition had it once.
+    /// Returns the current partition of a key that this partition once had.
     pub(crate) fn owner_of(&self, partition: PartitionId, key: &[u8]) -> PartitionId {
         let mut owner = partition;
-        // A key may have come back to who had it before, and gone on from there.
+        // A key may return to a former partition, and move on from there.
         let mut gone_on = BTreeSet::from([partition]);
         loop {
             let took = |key_origin: &KeyOrigin| key_origin.of == owner && key_origin.keys.contains(key);
@@ -67,7 +67,7 @@ impl Checks {
         }
     }
 
-    /// Notes which splits were done or given up by a command.
+    /// Records the splits that a command completed or abandoned.
     pub(crate) fn note_splits(&mut self, before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
         for (node, copy, _) in after.condemned.iter().filter(|(node, copy, _)| !before.condemned.contains(*node, *copy))
         {
@@ -91,7 +91,7 @@ impl Checks {
         Ok(())
     }
 
-    /// P and L: the keys that are another partition's from here on are sealed at `position`, for good.
+    /// P and L: checks that the keys of the other partition are sealed at `position`, permanently.
     pub(super) fn part(
         &mut self,
         left: PartitionId,
@@ -120,7 +120,7 @@ impl Checks {
         Ok(())
     }
 
-    /// L: an entry that a partition commits is not about keys that it gave up before.
+    /// L: checks that a committed entry does not concern keys that the partition gave up before.
     pub(super) fn keeps_off_what_it_gave_up(
         &self,
         partition: PartitionId,

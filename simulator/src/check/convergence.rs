@@ -1,4 +1,4 @@
-//! V: once faults stop, everything comes together. What is still missing is said in words.
+//! V: convergence once faults stop. Missing parts are described in words.
 
 use crate::coordinator::host_of;
 use crate::host::engine::SimEngine;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 impl World {
-    /// What the coordinator's state still lacks; `None` once it is as it should be.
+    /// Returns what the coordinator's state still lacks; `None` once it has converged.
     pub(crate) fn missing_in_state(&self) -> Option<String> {
         let state = &self.quorum.state;
         for host in &self.hosts {
@@ -61,14 +61,14 @@ impl World {
         (live != wanted).then(|| format!("{live} of {wanted} copies of {}: {row:?}", row.id))
     }
 
-    /// Whether faults destroyed every copy of this partition that counts: only an operator can say then what becomes of it, and
-    /// in most worlds nobody does.
+    /// Returns true if faults destroyed every in-sync copy of this partition: only an operator can resolve that, and in
+    /// most worlds none does.
     fn is_gone(&self, row: &Partition) -> bool {
         let left = !self.plan.accepts_loss && self.checks.damage.reached(row.id);
         left && row.live().next().is_none()
     }
 
-    /// What the nodes still lack, once the coordinator's state is as it should be.
+    /// Returns what the nodes still lack, once the coordinator's state has converged.
     pub(crate) fn missing_on_nodes(&self) -> Option<String> {
         for row in self.quorum.state.data_rows().filter(|row| !self.is_gone(row)) {
             let Some(leader) = row.leader_placement() else { continue };
@@ -96,7 +96,7 @@ impl World {
         self.hosts.get(host_of(address)?)?.process.as_ref()?.partitions.copies().get(&placement)
     }
 
-    /// Whether the log of a copy gives keys away that its row does not.
+    /// Returns true if the log of a copy gives keys away that its row does not.
     fn is_sealed(&self, row: &Partition, node: NodeId, copy: PlacementId) -> bool {
         let Some((local, engine)) = self.copy_of(node, copy).zip(self.engine_of(node)) else { return false };
         let view = PartitionView::new(&local.memtable, engine, copy, Reader::Committed);
@@ -108,7 +108,7 @@ impl World {
         Some(&self.hosts.get(host_of(address)?)?.disk.engine)
     }
 
-    /// Whether every Live replica holds exactly the rows that the committed log makes.
+    /// Returns a Live replica whose rows differ from those of the committed log.
     pub(crate) fn differing_rows(&self) -> Option<String> {
         for row in self.quorum.state.data_rows().filter(|row| !self.is_gone(row)) {
             let Some(known) = self.checks.partitions.get(&row.id) else { continue };
@@ -123,7 +123,7 @@ impl World {
                     };
                 }
                 if let Some(key_origin) = known.key_origin.as_ref().filter(|key_origin| key_origin.at == entry.at.seq) {
-                    // Of what its copies were formed from, but for the time, which may be any later one.
+                    // Copied from the parent, except the time, which may be any later one.
                     let of_origin =
                         |key: &Bytes| key.first() == Some(&KIND_VALUE) && key_origin.keys.contains(&key[1..]);
                     model.retain(|key, _| of_origin(key) || key == MERGED_KEY);

@@ -1,6 +1,6 @@
-//! V: a node is given up as unreached by those alone who should, and by enough of them; never too many are (rules 74 and 75).
+//! V: a node is declared unreachable only by enough of its own probers, and never too many nodes are (rules 74 and 75).
 //!
-//! What keepers found is noted here as it happened, whatever becomes of their word on its way.
+//! Probe results are recorded here as they happen, whether or not their reports arrive.
 
 use super::Violation;
 use crate::scenario::Scenario;
@@ -9,29 +9,29 @@ use archon_coordinator_core::DoorNews;
 use archon_types::{Incarnation, NodeId};
 use std::collections::BTreeMap;
 
-/// Knocks at one door, one after the other, none of which was answered: when the first began and when the last was over.
+/// Consecutive unanswered probes of one node: begin of the first and end of the last.
 #[derive(Clone, Copy, Debug)]
 struct Silence {
     first: u64,
     last: u64,
 }
 
-/// What one keeper finds at one door.
+/// Results of one prober for one node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
-    /// The silence that goes on, and the one before it: word of that may still be on its way.
+    /// The current silence, and the one before it, whose report may still be in flight.
     now: Option<Silence>,
     before: Option<Silence>,
 }
 
-/// What everybody found at the doors of each life, in true time.
+/// Probe results for each incarnation, in true time.
 #[derive(Debug, Default)]
 pub(crate) struct DoorChecks {
     found: BTreeMap<(NodeId, Incarnation), BTreeMap<NodeId, Found>>,
 }
 
 impl DoorChecks {
-    /// A knock is over that began at `since`.
+    /// Records the result of a probe that began at `since`.
     pub(crate) fn knocked(&mut self, by: NodeId, door: (NodeId, Incarnation), answered: bool, since: u64, truth: u64) {
         let found = self.found.entry(door).or_default().entry(by).or_default();
         match (answered, &mut found.now) {
@@ -41,12 +41,12 @@ impl DoorChecks {
         }
     }
 
-    /// How many found the door of that life shut for as long as they must have, up to a moment ago.
+    /// Returns the number of probers that found the node unreachable for the required time, up to a moment ago.
     fn witnesses(&self, plan: &Scenario, door: (NodeId, Incarnation), truth: u64) -> usize {
         let settings = &plan.settings;
-        // Clocks run fast and slow by less than that, and what a keeper says holds until it knocks again.
+        // Clock rates differ by less than that, and a report holds until the next probe.
         let least = (settings.door_silent_ms - settings.door_every_ms) * 97 / 100;
-        // Word of it travels, and stands for a while.
+        // Reports travel, and stay valid for a while.
         let worth = settings.timing.failure_timeout_ms * 6 + settings.door_every_ms * 2 + plan.slow_ms;
         let tells = |silence: Silence| silence.last - silence.first >= least && truth - silence.last <= worth;
         let counts = |found: &&Found| found.now.into_iter().chain(found.before).any(tells);
@@ -55,12 +55,12 @@ impl DoorChecks {
     }
 }
 
-/// What a turn of a leading coordinator made of what was said of doors.
+/// Verdicts of one control turn of the leading coordinator.
 #[derive(Debug)]
 pub(crate) struct Verdicts {
-    /// For how long it has led.
+    /// Duration of its leadership.
     pub(crate) led_for: u64,
-    /// Nodes that clients do not reach, and nodes that are alive, to its knowledge.
+    /// Nodes it considers unreachable, and nodes it considers alive.
     pub(crate) unreached: usize,
     pub(crate) alive: usize,
     /// Verdicts that began or ended.
@@ -68,7 +68,7 @@ pub(crate) struct Verdicts {
 }
 
 impl World {
-    /// V: what follows from word about doors, against what was found there.
+    /// V: compares verdicts with the recorded probe results.
     pub(crate) fn judge_verdicts(&mut self, verdicts: &Verdicts) {
         let &Verdicts { led_for, unreached, alive, ref news } = verdicts;
         let most = (alive / 20).max(1);

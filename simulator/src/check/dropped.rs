@@ -1,4 +1,4 @@
-//! V, of dropped tables: nothing of them is left anywhere, and everybody who used one was told. A copy that was deleted is never
+//! V, of dropped tables: nothing of them remains, and every client that used one is notified. A deleted copy is never
 //! opened again.
 
 use super::{Checks, Violation};
@@ -10,7 +10,7 @@ use archon_types::{NodeStatus, PartitionId, PlacementId, TableId};
 use std::collections::BTreeSet;
 
 impl Checks {
-    /// A table was dropped, which stood so in `before`.
+    /// Records that a table, present in `before`, was dropped.
     pub(crate) fn note_drop(&mut self, before: &ClusterState, table: TableId, truth: u64) {
         self.dropped.insert(table, truth);
         self.names_dropped.extend(before.tables.get(&table).map(|row| row.name.clone()));
@@ -21,7 +21,7 @@ impl Checks {
         self.leases_changed = true;
     }
 
-    /// A node opens a copy that it does not know yet.
+    /// Checks that a node may open a copy it does not know yet.
     pub(crate) fn opens(&self, placement: PlacementId) -> Result<(), Violation> {
         match self.deleted.contains(&placement) {
             true => Err(Violation::Deleted { detail: format!("{placement} was deleted, and is opened again") }),
@@ -29,7 +29,7 @@ impl Checks {
         }
     }
 
-    /// A client is told that there is no such table any more.
+    /// Checks a client's notification that a table was dropped.
     pub(crate) fn heard_dropped(&self, state: &ClusterState, partition: PartitionId) -> Result<(), Violation> {
         match state.tables.contains_key(&partition.table) {
             true => {
@@ -39,20 +39,20 @@ impl Checks {
         }
     }
 
-    /// A directory is set back: it holds again what was deleted since, and nobody will name it.
+    /// Records a directory that was rolled back: it contains deleted copies again, which no duty will name.
     pub(crate) fn set_back(&mut self, older: &Disk) {
         let again = copies_on(older).into_iter().filter(|copy| self.deleted.contains(copy));
         self.restored.extend(again.collect::<Vec<_>>());
     }
 }
 
-/// The copies of which a disk holds anything, in its log or its engine.
+/// Returns the copies with data on a disk, in its log or its engine.
 fn copies_on(disk: &Disk) -> BTreeSet<PlacementId> {
     disk.readable().into_keys().chain(disk.engine.spaces().unwrap_or_default()).collect()
 }
 
 impl World {
-    /// What is left of dropped tables; `None` once there is nothing.
+    /// Returns the remains of dropped tables; `None` once there are none.
     pub(crate) fn left_over(&self) -> Option<String> {
         if let Some((node, copy, partition)) = self.quorum.state.condemned.iter().next() {
             return Some(format!("node {node} has not deleted {copy} of {partition}"));
@@ -67,7 +67,7 @@ impl World {
         None
     }
 
-    /// A client that uses a dropped table and does not know; `None` once all have been told.
+    /// Returns a client that uses a dropped table without knowing; `None` once all were notified.
     pub(crate) fn uninformed_client(&self) -> Option<String> {
         let tables = &self.quorum.state.tables;
         let mut all =

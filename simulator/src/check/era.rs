@@ -1,6 +1,6 @@
-//! What is known of one partition, from outside. Where an operator accepts a loss, another history begins: with exactly what the
-//! copy holds that leads then, at the moment when it begins to. What a side does that was cut off, and goes on in an earlier epoch, is judged by the history
-//! before; nothing of it may show in the one after.
+//! External knowledge of one partition. An operator who accepts a loss starts another history, with exactly the data of
+//! the copy that leads then, at the begin of its leadership. A cut-off side that continues in an earlier epoch is
+//! judged by the earlier history; none of its later effects may show in the new one.
 
 use super::by_key::KeyOrigin;
 use super::exactly_once::Applied;
@@ -17,37 +17,38 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One history of a partition.
 #[derive(Debug, Default)]
 pub(crate) struct Era {
-    /// The first epoch in it.
+    /// Its first epoch.
     from: Epoch,
-    /// The history that it is a beginning of, and up to where.
+    /// The parent history, and the length of the shared prefix.
     parent: Option<(usize, Seq)>,
-    /// The copy that is to lead first, until it does. It goes on until then as whatever it was: what it holds by then counts.
+    /// The copy that must lead first, until it does. Until then it continues in its former role, and its data at that
+    /// moment counts.
     awaited: Option<PlacementId>,
     pub(crate) ledger: Ledger,
-    /// Somebody outside has heard of everything up to here.
+    /// Everything up to here was acknowledged to a client.
     pub(crate) acknowledged: Seq,
-    /// Up to where each copy was compared with the ledger, at which revision of its log.
+    /// Position up to which each copy was compared with the ledger, and the revision of its log at that time.
     pub(super) compared: BTreeMap<PlacementId, (u64, Seq)>,
     pub(super) applied: Applied,
     pub(crate) history: History,
-    /// What is added to a position in the log for a revision, since the last merge.
+    /// Offset from log position to revision, since the last merge.
     base: u64,
-    /// Keys that are coming from another partition, which has them still.
+    /// Keys that are being moved from another partition, which still has them.
     coming: Option<KeyRange>,
 }
 
 impl Era {
-    /// Where the operation of this name took effect.
+    /// Returns where the operation of this id took effect.
     pub(crate) fn position_of(&self, client: ClientId, number: u64) -> Option<Seq> {
         self.applied.position_of(client, number)
     }
 
-    /// The revision of what is written at this position.
+    /// Returns the revision of a write at this position.
     pub(super) fn revision(&self, at: Seq) -> Seq {
         Seq::new(at.get() + self.base)
     }
 
-    /// An entry is committed. Gives what of it is the partition's own, and whose operation it is.
+    /// Takes a committed entry. Returns its effect on the partition's own rows, and the operation id.
     pub(super) fn takes(
         &mut self,
         at: Seq,
@@ -69,18 +70,18 @@ impl Era {
         Ok((effect, name))
     }
 
-    /// What is known of its keys, as it ends.
+    /// Returns the final knowledge of its keys.
     pub(super) fn ends_in(&self, keys: &KeyRange) -> (History, Applied) {
         (self.history.until(Seq::new(u64::MAX)).within(keys), self.applied.of_keys(keys))
     }
 
-    /// It has the keys of another partition from here on, and what is known of them.
+    /// Adds the keys of another partition and their history.
     pub(super) fn absorb_history(&mut self, history: History, applied: Applied, keys: &KeyRange) {
         self.history.absorb(history, keys);
         self.applied.absorb(applied);
     }
 
-    /// Up to where a disk holds what was committed.
+    /// Returns the position up to which a disk contains the committed entries.
     fn held_by(&self, stream: &Stream) -> Seq {
         let committed = self.ledger.entries();
         let number = |seq: Seq| usize::try_from(seq.get()).unwrap_or(usize::MAX);
@@ -91,7 +92,7 @@ impl Era {
         if fits { Seq::new((base + same) as u64) } else { Seq::ZERO }
     }
 
-    /// The history of a partition that is split off after `kept`.
+    /// Returns the history of a partition that is split off after `kept`.
     pub(super) fn split_off(&self, keys: &KeyRange, kept: Seq) -> Result<Self, Violation> {
         let mut era = Self {
             acknowledged: self.acknowledged.min(kept),
@@ -106,7 +107,7 @@ impl Era {
         Ok(era)
     }
 
-    /// The history that goes on after `kept`, from an epoch on.
+    /// Returns the history that continues after `kept`, from an epoch on.
     fn cut(&self, own: usize, from: Epoch, leader: PlacementId, kept: Seq) -> Result<Self, Violation> {
         let mut era = Self {
             from,
@@ -131,17 +132,17 @@ impl Era {
     }
 }
 
-/// What is known of one partition, from outside.
+/// External knowledge of one partition.
 #[derive(Debug)]
 pub(crate) struct PartitionCheck {
-    /// Its histories; only the last one goes on for good.
+    /// Its histories; only the last one continues permanently.
     eras: Vec<Era>,
     pub(super) epochs: Epochs,
-    /// Copies that must never count again.
+    /// Copies that must never be in sync again.
     pub(super) given_up: BTreeSet<PlacementId>,
-    /// Where its keys were before, if it was split off.
+    /// Former partition of its keys, if it was split off.
     pub(super) key_origin: Option<KeyOrigin>,
-    /// Who has its keys, if it has ended, and where it gave them up.
+    /// New partition of its keys, if it has ended, and the position of its seal.
     pub(super) merged_into: Option<(PartitionId, Seq)>,
 }
 
@@ -162,40 +163,40 @@ impl PartitionCheck {
         self.eras.partition_point(|era| era.from <= epoch).saturating_sub(1)
     }
 
-    /// The history that a leadership of this epoch belongs to.
+    /// Returns the history of a leadership in this epoch.
     pub(crate) fn led_in(&mut self, epoch: Epoch) -> &mut Era {
         let number = self.era_of(epoch);
         &mut self.eras[number]
     }
 
-    /// The history that goes on.
+    /// Returns the current history.
     pub(crate) fn latest(&self) -> &Era {
         &self.eras[self.eras.len() - 1]
     }
 
-    /// It is split off, with this history.
+    /// Starts a split-off partition with this history.
     pub(super) fn begins_as(&mut self, era: Era, key_origin: KeyOrigin) {
         (self.eras, self.key_origin) = (vec![era], Some(key_origin));
     }
 
-    /// The history that goes on, to be looked at by checks.
+    /// Returns the current history, for checks.
     pub(super) fn latest_mut(&mut self) -> &mut Era {
         let last = self.eras.len() - 1;
         &mut self.eras[last]
     }
 
-    /// Whether what is done in this epoch is given up.
+    /// Returns true if writes of this epoch are discarded.
     pub(crate) fn is_given_up(&self, epoch: Epoch) -> bool {
         self.era_of(epoch) + 1 < self.eras.len()
     }
 
-    /// What an operation that begins now must not fall behind, in each history that has begun.
+    /// Returns the minimum positions of an operation that begins now, one per history.
     pub(crate) fn floors(&self) -> Vec<u64> {
         let begun = self.eras.iter().take_while(|era| era.awaited.is_none());
         begun.map(|era| era.history.floor()).collect()
     }
 
-    /// What an operation that began at `floors` must not fall behind if it is answered in this epoch.
+    /// Returns the minimum position of an operation that began at `floors` and is answered in this epoch.
     pub(crate) fn floor(&self, floors: &[u64], epoch: Epoch) -> u64 {
         let (mut number, mut most) = (self.era_of(epoch), u64::MAX);
         while number >= floors.len()
@@ -207,17 +208,17 @@ impl PartitionCheck {
         floors.get(number).copied().unwrap_or(0).min(most)
     }
 
-    /// A client sends a write without a number.
+    /// Records a client's write without an id.
     pub(crate) fn sent_unnumbered(&mut self, op: &Op) {
         self.eras.iter_mut().for_each(|era| era.applied.sent_unnumbered(op));
     }
 
-    /// A client sends a write with this number, for the first time or again.
+    /// Records a client's write with this id, first or repeated.
     pub(crate) fn sent_numbered(&mut self, id: OpId, op: &Op) {
         self.eras.iter_mut().for_each(|era| era.applied.sent_numbered(id, op));
     }
 
-    /// All copies but the one that leads must never count again.
+    /// Marks all copies except the leader as permanently out of sync.
     pub(crate) fn give_up(&mut self, copies: impl IntoIterator<Item = PlacementId>, leader: Option<PlacementId>) {
         self.given_up.extend(copies);
         if let Some(leader) = leader {
@@ -225,8 +226,8 @@ impl PartitionCheck {
         }
     }
 
-    /// An operator accepts a loss: from this epoch on counts what the disk of the copy holds that leads, once it does, or
-    /// nothing at all. Returns how many acknowledged positions are given up, as it looks now.
+    /// Records an accepted loss: from this epoch on, the data on the disk of the copy that leads counts, once it leads,
+    /// or nothing at all. Returns the number of acknowledged positions discarded, as known now.
     pub(crate) fn accept_loss(
         &mut self,
         from: Epoch,
@@ -236,7 +237,7 @@ impl PartitionCheck {
         let era = self.begin(self.eras.len(), from, (copy, &[disk]), Seq::ZERO)?;
         let (_, kept) = era.parent.unwrap_or_default();
         let given_up = self.latest().acknowledged.get().saturating_sub(kept.get());
-        // Until then nothing is demanded of it: it may be told by a leader of before to begin anew, and say so.
+        // Until then nothing is required of it: a former leader may have it start over, and it may report so.
         self.eras.push(Era { awaited: leader.map(|(copy, _)| copy), acknowledged: Seq::ZERO, ..era });
         Ok(given_up)
     }
@@ -246,14 +247,14 @@ impl PartitionCheck {
         self.latest().awaited == Some(copy)
     }
 
-    /// The copy with which the history of this epoch begins, if nobody has done anything in it yet.
+    /// Returns the copy that starts the history of this epoch, if that history has no events yet.
     pub(crate) fn awaited(&self, epoch: Epoch) -> Option<PlacementId> {
         self.eras[self.era_of(epoch)].awaited
     }
 
-    /// Somebody does something in the history of this epoch for the first time, so the copy that was awaited has begun to lead.
-    /// These are the disks of both, and `known` is what is known to be committed: some of that may still be on its way to a
-    /// disk, and is not demanded of it yet.
+    /// Starts the history of this epoch at its first event: the awaited copy has begun to lead. `disks` are those of
+    /// the awaited copy and of the copy that acts. `known` is the committed position; entries up to it may still be in
+    /// flight to a disk, and are not required of it yet.
     pub(crate) fn begins(&mut self, epoch: Epoch, disks: [Option<&Stream>; 2], known: Seq) -> Result<(), Violation> {
         let number = self.era_of(epoch);
         let (from, leader) = (self.eras[number].from, self.eras[number].awaited.unwrap_or_default());
@@ -261,7 +262,7 @@ impl PartitionCheck {
         Ok(())
     }
 
-    /// What goes on of the histories before this one.
+    /// Returns the new history, with the prefix that it shares with an earlier one.
     fn begin(
         &self,
         number: usize,
@@ -270,7 +271,7 @@ impl PartitionCheck {
         known: Seq,
     ) -> Result<Era, Violation> {
         let held = |era: &Era| disks.iter().flatten().map(|disk| era.held_by(disk)).max().unwrap_or_default();
-        // A copy that was given up before may hold more of an earlier history than of the last one.
+        // A copy that was discarded before may share more with an earlier history than with the last one.
         let best = (0..number).max_by_key(|number| (held(&self.eras[*number]), *number)).unwrap_or(0);
         let held = held(&self.eras[best]);
         let kept = held.max(known.min(self.eras[best].ledger.last()));

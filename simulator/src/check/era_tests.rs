@@ -12,7 +12,7 @@ fn text(seq: u64) -> Bytes {
     Bytes::from(format!("v{seq}"))
 }
 
-/// What is written to `k` at a position, under a leadership.
+/// Returns a write to `k` at a position, under a leadership.
 fn entry(epoch: u64, seq: u64) -> Entry {
     let row = encode_value(Revision::new(seq), &text(seq));
     let effect = Effect::new(Millis::ZERO, vec![RowChange::set(value_key(b"k"), row)]);
@@ -26,7 +26,7 @@ fn commit(era: &mut Era, entry: &Entry) -> Result<(), Violation> {
     era.history.committed(entry.at.seq, &effect, named.is_some())
 }
 
-/// Three writes of epoch 1, of which clients heard; and what a disk holds.
+/// Returns three acknowledged writes of epoch 1, and a disk with these entries.
 fn scene(held: &[Entry]) -> (PartitionCheck, Stream) {
     let mut known = PartitionCheck::default();
     for seq in 1..=4 {
@@ -46,7 +46,7 @@ fn sees(known: &mut PartitionCheck, epoch: Epoch, floor: u64, seq: u64) -> bool 
 }
 
 #[test]
-fn what_the_copy_holds_that_leads_then_is_not_given_up_and_nothing_else_is_kept() {
+fn accepted_loss_keeps_exactly_the_new_leaders_data() {
     let (mut known, stream) = scene(&[entry(1, 1), entry(1, 2)]);
     let floors = known.floors();
     assert_eq!(known.accept_loss(FORCED, Some((COPY, Some(&stream)))), Ok(1));
@@ -54,19 +54,19 @@ fn what_the_copy_holds_that_leads_then_is_not_given_up_and_nothing_else_is_kept(
     assert_eq!((known.floors(), known.awaited(FORCED)), (vec![3], Some(COPY)));
     known.begins(FORCED, [Some(&stream), None], Seq::ZERO).expect("it begins");
     assert_eq!((known.latest().acknowledged, known.latest().ledger.last()), (Seq::new(2), Seq::new(2)));
-    // Whoever began before must still see what is kept, and an operation that begins now as well.
+    // Operations that began before must see the kept entries, and so must new operations.
     assert_eq!((known.floor(&floors, Epoch::new(4)), known.floor(&floors, FORCED)), (3, 2));
     assert_eq!(known.floors(), [3, 2]);
     assert!(!sees(&mut known, FORCED, 2, 3), "it was given up");
     assert!(!sees(&mut known, FORCED, 2, 1), "the second write was kept");
     assert!(sees(&mut known, FORCED, 2, 2));
-    // A side that was cut off goes on from what it had.
+    // A cut-off side continues from its own entries.
     assert!(sees(&mut known, Epoch::new(4), 3, 3) && known.is_given_up(Epoch::new(4)) && !known.is_given_up(FORCED));
 }
 
-/// It goes on as a follower of a leader that was cut off until it hears that it leads.
+/// It follows a cut-off leader until it learns that it leads.
 #[test]
-fn what_a_copy_was_sent_between_an_accepted_loss_and_its_leadership_was_taken_for_a_violation() {
+fn entries_received_before_a_forced_leadership_are_valid() {
     let (mut known, stream) = scene(&[entry(1, 1)]);
     known.accept_loss(FORCED, Some((COPY, Some(&stream)))).expect("a loss");
     let (_, later) = scene(&[entry(1, 1), entry(1, 2)]);
@@ -81,7 +81,7 @@ fn what_a_copy_was_sent_between_an_accepted_loss_and_its_leadership_was_taken_fo
 }
 
 #[test]
-fn what_takes_effect_after_a_loss_was_sent_and_takes_effect_once_more_at_most() {
+fn operation_repeats_at_most_once_after_accepted_loss() {
     let (mut known, stream) = scene(&[entry(1, 1), entry(1, 2)]);
     known.accept_loss(FORCED, Some((COPY, Some(&stream)))).expect("a loss");
     let latest = known.led_in(FORCED);
@@ -91,20 +91,20 @@ fn what_takes_effect_after_a_loss_was_sent_and_takes_effect_once_more_at_most() 
 }
 
 #[test]
-fn a_copy_that_went_another_way_keeps_what_it_has_in_common() {
+fn diverged_copy_keeps_its_common_prefix() {
     let (mut known, stream) = scene(&[entry(1, 1), entry(2, 2), entry(2, 3)]);
     assert_eq!(known.accept_loss(FORCED, Some((COPY, Some(&stream)))), Ok(2));
     assert_eq!(known.latest().ledger.last(), Seq::new(1));
 }
 
 #[test]
-fn of_a_partition_that_begins_empty_nothing_is_kept_and_what_was_given_up_may_lead_later() {
+fn empty_start_keeps_nothing_until_a_copy_is_restored() {
     let (mut known, stream) = scene(&[entry(1, 1), entry(1, 2)]);
     known.give_up([COPY, PlacementId::new(8)], None);
     assert_eq!(known.accept_loss(FORCED, None), Ok(3));
     assert_eq!(known.latest().ledger.last(), Seq::ZERO);
     assert!(known.given_up.contains(&COPY));
-    // The operator thinks better of it.
+    // The operator changes its decision.
     known.give_up([PlacementId::new(9)], Some(COPY));
     assert_eq!(known.accept_loss(Epoch::new(9), Some((COPY, Some(&stream)))), Ok(0));
     assert_eq!(known.latest().ledger.last(), Seq::new(2));

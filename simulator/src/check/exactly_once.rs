@@ -1,5 +1,5 @@
-//! Promise X (`docs/ARCHITECTURE.md`): each operation takes effect at most once. One that has a number is recognized by the
-//! record of it that its effect holds; of operations without a number no more may take effect than were sent.
+//! Promise X (`docs/ARCHITECTURE.md`): each operation takes effect at most once. One with an id is recognized by the
+//! record in its effect; operations without an id take effect at most as often as they were sent.
 
 use super::Violation;
 use crate::client::is_counted;
@@ -9,25 +9,25 @@ use archon_types::{ClientId, KeyRange, Op, OpId, Seq};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where each operation took effect.
+/// Positions at which operations took effect.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
-    /// What was sent to this partition under each client's number.
+    /// Changes sent to this partition, by client and id.
     sent: BTreeMap<(ClientId, u64), Change>,
-    /// Where these took effect.
+    /// Their positions of effect.
     numbered: BTreeMap<(ClientId, u64), Seq>,
-    /// Values that somebody put: each stands for one operation, whatever numbers its attempts had.
+    /// Values that were put: each stands for one operation, under any ids.
     put: BTreeSet<(Bytes, Bytes)>,
-    /// How often a change without a number was sent and has not taken effect.
+    /// Number of sends of a change without an id that have not taken effect.
     unnumbered: BTreeMap<Change, u64>,
-    /// How often each of these was sent at all.
+    /// Total number of their sends.
     unnumbered_sent: BTreeMap<Change, u64>,
 }
 
-/// What a write does to a key.
+/// Effect of a write on a key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Change {
-    /// A value, which no other operation writes.
+    /// A value that no other operation writes.
     Put(Bytes, Bytes),
     /// Adds to a counter; values repeat, so they are not compared.
     Count(Bytes),
@@ -35,7 +35,7 @@ enum Change {
 }
 
 impl Change {
-    /// `None` for a read.
+    /// Returns `None` for a read.
     fn of(op: &Op) -> Option<Self> {
         Some(match op {
             Op::Put { key, value } | Op::CompareAndSet { key, value, .. } => Self::Put(key.clone(), value.clone()),
@@ -45,7 +45,7 @@ impl Change {
         })
     }
 
-    /// Whether it can have left this value under this key.
+    /// Returns true if the change can have left this value under this key.
     fn fits(&self, at: &Bytes, left: Option<&Bytes>) -> bool {
         match self {
             Self::Put(key, value) => key == at && left == Some(value),
@@ -56,7 +56,7 @@ impl Change {
 }
 
 impl Applied {
-    /// A write without a number is sent.
+    /// Records a write without an id.
     pub(super) fn sent_unnumbered(&mut self, op: &Op) {
         if let Some(change) = Change::of(op) {
             *self.unnumbered.entry(change.clone()).or_default() += 1;
@@ -64,36 +64,36 @@ impl Applied {
         }
     }
 
-    /// The same operations sent, of which none has taken effect: for a history that is replayed from its beginning.
+    /// Returns the same sends without effects: for a history replayed from its beginning.
     pub(super) fn without_effects(&self) -> Self {
         let (sent, unnumbered_sent) = (self.sent.clone(), self.unnumbered_sent.clone());
         Self { sent, unnumbered: unnumbered_sent.clone(), unnumbered_sent, ..Self::default() }
     }
 
-    /// What was put under these keys: all that a partition which is split off knows of what was done before.
+    /// Returns the values put under these keys: everything that a split-off partition knows of earlier operations.
     pub(super) fn of_keys(&self, keys: &KeyRange) -> Self {
         let put = self.put.iter().filter(|(key, _)| keys.contains(key)).cloned().collect();
         Self { put, ..Self::default() }
     }
 
-    /// These keys were another partition's, and this was put under them there.
+    /// Adds the values put under keys of another partition.
     pub(super) fn absorb(&mut self, other: Self) {
         self.put.extend(other.put);
     }
 
-    /// A write with this number is sent, for the first time or again.
+    /// Records a write with this id, first or repeated.
     pub(super) fn sent_numbered(&mut self, id: OpId, op: &Op) {
         if let Some(change) = Change::of(op) {
             self.sent.insert((id.client, id.number), change);
         }
     }
 
-    /// Where the operation with this number took effect.
+    /// Returns where the operation with this id took effect.
     pub(super) fn position_of(&self, client: ClientId, number: u64) -> Option<Seq> {
         self.numbered.get(&(client, number)).copied()
     }
 
-    /// Checks an effect that was committed. Returns whose record it holds, and of which number.
+    /// Checks a committed effect. Returns the client and number of its record.
     pub(super) fn take(&mut self, at: Seq, effect: &Effect) -> Result<Option<(ClientId, u64)>, Violation> {
         let mut remembered = None;
         let mut whose = None;
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_once_without_a_number_takes_effect_once() {
+    fn unnumbered_write_takes_effect_once_per_send() {
         let key = Bytes::from_static(COUNTED);
         for (op, value) in [(Op::Increment { key: key.clone(), by: 1 }, Some("7")), (Op::Delete { key }, None)] {
             let (mut applied, effect) = (Applied::default(), effect_on(COUNTED, value));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_operation_puts_is_put_once_whatever_its_numbers() {
+    fn value_is_put_once_under_any_numbers() {
         let mut applied = Applied::default();
         let put = Op::Put { key: Bytes::from_static(b"k"), value: Bytes::from_static(b"v") };
         (0..2).for_each(|_| applied.sent_unnumbered(&put));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_that_nobody_sent_shows() {
+    fn effect_without_a_send_is_reported() {
         let mut applied = Applied::default();
         applied.sent_unnumbered(&Op::Put { key: Bytes::from_static(b"k"), value: Bytes::from_static(b"v") });
         assert!(applied.take(Seq::new(1), &effect(Some("w"))).is_err());

@@ -1,39 +1,40 @@
-//! The way of a key from partition to partition. Positions of two partitions compare along that way alone: a partition that is split off
-//! goes on above where the other one sealed the keys, and one that gets keys by a merge above all that had them before. What the other one
-//! writes to keys that it kept, while those are away, has the same numbers and says nothing of them, also when they come back.
+//! Moves of keys between partitions. Positions of two partitions are comparable only along these moves: a split-off
+//! partition continues above the parent's seal, and a merge target above all positions of the merge source. Writes of
+//! the other partition to its remaining keys use the same numbers meanwhile and say nothing about the moved keys, even
+//! after these come back.
 
 use super::Checks;
 use archon_types::{KeyRange, PartitionId};
 
-/// Keys that went from one partition to another one.
+/// Keys that moved from one partition to another.
 #[derive(Debug)]
 pub(super) struct KeyMove {
     pub(super) from: PartitionId,
     pub(super) to: PartitionId,
     pub(super) keys: KeyRange,
-    /// The revision above which those of `to` go on, if those of `from` do so as well: it was a split.
+    /// For a split, the revision above which `to` continues, as does `from`.
     pub(super) sealed: Option<u64>,
 }
 
-/// Who had a key when an operation on it began.
+/// Owner of a key at the begin of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Began {
     pub(crate) owner: PartitionId,
-    /// How often keys had changed hands by then.
+    /// Number of key moves by then.
     key_moves: usize,
 }
 
 impl Checks {
-    /// An operation on this key, or on keys of this partition alone, begins.
+    /// Records the begin of an operation on this key, or on keys of this partition only.
     pub(crate) fn begins_at(&self, partition: PartitionId, key: Option<&[u8]>) -> Began {
         let owner = key.map_or(partition, |key| self.owner_of(partition, key));
         Began { owner, key_moves: self.key_moves.len() }
     }
 
-    /// What an operation on a key must not fall behind where it was `done`, if it began at `floor`. Followed is the way from there to
-    /// whoever answered, not to whoever has the key by now: an answer may be on its way while the key moves on, even back to where it was
-    /// when the operation began. What changed hands before it began loosens nothing, and nor does an answer of somebody who was not to have the
-    /// key after that.
+    /// Returns the minimum position, at the partition `done` that answered, of an operation on a key that began at
+    /// `floor`. It follows the moves from the begin to the answering partition, not to the current owner: an answer may
+    /// be in flight while the key moves on, even back to its first partition. Moves before the begin loosen nothing,
+    /// and neither does an answer of a partition that was not to own the key afterwards.
     pub(crate) fn floor_where_done(&self, key: &[u8], began: Began, floor: u64, done: PartitionId) -> u64 {
         let (mut owner, mut least) = (began.owner, floor);
         for key_move in self.key_moves.iter().skip(began.key_moves) {

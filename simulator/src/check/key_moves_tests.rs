@@ -43,14 +43,14 @@ fn put(checks: &mut Checks, partition: PartitionId, key: &'static [u8], seq: u64
     commit(checks, partition, seq, &Effect::new(Millis::ZERO, vec![value(key, seq)]));
 }
 
-/// An operation begins: who has its key, and what it must not fall behind.
+/// Begins an operation; returns the owner of its key and the minimum position.
 fn begins(checks: &mut Checks, asked: PartitionId, key: &[u8]) -> (Began, u64) {
     let began = checks.begins_at(asked, Some(key));
     let floors = checks.of(began.owner).floors();
     (began, checks.of(began.owner).floor(&floors, EPOCH))
 }
 
-/// A put that began then is answered by this partition.
+/// Answers a put from this partition.
 fn answered(checks: &mut Checks, key: &'static [u8], began: (Began, u64), by: PartitionId, revision: u64) -> bool {
     let floor = checks.floor_where_done(key, began.0, began.1, by);
     let owner = checks.owner_of(began.0.owner, key);
@@ -58,8 +58,8 @@ fn answered(checks: &mut Checks, key: &'static [u8], began: (Began, u64), by: Pa
     history.wrote(&Bytes::from_static(key), floor, Revision::new(revision), &text(revision)).is_ok()
 }
 
-/// Left gives the upper keys up at 3, and is written twice more, of which somebody hears, before that is agreed on. An operation on a key of
-/// those begins in between.
+/// Left gives up the upper keys at 3, and gets two more acknowledged writes before that is committed. An operation on
+/// one of those keys begins in between.
 fn split() -> (Checks, (Began, u64)) {
     let mut checks = Checks::default();
     put(&mut checks, LEFT, KEPT, 1);
@@ -76,7 +76,7 @@ fn split() -> (Checks, (Began, u64)) {
     (checks, began)
 }
 
-/// Right's keys, of which the last was written at `seq`, come back to left.
+/// Right's keys, last written at `seq`, come back to left.
 fn merge(checks: &mut Checks, seq: u64) {
     commit(checks, RIGHT, seq + 1, &Effect::new(Millis::ZERO, vec![seal(20, seq + 1)]));
     let cleared = Effect { at: Millis::ZERO, clear: Some(keys()), changes: vec![seal(20, 6)] };
@@ -91,7 +91,7 @@ fn merge(checks: &mut Checks, seq: u64) {
 }
 
 #[test]
-fn an_answer_that_arrives_after_its_key_came_back_is_held_to_the_log_that_it_is_of() {
+fn late_answer_is_checked_against_its_own_log() {
     let (mut checks, began) = split();
     put(&mut checks, RIGHT, MOVES, 4);
     merge(&mut checks, 4);
@@ -100,7 +100,7 @@ fn an_answer_that_arrives_after_its_key_came_back_is_held_to_the_log_that_it_is_
 }
 
 #[test]
-fn an_answer_is_not_below_what_was_seen_of_its_key_wherever_that_has_been() {
+fn answer_is_not_below_earlier_observations_of_its_key() {
     let (mut checks, first) = split();
     put(&mut checks, RIGHT, MOVES, 4);
     let second = begins(&mut checks, LEFT, MOVES);
@@ -112,7 +112,7 @@ fn an_answer_is_not_below_what_was_seen_of_its_key_wherever_that_has_been() {
     merge(&mut checks, 4);
     assert!(!answered(&mut checks, MOVES, third, RIGHT, 4), "it was seen before, and is no less now");
     assert!(!answered(&mut checks, MOVES, third, LEFT, 4), "nor if another one says so");
-    // Right has nothing to say any more: that it once began above 3 excuses nothing.
+    // Right no longer matters: its start above 3 excuses nothing.
     let late = begins(&mut checks, LEFT, MOVES);
     assert_eq!((late.0.owner, late.1), (LEFT, 5));
     assert!(!answered(&mut checks, MOVES, late, RIGHT, 4));
@@ -120,7 +120,7 @@ fn an_answer_is_not_below_what_was_seen_of_its_key_wherever_that_has_been() {
 }
 
 #[test]
-fn where_its_partition_was_split_off_once_excuses_nothing_that_a_key_saw_before_it_came_there() {
+fn only_later_splits_lower_the_minimum_of_an_answer() {
     let mut checks = Checks::default();
     let (other, whole) = (PartitionId::new(TableId::new(3), 2), KeyRange::ALL);
     checks.key_moves.push(KeyMove { from: other, to: LEFT, keys: whole, sealed: Some(1) });

@@ -1,11 +1,11 @@
-//! L: every partition, and so every key, is linearizable; a scan sees it at one moment.
+//! L: every partition, and so every key, is linearizable; a scan sees one moment.
 //!
-//! The committed log gives the order of all writes of a partition. An operation is explained by a position: what it saw is what
-//! the log up to there makes, and that position is neither below what any operation saw or made that was over before this one
-//! began, nor beyond what is committed. A write that is answered names its position; so does a read of a value, from below. For
-//! all others the lowest position that explains the answer is taken: it asks the least of those that follow, so the check is
-//! incremental and exact. One position is kept, the highest of any finished operation, and each operation carries what it was
-//! at its beginning.
+//! The committed log gives the order of all writes of a partition. An operation is explained by a position: it saw the
+//! state after the log prefix up to that position, which is neither below the position of any operation that ended
+//! before this one began, nor beyond the commit position. An answered write names its position; so does a read of a
+//! value, from below. For all others the lowest position that explains the answer is chosen: it constrains later
+//! operations least, so the check is incremental and exact. One position is stored, the highest of any finished
+//! operation, and each operation stores its value at its own begin.
 
 use super::Violation;
 use archon_kv::Effect;
@@ -16,22 +16,22 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// What is known of one partition.
+/// History of one partition.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// What was written to each key at each position; nothing if it was deleted there.
+    /// Writes to each key by position; `None` for a delete.
     keys: BTreeMap<Bytes, BTreeMap<u64, Option<Bytes>>>,
-    /// Deletes without a name that no answer has claimed.
+    /// Deletes without an id that no answer has claimed.
     unclaimed: BTreeSet<(Bytes, u64)>,
-    /// The highest position that a finished operation made or saw.
+    /// The highest position of a finished operation.
     floor: u64,
 }
 
-/// What a scan asked for: which keys, in which order, and how many at most (0: as many as there are).
+/// Request of a scan: key range, order, and limit (0: unlimited).
 pub(crate) type Asked<'a> = (&'a KeyRange, ScanOrder, u32);
 
 impl History {
-    /// An effect was committed; `named` if it says whose operation it is.
+    /// Records a committed effect; `named` if it names its operation.
     pub(super) fn committed(&mut self, at: Seq, effect: &Effect, named: bool) -> Result<(), Violation> {
         if let Some(range) = &effect.clear {
             for (_, writes) in self.keys.iter_mut().filter(|(key, _)| range.contains(key)) {
@@ -58,7 +58,7 @@ impl History {
         Ok(())
     }
 
-    /// What was written up to a position, as if nothing had come after it.
+    /// Returns the history up to a position.
     pub(super) fn until(&self, kept: Seq) -> Self {
         let kept = kept.get();
         let upto = |writes: &BTreeMap<u64, Option<Bytes>>| {
@@ -69,15 +69,14 @@ impl History {
         Self { keys: keys.collect(), unclaimed: unclaimed.collect(), floor: self.floor.min(kept) }
     }
 
-    /// The model of these keys alone.
+    /// Returns the model restricted to these keys.
     pub(super) fn within(mut self, range: &KeyRange) -> Self {
         self.keys.retain(|key, _| range.contains(key));
         self.unclaimed.retain(|(key, _)| range.contains(key));
         self
     }
 
-    /// These keys are another partition's no more: what was written to them there goes on here, where all that follows has higher
-    /// positions.
+    /// Adds the history of keys from another partition; all later positions are higher.
     pub(super) fn absorb(&mut self, other: Self, range: &KeyRange) {
         self.keys.retain(|key, _| !range.contains(key));
         self.unclaimed.retain(|(key, _)| !range.contains(key));
@@ -86,12 +85,12 @@ impl History {
         self.floor = self.floor.max(other.floor);
     }
 
-    /// What an operation that begins now must not fall behind.
+    /// Returns the minimum position of an operation that begins now.
     pub(crate) const fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// An operation that began at `floor` is answered: it wrote `value` as `revision`.
+    /// Checks the answer to a write that began at `floor`: it wrote `value` as `revision`.
     pub(crate) fn wrote(
         &mut self,
         key: &Bytes,
@@ -108,7 +107,7 @@ impl History {
         Ok(())
     }
 
-    /// An operation that began at `floor` is answered: it saw `revision`, and perhaps its value.
+    /// Checks the answer to a read that began at `floor`: it saw `revision`, and possibly its value.
     pub(crate) fn saw(
         &mut self,
         key: &Bytes,
@@ -127,7 +126,7 @@ impl History {
         Ok(())
     }
 
-    /// An operation that began at `floor` is answered: there was no such key.
+    /// Checks the answer to an operation that began at `floor`: the key was absent.
     pub(crate) fn missed(&mut self, key: &Bytes, floor: u64) -> Result<(), Violation> {
         if self.value_at(key, floor).is_none() {
             return Ok(());
@@ -143,11 +142,12 @@ impl History {
         Ok(())
     }
 
-    /// A delete that began at `floor` is answered: there was such a key. `named` if it has a name, with where that took effect.
+    /// Checks the answer to a delete that began at `floor`: the key was present. `named` contains the position of
+    /// effect of a delete with an id.
     pub(crate) fn deleted(&mut self, key: &Bytes, floor: u64, named: Option<Option<Seq>>) -> Result<(), Violation> {
         let at = match named {
             Some(at) => at.map(Seq::get),
-            // One that is as good as any other: the lowest leaves most to those that began later.
+            // Any candidate is valid: the lowest leaves most to operations that began later.
             None => {
                 let mut left = self.unclaimed.range((Excluded((key.clone(), floor)), Unbounded));
                 let found = left.next().filter(|(of, _)| of == key).cloned();
@@ -164,7 +164,7 @@ impl History {
         }
     }
 
-    /// A scan that began at `floor` is answered by a page.
+    /// Checks a page that answers a scan which began at `floor`.
     pub(crate) fn listed(
         &mut self,
         asked: Asked<'_>,
@@ -184,7 +184,7 @@ impl History {
         Ok(())
     }
 
-    /// The page that a scan gives at a position.
+    /// Returns the page that a scan reads at a position.
     fn page_at(&self, (asked, order, limit): Asked<'_>, position: u64) -> (Vec<Entry>, bool) {
         let keys = self.keys.keys().filter(|key| asked.contains(key));
         let present = keys.filter_map(|key| {
@@ -201,7 +201,7 @@ impl History {
         (all, more)
     }
 
-    /// What the log up to a position makes of a key, and where that was written.
+    /// Returns a key's value after the log up to a position, and where it was written.
     fn value_at(&self, key: &Bytes, position: u64) -> Option<(u64, &Bytes)> {
         let (at, value) = self.keys.get(key)?.range(..=position).next_back()?;
         value.as_ref().map(|value| (*at, value))

@@ -7,7 +7,7 @@ fn key(name: &'static str) -> Bytes {
     Bytes::from_static(name.as_bytes())
 }
 
-/// `a` is written at 1 and 4, `b` at 2, `a` deleted at 6 without a name, `b` at 7 with one.
+/// `a` is written at 1 and 4, `b` at 2, `a` deleted at 6 without an id, `b` at 7 with one.
 fn history() -> History {
     let mut history = History::default();
     let mut commit = |at: u64, name: &'static str, value: Option<&'static str>, named: bool| {
@@ -29,7 +29,7 @@ fn entry(name: &'static str, value: &'static str, revision: u64) -> Entry {
 }
 
 #[test]
-fn a_read_of_what_was_replaced_before_it_began_shows() {
+fn stale_read_is_reported() {
     let saw = |floor, revision| history().saw(&key("a"), floor, Revision::new(revision), None).is_ok();
     assert!(saw(0, 1) && saw(3, 1) && saw(5, 4));
     assert!(!saw(4, 1) && !saw(6, 4), "a later write was seen before");
@@ -38,7 +38,7 @@ fn a_read_of_what_was_replaced_before_it_began_shows() {
 }
 
 #[test]
-fn a_key_is_missing_only_before_it_was_written_or_after_it_was_deleted() {
+fn key_is_absent_only_before_write_or_after_delete() {
     let missed = |name, floor| {
         let mut history = history();
         history.missed(&key(name), floor).is_ok().then_some(history.floor())
@@ -55,7 +55,7 @@ fn a_key_is_missing_only_before_it_was_written_or_after_it_was_deleted() {
 }
 
 #[test]
-fn a_delete_is_answered_once_and_after_it_began() {
+fn delete_is_answered_once_and_after_its_begin() {
     let mut once = history();
     assert!(once.deleted(&key("a"), 0, None).is_ok());
     assert_eq!(once.floor(), 6);
@@ -68,7 +68,7 @@ fn a_delete_is_answered_once_and_after_it_began() {
 }
 
 #[test]
-fn a_scan_sees_all_keys_at_one_moment() {
+fn scan_sees_all_keys_at_one_moment() {
     let listed = |floor, entries: &[Entry], more, limit| {
         let mut history = history();
         let asked = (&KeyRange::ALL, ScanOrder::Ascending, limit);
@@ -82,7 +82,7 @@ fn a_scan_sees_all_keys_at_one_moment() {
     assert_eq!(listed(4, &[], false, 0), Some(7));
     assert_eq!(listed(4, &[one.clone(), two.clone()], false, 0), None, "replaced before it began");
     assert_eq!(listed(0, std::slice::from_ref(&four), false, 0), None, "b was there whenever that was");
-    // What is cut says so, and what is not does not.
+    // A truncated page says so, and a complete one does not.
     assert_eq!(listed(0, std::slice::from_ref(&one), true, 1), Some(2));
     assert_eq!(listed(0, std::slice::from_ref(&one), false, 1), Some(1));
     assert_eq!(listed(2, std::slice::from_ref(&one), false, 1), None);

@@ -1,4 +1,5 @@
-//! S: every Live replica durably holds every acknowledged write; and one whose loss was accepted never counts again.
+//! S: every Live replica durably holds every acknowledged write; and one whose loss was accepted is never in sync
+//! again.
 
 use super::Violation;
 use crate::coordinator::host_of;
@@ -10,7 +11,7 @@ use archon_types::{Epoch, Seq};
 impl World {
     pub(super) fn check_live_sets(&mut self) -> Result<(), Violation> {
         let checks = &mut self.checks;
-        // While the state is recovered its rows are not taken for true.
+        // During a recovery the rows of the state are provisional.
         let told_true = self.quorum.state.recovery.is_none();
         for row in self.quorum.state.partitions.iter().filter(|_| told_true) {
             let Some(known) = checks.partitions.get_mut(&row.id) else { continue };

@@ -1,4 +1,4 @@
-//! Partitions that end: the left neighbour has what they had, exactly, and their history goes on there.
+//! Merge sources that ended: the left neighbour has exactly their rows, and their history continues there.
 
 use super::{Checks, KeyMove, Violation};
 use archon_coordinator_core::ClusterState;
@@ -9,11 +9,11 @@ use archon_types::{KeyRange, PartitionId, Revision, Seq, Version};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Keys of users, each with its value and revision.
+/// User keys, each with value and revision.
 type Values = BTreeMap<Bytes, (Bytes, Revision)>;
 
 impl Checks {
-    /// Notes which merges a command of the log has completed.
+    /// Records the merges that a command of the log completed.
     pub(crate) fn note_merges(&mut self, before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
         let there = |table| after.tables.contains_key(&table);
         for row in before.partitions.merging().filter(|row| there(row.id.table)) {
@@ -24,8 +24,8 @@ impl Checks {
         Ok(())
     }
 
-    /// What was right's is left's from here on: prefixes, linearizability and exactly-once (P, L and X of docs/SIMULATION.md) are checked
-    /// against the joined history.
+    /// Moves right's rows to left: prefixes, linearizability and exactly-once (P, L and X of docs/SIMULATION.md) are
+    /// checked against the joined history.
     pub(super) fn merge(
         &mut self,
         left: PartitionId,
@@ -55,7 +55,7 @@ impl Checks {
         let last = known.ledger.last();
         self.of(right).merged_into = Some((left, sealed));
         self.key_moves.push(KeyMove { from: right, to: left, keys: range.clone(), sealed: None });
-        // Keys that left gave up in an earlier split and has back now: it may write them again.
+        // Keys that left gave up in an earlier split and has again: it may write them again.
         for known in self.partitions.values_mut() {
             let back =
                 known.key_origin.as_mut().filter(|key_origin| key_origin.of == left && key_origin.keys.overlaps(range));
@@ -69,7 +69,7 @@ impl Checks {
         Ok(())
     }
 
-    /// L: a partition that has ended writes no rows of users any more.
+    /// L: checks that a partition writes no user rows after its end.
     pub(super) fn writes_nothing_after_its_end(&self, partition: PartitionId, entry: &Entry) -> Result<(), Violation> {
         let ended = self.partitions.get(&partition).and_then(|known| known.merged_into);
         let Some((left, _)) = ended.filter(|(_, sealed)| entry.at.seq > *sealed) else { return Ok(()) };
@@ -82,7 +82,7 @@ impl Checks {
     }
 }
 
-/// Where the log gives all keys up in this attempt, for good.
+/// Returns where the log permanently gives all keys up in this attempt.
 fn sealed_at(log: &[Entry], attempt: Version) -> Option<Seq> {
     let mut standing = None;
     for entry in log {
@@ -100,13 +100,13 @@ fn absorbed(log: &[Entry], attempt: Version) -> bool {
     merged.find_map(|effect| merged_in(&effect)).is_some_and(|merged| merged.attempt == attempt)
 }
 
-/// What an entry says of a merge that is done.
+/// Returns the completed merge that an entry records.
 pub(super) fn merged_in(effect: &Effect) -> Option<Merged> {
     let row = effect.changes.iter().find(|row| row.key == archon_kv::row::MERGED_KEY)?;
     Merged::decode(row.value.as_ref()?).ok()
 }
 
-/// What a log makes of these keys.
+/// Returns the rows of these keys after a log.
 fn values(log: &[Entry], range: &KeyRange) -> Result<Values, Violation> {
     let mut values = Values::new();
     for entry in log {

@@ -1,5 +1,5 @@
-//! What must hold at every step, one property per file. The letters are those of the design. What the rooms check of
-//! themselves (`archon_replica::invariants`, `archon_coordinator_core::check`) is checked here by their own code.
+//! Properties that hold at every step, one per file. The letters are those of the design. The rooms' own checks
+//! (`archon_replica::invariants`, `archon_coordinator_core::check`) run here as they are.
 
 mod by_key;
 mod convergence;
@@ -31,94 +31,94 @@ use key_moves::KeyMove;
 pub(crate) use linearizable::History;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A property that does not hold.
+/// A violated property.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Violation {
-    /// D, S, P or E, as the replicas' own checks see it.
+    /// D, S, P or E, found by the replicas' own checks.
     #[error("{0}")]
     Replicas(#[from] archon_replica::invariants::Violation),
-    /// P: a committed prefix changed, or two copies differ in what is committed.
+    /// P: a committed prefix changed, or two copies differ in committed entries.
     #[error("P: {detail}")]
     Prefix {
-        /// Where.
+        /// Place.
         detail: String,
     },
     /// S: a Live replica holds nothing at all.
     #[error("S: {detail}")]
     LiveSet {
-        /// Where.
+        /// Place.
         detail: String,
     },
     /// O: two nodes could answer for one partition at the same true instant.
     #[error("O: {detail}")]
     TwoServe {
-        /// Who.
+        /// The two nodes.
         detail: String,
     },
     /// L: a history of one partition is not linearizable.
     #[error("L: {detail}")]
     NotLinearizable {
-        /// Which operation shows it.
+        /// The operation that shows it.
         detail: String,
     },
-    /// X: an operation took effect twice, or nobody remembers it.
+    /// X: an operation took effect twice, or its record is lost.
     #[error("X: {detail}")]
     Twice {
-        /// Which.
+        /// The operation.
         detail: String,
     },
-    /// V: what was deleted comes back, or what is there is said to be gone.
+    /// V: deleted data comes back, or present data is reported as deleted.
     #[error("V: {detail}")]
     Deleted {
-        /// What.
+        /// The data.
         detail: String,
     },
-    /// Q: the coordinators lost what they had agreed on, or disagree on who leads.
+    /// Q: the coordinators lost a committed entry, or disagree on the leader.
     #[error("Q: {detail}")]
     Quorum {
-        /// How.
+        /// Details.
         detail: String,
     },
-    /// V: an old sign of life was passed on as a new one, or a life was ended that goes on.
+    /// V: an old heartbeat was relayed as a new one, or a valid incarnation was fenced.
     #[error("V: {detail}")]
     Relayed {
-        /// Whose.
+        /// The member.
         detail: String,
     },
-    /// V: what was said of doors was taken for more than it is, or for nothing.
+    /// V: probe reports were given too much weight, or none.
     #[error("V: {detail}")]
     Doors {
-        /// Whose.
+        /// The node.
         detail: String,
     },
-    /// B: the coordinators are asked by more than need to.
+    /// B: more members than necessary query the coordinators.
     #[error("B: {detail}")]
     Burden {
-        /// By whom.
+        /// The members.
         detail: String,
     },
-    /// E and others: the coordinator's state is not what it must be.
+    /// E and others: the coordinator's state is invalid.
     #[error("state: {detail}")]
     State {
-        /// What the check said.
+        /// Message of the check.
         detail: String,
     },
-    /// V: the world did not come together after the faults had stopped.
+    /// V: the world did not converge after the faults had stopped.
     #[error("V: {detail}")]
     NoConvergence {
-        /// What was still missing.
+        /// The missing part.
         detail: String,
     },
     /// A debug assertion, an overflow, a bug in the simulator.
     #[error("panic: {detail}")]
     Panic {
-        /// Its message.
+        /// Panic message.
         detail: String,
     },
 }
 
 impl Violation {
-    /// The letter of the property, as the design names it.
+    /// Returns the letter of the property in the design.
     pub fn letter(&self) -> &'static str {
         use archon_replica::invariants::Violation as Of;
         match self {
@@ -141,39 +141,39 @@ impl Violation {
 pub(crate) struct Checks {
     pub(crate) partitions: BTreeMap<PartitionId, PartitionCheck>,
     operations: Operations,
-    /// Keys that changed hands, in the order in which that was agreed on.
+    /// Keys that moved between partitions, in commit order.
     key_moves: Vec<KeyMove>,
     /// Copies that a fault destroyed; nothing is expected of them.
     destroyed: BTreeSet<PlacementId>,
-    /// Which partitions had to do with a disk that was damaged.
+    /// Partitions affected by damaged disks.
     pub(crate) damage: Damage,
     pub(crate) rows_changed: bool,
     pub(crate) disks_changed: bool,
     pub(crate) leases_changed: bool,
     acknowledged: bool,
-    /// Answers that clients were given, by partition.
+    /// Answers to clients, by partition.
     pub(crate) answered: BTreeMap<PartitionId, u64>,
-    /// When each table was dropped, in true time.
+    /// Drop time of each table, in true time.
     pub(crate) dropped: BTreeMap<TableId, u64>,
-    /// Names that dropped tables had.
+    /// Names of dropped tables.
     pub(crate) names_dropped: BTreeSet<String>,
-    /// Copies of dropped tables, and whether their nodes were away when that happened.
+    /// Copies of dropped tables, and whether their nodes were away at the drop.
     pub(crate) condemned: BTreeMap<PlacementId, bool>,
-    /// Copies that their nodes said to be deleted.
+    /// Copies reported as deleted.
     pub(crate) deleted: BTreeSet<PlacementId>,
-    /// Of these, the ones that a directory which was set back holds again.
+    /// Of these, the ones present again in a directory that was rolled back.
     pub(crate) restored: BTreeSet<PlacementId>,
-    /// Which coordinator led in each term.
+    /// Leader of each term.
     pub(crate) led: BTreeMap<u64, usize>,
-    /// In which term each entry of the coordinators' log was committed.
+    /// Commit term of each entry of the coordinators' log.
     pub(crate) committed_in: Vec<u64>,
-    /// Up to where the log of each process of a coordinator was compared with what is committed.
+    /// Position up to which the log of each coordinator process was compared with the committed log.
     pub(crate) compared: BTreeMap<(usize, u64), usize>,
-    /// What was found at doors.
+    /// Probe results.
     pub(crate) doors: DoorChecks,
-    /// Clients begin nothing any more.
+    /// True once clients begin no more operations.
     pub(crate) quiet: bool,
-    /// Rows and bytes that one entry of a log may write.
+    /// Maximum rows and bytes that one log entry may write.
     pub(crate) entry_limit: Option<PageLimit>,
 }
 
@@ -186,7 +186,7 @@ impl Checks {
         &mut self.of(partition).epochs
     }
 
-    /// A fault destroys these copies, and whatever they had persisted.
+    /// Records that a fault destroys these copies, and everything they had persisted.
     pub(crate) fn destroy(&mut self, lost: impl IntoIterator<Item = PlacementId>) {
         for placement in lost {
             self.partitions.values_mut().for_each(|known| known.epochs.destroyed(placement));
@@ -194,7 +194,7 @@ impl Checks {
         }
     }
 
-    /// P, and X: a copy commits an entry.
+    /// P, and X: checks an entry that a copy commits.
     pub(crate) fn commit(
         &mut self,
         partition: PartitionId,
@@ -250,7 +250,7 @@ impl Checks {
         self.leases_changed = true;
     }
 
-    /// D and E: a leader begins to serve.
+    /// D and E: checks a leader that begins to serve.
     pub(crate) fn serves(
         &mut self,
         partition: PartitionId,
@@ -261,14 +261,14 @@ impl Checks {
         let known = self.of(partition);
         known.epochs.serves(placement, epoch)?;
         let known = known.led_in(epoch);
-        // One that begins late, after a successor was elected, owes nothing of what was written under the successor. It
-        // can commit nothing and holds no lease, which is for other checks to see.
+        // A leader that begins late, after a successor was elected, need not hold writes of the successor. It can
+        // commit nothing and holds no lease, which other checks cover.
         let own = known.ledger.entries().partition_point(|entry| entry.at.epoch <= epoch) as u64;
         let acknowledged = known.acknowledged.min(Seq::new(own));
         Ok(leader_holds_acknowledged(placement, epoch, commit, acknowledged)?)
     }
 
-    /// Whether the Live sets are to be looked at again.
+    /// Returns whether the Live sets must be checked again.
     fn take_changed(&mut self) -> (bool, bool) {
         let sets = self.rows_changed || self.disks_changed || self.acknowledged;
         let leases = self.leases_changed;
@@ -278,7 +278,7 @@ impl Checks {
 }
 
 impl crate::world::World {
-    /// Everything that must hold after an event.
+    /// Checks every property that must hold after an event.
     pub(crate) fn check(&mut self) {
         let (sets, leases) = self.checks.take_changed();
         if sets {

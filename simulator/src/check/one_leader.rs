@@ -1,5 +1,5 @@
-//! O: at any true instant at most one node could answer for a partition under its lease; for one of a dropped table none, once
-//! a lease has passed.
+//! O: at any true instant at most one node can answer for a partition under its lease; for a partition of a dropped
+//! table none, once a lease has passed.
 
 use super::Violation;
 use crate::host::covers;
@@ -13,7 +13,7 @@ impl World {
         self.shadows.retain(|shadow| shadow.process.partitions.shell().grants.is_valid(shadow.clock.at(truth)));
         let live = self.hosts.iter().filter_map(|host| Some((host.number, host.clock, host.process.as_ref()?)));
         let hanging = self.shadows.iter().map(|shadow| (shadow.number, shadow.clock, &shadow.process));
-        // A lease that was granted at the last moment, on a slow clock, and the answer that was just about to leave.
+        // A lease granted at the last moment, on a slow clock, and the answer that was just about to leave.
         let lease = self.plan.settings.timing.lease_ms * 101 / 100 + 3;
         let mut serving: BTreeMap<PartitionId, usize> = BTreeMap::new();
         for (number, clock, process) in live.chain(hanging) {

@@ -1,4 +1,5 @@
-//! Q: what a majority of the coordinators agreed on stays so; nobody leads who lacks some of it, and no two in one term.
+//! Q: entries committed by a majority of the coordinators stay; no leader lacks any of them, and no term has two
+//! leaders.
 
 use super::Violation;
 use crate::raft::Membership;
@@ -7,7 +8,7 @@ use archon_coordinator_core::coordinators::CATCH_UP_ENTRIES;
 use std::sync::Arc;
 
 impl World {
-    /// A member of the quorum did something; `elected`: it leads from now on.
+    /// Checks a member after it acted; `elected`: it leads from now on.
     pub(crate) fn check_member(&mut self, coordinator: usize, elected: bool) {
         let checked = self.checked_member(coordinator, elected);
         self.judge(checked);
@@ -27,7 +28,8 @@ impl World {
                 return quorum(format!("the processes {other} and {coordinator} both lead in term {term}"));
             }
         }
-        // Whoever leads has everything that a leader of an earlier term has committed; the others what they know to be committed.
+        // A leader holds everything that leaders of earlier terms have committed; other members hold what they know to
+        // be committed.
         let committed = self.quorum.entries() as usize;
         let earlier = self.checks.committed_in.partition_point(|term| *term < disk.term);
         let from =
@@ -46,12 +48,12 @@ impl World {
         Ok(())
     }
 
-    /// Some become voters: each lacks no more entries than may be on their way. Whose directory was just lost nobody can know.
+    /// Checks that each new voter lacks at most the entries in flight. A directory that was just lost is exempt.
     pub(crate) fn check_comes(&mut self, coordinator: usize, comes: &[u64], members: &Membership) {
         let end = self.quorum.coordinators[coordinator].member.as_ref().map_or(0, |member| member.raft.disk.end());
         let has = |id: u64| {
             let others = self.quorum.coordinators.iter().filter_map(|other| other.member.as_ref());
-            // A copy of it that was refused, and ended, is there for ever, and is not what votes.
+            // A copy of it that was refused and ended stays, and does not vote.
             let own = others
                 .filter(|other| other.is_whole())
                 .filter(|other| other.raft.disk.id == id && Some(other.raft.disk.storage) == members.directory(id));
@@ -64,7 +66,7 @@ impl World {
         }
     }
 
-    /// What the quorum still lacks once faults have ceased.
+    /// Returns what the quorum still lacks after the faults.
     pub(crate) fn missing_in_quorum(&self) -> Option<String> {
         if !self.plan.changes_quorum {
             return None;
@@ -104,7 +106,7 @@ impl World {
         strange.map(|(number, _)| format!("coordinator {number} runs and is no member"))
     }
 
-    /// Every coordinator that is left.
+    /// Describes every remaining coordinator.
     fn quorum_in_words(&self) -> String {
         let text = |(number, other): (usize, &crate::coordinator::Coordinator)| {
             let member = other.member.as_ref().filter(|member| member.is_whole())?;

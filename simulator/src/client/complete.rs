@@ -1,4 +1,4 @@
-//! What an answer says, held against everything that was committed.
+//! Checks of answers against everything committed.
 
 use super::Call;
 use crate::check::Violation;
@@ -9,11 +9,11 @@ use bytes::Bytes;
 impl World {
     pub(super) fn complete(&mut self, client: usize, call: &Call, answer: &Answer, (by, epoch): (PartitionId, Epoch)) {
         self.count(call, answer);
-        // Of a delete with a name it is known where it took effect.
+        // For a delete with an id, the position of its effect is known.
         let asked = self.checks.of(by);
         self.coverage.answers_given_up += u64::from(asked.is_given_up(epoch));
         let named = call.id.map(|id| asked.led_in(epoch).position_of(id.client, id.number));
-        // Whoever has the key by now knows what it was before.
+        // The current owner of the key knows its former partitions.
         let began = call.began;
         let owner = call.op.key().map_or(began.owner, |key| self.checks.owner_of(began.owner, key));
         let floor = self.checks.of(began.owner).floor(&call.floors, epoch);
@@ -49,7 +49,7 @@ impl World {
         self.remember(client, call, answer);
     }
 
-    /// What a later compare-and-set will expect.
+    /// Remembers the expectation of a later compare-and-set.
     fn remember(&mut self, client: usize, call: &Call, answer: &Answer) {
         let own = &mut self.clients[client];
         let by_ranges = own.ranges.contains_key(&call.partition.table);

@@ -1,4 +1,4 @@
-//! What clients want: drawn from the seed.
+//! Client operations, drawn from the seed.
 
 use super::Call;
 use crate::world::World;
@@ -6,26 +6,26 @@ use archon_types::{KeyRange, Op, PartitionId, Revision, ScanOrder, TableId};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 
-/// Keys per partition: few, so that operations meet.
+/// Keys per partition: few, so that operations collide.
 const KEYS: u64 = 3;
-/// The key that is counted on.
+/// The counter key.
 pub(crate) const COUNTED: &[u8] = b"count";
 
-/// What a client is to do, and which partition it asks.
+/// Partition and operation of a client.
 pub(super) type Drawn = (PartitionId, Op);
 
-/// Whether a key is counted on: what it holds repeats.
+/// Returns true if a key is a counter: its values repeat.
 pub(crate) fn is_counted(key: &[u8]) -> bool {
     key.ends_with(COUNTED)
 }
 
-/// What no other operation writes.
+/// Returns a value that no other operation writes.
 pub(super) fn value_of(client: usize, number: u64) -> Bytes {
     Bytes::from(format!("{client}.{number}"))
 }
 
 impl World {
-    /// Draws the next operation of a client and notes it; `None` if the worker has one under way.
+    /// Draws and records a client's next operation; `None` if the worker has a pending one.
     pub(super) fn draw_call(&mut self, client: usize, worker: usize, partition: PartitionId) -> Option<()> {
         if self.clients[client].workers[worker].is_some() {
             return None;
@@ -38,7 +38,7 @@ impl World {
             Some(drawn) => drawn,
             None => (partition, self.draw_op(client, partition, number)),
         };
-        // Without a name nothing tells one delivery from another, so that it is sent once.
+        // Without an id nothing distinguishes two deliveries, so it is sent once.
         let named = !op.is_read() && !self.random.permille(350);
         let began = self.checks.begins_at(partition, op.key().map(|key| &key[..]));
         let floors = self.checks.of(began.owner).floors();
@@ -54,7 +54,7 @@ impl World {
         Some(())
     }
 
-    /// Any partition of any table, also of one that was dropped, as long as the client has not been told.
+    /// Draws any partition of any table, dropped ones included until the client is notified.
     pub(super) fn draw_partition(&mut self, client: usize) -> PartitionId {
         let mut known: Vec<PartitionId> = self.quorum.state.data_rows().map(|row| row.id).collect();
         let tables = &self.quorum.state.tables;
@@ -81,7 +81,7 @@ impl World {
                 let prefix = self.random.pick(&["", "", "k", "k1", "c"]).unwrap_or_default();
                 let after = self.random.pick(&["", "", "", "k0", "count"]).unwrap_or_default();
                 let limit = self.random.pick(&[0, 1, 2, 10]).unwrap_or(0);
-                // Without a draw of its own, so that seeds go on as they did.
+                // Without a draw of its own, so that seeds do not change.
                 let order = if limit == 2 { ScanOrder::Descending } else { ScanOrder::Ascending };
                 let keys = KeyRange::of_prefix(Bytes::from_static(prefix.as_bytes())).after(after.as_bytes());
                 Op::Scan { keys, order, limit }

@@ -1,5 +1,5 @@
-//! Clients: a few operations at once each. One with a name is retried until a deadline under one number, as the client
-//! library does it; one without is sent once, and what came of it stays unknown unless it is answered.
+//! Clients with a few concurrent operations each. An operation with an id is retried until a deadline under that id, as
+//! in the client library; one without is sent once, and its outcome is unknown unless answered.
 
 mod complete;
 mod draw;
@@ -21,57 +21,57 @@ use route::Ranges;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-/// Operations that a client has under way at once.
+/// Concurrent operations of a client.
 const WORKERS: usize = 3;
 
-/// What a client is told.
+/// Result of an operation for its client.
 pub(crate) type Outcome = Result<Answer, ErrorKind>;
 
-/// What a client has seen of a key, and which table it is in, whoever has it.
+/// Returns the table and key under which a client remembers an observation, independent of the owner.
 fn seen_at(partition: PartitionId, key: &Bytes) -> (PartitionId, Bytes) {
     (PartitionId::new(partition.table, 0), key.clone())
 }
 
-/// Where an answer goes.
+/// Destination of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReplyTo {
     pub(crate) client: usize,
     worker: usize,
     call: u64,
-    /// Whom it asked: a read asks somebody else by and by.
+    /// The partition it asked; a read may ask others later.
     partition: PartitionId,
-    /// How often it had begun anew elsewhere.
+    /// Number of restarts at other partitions.
     moves: u32,
-    /// Which of its attempts.
+    /// Number of the attempt.
     attempt: u32,
 }
 
-/// What a client wants done once, whatever names its attempts have.
+/// An operation to be done once, under any ids of its attempts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Operation {
     client: usize,
     call: u64,
 }
 
-/// An operation under way.
+/// A pending operation.
 #[derive(Clone, Debug)]
 struct Call {
     number: u64,
-    /// Whom it asks.
+    /// The partition it asks.
     partition: PartitionId,
-    /// How often it began anew in another partition.
+    /// Number of restarts at other partitions.
     moves: u32,
     op: Op,
-    /// Its name; a read has none, nor has a write that is sent once.
+    /// Its id; absent for reads, and for writes that are sent once.
     id: Option<OpId>,
-    /// The partition that had its key when it began, and the floors of that one's histories.
+    /// The partition of its key at the begin, and the minimum positions of its histories.
     began: Began,
     floors: Vec<u64>,
     deadline: u64,
     attempts: u32,
-    /// Attempts that nobody has answered.
+    /// Unanswered attempts.
     open: BTreeSet<u32>,
-    /// The timer that counts; an older one is ignored.
+    /// The current timer; older ones are ignored.
     timer: u64,
 }
 
@@ -83,7 +83,7 @@ struct Sequence {
 }
 
 impl Sequence {
-    /// The next name.
+    /// Returns the next id.
     fn begin(&mut self, client: ClientId) -> OpId {
         self.next += 1;
         self.under_way.insert(self.next);
@@ -101,11 +101,11 @@ pub(crate) struct Client {
     guess: BTreeMap<PartitionId, usize>,
     sequences: BTreeMap<PartitionId, Sequence>,
     seen: BTreeMap<(PartitionId, Bytes), Revision>,
-    /// Tables by ranges, as it knows them.
+    /// Its view of tables by ranges.
     ranges: BTreeMap<TableId, Ranges>,
-    /// Partitions that it used, of tables that it was not told to be dropped.
+    /// Partitions it used, of tables it does not know to be dropped.
     pub(crate) held: BTreeSet<PartitionId>,
-    /// Tables that it was told to be dropped.
+    /// Tables it knows to be dropped.
     informed: BTreeSet<TableId>,
     workers: Vec<Option<Call>>,
     calls: u64,
@@ -133,12 +133,12 @@ impl World {
         }
     }
 
-    /// A timer of a client: begin an operation, or try one again.
+    /// Handles a timer of a client: begins or retries an operation.
     pub(crate) fn client_turn(&mut self, client: usize, worker: usize, token: u64) {
         match &self.clients[client].workers[worker] {
             None if token == 0 => self.begin_call(client, worker),
             Some(call) if call.timer == token => {
-                // It is sent again where it was not done for certain.
+                // It is sent again only if it certainly did not take effect.
                 let once = call.id.is_none() && !call.op.is_read() && call.attempts > 0;
                 let informed = self.clients[client].informed.contains(&call.partition.table);
                 if self.truth >= call.deadline || once || informed {
@@ -167,7 +167,7 @@ impl World {
             own.sequences.clear();
         }
         let partition = self.draw_partition(client);
-        // A batch: whatever else is free begins something as well, and it all travels as one message.
+        // A batch: all idle workers begin an operation too, and it travels as one message.
         let workers = if self.random.permille(100) { 0..WORKERS } else { worker..worker + 1 };
         let begun: Vec<usize> = workers.filter(|worker| self.draw_call(client, *worker, partition).is_some()).collect();
         self.coverage.batches += u64::from(begun.len() > 1);
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// Sends what these workers have under way, all of one partition, in one message.
+    /// Sends the operations of these workers, all of one partition, in one message.
     fn attempt(&mut self, client: usize, workers: &[usize]) {
         let hosts = self.hosts.len();
         let (wander, random) = (self.random.permille(200), self.random.index(hosts));
@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    /// The next attempt of what a worker has under way, and the timer that ends it.
+    /// Returns the next attempt of a worker's operation, and schedules its time-out.
     fn request(&mut self, client: usize, worker: usize) -> Option<Request<ReplyTo>> {
         let (renumber, restamp) = (self.breaks(ShellMutant::RetryRenumbered), self.breaks(ShellMutant::RetryRestamped));
         let timeout = self.random.between(self.plan.unit_ms(), self.plan.unit_ms() * 5);
@@ -234,7 +234,7 @@ impl World {
         let reply = ReplyTo { client, worker, call: call.number, partition, moves, attempt };
         let request = Request {
             partition: call.partition,
-            // Who leads is looked up, so nobody has to be asked to pass anything on.
+            // Clients look up the leader, so nodes need not forward.
             origin: Origin::RoutingClient,
             client: client as u64,
             op: call.op.clone(),
@@ -263,7 +263,7 @@ impl World {
         else {
             return;
         };
-        // Whoever gave up waiting does not say what becomes of a write.
+        // A node that stopped waiting does not determine the outcome of a write.
         if !matches!(outcome, Err(ErrorKind::DeadlineExceeded | ErrorKind::Internal)) {
             call.open.remove(&to.attempt);
         }
@@ -281,7 +281,7 @@ impl World {
                 self.end_call(client, to.worker);
             }
             Err(ErrorKind::MaybeApplied) if call.open.is_empty() && log_time > Millis::ZERO => {
-                // Every attempt was refused: it may be stamped anew (rule 24).
+                // Every attempt was refused: it may get a new stamp (rule 24).
                 if let Some(id) = &mut call.id
                     && sequence.log_time > id.stamp
                 {
@@ -311,7 +311,7 @@ impl World {
         }
     }
 
-    /// A node says that there is no such table any more: whoever holds it lets go of it.
+    /// Handles a node's answer that the table is gone: the client drops it.
     fn heard_dropped(&mut self, client: usize, partition: PartitionId) {
         let table = partition.table;
         let checked = self.checks.heard_dropped(&self.quorum.state, partition);
@@ -321,7 +321,7 @@ impl World {
         self.coverage.heard_dropped += u64::from(own.informed.insert(table));
     }
 
-    /// The operation is over, as far as its client is concerned.
+    /// Ends the operation at its client.
     fn end_call(&mut self, client: usize, worker: usize) {
         let own = &mut self.clients[client];
         if let Some(call) = own.workers[worker].take()

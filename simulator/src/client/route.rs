@@ -1,5 +1,6 @@
-//! Where a client goes with a key of a table by ranges: to whom its table names, which may be an old one. A read goes where the
-//! key is at every attempt; a write keeps its name and its partition until that says that the key has moved (rule 43).
+//! Routing of keys in a table by ranges: a client goes by its own table, which may be out of date. A read follows its
+//! key at every attempt; a write keeps its id and its partition until that partition reports that the key has moved
+//! (rule 43).
 
 use super::draw::{Drawn, value_of};
 use crate::mutant::ShellMutant;
@@ -9,11 +10,11 @@ use crate::world::World;
 use archon_types::{KeyRange, Op, PartitionId, Revision, ScanOrder};
 use bytes::Bytes;
 
-/// One table by ranges, as a client knows it: where each partition begins.
+/// A client's view of one table by ranges: the first key of each partition.
 pub(super) type Ranges = Vec<(Bytes, PartitionId)>;
 
 impl World {
-    /// A client learns which partitions the table of this one has by now; nothing of one whose keys are hashed.
+    /// Updates a client's view of the table of this partition; no effect for hashed tables.
     fn refresh(&mut self, client: usize, partition: PartitionId) {
         let state = &self.quorum.state;
         if !state.is_range(partition.table) {
@@ -25,23 +26,23 @@ impl World {
         self.clients[client].ranges.insert(partition.table, ranges);
     }
 
-    /// As [`Self::refresh`], in most cases: it takes a while until everybody has heard.
+    /// As [`Self::refresh`], in most cases: updates take time to spread.
     fn hear_of_splits(&mut self, client: usize, partition: PartitionId) {
         if self.healing || self.splits.below(3) > 0 {
             self.refresh(client, partition);
         }
     }
 
-    /// Who has a key of this partition's table, as far as a client knows.
+    /// Returns the partition of a key in this partition's table, in a client's view.
     fn partition_of(&self, client: usize, partition: PartitionId, key: &[u8]) -> PartitionId {
         let ranges = self.clients[client].ranges.get(&partition.table);
         let found = ranges.and_then(|ranges| ranges.iter().rev().find(|(begin, _)| &begin[..] <= key));
         found.map_or(partition, |(_, found)| *found)
     }
 
-    /// An operation on a key that this partition has, and whom the client asks for it. `None` for a table whose keys are hashed.
+    /// Draws an operation on a key of this partition, and the partition that the client asks. `None` for hashed tables.
     pub(super) fn draw_in_range(&mut self, client: usize, partition: PartitionId, number: u64) -> Option<Drawn> {
-        // Tables stay old for longer in worlds in which keys come back soon.
+        // Tables stay out of date longer in worlds in which keys come back soon.
         let every = if self.plan.returns_keys { 12 } else { 4 };
         if self.healing || self.splits.below(every) == 0 || !self.clients[client].ranges.contains_key(&partition.table)
         {
@@ -51,7 +52,7 @@ impl World {
         let range = self.quorum.state.partitions.get(partition).map(|row| row.range.clone()).unwrap_or(KeyRange::ALL);
         let keys: Vec<Bytes> = splits::keys(self.plan.range_keys).filter(|key| range.contains(key)).collect();
         let key = match keys.is_empty() {
-            // Nobody uses any, so the least one it is.
+            // None is in use, so the lowest is drawn.
             true => range.begin,
             false => keys[self.splits.index(keys.len())].clone(),
         };
@@ -81,7 +82,7 @@ impl World {
         }
     }
 
-    /// Before another attempt: a read goes where its key is now, as far as the client knows.
+    /// Reroutes a read before another attempt to its key's partition in the client's view.
     pub(super) fn follow_key(&mut self, client: usize, worker: usize) {
         let Some(call) = &self.clients[client].workers[worker] else { return };
         let unasked = !call.op.is_read() && self.breaks(ShellMutant::RenameUnasked); // rule 43
@@ -100,8 +101,8 @@ impl World {
         }
     }
 
-    /// Before another attempt: a write whose partition has ended begins anew where its key is, unless an attempt is open, of which
-    /// nobody can say what came of it (rule 51). Returns whether it goes on.
+    /// Restarts a write before another attempt at its key's new partition, if the old one has ended and no attempt is
+    /// open, since an open attempt has an unknown outcome (rule 51). Returns whether the operation continues.
     pub(super) fn goes_on_after_merge(&mut self, client: usize, worker: usize) -> bool {
         let Some(call) = &self.clients[client].workers[worker] else { return false };
         let (partition, writes) = (call.partition, !call.op.is_read());
@@ -127,8 +128,8 @@ impl World {
         true
     }
 
-    /// A partition says that the key is another's, and that nothing was done nor will be: once the client knows whose, it begins
-    /// anew there, under another name.
+    /// Handles a partition's answer that the key has moved and nothing was or will be done: once the client knows the
+    /// new owner, it restarts there, under another id.
     pub(super) fn begin_elsewhere(&mut self, client: usize, worker: usize) {
         let Some(call) = &self.clients[client].workers[worker] else { return };
         let (partition, Some(key)) = (call.partition, call.op.key().cloned()) else { return };

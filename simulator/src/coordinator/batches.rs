@@ -1,4 +1,4 @@
-//! Heartbeats that a relay carries: judged one by one, like all others, and answered together.
+//! Relayed heartbeats: judged individually, like all others, and answered together.
 
 use super::session::{Heard, Whole};
 use crate::event::{Answered, Asked, BatchId, ClusterNow, CoordinatorMessage, Event, News};
@@ -61,13 +61,13 @@ impl World {
     }
 }
 
-/// What answers say of the cluster.
+/// Returns the cluster description in heartbeat answers.
 pub(super) fn cluster_now(state: &ClusterState) -> ClusterNow {
     let relays = relay_count(state.nodes_alive(), state.settings.relays_from);
     ClusterNow { relays, door_every_ms: state.settings.doors_every_ms(state.protocol) }
 }
 
-/// What a node lacks that holds everything up to `holds`.
+/// Returns the updates for a node that holds everything up to `holds`.
 pub(super) fn news(state: &ClusterState, holds: Version) -> Option<Box<News>> {
     let term::News { nodes, tables, complete, .. } = term::news(state, holds, &Whole)?;
     Some(Box::new(News { nodes, tables, complete }))

@@ -1,4 +1,4 @@
-//! Carries what members of the quorum say from one to the other, and does what follows: commits, elections, sessions.
+//! Delivery of messages between quorum members, and their consequences: commits, elections, sessions.
 
 use super::member::{Answered, Waiting};
 use super::{Proposal, Session, UnderWay, batch, claimed};
@@ -10,12 +10,12 @@ use crate::world::World;
 use archon_coordinator_core::{Acquaintances, CoordinatorStanding, Unheard};
 
 impl World {
-    /// Whether a coordinator's process runs.
+    /// Returns true if a coordinator's process runs.
     pub(crate) fn is_up(&self, coordinator: usize) -> bool {
         self.quorum.coordinators[coordinator].member.as_ref().is_none_or(|member| member.up)
     }
 
-    /// The coordinator that listens at an address.
+    /// Returns the coordinator that listens at an address.
     pub(crate) fn coordinator_at(&self, address: &str) -> Option<usize> {
         let at = |number: &usize| {
             let member = self.quorum.coordinators[*number].member.as_ref();
@@ -24,7 +24,7 @@ impl World {
         (0..self.quorum.coordinators.len()).rev().find(at)
     }
 
-    /// Whether two coordinators reach each other now, and both run.
+    /// Returns true if two coordinators run and reach each other.
     pub(crate) fn connects(&self, one: usize, other: usize) -> bool {
         let truth = self.truth;
         let able = |number: usize| {
@@ -39,7 +39,7 @@ impl World {
             && !self.network.is_cut(truth, there, here)
     }
 
-    /// Whom a coordinator knows.
+    /// Returns the members that a coordinator knows.
     pub(super) fn acquaintances(&self, coordinator: usize) -> Acquaintances {
         let Some(member) = &self.quorum.coordinators[coordinator].member else { return Acquaintances::default() };
         let members = member.raft.membership().map(|membership| membership.directories()).unwrap_or_default();
@@ -48,7 +48,7 @@ impl World {
         known.with_vouched(&member.raft.vouched, |id| retired.contains_key(&id))
     }
 
-    /// Whether one coordinator takes what another one says.
+    /// Returns true if one coordinator accepts messages of another.
     fn hears(&self, one: usize, other: usize) -> bool {
         let (Some(one_is), Some(other_is)) =
             (&self.quorum.coordinators[one].member, &self.quorum.coordinators[other].member)
@@ -61,7 +61,7 @@ impl World {
         own.started && disk.started && hears()
     }
 
-    /// The coordinator that is reached where the log of another one has a member, if it is that one.
+    /// Returns the coordinator at a member's address in another one's log, if it is that member.
     fn reached_as(&self, from: usize, id: u64) -> Option<usize> {
         let own = self.quorum.coordinators[from].member.as_ref()?;
         let reached = self.coordinator_at(own.raft.membership()?.address(id)?)?;
@@ -73,7 +73,8 @@ impl World {
         .then_some(reached)
     }
 
-    /// The term in which a coordinator leads, if a majority of the members that its log names confirms it at this instant.
+    /// Returns the term in which a coordinator leads, if a majority of the members in its log confirms it at this
+    /// instant.
     pub(super) fn confirmed_term(&self, coordinator: usize) -> Option<u64> {
         let raft = &self.quorum.coordinators[coordinator].member.as_ref()?.raft;
         let term = raft.disk.term;
@@ -87,7 +88,7 @@ impl World {
         (able && raft.leads() && raft.membership()?.decides(confirms)).then_some(term)
     }
 
-    /// Whether a coordinator would be elected if it stood now; `calm`: nobody votes who hears a leader.
+    /// Returns true if a coordinator would win an election now; `calm`: members that hear a leader do not vote.
     pub(crate) fn could_win(&self, coordinator: usize, calm: bool) -> bool {
         let Some(member) = &self.quorum.coordinators[coordinator].member else { return false };
         let (disk, truth, least) = (&member.raft.disk, self.truth, self.plan.unit_ms() * 2);
@@ -108,7 +109,7 @@ impl World {
             && member.raft.membership().is_some_and(|members| members.decides(grants))
     }
 
-    /// Sends what a coordinator says, to where its log has the others; `back`: the process that asked, whose number that is.
+    /// Sends a coordinator's messages to the addresses in its log; `back`: the process that asked, by its number.
     pub(super) fn carry(&mut self, coordinator: usize, back: Option<(u64, usize)>, said: Vec<(u64, Body)>) {
         for (to, body) in said {
             let Some(member) = &self.quorum.coordinators[coordinator].member else { return };
@@ -124,7 +125,7 @@ impl World {
         }
     }
 
-    /// Hands a message to the network.
+    /// Passes a message to the network.
     pub(super) fn post(&mut self, coordinator: usize, there: usize, to: u64, body: Body) {
         let own = &self.quorum.coordinators[coordinator];
         let Some(member) = &own.member else { return };
@@ -136,7 +137,7 @@ impl World {
         self.send(End::Coordinator(coordinator), End::Coordinator(there), event);
     }
 
-    /// A coordinator gets a message of another one.
+    /// Handles a message from another coordinator.
     pub(crate) fn on_quorum_message(&mut self, coordinator: usize, from: usize, message: Message) {
         let Message { from: id, storage, to, body } = message;
         let own = &self.quorum.coordinators[coordinator];
@@ -194,7 +195,7 @@ impl World {
         self.follow(coordinator);
     }
 
-    /// What changed in a coordinator's part in the quorum is taken note of.
+    /// Processes the changes of a coordinator's quorum state.
     pub(super) fn follow(&mut self, coordinator: usize) {
         let Some(member) = &mut self.quorum.coordinators[coordinator].member else { return };
         let (leads, term) = (member.raft.leads(), member.raft.disk.term);
@@ -220,7 +221,7 @@ impl World {
         self.attend_session(coordinator);
     }
 
-    /// What this coordinator knows to be committed is committed for all.
+    /// Commits the entries that this coordinator knows to be committed.
     fn take_committed(&mut self, coordinator: usize) {
         loop {
             let next = self.quorum.log.len() + 1;
@@ -233,7 +234,8 @@ impl World {
         }
     }
 
-    /// A session begins once the leader has applied the entry that began its term, and ends some time after it leads no more.
+    /// Starts a session once the leader has applied the first entry of its term, and ends it some time after the
+    /// leadership.
     fn attend_session(&mut self, coordinator: usize) {
         let now = self.coordinator_now(coordinator);
         let own = &mut self.quorum.coordinators[coordinator];
@@ -253,7 +255,7 @@ impl World {
         }
     }
 
-    /// The oldest proposal under way at this coordinator goes into its log, if it leads.
+    /// Appends the oldest pending proposal of this coordinator to its log, if it leads.
     pub(super) fn append_as_member(&mut self, coordinator: usize) {
         let truth = self.truth;
         let own = &mut self.quorum.coordinators[coordinator];
@@ -270,7 +272,7 @@ impl World {
         self.follow(coordinator);
     }
 
-    /// Answers whoever waited for entries that are applied now.
+    /// Answers the callers of entries that are now applied.
     pub(super) fn answer_waiting(&mut self, coordinator: usize, answered: Vec<Answered>) {
         for (Waiting { term, reply, claimed, .. }, responses) in answered {
             self.answer_proposal(coordinator, term, reply, claimed.as_deref(), &responses);

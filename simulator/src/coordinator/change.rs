@@ -1,4 +1,4 @@
-//! Whoever leads brings the members to what is wanted of them, one step after the other, as `quorum_changes` of the product does.
+//! Membership changes by the leader, one step at a time, as in the product's `quorum_changes`.
 
 use crate::event::{Event, Proposal};
 use crate::mutant::ShellMutant;
@@ -9,7 +9,7 @@ use archon_coordinator_core::{Command, QuorumHealth, QuorumStep, next_step};
 use std::collections::BTreeSet;
 
 impl World {
-    /// How the members are, as a leading coordinator sees them.
+    /// Returns the members' health in a leading coordinator's view.
     pub(crate) fn quorum_health(&self, coordinator: usize) -> QuorumHealth {
         let Some(member) = &self.quorum.coordinators[coordinator].member else { return QuorumHealth::default() };
         let (raft, truth, silence) = (&member.raft, self.truth, self.plan.unit_ms() * 6);
@@ -23,7 +23,7 @@ impl World {
         }
     }
 
-    /// The next step of what is under way, if something is and the state knows all that the members go by.
+    /// Takes the next step of a pending change, if the state knows all members in use.
     pub(super) fn take_step(&mut self, coordinator: usize) {
         let (truth, unit) = (self.truth, self.plan.unit_ms());
         let own = &self.quorum.coordinators[coordinator];
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// Has one of these lead, the one nearest to the end of the log. Whether there is one.
+    /// Transfers leadership to the one of `among` nearest to the end of the log. Returns false if there is none.
     pub(crate) fn give_way(&mut self, coordinator: usize, among: &BTreeSet<u64>) -> bool {
         let health = self.quorum_health(coordinator);
         let Some(member) = &self.quorum.coordinators[coordinator].member else { return false };
@@ -70,7 +70,7 @@ impl World {
         true
     }
 
-    /// An entry about the members goes into the log; and perhaps whoever leads does not live to see what becomes of it.
+    /// Appends an entry about the members; the leader may fail before it is committed.
     fn change_members(&mut self, coordinator: usize, step: QuorumStep) {
         let joint = !self.breaks(ShellMutant::VotersWithoutJoint);
         let Some(member) = &self.quorum.coordinators[coordinator].member else { return };

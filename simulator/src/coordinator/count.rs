@@ -1,4 +1,4 @@
-//! What a committed command did: counted, and noted where the checks have to know.
+//! Counts and records the effects of a committed command.
 
 use super::host_of;
 use crate::event::Event;
@@ -98,7 +98,7 @@ impl World {
         self.judge(checked);
     }
 
-    /// From now on counts what the copy holds that leads, or nothing.
+    /// Records that from now on the leading copy's data counts, or nothing.
     fn loss_accepted(&mut self, before: &ClusterState, partition: PartitionId, outcome: LossOutcome) {
         let after = &self.quorum.state;
         let (Some(old), Some(row)) = (before.partitions.get(partition), after.partitions.get(partition)) else {

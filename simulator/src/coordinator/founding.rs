@@ -1,4 +1,4 @@
-//! How a world begins: the first coordinators, the first term, and the cluster itself.
+//! Start of a world: the first coordinators, the first term, and the cluster itself.
 
 use super::member::first_address;
 use super::{Begins, COORDINATORS, Member, batch};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 impl World {
-    /// The first term, and the cluster itself.
+    /// Creates the first term, and the cluster itself.
     pub(crate) fn found_cluster(&mut self) {
         if self.plan.changes_quorum {
             return self.found_quorum();
@@ -27,7 +27,7 @@ impl World {
         self.commit(0, Proposal { term: self.quorum.term, commands, reply: None });
     }
 
-    /// The first members, whose logs begin alike: who they are, the first term, and the cluster itself.
+    /// Creates the first members with identical logs: the membership, the first term, and the cluster itself.
     fn found_quorum(&mut self) {
         let ids = (0..COORDINATORS).map(|slot| (slot, slot as u64 + 1));
         let storages: Vec<StorageId> =

@@ -1,57 +1,57 @@
-//! A coordinator of a quorum whose members change: its directory, its process, and who waits for it.
+//! A coordinator in a quorum with changing members: its directory, its process, and its waiting callers.
 
 use crate::event::ProposalReply;
 use crate::raft::{Disk, Voter};
 use archon_coordinator_core::Response;
 use std::collections::BTreeMap;
 
-/// Why a process runs that is no member yet.
+/// Reason why a process runs that is not yet a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Begins {
-    /// It is of the first ones, or was: it asks them whom they know.
+    /// It is one of the first ones, or was: it asks them for their members.
     Founder,
-    /// It asks to be let in, to become a voter or to stay a learner.
+    /// It requests admission, as a voter or as a permanent learner.
     Joins { voter: bool },
 }
 
-/// Who waits for an entry of the log, which is of this term.
+/// A caller that waits for a log entry of this term.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) entry_term: u64,
-    /// Of the proposal.
+    /// Term of the proposal.
     pub(crate) term: u64,
     pub(crate) reply: Option<ProposalReply>,
     /// The name that a registration claims.
     pub(crate) claimed: Option<String>,
 }
 
-/// What an entry did for whoever waits for it.
+/// A waiting caller, and the result of its entry.
 pub(crate) type Answered = (Waiting, Vec<Response>);
 
-/// Where the coordinator of this process listens until it moves.
+/// Returns the address of a coordinator process before any move.
 pub(crate) fn first_address(number: usize) -> String {
     format!("c{number}:7000")
 }
 
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// Where it listens.
+    /// Its address.
     pub(crate) address: String,
     pub(crate) raft: Voter,
     pub(crate) begins: Begins,
     pub(crate) up: bool,
-    /// Its process ended for good, or its machine is gone; nothing starts it again.
+    /// Its process ended permanently, or its machine is lost; it is not restarted.
     pub(crate) ended: bool,
-    /// Counts processes.
+    /// Counter of processes.
     pub(crate) boots: u64,
-    /// How long no leader may be heard until it stands for election.
+    /// Time without a leader before it stands for election.
     pub(crate) election_timeout: u64,
-    /// It was started elsewhere than the log says, and has the others told.
+    /// It was started at another address than the log's, and notifies the others.
     pub(crate) moved: bool,
     pub(crate) waiting: BTreeMap<usize, Waiting>,
-    /// The next step of a change is not looked for before this entry is applied, or this instant has come.
+    /// The next step of a change waits for this entry to be applied, or for this instant.
     pub(crate) steps_after: (usize, u64),
-    /// The last term in which it was seen to lead.
+    /// Last term in which it was seen to lead.
     pub(crate) led: u64,
 }
 
@@ -72,7 +72,7 @@ impl Member {
         }
     }
 
-    /// Whether its directory is what it was: somebody may start it again and it takes part.
+    /// Returns true if its directory is undamaged: restarted, it takes part.
     pub(crate) fn is_whole(&self) -> bool {
         !self.ended
     }

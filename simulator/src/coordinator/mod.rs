@@ -1,6 +1,6 @@
-//! The quorum. In most worlds Raft is assumed right: one log, terms, three coordinators that apply it late, leaders that do not know yet
-//! that they are deposed. Where its members change, each of them has a log and votes of its own ([`crate::raft`]), and one log is what comes
-//! of it.
+//! The quorum. Most worlds assume Raft to be correct: one log, terms, three coordinators that apply it late, leaders
+//! that do not know yet that they are deposed. Where members change, each coordinator has its own log and votes
+//! ([`crate::raft`]), which produce one committed log.
 
 mod batches;
 mod carry;
@@ -31,10 +31,10 @@ use archon_types::{ErrorKind, Millis};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Coordinators that found the quorum.
+/// Number of founding coordinators.
 pub(crate) const COORDINATORS: usize = 3;
 
-/// A proposal on its way.
+/// A pending proposal.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     proposal: Proposal,
@@ -52,7 +52,7 @@ pub(crate) struct Coordinator {
     pub(crate) paused_until: u64,
     /// Cut off from the other coordinators.
     pub(crate) isolated: Option<(u64, u64)>,
-    /// Its part in a quorum whose members change.
+    /// Its state in a quorum with changing members.
     pub(crate) member: Option<Box<Member>>,
 }
 
@@ -70,7 +70,7 @@ impl Coordinator {
         }
     }
 
-    /// The commands that are on their way into its log.
+    /// Returns the commands in flight to its log.
     pub(crate) fn proposed(&self) -> impl Iterator<Item = &Command> {
         self.under_way.iter().flat_map(|under_way| &under_way.proposal.commands)
     }
@@ -87,13 +87,13 @@ pub(crate) struct Quorum {
     pub(crate) leader: Option<usize>,
     pub(crate) coordinators: Vec<Coordinator>,
     pub(crate) down_until: u64,
-    /// Until then everything takes long to be committed.
+    /// Until then commits are slow.
     pub(crate) slow_until: u64,
-    /// The state before the first entry of the log: an empty one, or what a generation began with.
+    /// The state before the first entry of the log: empty, or the start of a generation.
     origin: ClusterState,
-    /// The place of the last entry about the members.
+    /// Position of the last entry about the members.
     pub(crate) members_at: usize,
-    /// The state that the committed log stands for, whoever has applied it.
+    /// The state after the committed log, independent of who applied it.
     pub(crate) state: ClusterState,
 }
 
@@ -113,27 +113,27 @@ impl Quorum {
         }
     }
 
-    /// All coordinators, as ends of the network.
+    /// Returns all coordinators, as network endpoints.
     pub(crate) fn ends(&self) -> Vec<End> {
         (0..self.coordinators.len()).map(End::Coordinator).collect()
     }
 
-    /// The entry at a place of the log, which count from one.
+    /// Returns the entry at a position of the log, counted from one.
     pub(crate) fn entry(&self, place: usize) -> Option<&Arc<Entry>> {
         self.log.get(place.checked_sub(1)?)
     }
 
-    /// How many entries the log has.
+    /// Returns the number of entries in the log.
     pub(crate) fn entries(&self) -> u64 {
         self.log.len() as u64
     }
 
-    /// The place of the log's last entry.
+    /// Returns the position of the log's last entry.
     fn last_index(&self) -> u64 {
         self.origin.applied + self.entries()
     }
 
-    /// The state that the log stands for without its last entries.
+    /// Returns the state of the log without its last entries.
     pub(crate) fn state_without(&self, lost: u64) -> ClusterState {
         let mut state = self.origin.clone();
         for entry in self.log.iter().take(usize::try_from(self.entries() - lost).unwrap_or(0)) {
@@ -143,7 +143,7 @@ impl Quorum {
         state
     }
 
-    /// All coordinators begin anew with this state.
+    /// Restarts all coordinators with this state.
     pub(crate) fn restart_with(&mut self, state: ClusterState) {
         self.log.clear();
         self.term = self.term.max(state.applied);
@@ -158,7 +158,7 @@ impl Quorum {
         self.origin = state;
     }
 
-    /// Whether this coordinator leads and reaches a majority now.
+    /// Returns true if this coordinator leads and reaches a majority now.
     fn commits(&self, coordinator: usize, truth: u64) -> bool {
         let own = &self.coordinators[coordinator];
         self.leader == Some(coordinator)
@@ -168,7 +168,7 @@ impl Quorum {
     }
 }
 
-/// The state before the first entry, with a rule taken away if one of the core's is.
+/// Returns the state before the first entry, with a core rule disabled by the mutant.
 fn empty(mutant: Option<Mutant>) -> ClusterState {
     #[cfg_attr(not(feature = "mutants"), allow(unused_mut))]
     let mut state = ClusterState::new();
@@ -181,7 +181,7 @@ fn empty(mutant: Option<Mutant>) -> ClusterState {
     state
 }
 
-/// The name that a registration claims.
+/// Returns the name that a registration claims.
 fn claimed(commands: &[Command]) -> Option<String> {
     match commands {
         [Command::Register(register)] => Some(register.name.clone()),
@@ -189,14 +189,14 @@ fn claimed(commands: &[Command]) -> Option<String> {
     }
 }
 
-/// What a coordinator proposes in a term, at this instant.
+/// Returns a coordinator's proposal in a term, at this instant.
 fn batch(proposer: u64, truth: u64, term: u64, commands: Vec<Command>) -> CommandBatch {
     let who = Actor::Coordinator(proposer);
     CommandBatch { request: None, at: Millis::new(truth), who, proposer, term, commands }
 }
 
 impl World {
-    /// The instant on a coordinator's own clock.
+    /// Returns the instant on a coordinator's own clock.
     pub(crate) fn coordinator_now(&self, coordinator: usize) -> Millis {
         self.quorum.coordinators[coordinator].clock.at(self.truth)
     }
@@ -214,7 +214,7 @@ impl World {
         self.after(delay, Event::Append { coordinator });
     }
 
-    /// The oldest proposal under way at this coordinator is committed, if it leads and reaches a majority.
+    /// Commits the oldest pending proposal of this coordinator, if it leads and reaches a majority.
     pub(crate) fn append_next(&mut self, coordinator: usize) {
         if self.plan.changes_quorum {
             return self.append_as_member(coordinator);
@@ -247,7 +247,7 @@ impl World {
         self.answer_proposal(coordinator, term, reply, claimed.as_deref(), &responses);
     }
 
-    /// Tells whoever waits for a proposal what became of it.
+    /// Answers the caller of a proposal.
     fn answer_proposal(
         &mut self,
         coordinator: usize,
@@ -275,7 +275,7 @@ impl World {
             {
                 self.give_up(coordinator, term, claimed);
             }
-            // Of a void entry nothing is known: nobody is answered.
+            // A void entry has no result: its caller gets no answer.
             (Some(ProposalReply::Report { host, report }), [_, ..]) => {
                 let refused = responses.iter().find_map(Response::refusal).map(|error| error.kind);
                 let message = CoordinatorMessage::Reported { report, refused };
@@ -285,7 +285,7 @@ impl World {
         }
     }
 
-    /// A wiped directory stands in for one with the last copies that counted: the operator says that they are gone.
+    /// An operator declares the last in-sync copies lost if a wiped directory replaces theirs.
     fn give_up(&mut self, coordinator: usize, term: u64, name: Option<&str>) {
         let state = &self.quorum.coordinators[coordinator].state;
         let old = name.and_then(|name| state.node_by_name(name)).map(|row| row.node.id);
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// Adds an entry to the log for good, and checks what it does to the state.
+    /// Appends an entry permanently, and checks its effect on the state.
     fn append(&mut self, entry: Arc<Entry>) -> Vec<Response> {
         let index = self.quorum.last_index() + 1;
         self.quorum.state.events.clear();
@@ -335,7 +335,7 @@ impl World {
         self.judge(checked.map_err(|violation| Violation::State { detail: violation.to_string() }));
     }
 
-    /// A coordinator applies everything that is committed.
+    /// Applies all committed entries at a coordinator.
     pub(crate) fn apply_committed(&mut self, coordinator: usize) {
         let quorum = &mut self.quorum;
         let own = &mut quorum.coordinators[coordinator];
@@ -371,7 +371,7 @@ impl World {
         self.wake_session(coordinator);
     }
 
-    /// Another coordinator comes to lead, or the same one anew.
+    /// Elects another leader, or the same one again.
     pub(crate) fn elect_coordinator(&mut self) {
         if self.plan.changes_quorum {
             return self.have_another_lead();
@@ -407,8 +407,8 @@ impl World {
         self.begin_term(chosen);
     }
 
-    /// What the former leader had under way may have reached the new one: a first part of it is committed, in its own
-    /// term; the rest is lost, or comes again under the new term, and is void then.
+    /// Handles the former leader's pending proposals, of which a prefix may have reached the new leader: it is
+    /// committed in its own term; the rest is lost, or is appended under the new term, and is then void.
     fn keep_orphans(&mut self, former: usize) {
         let own = &self.quorum.coordinators[former];
         let reached = own.isolated.filter(|(_, until)| *until > self.truth).map(|(since, _)| since);
@@ -423,7 +423,7 @@ impl World {
         }
     }
 
-    /// A coordinator hears that another leads.
+    /// Notifies a coordinator that another one leads.
     pub(crate) fn depose(&mut self, coordinator: usize) {
         let own = &mut self.quorum.coordinators[coordinator];
         if let Some(member) = &own.member {

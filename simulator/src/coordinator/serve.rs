@@ -1,4 +1,4 @@
-//! What a leading coordinator does: control turns, pushes, answers to heartbeats, registrations and reports.
+//! The work of a leading coordinator: control turns, pushes, heartbeat answers, registrations and reports.
 
 use super::batches::{cluster_now, news};
 use super::session::{Pushed, UnderWay, Whole};
@@ -10,11 +10,11 @@ use archon_coordinator_core::term::{self, Beat, Confirmed, Polled, Round};
 use archon_coordinator_core::{Command, DoorNews};
 use archon_types::{ErrorKind, Incarnation, Millis, NodeId, NodeStatus, Version};
 
-/// Pause before a push that was not acknowledged is repeated, in milliseconds.
+/// Pause before an unacknowledged push is repeated, in milliseconds.
 const PUSH_MS: u64 = 50;
 
 impl World {
-    /// The state changed: a turn and a round of pushes follow at once.
+    /// Schedules an immediate turn and push round after a change of state.
     pub(crate) fn wake_session(&mut self, coordinator: usize) {
         let truth = self.truth;
         let Some(session) = &mut self.quorum.coordinators[coordinator].session else { return };
@@ -26,7 +26,7 @@ impl World {
         self.push_soon(coordinator);
     }
 
-    /// A round of pushes follows at once.
+    /// Schedules an immediate push round.
     fn push_soon(&mut self, coordinator: usize) {
         let truth = self.truth;
         let Some(session) = &mut self.quorum.coordinators[coordinator].session else { return };
@@ -56,8 +56,8 @@ impl World {
         let wake = own.clock.truth_of(turned.wake_at, truth);
         session.turn_at = wake;
         self.after(wake - truth, Event::Turn { coordinator, term });
-        // What one that was paused makes of old word, and leads no more, moves nothing: it commits none of it, and withdraws in answers
-        // alone that a round confirmed.
+        // A paused former leader moves nothing by old reports: it commits none of its decisions, and withdraws
+        // leaderships only in answers that a round confirmed.
         if self.led(coordinator) == Some(term) {
             self.judge_verdicts(&verdicts);
         }
@@ -212,7 +212,7 @@ impl World {
             }
             MemberMessage::Pushed { node, number, version } => {
                 let Some(pushed) = session.pushed.get_mut(&node) else { return };
-                // An answer that came after the push was given up for lost is nobody's.
+                // An answer that came after the push was given up is ignored.
                 let answered = pushed.under_way.take_if(|under_way| under_way.number == number);
                 let Some(answered) = answered else { return };
                 if pushed.acknowledged.take(answered.promise, version, false, now) {
@@ -231,7 +231,7 @@ impl World {
         self.send(End::Coordinator(coordinator), End::Host(host), Event::CoordinatorMessage { host, message });
     }
 
-    /// V: a coordinator says of no life that goes on that it is over (rule 72).
+    /// V: checks that a coordinator fences no valid incarnation (rule 72).
     pub(super) fn judge_ended(&mut self, coordinator: usize, node: NodeId, incarnation: Incarnation) {
         let Some(row) = self.quorum.state.node(node).map(|row| &row.node) else { return };
         if row.incarnation == incarnation && row.status == NodeStatus::Alive {
@@ -241,7 +241,7 @@ impl World {
         }
     }
 
-    /// The term in which a majority confirms at this instant that the coordinator leads.
+    /// Returns the term in which a majority confirms the coordinator's leadership at this instant.
     fn led(&self, coordinator: usize) -> Option<u64> {
         if self.plan.changes_quorum {
             return self.confirmed_term(coordinator);
@@ -249,22 +249,22 @@ impl World {
         self.quorum.commits(coordinator, self.truth).then_some(self.quorum.term)
     }
 
-    /// A quorum round begins for the heartbeats that wait. Those that come while it goes on share the next one, unless it hangs.
+    /// Begins a quorum round for the waiting heartbeats. Later ones share the next round, unless this one hangs.
     pub(super) fn begin_round(&mut self, coordinator: usize) {
         let led = self.led(coordinator);
         let Some(session) = &mut self.quorum.coordinators[coordinator].session else { return };
         let (term, round) = (session.term.number(), session.term.begin_round());
-        // Now and then a round takes longer than a failure time-out.
+        // Some rounds take longer than a failure time-out.
         let slow = self.plan.settings.timing.failure_timeout_ms * 2;
         let most = if self.random.permille(40) && !self.healing { slow } else { 6 };
         let delay = self.random.between(1, most);
-        // The majority may have spoken at any instant of it.
+        // The majority may have answered at any instant of it.
         let heard = (self.random.below(2) == 0).then_some(led);
         session.round = (most < slow).then_some(round);
         self.after(delay, Event::RoundDone { coordinator, term, round, heard });
     }
 
-    /// A quorum round is over: it confirmed the leadership, or not.
+    /// Ends a quorum round: it confirmed the leadership, or not.
     pub(crate) fn round_done(&mut self, coordinator: usize, term: u64, round: Round, heard: Option<Option<u64>>) {
         let led = heard.unwrap_or_else(|| self.led(coordinator));
         let own = &mut self.quorum.coordinators[coordinator];
@@ -279,7 +279,7 @@ impl World {
         let heartbeats: Vec<_> = covered.into_iter().filter_map(confirmed).collect();
         let more = session.round.is_none() && !session.waiting.is_empty();
         self.coverage.beats_shared += heartbeats.len().saturating_sub(1) as u64;
-        // The state then holds every change that was committed before.
+        // The state then contains every change that was committed before.
         self.apply_committed(coordinator);
         if !heartbeats.is_empty() {
             let delay = self.random.between(0, 1);
@@ -301,7 +301,7 @@ impl World {
             let answer = match answer {
                 Ok(answer) => Some(answer),
                 Err(error) if error.kind == ErrorKind::StaleIncarnation => None,
-                // It asks again.
+                // It retries.
                 Err(_) => continue,
             };
             if let Some(batch) = batch {
@@ -332,12 +332,12 @@ impl World {
     }
 }
 
-/// What a command says of a door, if it does.
+/// Returns the reachability change that a command records.
 fn news_of_a_door(command: &Command) -> Option<DoorNews> {
     if let Command::NoteDoor(news) = command { Some(news.clone()) } else { None }
 }
 
-/// The machine at an address.
+/// Returns the machine at an address.
 pub(crate) fn host_of(address: &str) -> Option<usize> {
     address.strip_prefix('n')?.split(':').next()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! What a coordinator keeps in memory while it leads, as far as it knows.
+//! Volatile state of a leading coordinator.
 
 use crate::event::{Asked, BatchId, Registrations};
 use archon_coordinator_core::term::{Acknowledged, Awaited, Piece, Pieces, Promise, Round, Told, Unconfirmed};
@@ -7,7 +7,7 @@ use archon_member::Heartbeat;
 use archon_types::{Incarnation, Millis, NodeId, NodeStatus, TableId, Version};
 use std::collections::BTreeMap;
 
-/// What one life of a node was pushed.
+/// Last push to one incarnation of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Pushed {
     pub(crate) incarnation: Incarnation,
@@ -17,22 +17,22 @@ pub(crate) struct Pushed {
 }
 
 impl Pushed {
-    /// A life that was told nothing yet.
+    /// Returns the state of an incarnation without pushes.
     pub(crate) fn nothing(incarnation: Incarnation) -> Self {
         Self { incarnation, acknowledged: Acknowledged::default(), awaited: Awaited::default(), under_way: None }
     }
 }
 
-/// The last heartbeat of a node, if a relay carried it.
+/// The last heartbeat of a node, if relayed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
     pub(crate) incarnation: Incarnation,
     pub(crate) at: Millis,
-    /// Up to where it holds everything.
+    /// Version up to which it holds everything.
     pub(crate) holds: Version,
 }
 
-/// A push whose answer is waited for.
+/// A push that awaits its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct UnderWay {
     pub(crate) number: u64,
@@ -40,7 +40,7 @@ pub(crate) struct UnderWay {
     pub(crate) sent: u64,
 }
 
-/// What is pushed of tables and nodes: rows of nothing, since no machine keeps tables, and nodes all at once.
+/// Pushed rows of tables and nodes: no table rows, since machines keep no tables, and all nodes at once.
 pub(crate) struct Whole;
 
 impl Pieces for Whole {
@@ -71,19 +71,19 @@ impl Pieces for Whole {
 pub(crate) struct Session {
     pub(crate) term: Term,
     pub(crate) pushed: BTreeMap<NodeId, Pushed>,
-    /// Of nodes whose heartbeats are carried.
+    /// Nodes with relayed heartbeats.
     pub(crate) heard: BTreeMap<NodeId, Heard>,
-    /// What participants were told.
+    /// Last push to participants.
     pub(crate) told: BTreeMap<NodeId, Told>,
-    /// Counts pushes.
+    /// Counter of pushes.
     pub(crate) pushes: u64,
     /// Heartbeats that wait for a quorum round.
     pub(crate) waiting: Vec<(Unconfirmed, Asked)>,
-    /// The round that others wait for; one that hangs is waited for by those alone that came before it.
+    /// The shared round; only earlier heartbeats wait for a round that hangs.
     pub(crate) round: Option<Round>,
-    /// Heartbeats of a batch that are refused, until the others of it are answered.
+    /// Refused heartbeats of a batch, until the rest of the batch is answered.
     pub(crate) refused: BTreeMap<(usize, BatchId), Vec<Heartbeat>>,
-    /// When the next control turn and the next round of pushes are due, in true time.
+    /// Next control turn and next push round, in true time.
     pub(crate) turn_at: u64,
     pub(crate) push_at: u64,
 }
@@ -93,7 +93,7 @@ impl Session {
         Self::of(Term::new(term, now))
     }
 
-    /// A session with this memory that has heard and pushed nothing yet.
+    /// Returns a session with this memory that has received and pushed nothing yet.
     pub(crate) fn of(term: Term) -> Self {
         Self {
             term,

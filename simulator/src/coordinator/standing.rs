@@ -1,4 +1,4 @@
-//! How a coordinator becomes a member, goes on as one, and ends: what its process does at each look at its clocks.
+//! Life cycle of a coordinator process: joining, timer ticks, and end.
 
 use super::member::{Begins, first_address};
 use super::{Coordinator, Member};
@@ -12,7 +12,7 @@ use archon_types::StorageId;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl World {
-    /// A coordinator's process looks at its clocks.
+    /// Handles a timer tick of a coordinator's process.
     pub(crate) fn quorum_tick(&mut self, coordinator: usize, boot: u64) {
         let (truth, unit) = (self.truth, self.plan.unit_ms());
         let own = &self.quorum.coordinators[coordinator];
@@ -38,7 +38,7 @@ impl World {
         let Some(member) = &self.quorum.coordinators[coordinator].member else { return };
         let silence = truth - member.raft.heard.min(truth);
         if silence > unit * 10 && self.changer.random.below(4) == 0 {
-            // Perhaps it was removed, which no entry tells it any more.
+            // It may have been removed, which no further entry can report.
             self.ask_members(coordinator, None);
         }
         if silence > self.election_timeout_of(coordinator) {
@@ -50,7 +50,7 @@ impl World {
         self.quorum.coordinators[coordinator].member.as_ref().map_or(u64::MAX, |member| member.election_timeout)
     }
 
-    /// Stands for election where it would be elected: nobody's term rises for nothing.
+    /// Stands for election if it would win: terms do not rise in vain.
     pub(crate) fn stand(&mut self, coordinator: usize, calm: bool) {
         let unit = self.plan.unit_ms();
         let (truth, election_timeout) = (self.truth, self.changer.random.between(unit * 2, unit * 6));
@@ -83,14 +83,14 @@ impl World {
         }
     }
 
-    /// Asks the members that it knows what it is to them, and perhaps what another one is.
+    /// Asks known members about its own membership, and optionally that of another.
     fn ask_members(&mut self, coordinator: usize, subject: Option<(u64, StorageId)>) {
         let Some(member) = &self.quorum.coordinators[coordinator].member else { return };
         let own = member.raft.disk.id;
         let mut numbers: BTreeSet<u64> =
             member.raft.membership().map(|members| members.numbers().collect()).unwrap_or_default();
         if !numbers.contains(&own) {
-            // Of those that its log names nobody may be left.
+            // The members in its log may all be gone.
             numbers.extend(member.raft.disk.expected.keys());
         }
         let asked = subject.map_or(own, |(id, _)| id);
@@ -106,7 +106,8 @@ impl World {
         }
     }
 
-    /// A process with a directory that was never in a quorum: it asks to be let in, or whom the first ones know.
+    /// Starts membership of a process with an unused directory: it requests admission, or asks the first ones for their
+    /// members.
     fn become_member(&mut self, coordinator: usize) {
         let Some(member) = &self.quorum.coordinators[coordinator].member else { return };
         let disk = &member.raft.disk;
@@ -139,7 +140,8 @@ impl World {
         }
     }
 
-    /// Whoever leads is asked, if it is reached: who the members are once the newcomer is let in. Nothing if that is on its way.
+    /// Asks the leader for admission, if reachable. Returns the members after the admission; `None` while it is
+    /// pending.
     fn ask_to_join(
         &mut self,
         coordinator: usize,
@@ -155,7 +157,7 @@ impl World {
                 Some(Ok(members.map(|(id, member)| (*id, member.address.clone())).collect()))
             }
             Ok(Some(command)) => {
-                // It takes a moment until that is committed, and is asked for again meanwhile.
+                // The commit takes a moment, during which the request is repeated.
                 if self.changer.random.below(3) == 0 {
                     self.propose(leader, Proposal { term, commands: vec![command], reply: None });
                 }
@@ -165,7 +167,7 @@ impl World {
         }
     }
 
-    /// Has the others told where it is reached since it was started elsewhere.
+    /// Reports its new address after a restart elsewhere.
     fn tell_address(&mut self, coordinator: usize) {
         let own = &self.quorum.coordinators[coordinator];
         let Some(member) = own.member.as_ref().filter(|member| member.moved) else { return };
@@ -182,14 +184,14 @@ impl World {
         }
     }
 
-    /// Whether this is the answer by which a founder with an empty directory takes part.
+    /// Returns true for the answer that lets a founder with an empty directory take part.
     pub(super) fn answers_founder(&self, coordinator: usize, body: &Body) -> bool {
         let member = self.quorum.coordinators[coordinator].member.as_ref();
         let asks = member.is_some_and(|member| !member.raft.disk.started && member.begins == Begins::Founder);
         asks && matches!(body, Body::Known { standing: CoordinatorStanding::Member, .. })
     }
 
-    /// Its process is killed; what it had in memory is lost.
+    /// Kills its process; volatile state is lost.
     pub(crate) fn kill_coordinator(&mut self, coordinator: usize) {
         let own = &mut self.quorum.coordinators[coordinator];
         let Some(member) = own.member.as_mut().filter(|member| member.up) else { return };
@@ -203,7 +205,7 @@ impl World {
         self.note(|| format!("coordinator {coordinator} ends"));
     }
 
-    /// It ends for good.
+    /// Ends it permanently.
     pub(crate) fn end_coordinator(&mut self, coordinator: usize) {
         self.kill_coordinator(coordinator);
         if let Some(member) = &mut self.quorum.coordinators[coordinator].member {
@@ -211,7 +213,7 @@ impl World {
         }
     }
 
-    /// A coordinator's process starts, if none runs and its machine is there.
+    /// Starts a coordinator's process, if none runs and its machine exists.
     pub(crate) fn start_coordinator(&mut self, coordinator: usize) {
         let (truth, unit) = (self.truth, self.plan.unit_ms());
         let copied = self.is_a_copy(coordinator) && !self.breaks(ShellMutant::CopyTakesPart);
@@ -234,7 +236,7 @@ impl World {
         self.after(1, Event::QuorumTick { coordinator, boot });
     }
 
-    /// Whether another process answers in its name where its log says that it is reached.
+    /// Returns true if another process answers in its name at its address in the log.
     fn is_a_copy(&self, coordinator: usize) -> bool {
         let Some(member) = &self.quorum.coordinators[coordinator].member else { return false };
         let disk = &member.raft.disk;
@@ -244,14 +246,14 @@ impl World {
         other.is_some_and(|other| other.up && other.raft.disk.id == disk.id && other.raft.disk.storage == disk.storage)
     }
 
-    /// Nothing that it had applied is left.
+    /// Drops its applied state.
     pub(crate) fn empty_state(&mut self, coordinator: usize) {
         let origin = self.quorum.origin.clone();
         let own = &mut self.quorum.coordinators[coordinator];
         (own.state, own.applied) = (origin, 0);
     }
 
-    /// Another machine for a coordinator; its process is not started yet.
+    /// Adds another machine for a coordinator; its process is not started yet.
     pub(crate) fn add_coordinator(&mut self, disk: Disk, begins: Begins) -> usize {
         let number = self.quorum.coordinators.len();
         let clock = Clock::draw(&mut self.changer.random);

@@ -1,4 +1,4 @@
-//! Copies, on their way: a loader asks for page after page, and is given each.
+//! Copies in progress: a loader requests page after page.
 
 use super::relaying::CarriedBeat;
 use crate::event::PeerMessage;
@@ -14,27 +14,27 @@ use std::ops::Bound;
 
 /// Rows of a page: few, so that a copy takes many.
 const PAGE_ROWS: usize = 4;
-/// How long a page is waited for, on the local clock.
+/// Time-out of a page, on the local clock.
 const PAGE_MS: u64 = 60;
 
-/// A copy whose pages this machine asks for.
+/// A copy whose pages this machine requests.
 #[derive(Clone, Debug)]
 pub(super) struct Puller {
     pub(super) job: CopyJob,
     pub(super) start: Option<Position>,
-    /// The version of the row under which the last page was given.
+    /// Version of the row under which the last page was sent.
     pub(super) version: Version,
     pub(super) after: Bytes,
-    /// Counts requests for pages: only the answer to the newest is taken, as on a stream.
+    /// Number of page requests: only the answer to the newest counts, as on a stream.
     pub(super) asks: u64,
-    /// When the next page was asked for, on the local clock.
+    /// Time of the last request, on the local clock.
     pub(super) asked: Option<Millis>,
-    /// All pages are in; they wait for the engine's sync.
+    /// All pages have arrived; they wait for the engine's sync.
     pub(super) whole: bool,
 }
 
 impl World {
-    /// Asks for the pages that are due, or again for those that did not come.
+    /// Requests due pages, and repeats unanswered requests.
     pub(crate) fn keep_pulling(&mut self, host: usize) {
         let now = self.local(host);
         let Some(process) = &mut self.hosts[host].process else { return };
@@ -83,7 +83,7 @@ impl World {
                 self.give_page(host, loader, (attempt, ask), (source.placement, given), after);
             }
             PeerMessage::CopyPage { loader, attempt, ask, start, version, after, rows, last } => {
-                // Over the product's streams no page of a former life can come.
+                // The product's streams deliver no page of a former incarnation.
                 if !self.lives(host, loader.incarnation) {
                     return;
                 }
@@ -100,7 +100,7 @@ impl World {
         self.settle(host);
     }
 
-    /// What the process of this machine is registered as.
+    /// Returns the registration of this machine's process.
     pub(crate) fn life(&self, host: usize) -> Option<Life> {
         self.hosts[host].process.as_ref().and_then(|process| process.partitions.shell().life)
     }
@@ -152,7 +152,7 @@ impl World {
         let asked = |puller: &&mut Puller| puller.job.attempt == attempt && puller.asks == ask && !puller.whole;
         let Some(puller) = pulls.get_mut(&placement).filter(asked) else { return };
         if puller.start.is_some_and(|known| known != start) {
-            // The leader no longer keeps the log from where the copy began.
+            // The leader no longer retains the log from the start of the copy.
             pulls.remove(&placement);
             self.drive(host, |partitions| partitions.copy_again(placement, attempt));
             return;
@@ -167,7 +167,7 @@ impl World {
         self.keep_pulling(host);
     }
 
-    /// The engine has brought to the disk what it was given: copies of which all rows are in are complete.
+    /// Handles a sync of the engine: copies with all rows become complete.
     pub(super) fn copies_synced(&mut self, host: usize) {
         let Some(process) = &mut self.hosts[host].process else { return };
         let pulls = &mut process.partitions.shell_mut().pulls;

@@ -1,5 +1,5 @@
-//! A machine's disk: what is durable, and what only the kernel knows. A killed process leaves the latter behind; a loss
-//! of power does not.
+//! A machine's disk: durable data, and data known to the kernel only. A killed process leaves the latter behind; a
+//! power loss does not.
 
 use super::engine::SimEngine;
 use crate::random::Random;
@@ -11,17 +11,17 @@ use archon_types::{
 use std::collections::{BTreeMap, VecDeque};
 use uuid::Uuid;
 
-/// What the log holds of one placement.
+/// Log content of one placement.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     pub(crate) partition: PartitionId,
     pub(crate) epoch: Epoch,
     pub(crate) base: Position,
-    /// Up to here the engine is known to be complete.
+    /// The engine is known to be complete up to here.
     pub(crate) complete: Position,
-    /// The entries after `base`.
+    /// Entries after `base`.
     pub(crate) entries: VecDeque<Entry>,
-    /// Rises whenever entries went or the log began anew, so that whoever compares them looks again.
+    /// Rises whenever entries were removed or the log restarted, so that comparisons are repeated.
     pub(crate) revision: u64,
 }
 
@@ -41,13 +41,13 @@ impl Stream {
         self.entries.back().map_or(self.base.seq, |entry| entry.at.seq)
     }
 
-    /// The entry at `seq`, if it is held.
+    /// Returns the entry at `seq`, if present.
     pub(crate) fn entry(&self, seq: Seq) -> Option<&Entry> {
         let number = seq.get().checked_sub(self.base.seq.get() + 1)?;
         usize::try_from(number).ok().and_then(|number| self.entries.get(number))
     }
 
-    /// What a replica begins with.
+    /// Returns the initial state of a replica.
     pub(crate) fn recovered(&self) -> Recovered {
         let mut runs: Vec<Run> = Vec::new();
         for entry in &self.entries {
@@ -67,7 +67,7 @@ pub(crate) struct Write {
     pub(crate) write: LogWrite,
 }
 
-/// What one turn of a process wrote: durable as a whole or not at all.
+/// Writes of one turn of a process: durable as a whole or not at all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) writes: Vec<Write>,
@@ -84,16 +84,16 @@ impl Batch {
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
     pub(crate) storage: StorageId,
-    /// The last registration stored.
+    /// The last stored registration.
     pub(crate) incarnation: Option<Incarnation>,
-    /// The key of the generation in which that was.
+    /// Key of its generation.
     pub(crate) generation_key: GenerationKey,
-    /// The highest version that it was told of.
+    /// The highest version it was sent.
     pub(crate) told: Version,
-    /// By which protocol it is written.
+    /// Protocol of its format.
     pub(crate) protocol: u32,
     pub(crate) streams: BTreeMap<PlacementId, Stream>,
-    /// Written to the kernel by a process that was killed, and never synced.
+    /// Written to the kernel by a killed process, and never synced.
     pub(crate) cached: VecDeque<Batch>,
     pub(crate) engine: SimEngine,
 }
@@ -112,26 +112,26 @@ impl Disk {
         }
     }
 
-    /// A batch is durable.
+    /// Makes a batch durable.
     pub(crate) fn store(&mut self, batch: &Batch) {
         write_to(&mut self.streams, batch);
     }
 
-    /// Everything that the kernel knows is durable now.
+    /// Makes everything known to the kernel durable.
     pub(crate) fn sync(&mut self) {
         for batch in std::mem::take(&mut self.cached) {
             self.store(&batch);
         }
     }
 
-    /// What a process sees that reads the log: durable or not.
+    /// Returns the log as a reading process sees it: durable or not.
     pub(crate) fn readable(&self) -> BTreeMap<PlacementId, Stream> {
         let mut streams = self.streams.clone();
         self.cached.iter().for_each(|batch| write_to(&mut streams, batch));
         streams
     }
 
-    /// The process was killed while these batches were on their way: a first part of them reached the kernel.
+    /// Handles a kill while these batches were in flight: a prefix of them reached the kernel.
     pub(crate) fn killed(&mut self, under_way: impl IntoIterator<Item = Batch>, random: &mut Random) {
         let under_way: Vec<Batch> = under_way.into_iter().collect();
         let kept = random.index(under_way.len() + 1);
@@ -139,7 +139,7 @@ impl Disk {
         self.engine.crash(random);
     }
 
-    /// The power went: a first part of what the kernel knew may have reached the disk.
+    /// Handles a power loss: a prefix of the kernel's data may have reached the disk.
     pub(crate) fn lose_power(&mut self, random: &mut Random) {
         let kept = match random.below(3) {
             0 => random.index(self.cached.len() + 1),
@@ -161,7 +161,7 @@ fn write_to(streams: &mut BTreeMap<PlacementId, Stream>, batch: &Batch) {
             LogWrite::Drop => {
                 streams.remove(placement);
             }
-            // That of a copy that was formed is not there yet.
+            // That of a newly formed copy does not exist yet.
             write @ LogWrite::Begin { partition, .. } => {
                 store(streams.entry(*placement).or_insert_with(|| Stream::new(*partition)), write);
             }

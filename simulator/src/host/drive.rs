@@ -1,4 +1,4 @@
-//! A process is driven: its partitions get what has arrived, and what they want done reaches the world.
+//! Drives a process: passes inputs to its partitions, and carries out their effects.
 
 use super::effect::Effect;
 use super::process::Process;
@@ -14,11 +14,11 @@ use archon_replica::{Body, Input, Message};
 use archon_types::{Epoch, ErrorKind, Fact, Millis, NodeId, PartitionId, PlacementId, Report, Seq};
 
 impl World {
-    /// Drives the partitions of a machine's process, if one runs there, and carries out what they want.
+    /// Drives the partitions of a machine's process, if one runs, and carries out their effects.
     pub(crate) fn drive<T>(&mut self, host: usize, work: impl FnOnce(&mut Partitions<MachineShell>) -> T) -> Option<T> {
         let now = self.local(host);
         let wall = Millis::new(self.truth + self.hosts[host].wall_off);
-        // Once faults have ceased a copy must come to its end, however slow its pages are beside the writes.
+        // After the faults a copy must complete, however slow its pages are compared with the writes.
         let pinned = |most| if self.healing { u64::MAX } else { most };
         let pinned_bytes_max = pinned(self.plan.pinned_bytes_max);
         let pinned_distance_max = pinned(self.plan.pinned_distance_max);
@@ -41,7 +41,7 @@ impl World {
         Some(result)
     }
 
-    /// Gives a replica an input and carries out what follows; the turn ends with [`World::settle`].
+    /// Passes an input to a replica and carries out its effects; the turn ends with [`World::settle`].
     pub(crate) fn step(&mut self, host: usize, placement: PlacementId, input: Input) {
         self.drive(host, |partitions| partitions.step(placement, input));
     }
@@ -51,7 +51,7 @@ impl World {
             Effect::Send(message) => self.send_replica(host, message),
             Effect::Answer { at, to, log_time, outcome, read } => {
                 self.coverage.writes += u64::from(!read);
-                // Whoever hears of an answer has heard of everything up to the commit position.
+                // The receiver of an answer knows everything up to the commit position.
                 self.checks.acknowledge(at.partition, at.epoch, at.commit);
                 self.reply(host, to, log_time, outcome, at.epoch);
             }
@@ -84,7 +84,7 @@ impl World {
                 self.judge(checked);
             }
             Effect::Alarm(partition, detail) => {
-                // Only lost storage may make two copies disagree about what is committed.
+                // Only lost storage may make two copies disagree about committed entries.
                 if !self.checks.damage.reached(partition) {
                     self.judge(Err(Violation::Prefix { detail }));
                 }
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// A history that an operator had begin anew does so at the first that anybody does in it.
+    /// Starts a new history after an accepted loss, at its first event.
     fn begins_anew(&mut self, host: usize, at: At, known: Seq) {
         let Some(leader) = self.checks.of(at.partition).awaited(at.epoch) else { return };
         let row = self.quorum.state.partitions.get(at.partition);
@@ -142,7 +142,7 @@ impl World {
         self.answer(host, client, Event::Reply { client, to, log_time, outcome, leader, epoch });
     }
 
-    /// To a client, unless nothing leaves this machine that is for one.
+    /// Sends an answer to a client, unless the machine's answers are blocked.
     fn answer(&mut self, host: usize, client: usize, reply: Event) {
         if self.hosts[host].door.shut_at(self.truth).is_none() {
             self.send(End::Host(host), End::Client(client), reply);
@@ -158,7 +158,7 @@ impl World {
     }
 }
 
-/// What a client is told of a refusal.
+/// Returns the client's error for a refusal.
 const fn kind_of(refusal: &Refusal) -> ErrorKind {
     match refusal {
         Refusal::Stopping => ErrorKind::ShuttingDown,
@@ -166,7 +166,7 @@ const fn kind_of(refusal: &Refusal) -> ErrorKind {
         Refusal::Misrouted => ErrorKind::InvalidArgument,
         Refusal::Moved => ErrorKind::Moved,
         Refusal::Elsewhere => ErrorKind::NotPartitionLeader,
-        // Of stale reads, which nobody asks for here.
+        // Of stale reads, which are not requested here.
         Refusal::NoCopy => ErrorKind::WrongNode,
         Refusal::NotLive | Refusal::CommitUnknown => ErrorKind::Unavailable,
         Refusal::NoLease => ErrorKind::NoLease,
@@ -178,7 +178,7 @@ const fn kind_of(refusal: &Refusal) -> ErrorKind {
     }
 }
 
-/// Whether the process may answer for a copy under its lease.
+/// Returns true if the process may answer for a copy under its lease.
 pub(crate) fn covers(process: &Process, local: &LocalCopy<MachineShell>, now: Millis) -> bool {
     local.serving
         && !local.set_aside

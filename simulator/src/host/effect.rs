@@ -1,11 +1,11 @@
-//! What leaves a machine.
+//! Effects of a machine.
 
 use crate::client::ReplyTo;
 use archon_host::{At, Outcome, Refusal, YieldAsk};
 use archon_replica::{Entry, Message};
 use archon_types::{Millis, PartitionId, PlacementId, Report};
 
-/// What leaves a machine, or is to be judged.
+/// An effect that leaves a machine, or is to be checked.
 #[derive(Debug)]
 pub(super) enum Effect {
     Send(Message),
@@ -24,16 +24,16 @@ pub(super) enum Effect {
         refusal: Refusal,
     },
     Report(Report),
-    /// A leader wants rows of the partition that it absorbs.
+    /// A leader requests rows of its merge source.
     AskRight(YieldAsk),
     Opened(PlacementId),
     Serving(At),
     /// These entries are committed.
     Committed(At, Vec<Entry>),
     Deleted(PlacementId),
-    /// A copy is taken for damaged, and given up.
+    /// A copy was found damaged, and given up.
     Damaged(At),
-    /// Two copies disagree about what is committed, or one cannot take in what it should.
+    /// Two copies disagree about committed entries, or one cannot accept an entry that it should.
     Alarm(PartitionId, String),
     /// A line of the trace.
     Note(String),

@@ -1,4 +1,4 @@
-//! A storage engine that loses, at a crash, any part of what it did not sync.
+//! A storage engine that loses, at a crash, any part of its unsynced data.
 
 use crate::random::Random;
 use archon_kv::engine::{Between, Change, Cleared, Engine, EngineError, Page, PageLimit};
@@ -29,8 +29,7 @@ impl SimEngine {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The machine lost power, or the process was killed in the middle of a write: any part of what was not synced is
-    /// gone, in any order.
+    /// Simulates a power loss, or a kill during a write: any part of the unsynced data is lost, in any order.
     pub(crate) fn crash(&self, random: &mut Random) {
         let mut inner = self.inner();
         for change in std::mem::take(&mut inner.unsynced) {

@@ -1,4 +1,4 @@
-//! Applied effects on their way to the engine, spaces that are emptied, and copies that are formed.
+//! Flushes to the engine, clearing of spaces, and forming of copies.
 
 use super::shell::MachineShell;
 use crate::event::Event;
@@ -14,7 +14,7 @@ use std::ops::Bound;
 const FORM_ROWS: usize = 4;
 
 impl World {
-    /// Writes what was committed to the engine, and now and then brings it to the disk.
+    /// Writes committed effects to the engine, and at times syncs it.
     pub(crate) fn flush_engine(&mut self, host: usize, boot: u64) {
         if self.hosts[host].process.as_ref().is_none_or(|process| process.boot != boot) {
             return;
@@ -45,13 +45,13 @@ impl World {
         });
     }
 
-    /// A step of every copy that is formed.
+    /// Advances every copy being formed by one step.
     fn form_copies(&mut self, host: usize) {
         let machine = &mut self.hosts[host];
         let Some(process) = &mut machine.process else { return };
         let limit = PageLimit { rows_max: FORM_ROWS, bytes_max: usize::MAX };
         let shell = process.partitions.shell_mut();
-        // What is to be emptied before comes first.
+        // Earlier clearings come first.
         let waits = |forming: &Forming| {
             let job = forming.job();
             shell.clearing.contains_key(&job.to) || shell.clearing.contains_key(&job.from)
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// The engine has brought to the disk what was written: copies of which that is all are formed, or have all rows.
+    /// Handles a sync of the engine: copies without remaining writes are formed, or have all rows.
     fn copies_formed(&mut self, host: usize) {
         self.drive(host, |partitions| {
             let forming = &mut partitions.shell_mut().forming;
@@ -78,7 +78,7 @@ impl World {
         });
     }
 
-    /// Empties spaces that are to be copied into or deleted, on the disk.
+    /// Clears spaces that are to be copied into or deleted, on the disk.
     fn clear_spaces(&mut self, host: usize) {
         let unsynced = self.breaks(ShellMutant::DeletedUnsynced);
         let machine = &mut self.hosts[host];
@@ -104,9 +104,9 @@ impl World {
     }
 }
 
-/// Gives the engine what a copy has committed since the last time.
+/// Writes the effects that a copy has committed since the last flush to the engine.
 fn flush(shell: &mut MachineShell, local: &mut LocalCopy<MachineShell>) {
-    // A space that is being emptied takes nothing.
+    // A space being cleared accepts no writes.
     if local.is_pulling() || shell.clearing.contains_key(&local.placement) {
         return;
     }

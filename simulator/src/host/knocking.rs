@@ -1,4 +1,4 @@
-//! A machine knocks at the doors of others, and answers those that knock at its own (rule 73). What it makes of that is the product's
+//! Probing of other machines, and answers to their probes (rule 73). The decisions are the product's
 //! (`archon_member::Doors`); connections and clocks are the world's.
 
 use crate::event::{Event, PeerMessage};
@@ -8,28 +8,28 @@ use archon_member::{Doors, Knock};
 use archon_types::{DoorFailure, DoorReport, Incarnation, Millis, NodeId, Version};
 use std::collections::BTreeMap;
 
-/// How a door is shut, while its machine lives.
+/// Kind of unreachability of a live machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shut {
-    /// What comes in is dropped on the way, or waits in a queue that nobody reads.
+    /// Incoming packets are dropped on the way, or wait in a queue that is not read.
     Dropped,
     /// Connections are refused.
     Refused,
-    /// Shards turn, and nothing that they answer leaves.
+    /// Shards take turns, and none of their answers leaves.
     Unanswered,
 }
 
-/// Where clients and keepers of doors reach a machine.
+/// Reachability of a machine for clients and probers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Door {
-    /// How it is shut to everybody, and until when.
+    /// Kind of unreachability for all, and its end.
     pub(crate) shut: Option<(Shut, u64)>,
-    /// Which one machine does not reach it, and until when.
+    /// One machine that does not reach it, and its end.
     pub(crate) shut_to: Option<(usize, u64)>,
 }
 
 impl Door {
-    /// How it is shut to everybody at this instant.
+    /// Returns the kind of unreachability for all at this instant.
     pub(crate) fn shut_at(&self, truth: u64) -> Option<Shut> {
         self.shut.filter(|(_, until)| truth < *until).map(|(shut, _)| shut)
     }
@@ -40,37 +40,37 @@ impl Door {
     }
 }
 
-/// A knock that was not answered yet.
+/// An unanswered probe.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
     node: NodeId,
     incarnation: Incarnation,
     began: Millis,
-    /// In true time, for whoever judges.
+    /// In true time, for the checks.
     truth: u64,
 }
 
-/// What a process knows of the doors at which it knocks.
+/// A process's state as a prober.
 #[derive(Debug, Default)]
 pub(crate) struct Knocking {
     doors: Doors,
     every_ms: u64,
-    /// Of which rows, and for which pause, the doors are.
+    /// Row version and probe interval of the current targets.
     kept: Option<(Version, u64)>,
     members: Vec<(NodeId, Incarnation)>,
     next: Millis,
-    /// Counts knocks.
+    /// Counter of probes.
     knocks: u64,
     under_way: BTreeMap<u64, UnderWay>,
 }
 
 impl Knocking {
-    /// In a new life, which knocks from then on.
+    /// Returns the state of a new incarnation, which probes from then on.
     pub(super) fn begin(next: Millis) -> Self {
         Self { next, ..Self::default() }
     }
 
-    /// A coordinator says how often doors are knocked at.
+    /// Sets the probe interval from a coordinator.
     pub(super) const fn note_every(&mut self, every_ms: u64) {
         self.every_ms = every_ms;
     }
@@ -79,14 +79,14 @@ impl Knocking {
         self.every_ms
     }
 
-    /// What is to be said with a heartbeat.
+    /// Returns the report to send with a heartbeat.
     pub(super) fn report(&self, now: Millis) -> Option<DoorReport> {
         self.doors.report(now)
     }
 }
 
 impl World {
-    /// Gives up knocks that were not answered in time, and begins others if they are due.
+    /// Ends probes that timed out, and begins due ones.
     pub(super) fn keep_knocking(&mut self, host: usize) {
         let (now, truth) = (self.local(host), self.truth);
         let Some(life) = self.life(host).filter(|_| self.plan.doors) else { return };
@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    /// Somebody knocks here: a shard answers in its turn, if that comes and the answer leaves.
+    /// Handles a probe of this machine: a shard answers in its turn, if it takes one and the answer leaves.
     pub(super) fn answer_knock(&mut self, host: usize, keeper: usize, boot: u64, number: u64) {
         if self.hosts[host].process.is_none() {
             return;

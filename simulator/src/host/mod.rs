@@ -1,4 +1,4 @@
-//! Machines: disks that forget, processes that are killed and paused, and what drives the partitions of a node.
+//! Machines: disks that lose data, processes that are killed and paused, and the driver of a node's partitions.
 
 pub(crate) mod disk;
 pub(crate) mod engine;

@@ -1,4 +1,4 @@
-//! A node's process, and the machine it runs on.
+//! A node's process and its machine.
 
 use super::disk::{Batch, Disk};
 use super::knocking::{Door, Knocking};
@@ -10,30 +10,30 @@ use archon_member::{Heartbeats, Registering, Reports};
 use archon_types::{BootId, Incarnation, Millis, PlacementId, ProtocolRange, Version};
 use std::collections::{BTreeMap, VecDeque};
 
-/// A machine: a clock, a disk, and perhaps a process.
+/// A machine: a clock, a disk, and possibly a process.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) number: usize,
     pub(crate) clock: Clock,
-    /// How far its wall clock is off.
+    /// Offset of its wall clock.
     pub(crate) wall_off: u64,
     pub(crate) disk: Disk,
-    /// An older state of the disk, to be set back to.
+    /// An older state of the disk, for a rollback.
     pub(crate) snapshot: Option<Box<Disk>>,
     pub(crate) process: Option<Process>,
     pub(crate) paused_until: u64,
-    /// Until then no duties reach it, though heartbeats do: they go another way.
+    /// Until then no duties reach it, though heartbeats do: they take another path.
     pub(crate) deaf_until: u64,
-    /// Where clients reach it.
+    /// Its reachability for clients.
     pub(crate) door: Door,
-    /// Counts processes.
+    /// Counter of processes.
     pub(crate) boots: u64,
-    /// What the version speaks that is started next.
+    /// Protocols of the version that is started next.
     pub(crate) installed: ProtocolRange,
 }
 
-/// A process that hangs, while its disk is started on elsewhere. It does nothing more, but were it to wake it would answer a
-/// read, if its lease allowed it: nobody else may lead meanwhile (rule 16).
+/// A hanging process, while its disk is used elsewhere. It acts no more, but on waking it would answer a read if its
+/// lease allowed it: no other node may lead meanwhile (rule 16).
 #[derive(Debug)]
 pub(crate) struct Shadow {
     pub(crate) number: usize,
@@ -41,7 +41,7 @@ pub(crate) struct Shadow {
     pub(crate) process: Process,
 }
 
-/// Writes on their way to the disk.
+/// Writes in flight to the disk.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     pub(crate) waiting: VecDeque<Batch>,
@@ -51,11 +51,11 @@ pub(crate) struct Journal {
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) boot: u64,
-    /// Names this attempt to register.
+    /// Names this registration attempt.
     pub(crate) boot_id: BootId,
-    /// What its version speaks.
+    /// Protocols of its version.
     pub(crate) speaks: ProtocolRange,
-    /// Its attempts to begin a life.
+    /// Its registration attempts.
     pub(crate) registering: Registering,
     pub(crate) heartbeats: Heartbeats,
     /// The last heartbeat was answered.
@@ -66,23 +66,23 @@ pub(crate) struct Process {
     /// The coordinator that probably leads.
     pub(crate) guess: usize,
     pub(crate) partitions: Partitions<MachineShell>,
-    /// Up to where the registrations of other nodes are known.
+    /// Version up to which the registrations of other nodes are known.
     pub(crate) peers_version: Version,
-    /// Up to where it holds everything that it was told.
+    /// Version up to which it holds everything it was sent.
     pub(crate) complete: Version,
     pub(crate) applied: AppliedPush,
     pub(crate) journal: Journal,
     pub(crate) reports: Reports,
-    /// It was told to stop: since then it gives up its leaderships.
+    /// Time of the stop order: since then it gives up its leaderships.
     pub(crate) stopping: Option<Millis>,
-    /// By which ways its heartbeats travel, and those of others that it carries.
+    /// Paths of its heartbeats, and of those of others that it carries.
     pub(crate) relaying: Relaying,
-    /// The doors at which it knocks.
+    /// Its state as a prober.
     pub(crate) knocking: Knocking,
 }
 
 impl Process {
-    /// One that begins on a disk that knows of this last registration, if of any.
+    /// Creates a process on a disk with this last registration, if any.
     pub(crate) fn new(
         boot: u64,
         boot_id: BootId,
@@ -112,7 +112,7 @@ impl Process {
         }
     }
 
-    /// What it knows of the placements in its data directory.
+    /// Returns its knowledge of the placements in its data directory.
     pub(crate) fn held(&self) -> BTreeMap<PlacementId, Held> {
         let held = |partition, state| Held { partition, state };
         let shell = self.partitions.shell();

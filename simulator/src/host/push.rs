@@ -1,4 +1,4 @@
-//! Pushes: what the coordinator has a node do.
+//! Pushes from the coordinator to nodes.
 
 use super::process::Process;
 use super::relaying::CarriedBeat;
@@ -20,7 +20,7 @@ impl World {
         self.settle(host);
     }
 
-    /// What the answer to a heartbeat brought.
+    /// Takes in the updates of a heartbeat answer.
     pub(super) fn take_news(&mut self, host: usize, news: News) {
         let told = &mut self.hosts[host].disk.told;
         *told = news.complete.max(*told);
@@ -77,8 +77,8 @@ impl World {
 }
 
 impl Process {
-    /// Takes in who is registered and which tables there are. Returns whether other nodes or their lives are others now, and what those hear
-    /// of it that are carried.
+    /// Takes in registrations and tables. Returns whether other nodes or their incarnations changed, and the resulting
+    /// messages to relayed members.
     fn learn(
         &mut self,
         nodes: Option<Registrations>,

@@ -1,5 +1,5 @@
-//! What a machine carries for others, and what it knows of the nodes: the product's relay, whose batches, streams and clocks are the
-//! world's.
+//! Relaying of a machine, and its knowledge of the nodes: the product's relay with the world's batches, streams and
+//! clocks.
 
 use super::rounds::Round;
 use crate::check::Violation;
@@ -19,9 +19,9 @@ use archon_types::{
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Heartbeats that wait while a process has no life in which it could carry them.
+/// Heartbeats that wait while a process has no incarnation in which to carry them.
 const WAITING_MAX: usize = 64;
-/// How many machines there may be: where a stream leads is the machine, and which of its processes.
+/// Maximum number of machines: a stream number contains the machine, and which of its processes.
 const MACHINES: u64 = 1 << 16;
 
 /// A heartbeat as a relay sees it.
@@ -29,11 +29,11 @@ const MACHINES: u64 = 1 << 16;
 pub(crate) struct CarriedBeat {
     pub(crate) heartbeat: Heartbeat,
     pub(crate) stopping: bool,
-    /// Up to where its member holds everything.
+    /// Version up to which its member holds everything.
     pub(crate) holds: Version,
-    /// What its member finds at the doors at which it knocks.
+    /// Its member's probe results.
     pub(crate) doors: Option<DoorReport>,
-    /// When it came, on the relay's clock.
+    /// Time of arrival, on the relay's clock.
     pub(crate) came: Millis,
 }
 
@@ -51,10 +51,11 @@ impl Carried for CarriedBeat {
     }
 }
 
-/// What a relay says to a member.
+/// A relay's message to a member.
 #[derive(Clone, Debug)]
 pub(crate) enum Said {
-    /// A coordinator's answer, or that the life is over, with what the member lacks; when the next batch leaves; and how the cluster is.
+    /// A coordinator's answer or fencing, with the member's updates; the time of the next batch; and the cluster
+    /// description.
     Answer {
         heartbeat: Heartbeat,
         lease: Option<LeaseAnswer>,
@@ -67,12 +68,12 @@ pub(crate) enum Said {
     Over(Over),
 }
 
-/// The rows of the nodes, as they were told last.
+/// Last received rows of the nodes.
 #[derive(Debug, Default)]
 pub(crate) struct NodeRows {
     nodes: BTreeMap<NodeId, Node>,
     removed: RemovedNodes,
-    /// For how many it carries at most, where not for as many as the rows say.
+    /// Maximum number of members it carries, if below that of the rows.
     few: Option<usize>,
 }
 
@@ -81,23 +82,23 @@ impl NodeRows {
         self.nodes.values().filter(|node| node.status == NodeStatus::Alive)
     }
 
-    /// The nodes at whose doors one knocks, each in its present life.
+    /// Returns the probe targets of a node, each in its current incarnation.
     pub(super) fn doors_of(&self, keeper: NodeId) -> Vec<(NodeId, Incarnation)> {
         let doors = doors_of(cluster(), keeper, self.alive().map(RelayCandidate::of));
         doors.iter().filter_map(|node| Some((*node, self.nodes.get(node)?.incarnation))).collect()
     }
 
-    /// Whether these are all the rows that there are.
+    /// Returns true if these are exactly the known rows.
     pub(crate) fn are<'a>(&self, rows: impl Iterator<Item = &'a Node>) -> bool {
         self.nodes.values().eq(rows)
     }
 
-    /// Where a node is reached.
+    /// Returns the address of a node.
     pub(super) fn address(&self, node: NodeId) -> Option<&str> {
         self.nodes.get(&node).map(|row| row.address.as_str())
     }
 
-    /// The relays of a member where there are so many.
+    /// Returns the relays of a member, given their number.
     pub(super) fn relays_of(&self, member: NodeId, count: usize) -> Vec<NodeId> {
         let relays = relays(cluster(), self.alive().map(RelayCandidate::of), count);
         let zone = self.nodes.get(&member).and_then(|node| node.zone.as_deref());
@@ -118,25 +119,25 @@ impl Rows for NodeRows {
     }
 }
 
-/// The world's only cluster.
+/// Returns the world's only cluster.
 fn cluster() -> ClusterId {
     ClusterId::new(Uuid::from_u128(1))
 }
 
-/// What a process has to do with relays, as one and as a member.
+/// A process's state as a relay and as a relayed member.
 #[derive(Debug, Default)]
 pub(crate) struct Relaying {
     pub(crate) rows: NodeRows,
-    /// How many relays there are, as the last answer said.
+    /// Number of relays, from the last answer.
     pub(super) count: usize,
     pub(super) ways: Ways,
     pub(super) round: Option<Round>,
-    /// For how many more rounds it may ask the coordinators without trying a relay.
+    /// Number of rounds in which it may still ask the coordinators directly.
     pub(super) straight: u32,
-    /// Whether a relay brought the last answer.
+    /// True if a relay brought the last answer.
     pub(crate) carried: bool,
     relay: Option<Relay<CarriedBeat>>,
-    /// What came while there was no life.
+    /// Heartbeats that arrived without an incarnation.
     waiting: Vec<(ReturnAddress, CarriedBeat)>,
 }
 
@@ -151,19 +152,19 @@ impl Relaying {
         (self.count, self.round, self.relay, self.carried, self.straight) = (0, None, None, false, 0);
     }
 
-    /// Rows of nodes came. Returns what those hear of it whose life they have ended.
+    /// Takes in rows of nodes. Returns the notifications to members whose incarnations they fence.
     pub(super) fn take_rows(&mut self, rows: Vec<Node>, removed: RemovedNodes) -> Vec<RelayEffect<CarriedBeat>> {
         self.rows.nodes = rows.into_iter().map(|row| (row.id, row)).collect();
         self.rows.removed.renew(Some(removed));
         self.relay.as_mut().map(|relay| relay.rows_changed(&self.rows)).unwrap_or_default()
     }
 
-    /// It carries for so few and no more.
+    /// Limits the number of members it carries.
     pub(crate) fn carry_for_few(&mut self, few: Option<usize>) {
         self.rows.few = few;
     }
 
-    /// The streams of members end.
+    /// Ends streams of members.
     pub(crate) fn break_streams(&mut self, streams: impl IntoIterator<Item = u64>) {
         if let Some(relay) = &mut self.relay {
             streams.into_iter().for_each(|stream| relay.ended(stream));
@@ -171,13 +172,13 @@ impl Relaying {
     }
 }
 
-/// The stream of a machine's process.
+/// Returns the stream number of a machine's process.
 pub(crate) fn stream(host: usize, boot: u64) -> u64 {
     boot * MACHINES + host as u64
 }
 
 impl World {
-    /// What the time that has passed makes due at a relay.
+    /// Runs the due work of a relay.
     pub(super) fn keep_relaying(&mut self, host: usize) {
         let now = self.local(host);
         let Some(process) = self.hosts[host].process.as_mut().filter(|_| self.plan.relays) else { return };
@@ -216,7 +217,7 @@ impl World {
         self.send_up(host, guess, towards == Towards::Everybody, &MemberMessage::Beats { batch, beats });
     }
 
-    /// A member's heartbeat is to be carried.
+    /// Relays a member's heartbeat.
     pub(super) fn carry_beat(&mut self, host: usize, from: ReturnAddress, beat: CarriedBeat) {
         let (now, lease_ms) = (self.local(host), self.plan.settings.timing.lease_ms);
         let alone = self.breaks(ShellMutant::RelayAnswersAlone);
@@ -246,7 +247,7 @@ impl World {
         }
     }
 
-    /// A coordinator answered a batch of this life.
+    /// Handles a coordinator's answer to a batch of this incarnation.
     pub(super) fn pass_back(
         &mut self,
         host: usize,
@@ -272,7 +273,7 @@ impl World {
         }
     }
 
-    /// Whoever was sent a batch of this life does not lead.
+    /// Handles a refusal of a batch of this incarnation: its receiver does not lead.
     pub(super) fn batch_refused(&mut self, host: usize, batch: BatchId, leader: Option<usize>) {
         let now = self.local(host);
         let Some(guess) = self.hosts[host].process.as_ref().map(|process| process.guess) else { return };
@@ -295,7 +296,7 @@ impl World {
         self.pass_to_peer(host, member, PeerMessage::Relayed { to, said });
     }
 
-    /// To another machine, or back to this one's own port.
+    /// Sends a message to another machine, or back to this one.
     pub(super) fn pass_to_peer(&mut self, host: usize, other: usize, message: PeerMessage) {
         let event = Event::PeerMessage { host: other, message: Box::new(message) };
         if other == host {
@@ -304,7 +305,7 @@ impl World {
         self.send(End::Host(host), End::Host(other), event);
     }
 
-    /// Whoever sends this lives a life that is over, by a row that is held here: it is told so, and not listened to.
+    /// Notifies the sender of a fenced incarnation, by a row held here, and ignores its message.
     pub(super) fn says_over(&mut self, host: usize, message: &Message) -> bool {
         if !self.plan.relays {
             return false;

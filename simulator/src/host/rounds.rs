@@ -1,4 +1,4 @@
-//! A member's heartbeats where some relay: by one way after the other, until one is answered (rule 67).
+//! Rounds of a member's heartbeat where some nodes relay: one path after the other, until one is answered (rule 67).
 
 use super::relaying::{Said, stream};
 use crate::check::Violation;
@@ -13,16 +13,16 @@ use archon_member::{
 };
 use archon_types::{Millis, NodeId, Over};
 
-/// For how many rounds a member whom its relays failed, and a coordinator answered, may ask without trying them.
+/// Number of rounds that a member may ask directly after its relays failed and a coordinator answered.
 const STRAIGHT_ROUNDS: u32 = 10;
 
-/// A heartbeat that is tried by one way after the other.
+/// A heartbeat that is tried on one path after the other.
 #[derive(Debug)]
 pub(crate) struct Round {
     attempts: Attempts<usize>,
-    /// The relays that there were to try.
+    /// Relays left to try at its begin.
     relays: Vec<NodeId>,
-    /// Whom the last attempt went to, and its numbers.
+    /// Paths of the last attempt, with their numbers.
     asked: Vec<Way<usize>>,
     numbers: Vec<u64>,
     sent: Millis,
@@ -30,7 +30,7 @@ pub(crate) struct Round {
 }
 
 impl World {
-    /// Begins a round if one is due, and goes on where nothing came of an attempt.
+    /// Begins a due round, and continues where an attempt failed.
     pub(super) fn keep_beating(&mut self, host: usize, life: Life) {
         let (now, broken) = (self.local(host), broken_member(self.mutant));
         let coordinators = self.coordinators_to_ask(host);
@@ -59,14 +59,14 @@ impl World {
         }
     }
 
-    /// The coordinators that a machine knows, the one that probably leads first.
+    /// Returns the coordinators that a machine knows, the probable leader first.
     fn coordinators_to_ask(&self, host: usize) -> Vec<usize> {
         let guess = self.hosts[host].process.as_ref().map(|process| process.guess);
         let known = self.coordinators_known_to(host).into_iter().filter(|known| Some(*known) != guess);
         guess.into_iter().chain(known).collect()
     }
 
-    /// Nothing came of an attempt: by word of whoever was asked, or not in time.
+    /// Starts the next attempt after a negative answer or a time-out.
     fn next_attempt(&mut self, host: usize, why: Option<Unanswered<usize>>) {
         let coordinators = self.coordinators_to_ask(host);
         let Some(process) = &mut self.hosts[host].process else { return };
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// Heartbeats leave, each with a number of its own.
+    /// Sends heartbeats, each with a number of its own.
     fn ask(&mut self, host: usize, ways: Vec<Way<usize>>) {
         let now = self.local(host);
         let Some(process) = &mut self.hosts[host].process else { return };
@@ -152,7 +152,7 @@ impl World {
         process.next_heartbeat = now.plus(pause);
     }
 
-    /// An answer came that counts, by a relay whose next batch leaves then, or straight from a coordinator.
+    /// Handles a valid answer, from a relay that names its next batch time, or directly from a coordinator.
     pub(super) fn beat_answered(
         &mut self,
         host: usize,
@@ -183,7 +183,7 @@ impl World {
         process.next_heartbeat = next.unwrap_or_else(|| round.sent.plus(unit));
     }
 
-    /// A coordinator that was asked does not lead.
+    /// Handles the answer of a coordinator that does not lead.
     pub(super) fn coordinator_does_not_lead(&mut self, host: usize) {
         let Some(process) = self.hosts[host].process.as_ref().filter(|_| self.plan.relays) else { return };
         let round = process.relaying.round.as_ref();
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// A relay said something to this member.
+    /// Handles a relay's message to this member.
     pub(super) fn on_relayed(&mut self, host: usize, to: ReturnAddress, said: Said) {
         let (now, Some(life)) = (self.local(host), self.life(host)) else { return };
         let Some(process) = &mut self.hosts[host].process else { return };
@@ -213,7 +213,7 @@ impl World {
                 }
             }
             Said::NoCoordinator | Said::Busy => {
-                // Over the product's streams no word of a former life can come.
+                // The product's streams deliver no message of a former incarnation.
                 let here = to.stream == stream(host, process.boot);
                 let kept = matches!(said, Said::NoCoordinator);
                 let waits =
@@ -229,7 +229,7 @@ impl World {
         }
     }
 
-    /// Somebody holds a row by which a life is over. Returns whether it is this machine's.
+    /// Handles a fencing notification. Returns whether it concerns this machine.
     pub(super) fn told_over(&mut self, host: usize, over: Over) -> bool {
         let Some(Life { node, incarnation }) = self.life(host) else { return false };
         let Some(process) = &mut self.hosts[host].process else { return false };

@@ -1,4 +1,4 @@
-//! The session with the leading coordinator: registration, heartbeats, reports, farewell.
+//! Session with the leading coordinator: registration, heartbeats, reports, farewell.
 
 use super::knocking::Knocking;
 use super::start::held;
@@ -11,7 +11,7 @@ use archon_host::Life;
 use archon_member::{Again, Grants, Heartbeats, Registering, Taken};
 use archon_types::{Incarnation, NodeId, Report};
 
-/// How long a stopping process waits for its leaderships to be taken, in heartbeats.
+/// Time that a stopping process waits for its leaderships to be taken over, in heartbeats.
 const STOPPING_HEARTBEATS: u64 = 10;
 
 impl World {
@@ -52,7 +52,7 @@ impl World {
             let stopping = process.stopping.is_some();
             let (heartbeat, doors) = (process.heartbeats.send(now), process.knocking.report(now));
             let message = MemberMessage::Heartbeat { heartbeat, stopping, doors };
-            // The lease is running: a heartbeat without an answer goes to every coordinator.
+            // The lease is running out: a heartbeat without an answer goes to every coordinator.
             let others = !std::mem::replace(&mut process.answered, false);
             self.send_up(host, guess, others, &message);
         }
@@ -66,7 +66,7 @@ impl World {
         self.keep_stopping(host, life);
     }
 
-    /// To the coordinator that a member on this machine takes for the leading one, or to all of them.
+    /// Sends a message to the coordinator that this machine considers the leader, or to all of them.
     pub(crate) fn send_up(&mut self, host: usize, guess: usize, others: bool, message: &MemberMessage) {
         for coordinator in self.coordinators_known_to(host) {
             if coordinator == guess || others {
@@ -107,7 +107,7 @@ impl World {
                         process.next_register = now;
                         process.answered = true;
                     }
-                    // It speaks another protocol than the cluster, and ends.
+                    // The cluster uses a protocol that it does not support: it ends.
                     Again::Never => drop(self.end_process(host)),
                     Again::Later => {}
                 }
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// An answer was taken in.
+    /// Handles a processed answer.
     pub(super) fn granted(&mut self, host: usize, taken: Taken) {
         let Taken::Granted { withdrawn, .. } = taken else { return };
         self.checks.leases_changed = true;
@@ -158,7 +158,7 @@ impl World {
         self.settle(host);
     }
 
-    /// The life is over: the process registers anew.
+    /// Handles a fenced incarnation: the process registers again.
     pub(super) fn end_life(&mut self, host: usize) {
         let Some(process) = &mut self.hosts[host].process else { return };
         let shell = process.partitions.shell_mut();
@@ -176,10 +176,10 @@ impl World {
         self.drive(host, archon_host::Partitions::lease_changed);
     }
 
-    /// A new registration: stored first, then every replica forgets that it led (rule 8), then it counts.
+    /// Begins an incarnation: stored first, then every replica forgets that it led (rule 8), then it takes effect.
     fn begin_life(&mut self, host: usize, node: NodeId, incarnation: Incarnation) {
         let (broken, now) = (broken_member(self.mutant), self.local(host));
-        // Nodes that were started together do not all knock at once.
+        // Nodes that were started together do not all probe at once.
         let knocks_after = self.doors.random.below(self.plan.settings.door_every_ms);
         let machine = &mut self.hosts[host];
         machine.disk.incarnation = Some(incarnation);
@@ -197,7 +197,7 @@ impl World {
         });
     }
 
-    /// The node was told to stop: it gives up whatever it leads, then says farewell.
+    /// Handles a stop order: the node gives up its leaderships, then says farewell.
     pub(crate) fn stop_in_order(&mut self, host: usize) {
         let now = self.local(host);
         let Some(process) = &mut self.hosts[host].process else { return };
@@ -225,7 +225,7 @@ impl World {
         self.exit(host);
     }
 
-    /// The process ends by itself; somebody starts it again after a while.
+    /// Exits the process by itself; it is restarted after a while.
     fn exit(&mut self, host: usize) {
         let unit = self.plan.unit_ms();
         self.end_process(host);

@@ -1,5 +1,5 @@
-//! What a node's partitions need of the world, as a simulated machine has it. What leaves the machine is gathered as
-//! [`Effect`]s, since the world, which delays and loses and judges it, cannot be reached from within.
+//! The interface of a node's partitions to a simulated machine. Effects that leave the machine are collected as
+//! [`Effect`]s, since the world, which delays, loses and checks them, is not reachable from within.
 
 use super::copying::Puller;
 use super::disk::{Batch, Disk, Write};
@@ -23,10 +23,10 @@ use archon_types::{
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The oldest version does not read one entry of so many.
+/// The oldest version cannot read one entry in this many.
 const UNREAD_ENTRIES: u64 = 32;
 
-/// What the plan of the world fixes for a machine.
+/// Settings of a machine, fixed by the scenario.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) timing: Timing,
@@ -34,13 +34,13 @@ pub(super) struct Settings {
     pub(super) retention: RetentionLimits,
     pub(super) mutant: Option<Mutant>,
     pub(super) traced: bool,
-    /// Its version reads every entry; the oldest one does not.
+    /// True if its version reads every entry; the oldest one does not.
     pub(super) reads_all: bool,
-    /// Rows and bytes that one entry takes of a merge.
+    /// Rows and bytes of a merge per log entry.
     pub(super) entry_limit: PageLimit,
 }
 
-/// A process's way to its machine.
+/// A process's interface to its machine.
 #[derive(Debug)]
 pub(crate) struct MachineShell {
     pub(super) settings: Settings,
@@ -51,33 +51,33 @@ pub(crate) struct MachineShell {
     pub(crate) grants: Grants,
     /// The newest known registrations of all nodes, and whether they count as failed.
     pub(super) peers: BTreeMap<NodeId, (Incarnation, bool)>,
-    /// Which tables there are, as of the last drop that was told of.
+    /// Existing tables, as of the last reported drop.
     pub(super) tables: TableList,
-    /// The machine's, while the process is driven.
+    /// The machine's disk, while the process is driven.
     pub(super) disk: Disk,
-    /// What this turn has written to the log.
+    /// Log writes of this turn.
     pub(super) gathered: Batch,
-    /// The entries after what the engine was given, as handed to the disk.
+    /// Entries after the engine's position, as passed to the disk.
     pub(super) entries: BTreeMap<PlacementId, VecDeque<Entry>>,
     clears: u64,
     /// Bytes that this process has logged.
     log_written: u64,
-    /// Spaces that are to be emptied, by the number of their clearing.
+    /// Spaces to clear, by the number of their clearing.
     pub(super) clearing: BTreeMap<PlacementId, u64>,
     pub(super) pulls: BTreeMap<PlacementId, Puller>,
-    /// Copies that are formed, and those that wait for the engine's sync.
+    /// Copies being formed, and those that wait for the engine's sync.
     pub(super) forming: BTreeMap<PlacementId, Forming>,
-    /// Copies that are formed no further, with the attempts of their jobs.
+    /// Copies whose forming stopped, with the attempts of their jobs.
     pub(super) spoilt: Vec<(PlacementId, u64)>,
-    /// Formed, and to be taken up.
+    /// Formed copies to be opened.
     pub(super) adopting: Vec<FormedCopy>,
-    /// Emptied, and not known to be gone from the disk.
+    /// Cleared spaces, not yet known to be gone from the disk.
     pub(super) deleting: BTreeMap<PlacementId, PartitionId>,
     pub(super) damaged: BTreeSet<PlacementId>,
     pub(super) effects: Vec<Effect>,
-    /// What was come across; the world's, while the process is driven.
+    /// Coverage; the world's, while the process is driven.
     pub(super) coverage: Box<Coverage>,
-    /// Said to be done before the disk has it, by a mutant.
+    /// Completions reported before the disk has them, by a mutant.
     pub(super) early: Completes,
     /// The next answer is that of a read.
     answers_read: bool,
@@ -116,19 +116,19 @@ impl MachineShell {
         self.settings.mutant == Some(Mutant::Shell(mutant))
     }
 
-    /// The entries that were given to the engine are not needed any more.
+    /// Drops entries that the engine has.
     pub(super) fn given_to_engine(&mut self, placement: PlacementId, upto: Seq) {
         let Some(entries) = self.entries.get_mut(&placement) else { return };
         while entries.pop_front_if(|entry| entry.at.seq <= upto).is_some() {}
     }
 
-    /// These keys of a space are cleared: copies that are formed from them would lack them.
+    /// Stops the forming of copies that would lack these cleared keys of a space.
     pub(super) fn spoil_forms(&mut self, space: PlacementId, keys: &KeyRange) {
         let spoilt = self.forming.extract_if(.., |_, forming| forming.is_spoilt_by(space, keys));
         self.spoilt.extend(spoilt.map(|(to, forming)| (to, forming.job().attempt)));
     }
 
-    /// These changes of a space, and what follows from them for copies that are formed.
+    /// Returns these changes of a space, with the resulting changes for copies being formed.
     pub(super) fn mirrored(&self, changes: Vec<Change>) -> Vec<Change> {
         if self.breaks(ShellMutant::NotMirrored) {
             return changes;
@@ -141,7 +141,7 @@ impl MachineShell {
     }
 
     fn note_entries(&mut self, placement: PlacementId, write: &LogWrite) {
-        /// About what a record takes beside what it carries.
+        /// Approximate overhead of a record.
         const RECORD_BYTES: usize = 32;
         let entries = if let LogWrite::Entries(entries) = write { &entries[..] } else { &[] };
         let bytes: usize = entries.iter().map(|entry| entry.bytes.len() + RECORD_BYTES).sum();
@@ -166,7 +166,7 @@ impl MachineShell {
     }
 }
 
-/// The log time of a copy that holds nothing.
+/// Returns the log time of an empty copy.
 pub(super) fn new_log_time(mutant: Option<Mutant>) -> LogTime {
     #[cfg_attr(not(feature = "mutants"), allow(unused_mut))]
     let mut log_time = LogTime::default();
@@ -214,7 +214,7 @@ impl Shell for MachineShell {
         self.settings.timing
     }
 
-    /// A process that stops serves until it has given up what it leads, and then ends.
+    /// A stopping process serves until it has given up its leaderships, and then ends.
     fn is_stopping(&self) -> bool {
         false
     }
@@ -231,7 +231,7 @@ impl Shell for MachineShell {
         Version::ZERO
     }
 
-    /// Clients look up who leads, and ask nobody else: nothing is passed on.
+    /// Clients look up the leader, and ask only it: nothing is forwarded.
     fn leader(&self, _: PartitionId) -> Option<NodeId> {
         None
     }
@@ -312,7 +312,7 @@ impl Shell for MachineShell {
         self.gathered.completes.trims.push((placement, upto));
     }
 
-    /// The disk has forgotten it with the base that was written before.
+    /// The disk removed it with the base that was written before.
     fn trim(&mut self, _: PlacementId, _: Seq) {}
 
     fn delete(&mut self, partition: PartitionId, placement: PlacementId) {

@@ -1,4 +1,4 @@
-//! Machines come and go: starts, kills, losses of power, and what a start finds on the disk.
+//! Starts, kills and power losses of machines, and recovery from the disk.
 
 use super::disk::Disk;
 use super::knocking::Door;
@@ -17,10 +17,10 @@ use archon_types::{BootId, Millis, PlacementId, ProtocolRange};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// How often a process looks at its clocks, in milliseconds.
+/// Timer tick of a process, in milliseconds.
 const TICK_MS: u64 = 15;
 
-/// Bounds small enough to be met.
+/// Bounds small enough to be reached.
 fn limits() -> Limits {
     Limits {
         append_entries_max: 3,
@@ -54,13 +54,13 @@ impl World {
         self.after(number as u64 * 2, Event::Restart { host: number });
     }
 
-    /// The instant on a machine's own clock.
+    /// Returns the instant on a machine's own clock.
     pub(crate) fn local(&self, host: usize) -> Millis {
         self.hosts[host].clock.at(self.truth)
     }
 
-    /// The process ends at this instant; what it had written is left to the kernel. To the coordinators it might as well
-    /// hang, and its disk be started on elsewhere: a shadow of it stays.
+    /// Kills the process; its writes are left to the kernel. To the coordinators it might as well hang, with its disk
+    /// used elsewhere: a shadow of it stays.
     pub(crate) fn kill(&mut self, host: usize) {
         let clock = self.hosts[host].clock;
         if let Some(process) = self.end_process(host) {
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// The process ends at this instant, and nothing is left of it but what it had written.
+    /// Ends the process; only its writes remain.
     pub(crate) fn end_process(&mut self, host: usize) -> Option<Process> {
         let machine = &mut self.hosts[host];
         let mut process = machine.process.take()?;
@@ -80,7 +80,7 @@ impl World {
         Some(process)
     }
 
-    /// The machine loses power.
+    /// Cuts a machine's power.
     pub(crate) fn power_off(&mut self, host: usize) {
         self.kill(host);
         let machine = &mut self.hosts[host];
@@ -106,7 +106,7 @@ impl World {
             self.coverage.cached_tails += 1;
         }
         if !unsynced {
-            // Rule 20: what only the kernel knows is brought to the disk before any position is reported.
+            // Rule 20: data known to the kernel only is synced before any position is reported.
             machine.disk.sync();
         }
         let reads_all = !self.plan.upgrades || machine.installed != ProtocolRange::FIRST;
@@ -131,7 +131,7 @@ impl World {
     }
 }
 
-/// What the plan fixes for every machine.
+/// Returns the settings that the scenario fixes for every machine.
 fn settings(plan: &Scenario, mutant: Option<Mutant>, traced: bool, reads_all: bool) -> Settings {
     let replication_timeout_ms = plan.settings.replication_timeout_ms;
     Settings {
@@ -164,7 +164,7 @@ fn park_limits(plan: &Scenario) -> ParkLimits {
     }
 }
 
-/// From what the log and the engine hold to placements that may be opened.
+/// Recovers placements from the log and the engine.
 fn recover(machine: &Host, settings: Settings, park_limits: ParkLimits) -> Partitions<MachineShell> {
     let mutant = settings.mutant;
     let mut shell = MachineShell::new(settings);
@@ -188,7 +188,7 @@ fn recover(machine: &Host, settings: Settings, park_limits: ParkLimits) -> Parti
                 Ok(())
             }
         });
-        // What an interrupted copy brought is above the log's end.
+        // Rows of an interrupted copy lie above the log's end.
         memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
         let written = row::engine_position(&machine.disk.engine, placement).ok().flatten();
         memtable.set_engine_position(written.unwrap_or_default());
@@ -201,7 +201,7 @@ fn recover(machine: &Host, settings: Settings, park_limits: ParkLimits) -> Parti
             Err(_) => drop(shell.damaged.insert(placement)),
         }
     }
-    // Rows whose log is gone are nobody's: they are not to be found again by a copy that is opened as new.
+    // Rows without a log are orphaned: a copy opened as new must not find them.
     let spaces = machine.disk.engine.spaces().unwrap_or_default();
     shell.damaged.extend(spaces.into_iter().filter(|space| !dormant.contains_key(space)));
     Partitions::new(shell, dormant, park_limits, broken_host(mutant))
@@ -223,7 +223,7 @@ pub(super) fn new_replica(
     Ok(replica)
 }
 
-/// What a registration lists as held whole.
+/// Returns the placements that a registration lists as complete.
 pub(super) fn held(process: &Process) -> Vec<PlacementId> {
     let dormant = process.partitions.dormant().map(|(placement, _)| placement);
     let unreadable = process.partitions.unreadable().map(|(placement, _)| placement);

@@ -1,4 +1,4 @@
-//! A process's turns: what clients and the disk bring, and the log's writes.
+//! Turns of a process: inputs from clients and the disk, and log writes.
 
 use super::disk::Batch;
 use super::knocking::Shut;
@@ -9,7 +9,7 @@ use crate::mutant::ShellMutant;
 use crate::world::World;
 use archon_host::{Completes, Partitions, Request};
 
-/// Entries that only forget clients which one tick proposes at most.
+/// Maximum number of entries per tick that only forget clients.
 const FORGETTINGS_MAX: usize = 2;
 
 impl World {
@@ -21,7 +21,7 @@ impl World {
         self.settle(host);
     }
 
-    /// Ends a turn: flushes every replica that was stepped, until nothing more follows, and hands the log its writes.
+    /// Ends a turn: flushes every replica that was stepped, until no effects remain, and passes its writes to the log.
     pub(crate) fn settle(&mut self, host: usize) {
         self.drive(host, settle);
         self.submit(host);
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// The sync under way is done.
+    /// Handles the end of the current sync.
     pub(crate) fn synced(&mut self, host: usize, boot: u64) {
         let machine = &mut self.hosts[host];
         let Some(process) = machine.process.as_mut().filter(|process| process.boot == boot) else { return };
@@ -86,7 +86,7 @@ impl World {
     }
 }
 
-/// What follows, and the operations that need not wait any more.
+/// Carries out the effects, and resumes operations that need not wait any longer.
 fn settle(partitions: &mut Partitions<MachineShell>) {
     loop {
         partitions.settle();

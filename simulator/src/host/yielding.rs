@@ -1,16 +1,16 @@
-//! Pages of a partition that is absorbed by its left neighbour, on their way.
+//! Pages of a merge source, in flight to its left neighbour.
 
 use crate::event::PeerMessage;
 use crate::world::World;
 use archon_host::{Life, YieldAsk};
 use archon_kv::engine::PageLimit;
 
-/// Rows of a page for each row that one entry of a log takes: a merge takes several pages, and each more than one entry, as in pages
-/// of a leader with other bounds.
+/// Ratio of page size to entry size: a merge takes several pages, each larger than one entry, as from a leader with
+/// other bounds.
 const PAGE_ENTRIES: usize = 2;
 
 impl World {
-    /// Asks who leads the partition, as far as anybody knows, for a page.
+    /// Requests a page from the known leader of the merge source.
     pub(super) fn ask_right(&mut self, host: usize, ask: YieldAsk) {
         let right = self.quorum.state.partitions.get(ask.right);
         let leader = right.and_then(|row| row.leader_placement()).map(|copy| copy.node);

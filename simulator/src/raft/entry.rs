@@ -3,14 +3,14 @@
 use super::Membership;
 use archon_coordinator_core::{ClusterState, CommandBatch, Response, apply, members_changed, skip};
 
-/// What an entry says.
+/// Content of an entry.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     /// Nothing; it begins a term.
     Blank,
     /// Commands. They are void in another term than they were proposed in.
     Batch(CommandBatch),
-    /// Who the members are from now on.
+    /// The membership from now on.
     Members(Membership),
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Takes it into a state; what it answers to its commands, nothing if they are void.
+    /// Applies it to a state; returns the responses to its commands, empty if they are void.
     pub(crate) fn apply_to(&self, state: &mut ClusterState, index: u64) -> Vec<Response> {
         match &self.what {
             What::Batch(batch) if batch.term == self.term => return apply(state, index, batch),

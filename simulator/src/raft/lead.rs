@@ -1,26 +1,26 @@
-//! Elections, and what a leader keeps of the others.
+//! Elections, and a leader's view of the others.
 
 use super::voter::Said;
 use super::{Body, Entry, Role, Voter, What};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Most entries in one message: whoever lacks many copies them in rounds.
+/// Maximum number of entries in one message: a member that lacks more copies them in rounds.
 const ENTRIES_MAX: usize = 40;
 
-/// What the leader knows of a member.
+/// A leader's view of a member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    /// What is sent next begins there.
+    /// Position of the next entry to send.
     next: usize,
-    /// Up to there its log is the leader's.
+    /// Its log matches the leader's up to here.
     matched: usize,
-    /// When it answered last, if it has.
+    /// Time of its last answer, if any.
     heard: Option<u64>,
 }
 
 impl Voter {
-    /// Stands for election, if its log says that it may vote.
+    /// Stands for election, if its log allows it to vote.
     pub(crate) fn campaign(&mut self, now: u64) -> Said {
         let Some(membership) = self.membership().filter(|_| self.may_stand()) else { return Vec::new() };
         let voters = membership.voters();
@@ -34,7 +34,7 @@ impl Voter {
         voters.into_iter().filter(|other| *other != id).map(|other| (other, Body::AskVote { term, last })).collect()
     }
 
-    /// Whether its log says that it may stand for election.
+    /// Returns true if its log allows it to stand for election.
     pub(crate) fn may_stand(&self) -> bool {
         self.disk.may_stand(self.disk.id, self.commit)
     }
@@ -52,14 +52,14 @@ impl Voter {
         if self.is_elected() { self.lead() } else { Vec::new() }
     }
 
-    /// Leads from now on, and begins its term with an entry of its own.
+    /// Starts to lead, and begins its term with an entry of its own.
     fn lead(&mut self) -> Said {
         (self.role, self.leader) = (Role::Leader, Some(self.disk.id));
         self.progress.clear();
         self.propose(What::Blank)
     }
 
-    /// Appends to its own log, and tells the others.
+    /// Appends to its own log, and sends the entry to the others.
     pub(crate) fn propose(&mut self, what: What) -> Said {
         self.disk.push(Arc::new(Entry { term: self.disk.term, what }));
         let said = self.tell();
@@ -67,7 +67,7 @@ impl Voter {
         said
     }
 
-    /// What the other members lack, as far as it is known; if nothing, that the leader lives.
+    /// Sends the other members the entries they lack, as far as known; otherwise an empty message as a heartbeat.
     pub(crate) fn tell(&mut self) -> Said {
         let Some(others) = self.membership().map(|membership| membership.numbers().collect::<BTreeSet<u64>>()) else {
             return Vec::new();
@@ -106,8 +106,8 @@ impl Voter {
         if more { vec![(from, self.append_for(from))] } else { Vec::new() }
     }
 
-    /// What a majority has is committed, if it is of the leader's own term (Ongaro 2014, §3.6.2), by the members that the log names last.
-    /// A leader that they do not count as a voter leads no more.
+    /// Commits the entries of its own term that a majority has (Ongaro 2014, §3.6.2), by the members that the log names
+    /// last. A leader that is not one of their voters steps down.
     fn advance(&mut self) {
         let Some((at, membership)) = self.disk.membership() else { return };
         let has = |id: u64, place: usize| {
@@ -124,18 +124,18 @@ impl Voter {
         }
     }
 
-    /// When a member answered this leader last.
+    /// Returns the time of a member's last answer to this leader.
     pub(crate) fn heard_from(&self, id: u64) -> Option<u64> {
         self.progress.get(&id)?.heard
     }
 
-    /// How many entries a member lacks, if it has answered.
+    /// Returns the number of entries that a member lacks, if it has answered.
     pub(crate) fn behind(&self, id: u64) -> Option<usize> {
         let progress = self.progress.get(&id).filter(|progress| progress.heard.is_some())?;
         Some(self.disk.end().saturating_sub(progress.matched))
     }
 
-    /// Whether the members that the log names last are committed, so that they may change again.
+    /// Returns true if the last membership in the log is committed, so that it may change again.
     pub(crate) fn members_are_committed(&self) -> bool {
         self.disk.membership().is_some_and(|(at, _)| at <= self.commit)
     }

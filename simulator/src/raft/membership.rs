@@ -1,21 +1,21 @@
-//! Who the members are, and how one step of a change brings them nearer to what is wanted.
+//! Membership of the quorum, and the steps of a change.
 
 use archon_coordinator_core::coordinators::majority;
 use archon_coordinator_core::{Coordinator, Members, QuorumStep};
 use archon_types::StorageId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an entry about the members says.
+/// Content of an entry about the members.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Membership {
-    /// The voters; while they change, those of before and those of after.
+    /// The voters; during a change, those of before and those of after.
     configs: Vec<BTreeSet<u64>>,
-    /// Everybody, learners included.
+    /// All members, learners included.
     nodes: BTreeMap<u64, (String, StorageId)>,
 }
 
 impl Membership {
-    /// The first members, all of them voters.
+    /// Returns the first members, all of them voters.
     pub(crate) fn founding(nodes: BTreeMap<u64, (String, StorageId)>) -> Self {
         Self { configs: vec![nodes.keys().copied().collect()], nodes }
     }
@@ -28,7 +28,7 @@ impl Membership {
         self.configs.len() > 1
     }
 
-    /// Whether a majority has what `has` says: of both sets while they change.
+    /// Returns true if `has` holds for a majority: of both sets during a change.
     pub(crate) fn decides(&self, has: impl Fn(u64) -> bool) -> bool {
         let majority = |voters: &BTreeSet<u64>| voters.iter().filter(|id| has(**id)).count() >= majority(voters.len());
         self.configs.iter().all(majority)
@@ -54,7 +54,7 @@ impl Membership {
         self.nodes.iter().map(|(id, (_, storage))| (*id, *storage)).collect()
     }
 
-    /// As the coordinators' state has it.
+    /// Returns the members as in the coordinators' state.
     pub(crate) fn members(&self) -> (Members, bool) {
         let member = |(id, (address, storage)): (&u64, &(String, StorageId))| {
             (*id, Coordinator { address: address.clone(), storage: *storage, voter: self.is_voter(*id) })
@@ -62,8 +62,8 @@ impl Membership {
         (self.nodes.iter().map(member).collect(), self.is_joint())
     }
 
-    /// The members after a step, as openraft would have them; `None` if it refuses the step. Who votes no more stays as a learner until
-    /// it is forgotten. `joint`: voters change by joint consensus.
+    /// Returns the members after a step, as in openraft; `None` if it refuses the step. A former voter stays as a
+    /// learner until it is removed. `joint`: voters change by joint consensus.
     pub(crate) fn after(&self, step: &QuorumStep, joint: bool) -> Option<Self> {
         let mut after = self.clone();
         match step {

@@ -1,11 +1,11 @@
-//! What coordinators say to each other.
+//! Messages between coordinators.
 
 use super::Entry;
 use archon_coordinator_core::CoordinatorStanding;
 use archon_types::StorageId;
 use std::sync::Arc;
 
-/// A message; whoever gets it judges by number and directory whether it hears it.
+/// A message; the receiver accepts it by number and directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) from: u64,
@@ -14,24 +14,24 @@ pub(crate) struct Message {
     pub(crate) body: Body,
 }
 
-/// What it says.
+/// Content.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// Entries that follow on the one `before`, by place and term; none, to be heard.
+    /// Entries that follow on the one `before`, by position and term; empty as a heartbeat.
     Append {
         term: u64,
         before: (usize, u64),
         entries: Vec<Arc<Entry>>,
         commit: usize,
     },
-    /// Up to where the log is the leader's, or where to begin instead.
+    /// Position up to which the log matches, or where to begin instead.
     Appended {
         term: u64,
         upto: Result<usize, usize>,
     },
-    /// Would you hear me, if I stood for election? Whoever does not asks about the sender.
+    /// Asks whether the receiver would hear the sender as a candidate. If not, it asks about the sender.
     Probe,
-    /// A vote is asked for; the term and the place of the log's last entry.
+    /// Asks for a vote, with the term and the position of the log's last entry.
     AskVote {
         term: u64,
         last: (u64, usize),
@@ -40,15 +40,15 @@ pub(crate) enum Body {
         term: u64,
         granted: bool,
     },
-    /// The leader has this one stand for election.
+    /// The leader asks this one to stand for election.
     TakeOver {
         term: u64,
     },
-    /// What are I, and perhaps another one, to you?
+    /// Asks what the sender, and possibly another one, is to the receiver.
     Hello {
         subject: Option<(u64, StorageId)>,
     },
-    /// The answer to whoever has this directory.
+    /// The answer to the process with this directory.
     Known {
         asked: StorageId,
         standing: CoordinatorStanding,

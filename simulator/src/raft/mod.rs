@@ -1,7 +1,8 @@
-//! Raft as far as its members matter: each coordinator's own log, terms and votes, and majorities of whoever the last entry about the
-//! members names, of both sets while they change (Ongaro 2014, §3 and §4). openraft itself runs in the coordinator's own tests.
+//! Raft with changing members: each coordinator's own log, terms and votes, and majorities of the members in the last
+//! entry about them, of both sets during a change (Ongaro 2014, §3 and §4). openraft itself runs in the coordinator's
+//! own tests.
 //!
-//! All of it is pure: what a member is told, and what it says then. Logs are whole: there are no snapshots of them.
+//! All of it is pure: input messages, and resulting messages. Logs are whole: there are no snapshots.
 
 mod disk;
 mod entry;

@@ -1,4 +1,4 @@
-//! A coordinator as a member of the quorum: what it takes in and what it answers.
+//! A coordinator as a member of the quorum: its inputs and its answers.
 
 use super::lead::Progress;
 use super::{Body, Disk, Entry, Membership};
@@ -7,7 +7,7 @@ use archon_types::StorageId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What it is to the others.
+/// Its role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     Follower,
@@ -15,19 +15,19 @@ pub(crate) enum Role {
     Leader,
 }
 
-/// What a member says to others, by their numbers.
+/// Messages of a member, by receiver number.
 pub(crate) type Said = Vec<(u64, Body)>;
 
-/// A coordinator's part in the quorum: its directory, and what its process keeps in memory.
+/// A coordinator's state in the quorum: its directory, and its process's memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Voter {
     pub(crate) disk: Disk,
     pub(crate) role: Role,
-    /// Who leads, as far as it knows.
+    /// The known leader.
     pub(crate) leader: Option<u64>,
-    /// Up to where the log is known to be committed.
+    /// Position up to which the log is known to be committed.
     pub(super) commit: usize,
-    /// When a leader was heard last, or somebody was voted for.
+    /// Time of the last leader message or vote.
     pub(crate) heard: u64,
     /// It grants no vote before then.
     votes_from: u64,
@@ -36,9 +36,9 @@ pub(crate) struct Voter {
     /// Coordinators that a member vouches for, and those to ask about.
     pub(crate) vouched: BTreeMap<u64, StorageId>,
     pub(crate) strangers: BTreeMap<u64, StorageId>,
-    /// A member said that this one was removed, or belongs to another directory.
+    /// True if a member reported its removal, or another directory under its number.
     pub(crate) dismissed: bool,
-    /// An entry went that was committed.
+    /// A committed entry that was removed.
     pub(crate) cut_committed: Option<usize>,
 }
 
@@ -60,13 +60,13 @@ impl Voter {
         }
     }
 
-    /// The next process with this directory: what is known to be committed is on the disk as well.
+    /// Returns the next process with this directory: the commit position is on the disk as well.
     pub(crate) fn restarted(&self, now: u64, vote_pause: u64) -> Self {
         let commit = self.commit.min(self.disk.end());
         Self { commit, ..Self::new(self.disk.clone(), now, vote_pause) }
     }
 
-    /// A founder, whose log is committed as it is.
+    /// Returns a founder, whose log is committed as it is.
     pub(crate) fn founder(disk: Disk) -> Self {
         let commit = disk.end();
         Self { commit, ..Self::new(disk, 0, 0) }
@@ -91,7 +91,7 @@ impl Voter {
         }
     }
 
-    /// Takes in what a coordinator says that is heard.
+    /// Handles a message of an accepted coordinator.
     pub(crate) fn take(&mut self, now: u64, from: u64, body: Body) -> Said {
         let answer = match body {
             Body::Append { term, before, entries, commit } => {
@@ -108,7 +108,7 @@ impl Voter {
                 return self.campaign(now);
             }
             Body::TakeOver { .. } | Body::Hello { .. } | Body::Probe => return Vec::new(),
-            // What was asked by a process with another directory is nothing to this one.
+            // An answer to a process with another directory is ignored.
             Body::Known { asked, .. } if asked != self.disk.storage => return Vec::new(),
             Body::Known { standing, subject, .. } => {
                 self.dismissed |=
@@ -155,7 +155,7 @@ impl Voter {
         Ok(place)
     }
 
-    /// Whether it votes for a candidate: once in a term, and for nobody whose log lacks what it has.
+    /// Returns true if it votes for a candidate: once per term, and only for a log that lacks none of its entries.
     fn grants(&mut self, now: u64, (from, term): (u64, u64), last: (u64, usize)) -> bool {
         if term < self.disk.term || now < self.votes_from {
             return false;
@@ -168,7 +168,7 @@ impl Voter {
         granted
     }
 
-    /// Whether it would vote for a candidate with this log if it were asked now; nothing is promised by that.
+    /// Returns true if it would vote for a candidate with this log now, without a promise.
     pub(crate) fn would_grant(&self, now: u64, last: (u64, usize)) -> bool {
         now >= self.votes_from && last >= self.disk.last()
     }

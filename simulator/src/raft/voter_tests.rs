@@ -1,4 +1,4 @@
-//! Raft's rules about members, votes and what is committed.
+//! Tests of Raft's rules about members, votes and commits.
 
 use super::{Body, Disk, Entry, Membership, Voter, What};
 use archon_coordinator_core::{Coordinator, QuorumStep};
@@ -20,7 +20,7 @@ fn with_learner(members: &Membership, id: u64) -> Membership {
     members.after(&QuorumStep::AddLearner(id, coordinator), true).expect("it is new")
 }
 
-/// A member whose log names these.
+/// Returns a member whose log names these.
 fn voter(id: u64, members: &Membership) -> Voter {
     let mut disk = Disk::new(id, storage(id));
     disk.push(Arc::new(Entry { term: 0, what: What::Members(members.clone()) }));
@@ -34,12 +34,12 @@ fn of(ids: &[u64]) -> impl Fn(u64) -> bool {
 }
 
 #[test]
-fn while_voters_change_both_sets_decide() {
+fn joint_consensus_needs_majorities_of_both_sets() {
     let before = with_learner(&with_learner(&members(&[1, 2, 3]), 4), 5);
     let change = QuorumStep::SetVoters([3, 4, 5].into());
     let joint = before.after(&change, true).expect("it changes");
     assert!(!joint.decides(of(&[1, 2])) && !joint.decides(of(&[4, 5])) && joint.decides(of(&[2, 3, 4])));
-    // In one step two majorities have nobody in common: both would elect somebody.
+    // In one step two majorities can be disjoint: both would elect a leader.
     let at_once = before.after(&change, false).expect("it changes");
     assert!(before.decides(of(&[1, 2])) && at_once.decides(of(&[4, 5])));
     assert_eq!(joint.after(&QuorumStep::SetVoters([1].into()), true), None, "one change at a time");
@@ -50,7 +50,7 @@ fn while_voters_change_both_sets_decide() {
 }
 
 #[test]
-fn a_voter_votes_once_in_a_term_and_for_nobody_who_lacks_what_it_has() {
+fn voter_votes_once_per_term_and_only_for_complete_logs() {
     let mut one = voter(1, &members(&[1, 2, 3]));
     let mut ask = |from, term, last| one.take(1, from, Body::AskVote { term, last });
     let granted = |said: Vec<(u64, Body)>| matches!(said[..], [(_, Body::Vote { granted: true, .. })]);
@@ -62,7 +62,7 @@ fn a_voter_votes_once_in_a_term_and_for_nobody_who_lacks_what_it_has() {
 }
 
 #[test]
-fn what_a_majority_has_is_committed_once_something_of_the_leaders_term_is() {
+fn earlier_terms_commit_with_an_entry_of_the_leaders_term() {
     let mut one = voter(1, &members(&[1, 2, 3]));
     assert_eq!(one.campaign(1).len(), 2);
     let answer = |upto| Body::Appended { term: 1, upto };
@@ -78,7 +78,7 @@ fn what_a_majority_has_is_committed_once_something_of_the_leaders_term_is() {
 }
 
 #[test]
-fn one_that_is_to_go_may_stand_until_that_is_committed() {
+fn removed_voter_may_stand_until_removal_is_committed() {
     let mut one = voter(1, &members(&[1, 2]));
     let joint = members(&[1, 2]).after(&QuorumStep::SetVoters([2].into()), true).expect("it changes");
     let after = joint.after(&QuorumStep::LeaveJoint, true).expect("it ends");

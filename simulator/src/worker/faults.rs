@@ -1,4 +1,4 @@
-//! What goes wrong with participants, what operators order of leases, and how all of that ends.
+//! Faults of participants, operators' orders on leases, and their end.
 
 use super::TABLE;
 use crate::event::{Event, Proposal};
@@ -8,7 +8,7 @@ use archon_coordinator_core::{Bar, Command, Order, check_order};
 use archon_types::{Epoch, Millis, NodeGoal, NodeId, Partition, PartitionId, PartitionStatus};
 
 impl World {
-    /// One thing goes wrong; the next one after a while.
+    /// Injects one fault; schedules the next one.
     pub(crate) fn worker_fault(&mut self) {
         if self.healing {
             return;
@@ -44,7 +44,7 @@ impl World {
         process.it.stop(now);
     }
 
-    /// Nothing goes from it to the coordinators, or from them to it, or both.
+    /// Blocks its traffic to the coordinators, from them, or both.
     fn cut_worker_off(&mut self, worker: usize, kind: u64, lasts: u64) {
         let own = vec![End::Host(self.machine_of(worker))];
         let far = self.quorum.ends();
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// The service does not want a partition any more.
+    /// Makes the service drop a partition.
     fn worker_drops(&mut self, worker: usize) {
         let now = self.worker_now(worker);
         let Some(process) = &mut self.workers.machines[worker].process else { return };
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// An operator's word reaches the coordinator that leads.
+    /// Sends an operator's command to the leading coordinator.
     pub(crate) fn say(&mut self, command: Command) {
         let Some(leader) = self.quorum.leader else { return };
         let Some(session) = &self.quorum.coordinators[leader].session else { return };
@@ -111,7 +111,7 @@ impl World {
         self.propose(leader, Proposal { term, commands: vec![command], reply: None });
     }
 
-    /// No more faults of participants: those that are down start again.
+    /// Ends the faults of participants: stopped ones start again.
     pub(crate) fn heal_workers(&mut self) {
         for worker in 0..self.workers.machines.len() {
             self.workers.machines[worker].paused_until = self.truth;
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// What participants and their table still lack; `None` once all is as it should be.
+    /// Returns what participants and their table still lack; `None` once they have converged.
     pub(crate) fn missing_leases(&self) -> Option<String> {
         if self.workers.is_empty() {
             return None;

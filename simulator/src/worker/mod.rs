@@ -1,11 +1,11 @@
-//! Participants: processes of another service that own the partitions of a lease table. In some seeds only, drawn from numbers
-//! of their own, so that nodes of other seeds go the way they went.
+//! Participants: processes of another service that own the partitions of a lease table. In some seeds only, drawn from
+//! generators of their own, so that nodes of other seeds stay the same.
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
 //! | `mod` | the machines and their processes |
-//! | `session` | registering, heartbeats, polls and reports; what the service's callbacks are told, and when they end |
-//! | `faults` | what goes wrong with them, and what operators order of leases |
+//! | `session` | registration, heartbeats, polls and reports; the service's callbacks and their ends |
+//! | `faults` | faults, and operators' orders on leases |
 
 mod faults;
 mod session;
@@ -26,16 +26,16 @@ use uuid::Uuid;
 /// The table that they serve.
 pub(crate) const TABLE: &str = "jobs";
 
-/// All participants, and what is known of who owned what.
+/// All participants, and the record of ownership.
 #[derive(Debug)]
 pub(crate) struct Workers {
-    /// For what only some seeds have, so that the others do not change.
+    /// Separate generator for features of some seeds, so that other seeds do not change.
     random: Random,
     machines: Vec<Worker>,
-    /// Processes that hang while others were started in their place: were one to wake, it would believe its lease.
+    /// Processes that hang while others were started in their place: on waking, one would trust its lease.
     hanging: Vec<(String, Clock, Process)>,
     partitions: u32,
-    /// Which life acquired each partition last, and in which epoch.
+    /// Last incarnation that acquired each partition, and its epoch.
     latest: BTreeMap<PartitionId, (Epoch, NodeId, Incarnation)>,
 }
 
@@ -69,11 +69,11 @@ struct Process {
     next_reports: Millis,
     stopping: bool,
     callbacks: Vec<Callback>,
-    /// What the service believes that it has: acquired, and neither released nor lost yet. It checks before each use.
+    /// Partitions in the service's view: acquired, and neither released nor lost yet. It checks before each use.
     held: BTreeSet<Acquired>,
 }
 
-/// A callback of the service that runs.
+/// A running callback of the service.
 #[derive(Clone, Copy, Debug)]
 struct Callback {
     of: Acquired,
@@ -93,7 +93,7 @@ impl Workers {
         }
     }
 
-    /// A participant turns to this coordinator next.
+    /// Sets the coordinator that a participant contacts next.
     pub(crate) fn turn_to(&mut self, worker: usize, coordinator: usize) {
         let machine = self.machines.get_mut(worker);
         machine
@@ -102,24 +102,24 @@ impl Workers {
             .for_each(|process| process.guess = coordinator);
     }
 
-    /// How many machines there are.
+    /// Returns the number of machines.
     pub(crate) fn count(&self) -> usize {
         self.machines.len()
     }
 
-    /// Until when a participant's process is stopped.
+    /// Returns the end of a pause of a participant's process.
     pub(crate) fn paused_until(&self, worker: usize) -> Option<u64> {
         self.machines.get(worker).map(|machine| machine.paused_until)
     }
 
-    /// Whether there are any in this world.
+    /// Returns true if this world has none.
     pub(crate) const fn is_empty(&self) -> bool {
         self.machines.is_empty()
     }
 }
 
 impl Process {
-    /// What the service may use at this instant.
+    /// Returns what the service may use at this instant.
     fn used(&self, now: Millis) -> impl Iterator<Item = Acquired> + use<'_> {
         let holdings = self.it.holdings();
         self.held.iter().copied().filter(move |of| holdings.check(*of, now))
@@ -144,7 +144,7 @@ impl World {
                 failure_timeout_ms: settings.failure_timeout_ms * 2,
                 ..settings
             });
-            // How long a lease runs that was granted by a change that is lost, nobody knows who is left.
+            // After a lost change of timing, the length of a lease granted under it is unknown.
             let timing = timing.filter(|_| !self.plan.recovers);
             let (name, process) = (format!("w{number}"), None);
             self.workers.machines.push(Worker { name, clock, timing, process, paused_until: 0, boots: 0 });
@@ -158,7 +158,7 @@ impl World {
         self.after(begin, Event::WorkerFault);
     }
 
-    /// The participant whose machine has this number: those of nodes come first.
+    /// Returns the participant whose machine has this number: those of nodes come first.
     pub(crate) fn worker_at(&self, host: usize) -> Option<usize> {
         host.checked_sub(self.hosts.len()).filter(|worker| *worker < self.workers.machines.len())
     }
@@ -171,7 +171,7 @@ impl World {
         self.workers.machines[worker].clock.at(self.truth)
     }
 
-    /// A process starts, if none runs.
+    /// Starts a process, if none runs.
     pub(crate) fn start_worker(&mut self, worker: usize) {
         self.make_lease_table();
         let (boot_id, storage) = (self.new_boot_id(), StorageId::new(Uuid::from_u128(self.unique())));
@@ -205,7 +205,7 @@ impl World {
         self.after(1, Event::Work { worker, boot });
     }
 
-    /// Somebody makes the table that participants serve, if it is not there.
+    /// Creates the participants' table, if missing.
     fn make_lease_table(&mut self) {
         if self.quorum.state.table_by_name(TABLE).is_some() {
             return;
@@ -214,14 +214,14 @@ impl World {
         self.say(Command::CreateTable { name: TABLE.to_owned(), partitioning, replication: 1, holds: Holds::Lease });
     }
 
-    /// The same, if there are participants.
+    /// As [`Self::make_lease_table`], if there are participants.
     pub(crate) fn make_lease_table_if_any(&mut self) {
         if !self.workers.is_empty() {
             self.make_lease_table();
         }
     }
 
-    /// The process ends at this instant. To the coordinators it might as well hang, so what it believes is kept.
+    /// Kills the process. To the coordinators it might as well hang, so its view is kept.
     fn kill_worker(&mut self, worker: usize) {
         let machine = &mut self.workers.machines[worker];
         let Some(process) = machine.process.take() else { return };
@@ -231,7 +231,7 @@ impl World {
         self.note(|| format!("worker {worker} killed"));
     }
 
-    /// Two that own one partition at this instant, each by its own clock; hanging processes with them.
+    /// Returns two owners of one partition at this instant, each by its own clock; hanging processes included.
     pub(crate) fn two_owners(&mut self) -> Option<String> {
         let truth = self.truth;
         self.workers.hanging.retain(|(_, clock, process)| process.used(clock.at(truth)).next().is_some());

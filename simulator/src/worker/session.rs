@@ -8,11 +8,11 @@ use archon_coordinator_core::Register;
 use archon_member::{Acquired, Again, Effect, Registering, Taken};
 use archon_types::{Incarnation, Millis, NodeId, Participant};
 
-/// How often a process looks at its clocks, in milliseconds.
+/// Timer tick of a process, in milliseconds.
 const LOOK_MS: u64 = 12;
 
 impl World {
-    /// A process looks at its clocks, and sends what is due.
+    /// Handles a timer tick, and sends what is due.
     pub(crate) fn work(&mut self, worker: usize, boot: u64) {
         let now = self.worker_now(worker);
         let Some(process) = self.process_of(worker).filter(|process| process.boot == boot) else { return };
@@ -29,7 +29,7 @@ impl World {
         self.workers.machines[worker].process.as_mut()
     }
 
-    /// Callbacks whose time has come end, now and then badly.
+    /// Ends due callbacks, at times with a failure.
     fn end_callbacks(&mut self, worker: usize) {
         let (now, truth) = (self.worker_now(worker), self.truth);
         let badly = self.workers.random.permille(20) && !self.healing;
@@ -52,10 +52,10 @@ impl World {
         self.checks.leases_changed = true;
     }
 
-    /// The service is asked to do what was decided.
+    /// Passes decisions to the service.
     fn carry_on(&mut self, worker: usize) {
         while let Some(effect) = self.process_of(worker).and_then(|process| process.it.next_effect()) {
-            // What has to be brought to an end takes longer than what is begun.
+            // Releases take longer than acquisitions.
             let most = self.plan.unit_ms() * if matches!(effect, Effect::Release(..)) { 20 } else { 6 };
             let slow = self.workers.random.below(3) == 0;
             let lasts = self.workers.random.between(0, if slow { most } else { 5 });
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// Epochs are fencing tokens: each later owner has a higher one, and one belongs to one life.
+    /// Epochs are fencing tokens: each later owner has a higher one, and one belongs to one incarnation.
     fn begins_tenure(&mut self, worker: usize, of: Acquired) {
         let Some(life) = self.process_of(worker).and_then(|process| process.life) else { return };
         let before = self.workers.latest.insert(of.partition, (of.epoch, life.0, life.1));
@@ -156,7 +156,7 @@ impl World {
         self.send_up(host, guess, others, message);
     }
 
-    /// It has released everything and ends; another process is started after a while.
+    /// Ends a process that has released everything; another one is started after a while.
     fn leave(&mut self, worker: usize) {
         self.workers.machines[worker].process = None;
         let unit = self.plan.unit_ms();
@@ -164,7 +164,7 @@ impl World {
         self.after(delay, Event::Hire { worker });
     }
 
-    /// What a coordinator says.
+    /// Handles a coordinator's message.
     pub(crate) fn worker_hears(&mut self, worker: usize, message: CoordinatorMessage) {
         let (now, boot_id) = (self.worker_now(worker), self.new_boot_id());
         let Some(process) = self.process_of(worker) else { return };

@@ -3,7 +3,7 @@
 use archon_simulator::run;
 
 #[test]
-fn the_same_seed_gives_the_same_trace() {
+fn same_seed_gives_the_same_trace() {
     for seed in [1, 4] {
         let (one, other) = (run(seed, None, 10), run(seed, None, 10));
         assert_eq!((one.trace_hash, &one.trace), (other.trace_hash, &other.trace), "seed {seed}");
@@ -13,6 +13,6 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 #[test]
-fn a_trace_does_not_change_the_run() {
+fn tracing_does_not_change_the_run() {
     assert_eq!(run(7, None, 0).coverage, run(7, None, 10).coverage);
 }
