@@ -1,5 +1,5 @@
-//! An operator that does not wait indefinitely: if a partition has no in-sync copy on a live node for long, another copy is made
-//! to lead, or the partition begins empty (rule 23).
+//! An operator that does not wait indefinitely: if a partition has no in-sync copy on a live node for long, another copy
+//! is made to lead, or the partition begins empty (rule 23).
 
 use crate::coordinator::host_of;
 use crate::event::{Event, Proposal};
