@@ -9,13 +9,13 @@ use std::time::Duration;
 /// An Archon cluster.
 #[derive(Clone, Debug)]
 pub struct Archon {
-    /// Coordinators or nodes; one that can be reached is enough.
+    /// Coordinators or nodes; one reachable endpoint is enough.
     pub endpoints: Vec<String>,
     /// The table to work on.
     pub table: String,
-    /// How long one operation may take, retries included.
+    /// Time-out of one operation, retries included.
     pub timeout: Duration,
-    /// How it is reached.
+    /// Transport of the connections.
     pub transport: Transport,
 }
 

@@ -1,4 +1,4 @@
-//! A member's stream of heartbeats, driven one by one: for what measures, and for tests that look at each answer.
+//! A member's stream of heartbeats, driven one by one: for measurements, and for tests that inspect each answer.
 
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, connect};
 use archon_proto::convert::beats::{Beat, BeatAnswers, Beats, Granted};
@@ -8,7 +8,7 @@ use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{ClusterId, ErrorDetail, ErrorKind};
 use std::time::Duration;
 
-/// How long a connection may take.
+/// Time-out of a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A stream of heartbeats to one coordinator or relay.
@@ -38,16 +38,17 @@ impl BeatStream {
         Ok(Self { cluster, reader, writer, next_departure_ms: None })
     }
 
-    /// When the relay's next batch leaves, in milliseconds from when the last answer came, if a relay brought that.
+    /// Returns the time of the relay's next batch, in milliseconds after the last answer, if a relay brought that
+    /// answer.
     pub const fn next_departure_ms(&self) -> Option<u64> {
         self.next_departure_ms
     }
 
-    /// Sends a heartbeat and waits for its answer; answers to earlier ones are passed over.
+    /// Sends a heartbeat and waits for its answer; answers to earlier ones are skipped.
     ///
     /// # Errors
-    /// Why nothing is granted. `DeadlineExceeded`: there was no answer within `timeout`; the stream may be used further. After
-    /// `Unreachable` it may not.
+    /// The reason why nothing is granted. `DeadlineExceeded`: there was no answer within `timeout`; the stream remains
+    /// usable. After `Unreachable` it is not.
     pub async fn beat(&mut self, beat: Beat, timeout: Duration) -> Result<Granted, ErrorDetail> {
         let number = beat.number;
         let frame = Beats { cluster: self.cluster, batch: number, beats: vec![beat], relay: None };

@@ -1,4 +1,4 @@
-//! Why an operation did not succeed, as far as a measurement cares.
+//! Reason of a failed operation, as far as a measurement cares.
 
 use crate::wait::Late;
 use std::borrow::Cow;
@@ -7,14 +7,14 @@ use std::fmt;
 /// A failed operation: counted by its kind, with one message kept as an example.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// What it is counted under; one word.
+    /// Kind under which it is counted; one word.
     pub kind: Cow<'static, str>,
-    /// What the store said.
+    /// The store's message.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure of this kind.
+    /// Returns a failure of this kind.
     pub fn new(kind: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { kind: kind.into(), message: message.into() }
     }

@@ -4,26 +4,26 @@ use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// What every key begins with.
+/// Prefix of every key.
 pub const KEY_PREFIX: &[u8] = b"bench/";
 /// Digits of a key's number.
 const DIGITS: usize = 10;
 /// Bytes of a key.
 pub const KEY_BYTES: usize = KEY_PREFIX.len() + DIGITS;
-/// A prime, so that values of keys beside each other begin at other places.
+/// A prime, so that values of neighbouring keys begin at different places.
 const PLACE_STEP: u64 = 10_000_000_019;
-/// Keys' values begin at so many different places of one buffer.
+/// Number of places in one buffer at which values begin.
 const PLACES: u64 = 4_093;
 
-/// How often which key is chosen.
+/// Distribution of the chosen keys.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Distribution {
     /// All equally often.
     Uniform,
     /// Few keys very often: the key of rank r with probability proportional to r^-theta, 0 < theta < 1. Ranks are
-    /// spread over the keys, so that keys beside each other are not all hot.
+    /// spread over the keys, so that hot keys are not neighbours.
     Zipfian {
-        /// The skew; 0.99 is what YCSB uses.
+        /// The skew; YCSB uses 0.99.
         theta: f64,
     },
 }
@@ -43,7 +43,7 @@ pub(crate) struct Zipfian {
     zeta: f64,
     alpha: f64,
     eta: f64,
-    /// Up to here (in units of the sum) rank 1 is meant.
+    /// Up to here (in units of the sum) the draw is rank 1.
     second: f64,
 }
 
@@ -63,7 +63,7 @@ impl Zipfian {
         }
     }
 
-    /// The rank, from 0, that `unit` (0 to 1) stands for.
+    /// Returns the rank, from 0, for `unit` (0 to 1).
     fn rank(&self, unit: f64) -> u64 {
         let scaled = unit * self.zeta;
         if scaled < 1.0 || self.keys == 1 {
@@ -94,12 +94,12 @@ impl Chooser {
     }
 }
 
-/// Another number for each number below a bound, so that those beside each other are far apart: multiples of about the golden section
-/// of the bound, which fill every gap evenly (Knuth, TAOCP 3, section 6.4).
+/// A permutation of the numbers below a bound that separates neighbours: multiples of about the golden section of the
+/// bound, which fill every gap evenly (Knuth, TAOCP 3, section 6.4).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     keys: u64,
-    /// Has no divisor in common with `keys`, so that every number is reached.
+    /// Coprime to `keys`, so that every number is reached.
     step: u64,
 }
 
@@ -107,7 +107,7 @@ impl Spread {
     /// Below `keys`, at least 1.
     pub(crate) fn new(keys: u64) -> Self {
         let golden = ((keys as f64 * 0.618_033_988_749_895) as u64).max(1);
-        // One of the next is prime to it; `keys + 1` always is.
+        // One of the next is coprime to it; `keys + 1` always is.
         let step = (golden..=keys + 1).find(|step| greatest_common_divisor(*step, keys) == 1).unwrap_or(1);
         Self { keys, step }
     }
@@ -124,12 +124,12 @@ const fn greatest_common_divisor(mut one: u64, mut other: u64) -> u64 {
     one
 }
 
-/// The text of a key, written into place: `bench/0000000042`.
+/// The text of a key, written in place: `bench/0000000042`.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyText([u8; KEY_BYTES]);
 
 impl KeyText {
-    /// The key with this number, up to ten digits of it.
+    /// Returns the key with this number, up to ten digits of it.
     pub fn new(mut number: u64) -> Self {
         let mut text = [b'0'; KEY_BYTES];
         text[..KEY_PREFIX.len()].copy_from_slice(KEY_PREFIX);
@@ -140,14 +140,14 @@ impl KeyText {
         Self(text)
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub const fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
 /// The values of all keys: each key always has the same one, so that every read can be checked. They are pieces of one
-/// buffer that does not compress, shared and never copied here.
+/// incompressible buffer, shared and never copied here.
 #[derive(Clone, Debug)]
 pub struct Values {
     buffer: Bytes,
@@ -155,20 +155,20 @@ pub struct Values {
 }
 
 impl Values {
-    /// Values of so many bytes.
+    /// Returns values of this length.
     pub fn new(bytes: usize) -> Self {
         let mut random = SmallRng::seed_from_u64(0x6172_6368_6f6e);
         let buffer: Vec<u8> = (0..bytes + PLACES as usize).map(|_| random.random()).collect();
         Self { buffer: buffer.into(), bytes }
     }
 
-    /// The value of the key with this number.
+    /// Returns the value of the key with this number.
     pub fn of(&self, number: u64) -> Bytes {
         let begin = (number.wrapping_mul(PLACE_STEP) % PLACES) as usize;
         self.buffer.slice(begin..begin + self.bytes)
     }
 
-    /// Whether this is the value of that key.
+    /// Returns true if this is the value of that key.
     pub fn is(&self, number: u64, value: &[u8]) -> bool {
         let begin = (number.wrapping_mul(PLACE_STEP) % PLACES) as usize;
         self.buffer[begin..begin + self.bytes] == *value
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_is_reached_once_and_neighbours_are_far_apart() {
+    fn spread_reaches_every_number_and_separates_neighbours() {
         for keys in (1..200).chain([100_000, 99_991]) {
             let spread = Spread::new(keys);
             let reached: BTreeSet<u64> = (0..keys).map(|number| spread.of(number)).collect();
@@ -221,7 +221,7 @@ mod tests {
     /// With theta 0.99 and 1,000 keys the most frequent key has 1 / zeta(1000, 0.99) = 13 % of the draws, the second
     /// half as many.
     #[test]
-    fn zipfian_draws_are_as_skewed_as_the_formula_says() {
+    fn zipfian_draws_match_the_formula() {
         let counts = counts(Distribution::Zipfian { theta: 0.99 }, 1_000, 200_000);
         let mut sorted: Vec<usize> = counts.values().copied().collect();
         sorted.sort_unstable_by(|a, b| b.cmp(a));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_known_again_and_no_other_passes_for_it() {
+    fn value_is_recognized_and_others_are_rejected() {
         let values = Values::new(100);
         assert_eq!(values.of(7).len(), 100);
         assert!(values.is(7, &values.of(7)));

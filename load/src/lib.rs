@@ -1,5 +1,5 @@
-//! Puts load on a key-value store and measures it. One loop drives every [`Store`], so that what is compared is the
-//! stores and not the programs that drive them.
+//! Load generator for key-value stores. One loop drives every [`Store`], so that a comparison compares the stores and
+//! not their drivers.
 //!
 //! Clients run on threads of their own, each thread with a runtime of its own: a client, its connection and its notes
 //! never leave their thread, so that driving costs little beside the servers on the same machine.

@@ -1,5 +1,5 @@
-//! Begins operations at a fixed rate, to about 50 µs: the runtime's own timers know only milliseconds, which would be
-//! most of a latency. So a thread sleeps for the clients of each driving thread.
+//! Starts operations at a fixed rate, to about 50 µs: the runtime's timers have a resolution of a millisecond, which
+//! would dominate a latency. So a thread sleeps for the clients of each driving thread.
 
 use crate::failure::Failure;
 use std::cell::Cell;
@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Somebody to be woken at a moment.
+/// A client to wake at a moment.
 type Waiter = (Instant, oneshot::Sender<()>);
 
 /// The pace of one thread.
@@ -17,18 +17,18 @@ pub(crate) struct Pacer {
     begin: Instant,
     interval: Duration,
     next: Cell<u32>,
-    /// As many places as there are clients, so that it is never full.
+    /// Capacity for all clients, so that it is never full.
     waiters: Option<SyncSender<Waiter>>,
-    /// Hung up to end the thread in the middle of its sleep.
+    /// Dropped to end the thread during its sleep.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Pacer {
-    /// One start every `interval`, the first at `begin`, for so many clients.
+    /// Creates a pacer with one start every `interval`, the first at `begin`, for this many clients.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the system cannot start a thread.
     pub(crate) fn new(begin: Instant, interval: Duration, clients: usize) -> Result<Self, Failure> {
         let (waiters, waiting) = sync_channel(clients);
         let (end, ended) = channel();
@@ -44,10 +44,10 @@ impl Pacer {
         self.begin + self.interval.mul_f64(f64::from(number))
     }
 
-    /// Waits until `start`, which is later than all that were waited for before.
+    /// Waits until `start`, which is later than all earlier waits.
     ///
     /// # Errors
-    /// If the thread that sleeps is gone.
+    /// If the sleeping thread is gone.
     pub(crate) async fn until(&self, start: Instant) -> Result<(), Failure> {
         if start <= Instant::now() {
             return Ok(());
@@ -67,20 +67,20 @@ impl Drop for Pacer {
     fn drop(&mut self) {
         drop((self.waiters.take(), self.end.take()));
         if let Some(thread) = self.thread.take() {
-            // A panic in it has been an error for every client that waited.
+            // A panic in it was reported as an error to every waiting client.
             let _ = thread.join();
         }
     }
 }
 
-/// Wakes one after the other when their time has come; they come in that order.
+/// Wakes the clients at their times; they arrive in that order.
 fn wake(waiting: &Receiver<Waiter>, ended: &Receiver<()>) {
     while let Ok((start, sender)) = waiting.recv() {
         let left = start.saturating_duration_since(Instant::now());
         if !left.is_zero() && ended.recv_timeout(left) == Err(RecvTimeoutError::Disconnected) {
             return;
         }
-        // Nobody listens if the run was ended.
+        // The receiver is gone if the run was ended.
         let _ = sender.send(());
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_starts_early_and_starts_keep_their_distance() {
+    fn no_start_is_early_and_starts_keep_their_distance() {
         let begin = Instant::now();
         let interval = Duration::from_micros(300);
         let pacer = Pacer::new(begin, interval, 1).unwrap();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pacer_ends_in_the_middle_of_a_long_sleep() {
+    fn pacer_ends_during_a_long_sleep() {
         let begun = Instant::now();
         let hour = Duration::from_secs(3_600);
         let pacer = Pacer::new(begun + hour, hour, 1).unwrap();

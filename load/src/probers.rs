@@ -1,4 +1,4 @@
-//! Writers and readers that note how long nothing succeeded: each works on its own key in a closed loop.
+//! Writers and readers that record the longest time without success: each works on its own key in a closed loop.
 
 use crate::failure::Failure;
 use crate::watch::until;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// What the probers saw between [`Probers::mark`] and [`Probers::window`].
+/// Observations of the probers between [`Probers::mark`] and [`Probers::window`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Window {
     /// The longest time between two acknowledged writes of one writer, over all writers, in milliseconds. A gap that is
@@ -18,9 +18,9 @@ pub struct Window {
     pub write_gap_ms: f64,
     /// The median over the writers of each one's longest gap, in milliseconds.
     pub write_gap_median_ms: f64,
-    /// Whose gap was the longest: the partition it writes in.
+    /// The partition of the writer with the longest gap.
     pub partition: u32,
-    /// When that gap began: UTC, as log lines say it.
+    /// Start of that gap: UTC, as in log lines.
     pub since: String,
     /// The same of reads; zero without readers.
     pub read_gap_ms: f64,
@@ -32,7 +32,7 @@ pub struct Window {
     pub last_failure: Option<String>,
 }
 
-/// One prober's notes.
+/// One prober's record.
 #[derive(Debug)]
 struct Notes {
     succeeded: Instant,
@@ -43,9 +43,9 @@ struct Notes {
     answered: u64,
     failed: u64,
     last_failure: Option<String>,
-    /// The greatest number whose write was acknowledged.
+    /// The greatest number with an acknowledged write.
     acknowledged: u64,
-    /// The greatest number whose write was begun.
+    /// The greatest number with a started write.
     attempted: u64,
 }
 
@@ -150,12 +150,12 @@ impl Probers {
         Self { probers, tasks, stop }
     }
 
-    /// The partitions that are written in.
+    /// Returns the partitions with writers.
     pub fn partitions(&self) -> impl Iterator<Item = u32> {
         self.writers().map(|prober| prober.partition)
     }
 
-    /// Forgets what was noted so far; a gap that is open now goes on.
+    /// Resets the record; a gap that is open now continues.
     pub fn mark(&self) {
         for prober in &self.probers {
             let mut notes = prober.notes();
@@ -164,10 +164,10 @@ impl Probers {
         }
     }
 
-    /// Waits until every prober has succeeded twice more, so once with an operation that was begun after this call.
+    /// Waits until every prober has succeeded twice more, so once with an operation that was started after this call.
     ///
     /// # Errors
-    /// After `limit`, with what was seen until then.
+    /// After `limit`, with the observations until then.
     pub async fn all_succeed(&self, limit: Duration) -> Result<(), Failure> {
         let successes = || self.probers.iter().map(|prober| prober.notes().successes);
         let before: Vec<u64> = successes().collect();
@@ -179,7 +179,7 @@ impl Probers {
         Ok(())
     }
 
-    /// What was noted since the mark.
+    /// Returns the observations since the mark.
     pub fn window(&self) -> Window {
         let mut window = Window {
             write_gap_ms: 0.0,
@@ -215,8 +215,8 @@ impl Probers {
         window
     }
 
-    /// Stops all and reads every key back: each must hold the number last acknowledged, or a later one whose outcome was
-    /// unknown. Returns those that do not.
+    /// Stops all and reads every key back: each must hold the number last acknowledged, or a later one with unknown
+    /// outcome. Returns those that do not.
     ///
     /// # Errors
     /// If a prober panicked.
@@ -250,14 +250,14 @@ impl Probers {
     }
 }
 
-/// A key of this prober in `partition`.
+/// Returns a key of this prober in `partition`.
 fn key_in(partition: u32, partitions: u32, kind: &str, number: u16) -> String {
     let keys = (0u64..).map(|salt| format!("gaps/{kind}-{number}-{salt}"));
     // Slots are spread evenly, so one is found after about as many keys as there are partitions.
     keys.into_iter().find(|key| partition_of(slot_of(key.as_bytes()), partitions) == partition).unwrap_or_default()
 }
 
-/// `03:14:15.926`, UTC.
+/// Formats a time as `03:14:15.926`, UTC.
 fn time_of_day(time: SystemTime) -> String {
     let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seconds = since_epoch.as_secs() % 86_400;
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_in_the_partition_asked_for() {
+    fn generated_key_is_in_the_requested_partition() {
         for partition in [0, 1, 33, 63] {
             let key = key_in(partition, 64, "write", 7);
             assert_eq!(partition_of(slot_of(key.as_bytes()), 64), partition);
@@ -278,13 +278,13 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_day_looks_as_in_logs() {
+    fn time_of_day_is_formatted_as_in_logs() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_millis(86_400_000 + 3_661_005);
         assert_eq!(time_of_day(time), "01:01:01.005");
     }
 
     #[test]
-    fn an_open_gap_counts_and_goes_on_after_a_mark() {
+    fn open_gap_counts_and_continues_after_a_mark() {
         let prober = Prober::new("key".into(), 3, true);
         prober.notes().succeeded = Instant::now() - Duration::from_millis(300);
         let probers =

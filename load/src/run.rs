@@ -1,4 +1,4 @@
-//! A workload under way, and its outcome.
+//! A running workload, and its outcome.
 
 use crate::failure::Failure;
 use crate::keys::Values;
@@ -18,13 +18,13 @@ use tokio::task::LocalSet;
 /// The outcome of a workload.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Measured {
-    /// How long was measured.
+    /// Measured time.
     pub seconds: f64,
-    /// Operations that succeeded, the warm-up not counted.
+    /// Successful operations, without the warm-up.
     pub ops: u64,
-    /// Operations that succeeded within the measured time, per second.
+    /// Successful operations within the measured time, per second.
     pub ops_per_second: f64,
-    /// Operations that failed.
+    /// Failed operations.
     pub failed: u64,
     /// The failures, by kind.
     pub failures: BTreeMap<String, Failed>,
@@ -40,15 +40,15 @@ pub struct Measured {
     pub bytes_read: u64,
     /// Bytes of keys and values written.
     pub bytes_written: u64,
-    /// Operations that succeeded, warm-up included: what counters of the whole run are to be divided by.
+    /// Successful operations, warm-up included: divisor for counters of the whole run.
     pub ops_with_warm_up: u64,
     /// CPU time of this process per operation, over the whole run, in microseconds.
     pub client_cpu_us_per_op: f64,
-    /// Whether clients gave up because nothing succeeded any more.
+    /// True if clients gave up after repeated failures.
     pub gave_up: bool,
 }
 
-/// A workload under way on threads of its own.
+/// A workload running on threads of its own.
 #[derive(Debug)]
 pub struct Run {
     boards: Vec<Arc<Board>>,
@@ -57,14 +57,14 @@ pub struct Run {
 }
 
 impl Run {
-    /// Connects and begins. Returns at once.
+    /// Connects and starts. Returns at once.
     ///
     /// # Errors
-    /// If the workload is impossible or the system gives no thread.
+    /// If the workload is impossible or the system cannot start a thread.
     pub fn start<C: Connect>(connect: &Arc<C>, workload: &Workload) -> Result<Self, Failure> {
         workload.check().map_err(|error| Failure::new("Workload", error.to_string()))?;
         let values = Values::new(workload.value_bytes);
-        // Clients of all threads begin together, once all are connected.
+        // Clients of all threads start together, once all are connected.
         let barrier = Arc::new(Barrier::new(workload.threads));
         let boards: Vec<Arc<Board>> = (0..workload.threads).map(|_| Arc::default()).collect();
         let cpu_before = own_cpu();
@@ -85,18 +85,18 @@ impl Run {
         Ok(Self { boards, threads, cpu_before })
     }
 
-    /// Operations that succeeded so far, and operations that failed.
+    /// Returns the successful and the failed operations so far.
     pub fn progress(&self) -> (u64, u64) {
         let sum = |of: fn(&Board) -> u64| self.boards.iter().map(|board| of(board)).sum();
         (sum(|board| board.done.load(Ordering::Relaxed)), sum(|board| board.failed.load(Ordering::Relaxed)))
     }
 
-    /// Asks all clients to end after the operation they are at.
+    /// Asks all clients to end after their current operation.
     pub fn stop(&self) {
         self.boards.iter().for_each(|board| board.stop.store(true, Ordering::Relaxed));
     }
 
-    /// Whether every thread has ended, so that [`Run::wait`] returns at once.
+    /// Returns true if every thread has ended, so that [`Run::wait`] returns at once.
     pub fn is_over(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
@@ -104,7 +104,7 @@ impl Run {
     /// Waits for the end.
     ///
     /// # Errors
-    /// If no connection could be made; a failed operation is no error here but counted.
+    /// If no connection could be made; failed operations are counted instead.
     pub fn wait(mut self) -> Result<Measured, Failure> {
         let mut total = Tally::default();
         let (mut elapsed, mut gave_up, mut failed) = (Duration::ZERO, false, None);
@@ -149,12 +149,12 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // Nobody waits any more: the threads end by themselves after the operations under way.
+        // The caller is gone: the threads end by themselves after their current operations.
         self.stop();
     }
 }
 
-/// What a thread is given.
+/// Input of a thread.
 struct Job<C> {
     connect: Arc<C>,
     workload: Workload,
@@ -180,12 +180,12 @@ impl<C: Connect> Job<C> {
             })?;
             Ok((runtime, local, stores))
         });
-        // Also after a failure, or the others would wait for ever.
+        // Also after a failure, or the others would wait indefinitely.
         barrier.wait();
         let (runtime, local, stores) = connected?;
         let share = local.block_on(&runtime, async { Worker::new(workload, part, stores, values, board)?.run().await });
         drop(local);
-        // What connections still do in the background ends with their runtime.
+        // Background work of connections ends with their runtime.
         runtime.shutdown_background();
         share
     }

@@ -1,4 +1,4 @@
-//! The measuring loop against a store in memory, which is known to the last operation.
+//! Tests of the measuring loop against a store in memory, whose operations are all known.
 
 use crate::{Connect, Distribution, End, Failure, KeyText, Mix, Run, Scanned, Store, Values, Workload};
 use bytes::Bytes;
@@ -34,7 +34,7 @@ impl Connect for Memory {
 impl Memory {
     async fn wait(&self) -> Result<(), Failure> {
         if self.puts.fetch_add(1, Ordering::Relaxed) == 0 && !self.stall.is_zero() {
-            // The whole thread stands still, as when a store answers nobody.
+            // The whole thread stops, as with a store that does not answer.
             std::thread::sleep(self.stall);
         }
         tokio::task::yield_now().await;
@@ -77,7 +77,7 @@ fn run(store: &Memory, workload: &Workload) -> crate::Measured {
 }
 
 #[test]
-fn loading_writes_every_key_once_whatever_the_threads() {
+fn loading_writes_every_key_once_with_any_threads() {
     for threads in [1, 3] {
         let store = Memory::default();
         let load = Workload { connections: threads, threads, ..workload(Mix::Put, 1).each_key_once(Mix::Load, 7) };
@@ -90,7 +90,7 @@ fn loading_writes_every_key_once_whatever_the_threads() {
 }
 
 #[test]
-fn reading_back_finds_the_one_key_that_is_lost() {
+fn reading_back_finds_a_single_lost_key() {
     let store = Memory::default();
     let each = |mix| workload(Mix::Put, 1).each_key_once(mix, 4);
     run(&store, &each(Mix::LoadSpread));
@@ -102,7 +102,7 @@ fn reading_back_finds_the_one_key_that_is_lost() {
 }
 
 #[test]
-fn so_many_operations_are_so_many_and_their_bytes_are_counted() {
+fn fixed_count_runs_that_many_and_counts_bytes() {
     let store = Memory::default();
     run(&store, &workload(Mix::Put, 1).each_key_once(Mix::Load, 4));
     for mix in [Mix::Put, Mix::Get, Mix::Mixed { get_percent: 50 }] {
@@ -114,9 +114,9 @@ fn so_many_operations_are_so_many_and_their_bytes_are_counted() {
     }
 }
 
-/// What was begun in the warm-up and ended after it was counted beside those that were asked for.
+/// Regression: operations started in the warm-up and ended after it were counted in addition to the requested ones.
 #[test]
-fn operations_of_the_warm_up_are_not_among_those_asked_for() {
+fn warm_up_operations_are_not_counted() {
     let store = Memory { delay: Duration::from_millis(2), ..Memory::default() };
     let seen = run(&store, &Workload { warm_up: Duration::from_millis(25), ..workload(Mix::Put, 100) });
     assert_eq!((seen.ops, seen.failed), (100, 0));
@@ -136,9 +136,9 @@ fn scans_are_checked_to_the_last_entry() {
     assert!(run(&store, &last).failures.contains_key("WrongScan"));
 }
 
-/// A figure for reads of keys that are not there would be a figure for something else.
+/// Reads of absent keys would measure something else.
 #[test]
-fn a_read_that_finds_nothing_or_something_else_is_a_failure() {
+fn read_of_missing_or_wrong_value_is_a_failure() {
     let store = Memory::default();
     let seen = run(&store, &workload(Mix::Get, 100));
     assert!(seen.failures["Missing"].count > 0 && seen.ops == 0, "{seen:?}");
@@ -148,14 +148,14 @@ fn a_read_that_finds_nothing_or_something_else_is_a_failure() {
 }
 
 #[test]
-fn a_dead_store_ends_the_run() {
+fn dead_store_ends_the_run() {
     let store = Memory { dead: true, ..Memory::default() };
     let seen = run(&store, &Workload { end: End::After(Duration::from_secs(3_600)), ..workload(Mix::Put, 0) });
     assert!(seen.gave_up && seen.ops == 0 && seen.failures["Unreachable"].count == 160, "{seen:?}");
 }
 
 #[test]
-fn a_fixed_rate_is_kept_and_a_stall_counts_for_everything_that_came_due_in_it() {
+fn stall_counts_for_every_operation_due_at_a_fixed_rate() {
     let stall = Duration::from_millis(400);
     let store = Memory { stall, ..Memory::default() };
     let paced = Workload { rate: Some(1_000.0), ..workload(Mix::Put, 800) };
@@ -164,14 +164,14 @@ fn a_fixed_rate_is_kept_and_a_stall_counts_for_everything_that_came_due_in_it() 
     // 800 operations at 1,000 per second: the last begins after 0.8 s, stall or not.
     assert!(seen.seconds >= 0.79, "{seen:?}");
     let latency = seen.put.unwrap();
-    // 400 operations came due in the stall, each waiting on average half of it. A loop that waits for answers would
-    // have seen one slow operation of 800.
+    // 400 operations came due in the stall, each waiting on average half of it. A closed loop would have seen one slow
+    // operation of 800.
     assert!(latency.p50_us < 1_000_000 && latency.max_us >= 400_000, "{latency:?}");
     assert!(latency.mean_us > 90_000.0, "{latency:?}");
 }
 
 #[test]
-fn a_run_that_is_stopped_says_what_it_saw() {
+fn stopped_run_reports_its_results() {
     let store = Memory { delay: Duration::from_millis(1), ..Memory::default() };
     let endless = Workload { end: End::After(Duration::from_secs(3_600)), ..workload(Mix::Put, 0) };
     let run = Run::start(&Arc::new(store), &endless).unwrap();
@@ -184,7 +184,7 @@ fn a_run_that_is_stopped_says_what_it_saw() {
 }
 
 #[test]
-fn an_impossible_workload_is_refused() {
+fn impossible_workload_is_refused() {
     let failure = Run::start(&Arc::new(Memory::default()), &Workload { keys: 0, ..Workload::puts(1) }).unwrap_err();
     assert_eq!(failure.kind, "Workload");
 }

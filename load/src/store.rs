@@ -1,12 +1,12 @@
-//! What a store must be able to do to be measured.
+//! Interface of a measured store.
 
 use crate::failure::Failure;
 use bytes::Bytes;
 
-/// What a scan found.
+/// Result of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Scanned {
-    /// How many entries.
+    /// Number of entries.
     pub entries: usize,
     /// Bytes of their keys and values.
     pub bytes: usize,
@@ -27,11 +27,11 @@ pub trait Store: 'static {
     }
 }
 
-/// How connections to a store are made.
+/// Factory of connections to a store.
 pub trait Connect: Send + Sync + 'static {
-    /// What a connection is.
+    /// Type of a connection.
     type Store: Store;
 
-    /// Makes one connection, on the thread and runtime it will be used on.
+    /// Makes one connection, on the thread and runtime of its use.
     fn connect(&self) -> impl Future<Output = Result<Self::Store, Failure>>;
 }

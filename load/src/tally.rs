@@ -1,4 +1,4 @@
-//! What was seen of the operations of a thread.
+//! Results of the operations of a thread.
 
 use crate::failure::Failure;
 use hdrhistogram::Histogram;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Latencies are counted in microseconds, to three digits, up to this many; a longer one counts as this.
+/// Latencies are counted in microseconds, to three digits, up to this maximum; longer ones count as the maximum.
 const LATENCY_MAX_US: u64 = 600_000_000;
 
 /// A kind of operation.
@@ -17,22 +17,22 @@ pub(crate) enum Verb {
     Scan,
 }
 
-/// How long operations of one kind took, in microseconds.
+/// Latency of operations of one kind, in microseconds.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Latency {
-    /// How many succeeded.
+    /// Successful operations.
     pub ops: u64,
-    /// Their mean.
+    /// Mean.
     pub mean_us: f64,
-    /// Their median.
+    /// Median.
     pub p50_us: u64,
-    /// 90 of 100 took at most this long.
+    /// 90th percentile.
     pub p90_us: u64,
-    /// 99 of 100.
+    /// 99th percentile.
     pub p99_us: u64,
-    /// 999 of 1,000.
+    /// 99.9th percentile.
     pub p999_us: u64,
-    /// The longest.
+    /// Maximum.
     pub max_us: u64,
 }
 
@@ -53,9 +53,9 @@ impl Latency {
 /// Failures of one kind.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Failed {
-    /// How many.
+    /// Number.
     pub count: u64,
-    /// What one of them said.
+    /// Message of one of them.
     pub example: String,
 }
 
@@ -70,9 +70,9 @@ pub(crate) struct Tally {
     pub(crate) bytes_read: u64,
     /// Bytes of keys and values written by them.
     pub(crate) bytes_written: u64,
-    /// Entries that scans found.
+    /// Entries found by scans.
     pub(crate) entries_scanned: u64,
-    /// Successes that ended inside the measured time.
+    /// Successes that ended within the measured time.
     pub(crate) in_time: u64,
 }
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_latency_beyond_the_scale_counts_as_the_longest() {
+    fn latency_beyond_the_scale_counts_as_the_maximum() {
         let mut tally = Tally::default();
         tally.success(Verb::Put, Duration::from_secs(10_000)).unwrap();
         tally.success(Verb::Put, Duration::ZERO).unwrap();

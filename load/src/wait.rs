@@ -1,31 +1,31 @@
-//! Waiting for a condition, with a limit, and a word about the last state if it does not come true.
+//! Waits for a condition, with a limit, and reports the last state if it does not come true.
 
 use std::fmt::Display;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// What was waited for did not come about in time.
+/// Error: a condition did not become true in time.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected {what} within {} s, but after that: {state}", .limit.as_secs())]
 pub struct Late {
-    /// What was waited for.
+    /// The awaited condition.
     pub what: String,
-    /// How long.
+    /// The limit.
     pub limit: Duration,
-    /// How things stood at last.
+    /// The last state.
     pub state: String,
 }
 
-/// What a look at a condition found.
+/// Result of checking a condition.
 #[derive(Debug)]
 pub enum Look<T> {
     /// It holds.
     Yes(T),
-    /// It does not hold yet; the text says how things stand.
+    /// It does not hold yet; the text describes the state.
     NotYet(String),
 }
 
-/// A wait under way. Who waits sleeps between two looks as suits it.
+/// A running wait. The caller sleeps between two checks.
 #[derive(Debug)]
 pub struct Wait<'a> {
     what: &'a str,
@@ -34,23 +34,23 @@ pub struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    /// How often a condition is looked at, unless that would load what is measured.
+    /// Default poll interval, unless that would load the measured system.
     pub const EVERY: Duration = Duration::from_millis(20);
 
-    /// Begins to wait for `what`.
+    /// Starts waiting for `what`.
     pub fn begin(what: &'a str, limit: Duration) -> Self {
         Self { what, limit, began: Instant::now() }
     }
 
-    /// How long it has taken so far.
+    /// Returns the time waited so far.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Notes what a look found that did not find the condition to hold.
+    /// Records a failed check.
     ///
     /// # Errors
-    /// When the limit is over.
+    /// When the limit has passed.
     pub fn go_on(&self, state: impl Display) -> Result<(), Late> {
         if self.elapsed() < self.limit {
             return Ok(());
@@ -59,10 +59,10 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// Looks until the condition holds, and says how long that took.
+/// Polls until the condition holds, and returns the time taken.
 ///
 /// # Errors
-/// [`Late`] after `limit`. An error of the look itself ends the waiting at once.
+/// [`Late`] after `limit`. An error of the check itself ends the wait at once.
 pub async fn wait_for<T, E: From<Late>>(
     what: &str,
     limit: Duration,
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_ends_with_the_last_state() {
+    async fn wait_time_out_reports_the_last_state() {
         let mut looks = 0;
         let late = wait_for::<(), Late>("a leader", Duration::from_secs(1), Wait::EVERY, async || {
             looks += 1;
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_condition_that_holds_is_returned_with_its_time() {
+    async fn true_condition_is_returned_with_its_time() {
         let mut looks = 0;
         let found = wait_for::<_, Late>("three looks", Duration::from_secs(60), Wait::EVERY, async || {
             looks += 1;

@@ -1,4 +1,4 @@
-//! Waiting for a cluster to be in a state, without loading the machine that is measured.
+//! Waiting for a state of a cluster, without loading the measured machine.
 
 use crate::failure::Failure;
 use crate::wait::{Look, wait_for};
@@ -9,13 +9,13 @@ use archon_client::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Between two looks.
+/// Poll interval.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Polls `look` until it gives a value; returns that and how long it took.
+/// Polls `look` until it returns a value; returns that and the time taken.
 ///
 /// # Errors
-/// After `limit`, with what was awaited and what `look` said last.
+/// After `limit`, with the awaited state and the last result of `look`.
 pub async fn until<T>(
     what: &str,
     limit: Duration,
@@ -25,10 +25,10 @@ pub async fn until<T>(
     wait_for(what, limit, POLL, look).await
 }
 
-/// Waits until a table has so many partitions and each of them is served.
+/// Waits until a table has this many partitions and each of them is served.
 ///
 /// # Errors
-/// After `limit`, with how many are.
+/// After `limit`, with the number that are.
 pub async fn until_served(admin: &Admin, table: &str, partitions: usize, limit: Duration) -> Result<(), Failure> {
     let look = async || {
         let rows = admin.table(table).await.map_err(said)?;
@@ -63,7 +63,7 @@ pub async fn until_whole(admin: &Admin, replication: usize, limit: Duration) -> 
 /// Waits until the named node has this status.
 ///
 /// # Errors
-/// After `limit`, with the nodes as they are.
+/// After `limit`, with the current nodes.
 pub async fn until_node(admin: &Admin, name: &str, status: NodeStatus, limit: Duration) -> Result<(), Failure> {
     let look = async || {
         let nodes = admin.list_nodes().await.map_err(said)?;
@@ -77,14 +77,14 @@ pub async fn until_node(admin: &Admin, name: &str, status: NodeStatus, limit: Du
 /// Moves that were carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
-    /// How many.
+    /// Number of moves.
     pub moves: usize,
-    /// Those of them that made a copy, and did not bring the leadership alone to another one.
+    /// Moves that made a copy, rather than only transferring leadership.
     pub copies: usize,
 }
 
-/// Plans and applies until there is nothing left to move; returns the moves that were carried out. What lost its point
-/// because the cluster changed meanwhile is left to the next plan.
+/// Plans and applies until nothing is left to move; returns the moves that were carried out. Moves made obsolete by
+/// other changes are left to the next plan.
 ///
 /// # Errors
 /// After `limit`, or if a move failed or was cancelled.
@@ -95,7 +95,7 @@ pub async fn rebalance(admin: &Admin, limit: Duration) -> Result<Moved, Failure>
             let plan = admin.plan().await.map_err(said)?;
             match plan.moves.len() {
                 0 => Ok(0),
-                // A plan is refused if the table moved on meanwhile.
+                // A plan is refused if the table has changed meanwhile.
                 _ => admin.apply(&plan).await.map(|_| plan.moves.len()).map_err(said),
             }
         };
@@ -125,15 +125,15 @@ fn ended_well(moving: &MoveStatus) -> bool {
     matches!(moving.phase.known(), Some(MovePhase::Done | MovePhase::Superseded))
 }
 
-/// The partitions of the default table.
+/// Returns the partitions of the default table.
 ///
 /// # Errors
-/// What the coordinators said.
+/// The coordinators' error.
 pub async fn partitions(admin: &Admin) -> Result<Vec<PartitionSummary>, String> {
     admin.table("default").await.map_err(said)
 }
 
-/// Which partitions each node leads.
+/// Returns the partitions that each node leads.
 pub fn led(rows: &[PartitionSummary]) -> BTreeMap<String, Vec<u32>> {
     let mut led: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     for row in rows {
@@ -148,7 +148,7 @@ fn names(nodes: &[NodeSummary]) -> String {
     nodes.iter().map(|node| format!("{} {}", node.name, node.status)).collect::<Vec<_>>().join(", ")
 }
 
-/// What a refused or failed call said.
+/// Returns the text of an error.
 pub fn said(error: Error) -> String {
     error.to_string()
 }

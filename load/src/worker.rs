@@ -15,21 +15,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// A client that fails this often in a row gives up: the store is not there.
+/// Consecutive failures after which a client gives up: the store is not there.
 const FAILURES_IN_A_ROW_MAX: u32 = 10;
 
-/// What a thread tells those who watch it, and they it.
+/// State shared by a thread and its observers.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
-    /// Operations that ended well, those of the warm-up included.
+    /// Successful operations, those of the warm-up included.
     pub(crate) done: AtomicU64,
-    /// Operations that failed.
+    /// Failed operations.
     pub(crate) failed: AtomicU64,
-    /// Asks all clients to end after the operation they are at.
+    /// Asks all clients to end after their current operation.
     pub(crate) stop: AtomicBool,
 }
 
-/// What became of one thread's share.
+/// Result of one thread's share.
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) tally: Tally,
@@ -38,7 +38,7 @@ pub(crate) struct Share {
     pub(crate) gave_up: bool,
 }
 
-/// The parts of a workload that fall to one thread.
+/// The part of a workload for one thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) number: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// This part of `whole` things.
+    /// Returns this part of `whole` things.
     pub(crate) const fn share(self, whole: u64) -> u64 {
         let (number, of) = (self.number as u64, self.of as u64);
         whole / of + (number < whole % of) as u64
@@ -61,9 +61,9 @@ pub(crate) struct Worker<S> {
     spread: Spread,
     values: Values,
     measure_from: Instant,
-    /// When a workload of fixed length ends.
+    /// End of a workload of fixed length.
     end: Option<Instant>,
-    /// Operations still to be begun, of a workload of fixed count or one that loads.
+    /// Operations still to start, of a workload of fixed count or one that loads.
     left: Cell<u64>,
     pacer: Option<Pacer>,
     tally: RefCell<Tally>,
@@ -73,7 +73,7 @@ pub(crate) struct Worker<S> {
 }
 
 impl<S: Store> Worker<S> {
-    /// Everything a thread needs before it begins.
+    /// Creates everything a thread needs before it starts.
     ///
     /// # Errors
     /// If the system gives no timer.
@@ -138,7 +138,7 @@ impl<S: Store> Worker<S> {
 
     async fn client(self: Rc<Self>, number: u64) -> Result<(), Failure> {
         let store = &self.stores[number as usize % self.stores.len()];
-        // The same draws in every run, others for every client.
+        // The same draws in every run, different ones for every client.
         let seed = (self.part.number as u64) << 32 | number;
         let mut random = SmallRng::seed_from_u64(seed);
         let mut failures_in_a_row = 0;
@@ -169,7 +169,7 @@ impl<S: Store> Worker<S> {
         Ok(())
     }
 
-    /// When the next operation begins, or began if it is late; `None` if there is none.
+    /// Returns the start of the next operation, possibly in the past; `None` if there is none.
     async fn turn(&self, now: Instant) -> Result<Option<Instant>, Failure> {
         if self.left.get() == 0 || self.end.is_some_and(|end| now >= end) {
             return Ok(None);
@@ -184,7 +184,7 @@ impl<S: Store> Worker<S> {
         }
         // Those of the warm-up are not counted.
         if self.end.is_none() && begin >= self.measure_from {
-            // Another client may have taken the last one while this one waited for its moment.
+            // Another client may have taken the last one while this one waited for its start.
             let Some(left) = self.left.get().checked_sub(1) else { return Ok(None) };
             self.left.set(left);
         }
@@ -199,7 +199,7 @@ impl<S: Store> Worker<S> {
         }
     }
 
-    /// The next key of this thread's share. `left` is what is still to be done after it.
+    /// Returns the next key of this thread's share. `left` is the number of operations after it.
     fn next_in_order(&self) -> u64 {
         let done = self.part.share(self.workload.keys) - 1 - self.left.get();
         done * self.part.of as u64 + self.part.number as u64
@@ -220,7 +220,7 @@ impl<S: Store> Worker<S> {
         }
     }
 
-    /// One operation; gives the bytes of keys and values that it read or wrote, and how many entries.
+    /// Runs one operation; returns the bytes of keys and values that it read or wrote, and the number of entries.
     async fn operate(&self, store: &S, verb: Verb, number: u64) -> Result<(u64, u64), Failure> {
         let key = KeyText::new(number);
         match verb {
@@ -239,7 +239,7 @@ impl<S: Store> Worker<S> {
             Verb::Scan => {
                 let Mix::Scan { limit } = self.workload.mix else { return Ok((0, 0)) };
                 let found = store.scan(KEY_PREFIX, key.bytes(), limit).await?;
-                // All keys are there, and perhaps more from another time, so it is known how many follow at least.
+                // All keys exist, and possibly older ones too, so a minimum of following entries is known.
                 let at_least = (self.workload.keys - 1 - number).min(u64::from(limit));
                 if !(at_least..=u64::from(limit)).contains(&(found.entries as u64)) {
                     let text = format!("{} entries after key {number}, expected {at_least}", found.entries);
@@ -257,14 +257,14 @@ impl<S: Store> Worker<S> {
         begun: Instant,
         ended: Instant,
     ) -> Result<(), Failure> {
-        // Where so many are asked for, those that are counted are those that were taken from the count.
+        // With a fixed number of operations, exactly those taken from the count are counted.
         let counts_from = if self.end.is_none() { begun } else { ended };
         if counts_from < self.measure_from {
             return Ok(());
         }
         self.last.set(ended);
         let mut tally = self.tally.borrow_mut();
-        // What ends after the end was under way during it: its latency counts, it does not count as throughput.
+        // An operation that ends after the end ran during it: its latency counts, its throughput does not.
         if self.end.is_none_or(|end| ended <= end) {
             tally.in_time += 1;
         }

@@ -1,9 +1,9 @@
-//! What is to be done to a store.
+//! Description of a workload.
 
 use crate::keys::Distribution;
 use std::time::Duration;
 
-/// Which operations.
+/// Kind of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mix {
     /// Writes every key once, in ascending order, and ends.
@@ -28,39 +28,39 @@ pub enum Mix {
     },
 }
 
-/// When it ends.
+/// End of a workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// So long after the warm-up.
+    /// This long after the warm-up.
     After(Duration),
-    /// After so many operations, those of the warm-up not counted.
+    /// After this many operations, without the warm-up.
     Operations(u64),
 }
 
-/// What is to be done to a store, by how many, and for how long.
+/// A workload: operations, number of clients, and length.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Workload {
-    /// Which operations.
+    /// Kind of operations.
     pub mix: Mix,
-    /// How many different keys, at least 1 and less than 10^10.
+    /// Number of different keys, at least 1 and less than 10^10.
     pub keys: u64,
     /// Bytes of each value.
     pub value_bytes: usize,
-    /// How often which key.
+    /// Distribution of the chosen keys.
     pub distribution: Distribution,
-    /// Operations that may be under way at once, each issued by a client that waits for its answer.
+    /// Concurrent operations, each issued by a client that waits for its answer.
     pub clients: usize,
     /// Connections (or client libraries) that the clients share; at most one per client.
     pub connections: usize,
     /// Threads that drive the clients; at most one per connection.
     pub threads: usize,
-    /// What is done before anything is counted.
+    /// Time before anything is counted.
     pub warm_up: Duration,
-    /// When it ends.
+    /// End of the workload.
     pub end: End,
-    /// Operations per second to be begun, all clients together; `None`: each client goes on as soon as it has its
-    /// answer. With a rate latency counts from when an operation was to begin, so that a stall counts for all that came
-    /// due during it.
+    /// Operations started per second, all clients together; `None`: each client continues as soon as it has its answer.
+    /// With a rate, latency counts from the scheduled start, so that a stall counts for all operations that came due
+    /// during it.
     pub rate: Option<f64>,
 }
 
@@ -70,14 +70,14 @@ pub struct Workload {
 pub struct WorkloadError(String);
 
 impl Mix {
-    /// Whether each key has its turn once.
+    /// Returns true if each key is used exactly once.
     pub const fn is_each_key_once(self) -> bool {
         matches!(self, Self::Load | Self::LoadSpread | Self::ReadBack)
     }
 }
 
 impl Workload {
-    /// Writes with `clients` clients for 10 s, after 1 s of warm-up.
+    /// Returns a workload of writes with `clients` clients for 10 s, after 1 s of warm-up.
     pub fn puts(clients: usize) -> Self {
         Self {
             mix: Mix::Put,
@@ -93,16 +93,17 @@ impl Workload {
         }
     }
 
-    /// The same keys and values, each once: to be written ([`Mix::Load`], [`Mix::LoadSpread`]) or read ([`Mix::ReadBack`]).
+    /// Returns the same keys and values, each once: to be written ([`Mix::Load`], [`Mix::LoadSpread`]) or read
+    /// ([`Mix::ReadBack`]).
     #[must_use]
     pub fn each_key_once(&self, mix: Mix, clients: usize) -> Self {
         Self { mix, clients, warm_up: Duration::ZERO, rate: None, ..self.clone() }
     }
 
-    /// Checks that it can be done.
+    /// Checks that it is possible.
     ///
     /// # Errors
-    /// Which value is impossible, and what would do.
+    /// The impossible value, and the valid range.
     pub fn check(&self) -> Result<(), WorkloadError> {
         let wrong = |text: String| Err(WorkloadError(text));
         if !(1..10_000_000_000).contains(&self.keys) {
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn impossible_workloads_are_refused_by_name() {
+    fn impossible_workloads_are_refused_by_field() {
         let good = Workload::puts(4);
         assert_eq!(good.check(), Ok(()));
         for (bad, part) in [

@@ -1,7 +1,7 @@
-//! Clients that take more than their share, as anybody who can connect may be one: to see what they cost the others.
+//! Greedy clients, as any client that can connect may be one: shows their cost for others.
 //!
-//! They speak as the protocol says, but ask for far more than they could use, take no answers, or never finish a message.
-//! Whatever they are refused they ask for again.
+//! They follow the protocol, but request far more than they could use, read no answers, or never finish a message. They
+//! repeat every refused request.
 
 mod raw;
 mod tactics;
@@ -16,27 +16,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// What greedy clients do.
+/// Kind of greedy clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attack {
-    /// Four streams send messages of 4,096 scans each, again and again.
+    /// Four streams repeatedly send messages of 4,096 scans each.
     Scans,
-    /// Ten streams ask for large values and write large ones, take no answers and say that they live.
+    /// Ten streams read large values and write large ones, read no answers and send keepalives.
     SlowReaders,
-    /// Twenty streams send all but the end of a message, and then a byte now and then.
+    /// Twenty streams send all but the end of a message, and then a byte at times.
     HalfMessages,
-    /// Connections are opened as fast as they are let in, and say nothing.
+    /// Connections are opened as fast as they are accepted, and stay silent.
     Connections,
-    /// Four streams write, each operation in the name of a client that nobody has heard of.
+    /// Four streams write, each operation under a new client id.
     NewClients,
 }
 
 impl Attack {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] =
         [Self::Scans, Self::SlowReaders, Self::HalfMessages, Self::Connections, Self::NewClients];
 
-    /// What people call it.
+    /// Returns its name for users.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scans => "scans",
@@ -57,25 +57,25 @@ impl FromStr for Attack {
     }
 }
 
-/// Whom an attack is aimed at: one node, and a partition that it led when it was looked up.
+/// Target of an attack: one node, and a partition that it led when it was looked up.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub(crate) cluster: ClusterId,
     pub(crate) node: NodeId,
-    /// Whom whoever connects expects there.
+    /// Expected identity of the node.
     pub(crate) expected: Expected,
     pub(crate) address: String,
     pub(crate) transport: Transport,
     pub(crate) partition: PartitionId,
-    /// What keys begin with that lie in the partition.
+    /// Prefix of keys in the partition.
     pub(crate) tag: String,
 }
 
 impl Target {
-    /// The node that leads the partition of `tag` in a table; it is reached by `transport`.
+    /// Finds the node that leads the partition of `tag` in a table, to be reached by `transport`.
     ///
     /// # Errors
-    /// Nobody there, no such table, or nobody who leads.
+    /// If no node answers, or there is no such table or no leader.
     pub async fn find(admin: &Admin, transport: &Transport, table: &str, tag: &str) -> Result<Self, Failure> {
         let failed = |what: String| Failure::new("Attack", what);
         let asked = |error: archon_client::Error| failed(error.to_string());
@@ -102,24 +102,24 @@ impl Target {
         })
     }
 
-    /// The node's address.
+    /// Returns the node's address.
     pub fn address(&self) -> &str {
         &self.address
     }
 }
 
-/// What greedy clients did.
+/// Counts of greedy clients.
 #[derive(Debug, Default)]
 pub struct Deeds {
-    /// Connections that were made.
+    /// Connections made.
     pub connections: AtomicU64,
-    /// Operations that were sent.
+    /// Operations sent.
     pub sent: AtomicU64,
     /// Operations, messages or connections that were refused or ended.
     pub refused: AtomicU64,
 }
 
-/// An attack under way, which ends when this is dropped.
+/// A running attack, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Attackers {
     deeds: Arc<Deeds>,
@@ -128,7 +128,7 @@ pub struct Attackers {
 }
 
 impl Attackers {
-    /// Begins; to be called on a runtime.
+    /// Starts the attack; must be called on a runtime.
     pub fn begin(attack: Attack, target: &Target) -> Self {
         let (deeds, tasks, end) = (Arc::<Deeds>::default(), TaskTracker::new(), CancellationToken::new());
         for number in 0..tactics::attackers(attack) {
@@ -138,7 +138,7 @@ impl Attackers {
         Self { deeds, tasks, end }
     }
 
-    /// Connections made, operations sent, and what was refused, so far.
+    /// Returns the connections made, operations sent, and refusals so far.
     pub fn deeds(&self) -> (u64, u64, u64) {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (of(&self.deeds.connections), of(&self.deeds.sent), of(&self.deeds.refused))
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attacks_are_known_by_their_names_and_others_named() {
+    fn attack_names_round_trip_and_unknown_ones_list_all() {
         for attack in Attack::ALL {
             assert_eq!(attack.name().parse(), Ok(attack));
         }

@@ -1,4 +1,4 @@
-//! A stream to a node as somebody speaks it who keeps to no manners.
+//! A raw stream to a node, without the client's limits.
 
 use super::Target;
 use archon_frames::StreamKind;
@@ -15,11 +15,11 @@ use tokio::net::{TcpSocket, TcpStream};
 const MESSAGE: u8 = 1;
 const ALIVE: u8 = 3;
 
-/// A connection that has said whom it speaks to; what it receives is left to its owner.
+/// A connection after the handshake; its owner handles received bytes.
 pub(super) struct RawStream(pub(super) Stream);
 
 impl RawStream {
-    /// Connects. `window` bounds what the system receives for a stream that is not read.
+    /// Connects. `window` bounds the system's receive buffer of an unread stream.
     pub(super) async fn open(target: &Target, window: Option<u32>) -> io::Result<Self> {
         let address = target.address.parse().map_err(|_| io::Error::from(io::ErrorKind::AddrNotAvailable));
         let stream = match (address, window) {
@@ -52,13 +52,13 @@ impl RawStream {
         self.0.flush().await
     }
 
-    /// Says that it is there.
+    /// Sends a keepalive.
     pub(super) async fn alive(&mut self) -> io::Result<()> {
         self.send(&[ALIVE, 0, 0, 0, 0]).await
     }
 }
 
-/// A frame with a message.
+/// Returns a frame with a message.
 fn frame(message: &impl Message) -> Bytes {
     let mut out = BytesMut::new();
     out.put_u8(MESSAGE);
@@ -67,7 +67,7 @@ fn frame(message: &impl Message) -> Bytes {
     out.freeze()
 }
 
-/// A frame with operations, which are named if there is a client.
+/// Returns a frame with operations, which have ids if there is a client.
 pub(super) fn operations(
     partition: PartitionId,
     client: ClientId,

@@ -1,4 +1,4 @@
-//! What each of the attackers does, again and again.
+//! The loops of the attackers.
 
 use super::raw::{RawStream, operations};
 use super::{Attack, Deeds, Target};
@@ -14,21 +14,21 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-/// Messages of scans that one attacker has under way.
+/// Pending scan messages of one attacker.
 const SCANS_AHEAD: usize = 2;
-/// Rows that are there to be scanned.
+/// Rows to scan.
 const ROWS: usize = 4_000;
 const ROW_BYTES: usize = 250;
-/// What the system keeps of answers that nobody reads.
+/// Receive buffer for unread answers.
 const WINDOW_BYTES: u32 = 4 * 1024;
-/// How long an attacker waits before it comes again.
+/// Pause of an attacker before it returns.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How often one that does nothing else says that it lives.
+/// Keepalive interval of an idle attacker.
 const SIGN: Duration = Duration::from_millis(700);
-/// Connections that the flood of them holds at most: more than a node takes from one address.
+/// Maximum connections of the connection flood: more than a node accepts from one address.
 const FLOOD_MAX: usize = 3_000;
 
-/// How many take part.
+/// Returns the number of attackers.
 pub(super) const fn attackers(attack: Attack) -> usize {
     match attack {
         Attack::Scans | Attack::NewClients => 4,
@@ -38,7 +38,7 @@ pub(super) const fn attackers(attack: Attack) -> usize {
     }
 }
 
-/// Goes on until it is dropped.
+/// Attacks until dropped.
 pub(super) async fn attack(attack: Attack, number: usize, target: &Target, deeds: &Deeds) {
     loop {
         let ended = match attack {
@@ -61,14 +61,14 @@ async fn opened(target: &Target, window: Option<u32>, deeds: &Deeds) -> io::Resu
     Ok(stream)
 }
 
-/// Sends a message and takes what comes for a moment: answers are not looked at.
+/// Sends a message and discards received bytes for a moment.
 async fn sent(stream: &mut RawStream, message: &[u8], ops: usize, deeds: &Deeds) -> io::Result<()> {
     stream.send(message).await?;
     deeds.sent.fetch_add(ops as u64, Ordering::Relaxed);
     Ok(())
 }
 
-/// Reads until nothing comes for a moment.
+/// Reads until nothing arrives for a moment.
 async fn drained(stream: &mut Stream, quiet: Duration) -> io::Result<()> {
     let mut buffer = vec![0; 256 * 1024];
     while let Ok(read) = timeout(quiet, stream.read(&mut buffer)).await {
@@ -117,7 +117,7 @@ async fn slow_reader(number: usize, target: &Target, deeds: &Deeds) -> io::Resul
     loop {
         sleep(SIGN).await;
         stream.alive().await?;
-        // Where others' answers lie in all the room there is, the reads are refused, in words that need not be read.
+        // Where others' answers fill all buffers, the reads are refused, with short answers.
         sent(&mut stream, &gets, 20, deeds).await?;
     }
 }
@@ -140,7 +140,7 @@ async fn connections(target: &Target, deeds: &Deeds) -> io::Result<()> {
         let stream = match TcpStream::connect(&target.address).await {
             Ok(stream) => stream,
             Err(error) if held.is_empty() => return Err(error),
-            // Descriptors of one's own are bounded as well.
+            // The attacker's own descriptors are bounded as well.
             Err(_) => break,
         };
         deeds.connections.fetch_add(1, Ordering::Relaxed);
@@ -172,7 +172,7 @@ async fn new_clients(target: &Target, deeds: &Deeds) -> io::Result<()> {
     }
 }
 
-/// A little ago, as the node's log counts it, so that the stamp is neither forgotten nor of the future.
+/// Returns a slightly past time on the node's log clock, so that the stamp is neither forgotten nor in the future.
 fn now_ms() -> u128 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     since.as_millis().saturating_sub(2)
