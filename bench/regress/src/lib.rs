@@ -1,5 +1,5 @@
-//! The pure parts of what an operation costs, one operation at a time, for counting: what they allocate and how many
-//! instructions they take is the same in every run, so that a regression shows without a quiet machine.
+//! Pure parts of an operation's cost, one operation at a time: allocations and instructions are the same in every run,
+//! so that a regression shows without a quiet machine.
 
 mod rows;
 
@@ -21,21 +21,21 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use uuid::Uuid;
 
-/// Operations that travel in one message, as under load.
+/// Operations per message, as under load.
 const TOGETHER: u64 = 64;
 const PARTITION: PartitionId = PartitionId::new(TableId::new(1), 7);
 const VALUE: &[u8] = &[0x5a; 100];
 
-/// A part of an operation's way.
+/// A part of an operation's path.
 #[derive(Clone, Copy, Debug)]
 pub struct HotPath {
     /// Its name in reports and baselines.
     pub name: &'static str,
-    /// Goes that part of the way so many times, a multiple of 64; returns something that depends on all of it.
+    /// Runs that part this many times, a multiple of 64; returns a value that depends on all of it.
     pub run: fn(u64) -> u64,
 }
 
-/// All of them.
+/// All hot paths.
 pub const ALL: [HotPath; 7] = [
     HotPath { name: "puts-to-node", run: puts_to_node },
     HotPath { name: "evaluate-put", run: evaluate_put },
@@ -54,7 +54,7 @@ fn id(client: ClientId, number: u64) -> OpId {
     OpId { client, number, done_below: number.saturating_sub(TOGETHER), stamp: Millis::new(1_000) }
 }
 
-/// What a node reads of a message of these operations.
+/// Returns the operations that a node reads from a message.
 fn arrived(packer: OpPacker) -> impl Iterator<Item = TaggedOp> {
     let message = v1::OpBatch { ops: packer.finish(), table_version: 9, ..v1::OpBatch::default() };
     let read = v1::OpBatch::decode(Bytes::from(message.encode_to_vec())).ok();
@@ -62,7 +62,7 @@ fn arrived(packer: OpPacker) -> impl Iterator<Item = TaggedOp> {
     ops.into_iter().flatten().filter_map(|op| op.op.ok())
 }
 
-/// From operations in the client to operations in the node: one message of 64 puts, packed, encoded and read again.
+/// From operations in the client to operations in the node: one message of 64 puts, packed, encoded and decoded.
 fn puts_to_node(count: u64) -> u64 {
     let client = ClientId::new(Uuid::from_u128(7));
     let value = Bytes::from_static(VALUE);
@@ -78,7 +78,7 @@ fn puts_to_node(count: u64) -> u64 {
     sum
 }
 
-/// From answers in the node to answers in the client: one message of 64 values, packed, encoded and read again.
+/// From answers in the node to answers in the client: one message of 64 values, packed, encoded and decoded.
 fn values_to_client(count: u64) -> u64 {
     let value = Bytes::from_static(VALUE);
     let mut sum = 0;
@@ -95,7 +95,7 @@ fn values_to_client(count: u64) -> u64 {
     sum
 }
 
-/// A partition's rows without an engine, so that what is counted is the evaluation.
+/// A partition's rows without an engine, so that only the evaluation is counted.
 #[derive(Default)]
 struct Rows(BTreeMap<Bytes, Bytes>);
 
@@ -109,7 +109,7 @@ impl View for Rows {
     }
 }
 
-/// Evaluates puts that a client may retry, encodes their effects, and applies them as a follower does.
+/// Evaluates retryable puts, encodes their effects, and applies them as a follower does.
 fn evaluate_put(count: u64) -> u64 {
     let client = ClientId::new(Uuid::from_u128(7));
     let value = Bytes::from_static(VALUE);
@@ -167,10 +167,10 @@ fn configuration() -> Configuration {
     Configuration { row, peers: [1, 2].map(peer).into(), timing: Timing::default() }
 }
 
-/// A leader and a follower whose disks and network answer at once.
+/// A leader and a follower with instant disks and network.
 struct Pair {
     replicas: [Replica; 2],
-    /// What waits to be carried out: by whom, and what.
+    /// Pending outputs: index of the replica, and output.
     work: VecDeque<(usize, Output)>,
     committed: Seq,
 }
@@ -198,14 +198,15 @@ impl Pair {
     }
 }
 
-/// Replicates entries from a leader to a follower until both hold them, 64 at a time; returns how many were committed.
+/// Replicates entries from a leader to a follower until both hold them, 64 at a time; returns the number of committed
+/// entries.
 fn commit_at_two(count: u64) -> u64 {
     let (Some(leader), Some(follower)) = (replica(1), replica(2)) else { return 0 };
     let mut pair = Pair { replicas: [leader, follower], work: VecDeque::new(), committed: Seq::ZERO };
     for who in [1, 0] {
         pair.step(who, [Input::Configure(configuration())]);
     }
-    // Whatever the leader sent before its follower was there is sent again here.
+    // Repeats the leader's messages from before the follower existed.
     let adopted = Body::Adopted { at: Position::ZERO, held: Seq::ZERO };
     let (from, to, epoch) = (address(2), address(1), Epoch::new(1));
     pair.settle();
@@ -229,9 +230,9 @@ fn commit_at_two(count: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// A path that goes nowhere would be fast.
+    /// A path without work would be fast.
     #[test]
-    fn every_path_is_gone_to_its_end() {
+    fn every_path_does_its_work() {
         let sum: u64 = (1..=640).sum();
         for path in ALL {
             let expected = if ["commit-at-two", "scan-rows"].contains(&path.name) { 640 } else { sum };

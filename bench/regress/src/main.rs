@@ -1,14 +1,14 @@
-//! Whether an operation's pure parts take more work than they did: instructions counted by valgrind where it is
-//! installed, and CPU time in units of a loop that is timed in the same run. Fails if one takes more than allowed.
+//! Detects regressions in the work of an operation's pure parts: instructions counted by valgrind where it is
+//! installed, and CPU time in units of a loop that is timed in the same run. Fails if one exceeds its limit.
 //!
 //! ```text
 //! cargo run --release -p archon-regress             compare with bench/regress/baseline.json
-//! cargo run --release -p archon-regress -- --record  after an improvement: write it anew
+//! cargo run --release -p archon-regress -- --record  after an improvement: replace it
 //! cargo run --release -p archon-regress -- --slow evaluate-put   must fail
 //! archon-regress --against PROGRAM                  compare with an older build of it, on this machine, with this compiler
 //! ```
 //!
-//! Nothing is compared with a time of another run. Instructions depend on the compiler, so a new one needs `--record`.
+//! Times of different runs are never compared. Instructions depend on the compiler, so a new one needs `--record`.
 
 use anyhow::Context;
 use archon_regress::{ALL, HotPath};
@@ -20,11 +20,11 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Share of instructions that may come on top: branches of hash maps differ a little between runs.
+/// Allowed increase of instructions: branches of hash maps differ a little between runs.
 const INSTRUCTIONS_MORE: f64 = 0.05;
-/// Share of time that may come on top: caches and neighbours.
+/// Allowed increase of time: caches and other processes.
 const TIME_MORE: f64 = 0.50;
-/// Operations per sample and samples; the least time counts.
+/// Operations per sample; the minimum of the samples counts.
 const OPERATIONS: u64 = 64_000;
 const SAMPLES: usize = 15;
 
@@ -52,7 +52,7 @@ struct Args {
 /// The work of one operation.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 struct Work {
-    /// Instructions; none without valgrind.
+    /// Instructions; `None` without valgrind.
     instructions: Option<f64>,
     /// CPU time in rounds of the reference loop.
     reference_rounds: f64,
@@ -121,16 +121,16 @@ fn against(before: &Path, own: &Path, times: impl Fn(&HotPath) -> u64) -> anyhow
     Ok(if regressed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Which share is there on top of what was.
+/// Returns the relative increase.
 fn more(before: f64, now: f64) -> f64 {
     now / before - 1.0
 }
 
-/// Prints a line and says whether it is a regression.
+/// Prints a line and returns true for a regression.
 fn compare(name: &str, before: &Work, now: &Work) -> bool {
     let counted = before.instructions.zip(now.instructions);
     let time = more(before.reference_rounds, now.reference_rounds);
-    // Counts are exact; where there are any, times are only told.
+    // Counts are exact; where they exist, times are only printed.
     let regressed = match counted {
         Some((before, now)) => more(before, now) > INSTRUCTIONS_MORE,
         None => time > TIME_MORE,
@@ -148,7 +148,7 @@ fn compare(name: &str, before: &Work, now: &Work) -> bool {
     regressed
 }
 
-/// Instructions per operation: those of many operations less those of fewer, so that starting up does not count.
+/// Returns instructions per operation: the difference of a long and a short run, without start-up.
 fn instructions(program: &Path, path: &HotPath, times: u64) -> anyhow::Result<f64> {
     const FEW: u64 = 640;
     const MANY: u64 = 6_400;
@@ -167,7 +167,7 @@ fn instructions(program: &Path, path: &HotPath, times: u64) -> anyhow::Result<f6
     Ok((collected(MANY)? - collected(FEW)?) as f64 / (MANY - FEW) as f64)
 }
 
-/// CPU time per operation in rounds of the reference loop, both timed in turn.
+/// Returns CPU time per operation in rounds of the reference loop, both timed alternately.
 fn rounds(path: &HotPath, times: u64) -> f64 {
     let (mut operation, mut round) = (f64::MAX, f64::MAX);
     for _ in 0..SAMPLES {
@@ -181,7 +181,7 @@ fn rounds(path: &HotPath, times: u64) -> f64 {
     operation / round
 }
 
-/// What a machine is measured by: an allocation, a copy of 100 bytes, and a walk over them.
+/// Reference work: an allocation, a copy of 100 bytes, and a walk over them.
 fn reference(count: u64) -> u64 {
     let source = [0x5au8; 100];
     (0..count).fold(0, |sum, number| {
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_instructions_are_a_regression_and_slower_machines_are_none() {
+    fn only_more_instructions_are_a_regression() {
         let work = |instructions, reference_rounds| Work { instructions, reference_rounds };
         assert!(!compare("a", &work(Some(1_000.0), 10.0), &work(Some(1_040.0), 30.0)));
         assert!(compare("a", &work(Some(1_000.0), 10.0), &work(Some(1_060.0), 10.0)));

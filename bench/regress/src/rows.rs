@@ -1,4 +1,4 @@
-//! What a partition's rows take: writes that become visible, reads, pages in order.
+//! Work of a partition's rows: writes that become visible, reads, ordered pages.
 
 use crate::{PARTITION, TOGETHER, VALUE, arrived, id, key};
 use archon_kv::{DedupLimits, MemoryEngine, Memtable, MemtableBudget, PartitionView, Reader, Request, evaluate, row};
@@ -7,7 +7,7 @@ use archon_types::{Answer, ClientId, KeyRange, Millis, Op, PlacementId, Revision
 use bytes::Bytes;
 use uuid::Uuid;
 
-/// Keys that a partition holds here.
+/// Keys of a partition.
 const KEYS: u64 = 1_024;
 /// Entries of one page.
 const PAGE: u32 = 64;
@@ -15,7 +15,7 @@ const SPACE: PlacementId = PlacementId::new(1);
 const AT: Millis = Millis::new(1_000);
 const CLIENT: ClientId = ClientId::new(Uuid::from_u128(7));
 
-/// A partition at a leader: what was written since the last freezing, over an empty engine.
+/// A partition at a leader: the unfrozen memtable over an empty engine.
 struct Leader {
     memtable: Memtable,
     engine: MemoryEngine,
@@ -37,7 +37,7 @@ impl Leader {
         PartitionView::new(&self.memtable, &self.engine, SPACE, reader)
     }
 
-    /// Evaluates a write that a client may retry, and keeps its effect.
+    /// Evaluates a retryable write, and keeps its effect.
     fn write(&mut self, number: u64) {
         let op = Op::Put { key: key(number % KEYS), value: Bytes::from_static(VALUE) };
         let id = id(CLIENT, number);
@@ -45,7 +45,7 @@ impl Leader {
         let evaluated = evaluate(request, &self.view(Reader::Newest), AT, Revision::new(number), &DedupLimits::DEFAULT);
         if let Some(effect) = evaluated.ok().and_then(|evaluation| evaluation.effect) {
             let (_, effect) = effect.into_entry().expect("an effect within bounds");
-            // A position that is not the next one would leave the sum of the path too small.
+            // A position that is not the next one would make the sum of the path too small.
             let _ = self.memtable.push(Seq::new(number), effect);
         }
     }
@@ -55,7 +55,7 @@ impl Leader {
     }
 }
 
-/// Writes at a leader, from the operation to the row that others read, 64 committed at a time.
+/// Writes at a leader, from the operation to the visible row, 64 committed at a time.
 pub(crate) fn write_rows(count: u64) -> u64 {
     let mut leader = Leader::empty();
     for batch in 0..count / TOGETHER {
@@ -63,11 +63,11 @@ pub(crate) fn write_rows(count: u64) -> u64 {
         numbers.clone().for_each(|number| leader.write(number));
         leader.commit(*numbers.end());
     }
-    // All of them, if every one was taken.
+    // All of them, if every one was accepted.
     (1..=leader.memtable.last().get()).sum()
 }
 
-/// Reads at a leader, from the message that 64 came in to the values.
+/// Reads at a leader, from a message of 64 operations to the values.
 pub(crate) fn read_rows(count: u64) -> u64 {
     let leader = Leader::loaded();
     let mut sum = 0;
@@ -86,12 +86,12 @@ pub(crate) fn read_rows(count: u64) -> u64 {
     sum
 }
 
-/// Reads pages in order, from keys all over, of 64 entries each: `count` entries in all.
+/// Reads ordered pages of 64 entries, from scattered keys: `count` entries in all.
 pub(crate) fn scan_rows(count: u64) -> u64 {
     let leader = Leader::loaded();
     let mut sum = 0;
     for page in 0..count / u64::from(PAGE) {
-        // Where as many entries follow.
+        // A key followed by enough entries.
         let from = page * 7_919 % (KEYS - u64::from(PAGE));
         let keys = KeyRange { begin: key(from), ..KeyRange::ALL };
         let scan = Op::Scan { keys, order: ScanOrder::Ascending, limit: PAGE };

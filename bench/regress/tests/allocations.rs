@@ -1,6 +1,6 @@
-//! What operations allocate on their way, counted. The counts are exact and the same on every machine, so more than the
-//! numbers below is a regression; whoever brings one down writes the new number.
-// A global allocator cannot be had without `unsafe`; this one counts and hands everything on.
+//! Allocations of operations, counted. The counts are exact and the same on every machine, so a count above the numbers
+//! below is a regression; a change that lowers one updates its number.
+// A global allocator requires `unsafe`; this one counts and forwards every call.
 #![allow(unsafe_code)]
 
 use archon_regress::{ALL, HotPath};
@@ -16,13 +16,13 @@ struct Counting;
 
 impl Counting {
     fn count(bytes: usize) {
-        // While a thread ends its counters are gone, and nobody asks for them.
+        // While a thread ends its counters are gone, and not needed.
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
         let _ = BYTES.try_with(|count| count.set(count.get() + bytes as u64));
     }
 }
 
-// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing.
+// SAFETY: every call goes unchanged to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::count(layout.size());
@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Allocations and bytes per operation that are allowed, by path.
+/// Allowed allocations and bytes per operation, by path.
 const ALLOWED: &[(&str, f64, f64)] = &[
     ("puts-to-node", 3.18, 970.0),
     ("evaluate-put", 6.01, 285.0),
@@ -56,7 +56,7 @@ const ALLOWED: &[(&str, f64, f64)] = &[
     ("values-to-client", 0.18, 325.0),
 ];
 
-/// Allocations and bytes per operation, without what setting up takes.
+/// Returns allocations and bytes per operation, without setup.
 fn per_operation(path: &HotPath) -> (f64, f64) {
     let counted = |operations: u64| {
         let before = (ALLOCATIONS.get(), BYTES.get());
@@ -68,7 +68,7 @@ fn per_operation(path: &HotPath) -> (f64, f64) {
 }
 
 #[test]
-fn no_path_allocates_more_than_it_did() {
+fn no_path_exceeds_its_allowed_allocations() {
     let mut wrong = Vec::new();
     for path in &ALL {
         let allowed = ALLOWED.iter().find(|(name, ..)| *name == path.name);
@@ -85,9 +85,9 @@ fn no_path_allocates_more_than_it_did() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The counter would notice one allocation more per operation.
+/// The counter notices one additional allocation per operation.
 #[test]
-fn one_allocation_more_is_noticed() {
+fn one_additional_allocation_is_noticed() {
     fn one_more(operations: u64) -> u64 {
         (0..operations).map(|number| *std::hint::black_box(Box::new(number))).sum()
     }

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 const PARTITIONS: u32 = 64;
-/// Partitions of the table by ranges, each with as many keys.
+/// Partitions of the table by ranges, each with the same number of keys.
 const RANGES: u64 = 8;
 
-/// What a table is compared by.
+/// Kind of a compared table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Hashed,
@@ -27,13 +27,13 @@ struct ArchonSystem {
     name: &'static str,
     copies: u8,
     kind: Kind,
-    /// Whether it is used as a program of several threads uses the library.
+    /// True if used like the library in a program of several threads.
     library: bool,
     target: Arc<Archon>,
     cluster: Rc<Cluster>,
 }
 
-/// Starts the cluster, for so many keys.
+/// Starts the cluster, for this number of keys.
 pub(crate) fn start(program: Option<&str>, keys: u64) -> anyhow::Result<Vec<Box<dyn System>>> {
     let options = Options { partitions: PARTITIONS, replication: 2, ..Options::default() };
     let exe = match program {

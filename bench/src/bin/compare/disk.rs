@@ -1,4 +1,4 @@
-//! What the disk itself costs: one write of 4 KiB and its sync, again and again.
+//! Cost of the disk itself: repeated writes of 4 KiB with sync.
 
 use serde::Serialize;
 use std::fs::File;
@@ -7,15 +7,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const BLOCK_BYTES: usize = 4_096;
-/// The file is written once before, so that a sync changes no metadata: what a good log does too.
+/// The file is written once before, so that a sync changes no metadata, as in a good log.
 const BLOCKS: u64 = 4_096;
 
 /// Times of a write of 4 KiB with `fdatasync`, in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Syncs {
-    /// Half took at most this long.
+    /// Median.
     pub(crate) p50_us: f64,
-    /// 99 of 100.
+    /// 99th percentile.
     pub(crate) p99_us: f64,
 }
 

@@ -16,15 +16,15 @@ use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
 const MEMBERS: usize = 3;
-/// Connections at most: more do not make it faster here, fewer do make it slower.
+/// Maximum number of connections: more do not make it faster here, fewer make it slower.
 const CHANNELS_MAX: usize = 12;
 
-// The parts of etcd's rpc.proto (v3.4, package etcdserverpb) that are used here; fields left out are skipped.
+// The used parts of etcd's rpc.proto (v3.4, package etcdserverpb); omitted fields are skipped.
 #[derive(Clone, PartialEq, prost::Message)]
 struct RangeRequest {
     #[prost(bytes = "bytes", tag = "1")]
     key: Bytes,
-    /// The first key beyond what is asked for; empty: `key` alone.
+    /// End of the range, exclusive; empty: `key` alone.
     #[prost(bytes = "bytes", tag = "2")]
     range_end: Bytes,
     #[prost(int64, tag = "3")]
@@ -168,7 +168,7 @@ where
     M: prost::Message + Send + Sync + 'static,
     R: prost::Message + Default + Send + Sync + 'static,
 {
-    // A page of large values is larger than what tonic takes unless it is told.
+    // A page of large values exceeds tonic's default limit.
     let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(usize::MAX);
     grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let codec = ProstCodec::default();

@@ -1,11 +1,11 @@
-//! Archon beside what people use today: etcd, Redis Cluster and ZooKeeper, each with the durability it has when it is
-//! meant to keep what it acknowledges, on one machine, driven by one program with one workload.
+//! Comparison of Archon with etcd, Redis Cluster and ZooKeeper, each configured to keep acknowledged writes, on one
+//! machine, driven by one program with one workload.
 //!
 //! ```text
 //! cargo run --release -p archon-bench --bin compare -- [--out DIR] [--document FILE]
 //! ```
 //!
-//! Systems that are not installed are skipped, with a word. Every value that is read is checked.
+//! Systems that are not installed are skipped with a message. Every value that is read is checked.
 
 mod archon;
 mod disk;
@@ -33,11 +33,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use system::{STOP, System};
 
-/// What `archon` itself allocates with: its processes are this program in another role.
+/// Allocator of `archon` itself: its processes are this program in another role.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A line that the tables replace in a document.
+/// First line of the section that the tables replace in a document.
 const BEGIN: &str = "<!-- comparison begins; written by the tool -->";
 const END: &str = "<!-- comparison ends -->";
 
@@ -119,7 +119,8 @@ struct Args {
     json: bool,
 }
 
-/// Becomes `archon` if the first argument is one of its verbs: the cluster's processes are this program in another role.
+/// Acts as `archon` if the first argument is one of its verbs: the cluster's processes are this program in another
+/// role.
 fn become_archon() -> Option<ExitCode> {
     let first = std::env::args().nth(1)?;
     let verbs = ["coordinator", "node", "status", "table", "partition", "rebalance", "kv"];
@@ -136,8 +137,8 @@ fn main() -> anyhow::Result<ExitCode> {
     anyhow::ensure!(args.clients.iter().all(|clients| (1..=10_000).contains(clients)), "--clients must be 1 to 10000");
     anyhow::ensure!(args.zipf.is_none_or(|theta| theta > 0.0 && theta < 1.0), "--zipf must be between 0 and 1");
     raise_limit()?;
-    // The servers end when the comparison does, however that comes about: it runs on a thread of its own and looks at
-    // STOP, so that everything is dropped in order.
+    // The servers end with the comparison in every case: it runs on a thread of its own and checks STOP, so that
+    // everything is dropped in order.
     let comparing = args.clone();
     let thread = std::thread::Builder::new().name("compare".into()).spawn(move || compare(&comparing))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -158,7 +159,7 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A connection per client and server needs many files.
+/// Raises the limit of open files: each client needs a connection per server.
 fn raise_limit() -> anyhow::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
@@ -220,7 +221,7 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
     })
 }
 
-/// Its version and the shapes it is used in, unless it is not installed.
+/// Version, and the configurations to measure; `None` if not installed.
 type Started = Option<(String, Vec<Box<dyn System>>)>;
 
 fn start(which: Which, args: &Args, directory: &Path) -> anyhow::Result<Started> {
@@ -258,13 +259,13 @@ fn publish(args: &Args, report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The directory of the pictures, as a document beside it names it.
+/// Returns the directory of the pictures, relative to the document.
 fn beside(document: &Path, out: &Path) -> String {
     let folder = document.parent().unwrap_or(Path::new(""));
     out.strip_prefix(folder).unwrap_or(out).display().to_string()
 }
 
-/// The document with the new tables between its marks.
+/// Returns the document with the new tables between its marks.
 fn replaced(document: &str, tables: &str) -> anyhow::Result<String> {
     let missing = || format!("the document needs the lines {BEGIN:?} and {END:?}");
     let (before, rest) = document.split_once(BEGIN).with_context(missing)?;
@@ -277,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_put_between_the_marks_again_and_again() {
+    fn tables_are_replaced_between_the_marks() {
         let document = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
         let once = replaced(&document, "new\n").unwrap();
         assert_eq!(once, format!("before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"));

@@ -1,4 +1,4 @@
-//! The ladder of clients, every system in turn on every rung, several rounds.
+//! Measures every system in turn at every number of clients, over several rounds.
 
 use crate::disk::{self, Syncs};
 use crate::system::{STOP, System};
@@ -9,15 +9,15 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Servers are idle once all of them together have used less than this part of a core for so long. Three nodes and three coordinators that
-/// do nothing use 0.3, the others less than 0.1.
+/// Servers are idle once all of them together have used less than this part of a core for the quiet time. Three idle
+/// nodes and three idle coordinators use 0.3, the others less than 0.1.
 const QUIET_SHARE: f64 = 0.5;
-/// Longer than what was written is gathered before it goes to an engine.
+/// Longer than writes are collected before they go to an engine.
 const QUIET: Duration = Duration::from_secs(16);
 const SETTLE_LIMIT: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How much is measured.
+/// Size of the measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Ladder {
     pub(crate) clients: Vec<usize>,
@@ -31,7 +31,7 @@ pub(crate) struct Ladder {
     pub(crate) threads: usize,
 }
 
-/// What one system did with one number of clients: the median round, by operations per second.
+/// Result of one system with one number of clients: the median round, by operations per second.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct Point {
     pub(crate) system: String,
@@ -44,7 +44,7 @@ pub(crate) struct Point {
     pub(crate) megabytes_read_per_second: f64,
     /// CPU time of all servers per operation.
     pub(crate) server_cpu_us: f64,
-    /// CPU time of the program that drives them.
+    /// CPU time of the driving program.
     pub(crate) client_cpu_us: f64,
     /// Operations per second of every round.
     pub(crate) rounds: Vec<f64>,
@@ -142,12 +142,12 @@ impl Ladder {
     }
 }
 
-/// CPU time of all servers of these systems.
+/// Returns the CPU time of all servers of these systems.
 fn cpu(systems: &[&dyn System]) -> Duration {
     systems.iter().flat_map(|system| system.pids()).map(cpu_of).sum()
 }
 
-/// Waits until what loading left to be done in the background is done: whoever is measured first would pay for it.
+/// Waits for background work after loading, which would otherwise be charged to the first measurement.
 fn settle(systems: &[Box<dyn System>]) -> anyhow::Result<()> {
     let systems: Vec<&dyn System> = systems.iter().map(AsRef::as_ref).collect();
     let began = Instant::now();
@@ -164,7 +164,7 @@ fn settle(systems: &[Box<dyn System>]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The point in the middle by throughput, with the throughput of all.
+/// Returns the median point by throughput, with the throughput of all rounds.
 fn median(mut points: Vec<Point>) -> Option<Point> {
     points.sort_by(|a, b| a.ops_per_second.total_cmp(&b.ops_per_second));
     let rounds = points.iter().map(|point| point.ops_per_second).collect();
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_round_counts() {
+    fn median_round_is_reported() {
         let point = |ops_per_second: f64| Point {
             system: "a".into(),
             operation: "put",

@@ -1,5 +1,5 @@
-//! One connection that many tasks share: what they ask meanwhile leaves in one write, and answers come in the order of
-//! the questions. This is how a pipelining client library of Redis or ZooKeeper works, and how Archon's own client
+//! One connection shared by many tasks: concurrent requests leave in one write, and answers come in the order of
+//! requests. This is how a pipelining client library of Redis or ZooKeeper works, and how Archon's own client
 //! coalesces.
 
 use archon_load::Failure;
@@ -13,12 +13,12 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-/// How a protocol's answers are told apart.
+/// Framing of a protocol's answers.
 pub(crate) trait Frames: 'static {
     /// One answer.
     type Reply: 'static;
 
-    /// Takes the next whole answer out of what has arrived.
+    /// Takes the next complete answer out of the received bytes.
     fn next(&mut self, arrived: &mut BytesMut) -> Result<Option<Self::Reply>, Failure>;
 }
 
@@ -54,7 +54,7 @@ impl<R: 'static> Pipe<R> {
         Self { state, tasks }
     }
 
-    /// Asks what `encode` writes, and waits for its answer.
+    /// Sends the request written by `encode`, and waits for its answer.
     pub(crate) async fn call(&self, encode: impl FnOnce(&mut BytesMut)) -> Result<R, Failure> {
         if let Some(why) = self.state.broken.get() {
             return Err(Failure::new("Broken", why));

@@ -8,7 +8,7 @@ const LEFT: f64 = 78.0;
 const RIGHT: f64 = 210.0;
 const TOP: f64 = 48.0;
 const BOTTOM: f64 = 56.0;
-/// Okabe and Ito's colours, which people who see few colours can tell apart too.
+/// Okabe and Ito's colours, which colour-blind people can distinguish.
 const COLOURS: [&str; 7] = ["#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#009E73", "#CC79A7", "#000000"];
 /// Distance between names at the right edge.
 const NAME_HEIGHT: f64 = 18.0;
@@ -16,13 +16,13 @@ const NAME_HEIGHT: f64 = 18.0;
 /// A line.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
-    /// What stands beside its end.
+    /// Label at its end.
     pub(crate) name: String,
     /// From left to right; both coordinates above zero.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// The ends of an axis around all values: each 1, 2 or 5 times a power of ten.
+/// Returns the ends of an axis around all values: each 1, 2 or 5 times a power of ten.
 fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) = values.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
     if low > high {
@@ -34,7 +34,7 @@ fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     (below, above)
 }
 
-/// A number as an axis says it: `1`, `10k`, `1M`.
+/// Formats a number for an axis: `1`, `10k`, `1M`.
 fn short(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{}M", value / 1e6),
@@ -47,9 +47,9 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// The whole picture.
+/// Returns the whole picture.
 pub(crate) fn plot(title: &str, x_name: &str, y_name: &str, all: &[Series]) -> String {
-    // What has no logarithm has no place: a figure of nothing per second.
+    // Zero has no logarithm: such points are omitted.
     let drawn = |series: &Series| Series {
         name: series.name.clone(),
         points: series.points.iter().copied().filter(|(x, y)| *x > 0.0 && *y > 0.0).collect(),
@@ -137,13 +137,13 @@ pub(crate) fn plot(title: &str, x_name: &str, y_name: &str, all: &[Series]) -> S
     svg
 }
 
-/// Where each name stands: beside the end of its line, but never on another name.
+/// Returns the position of each name: beside the end of its line, without overlaps.
 fn name_places(all: &[Series], y: impl Fn(f64) -> f64) -> Vec<f64> {
     let ends: Vec<f64> = all.iter().map(|series| series.points.last().map_or(HEIGHT, |point| y(point.1))).collect();
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by(|a, b| ends[*a].total_cmp(&ends[*b]));
     let mut places = vec![0.0; all.len()];
-    // All of them fit, however the lines end.
+    // All of them fit, wherever the lines end.
     let mut free = TOP;
     let last = HEIGHT - BOTTOM;
     for index in &order {
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_system_has_a_line_a_name_and_a_point_per_rung() {
+    fn plot_has_a_line_a_name_and_all_points_per_system() {
         let series = |name: &str, factor: f64| Series {
             name: name.into(),
             points: [1.0, 16.0, 256.0].map(|clients| (clients, clients * factor)).to_vec(),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn names_do_not_stand_on_each_other_and_nothing_is_a_picture_too() {
+    fn names_do_not_overlap_and_empty_plots_are_valid() {
         let same = || Series { name: "x".into(), points: vec![(1.0, 5.0)] };
         let places = name_places(&[same(), same(), same()], |_| 100.0);
         assert!(places[1] - places[0] >= NAME_HEIGHT && places[2] - places[1] >= NAME_HEIGHT, "{places:?}");

@@ -28,11 +28,11 @@ pub(crate) struct Redis {
     masters: Vec<String>,
     /// The master of each slot.
     slots: Vec<u8>,
-    /// Whether clients share pipelined connections, or each has its own.
+    /// True if clients share pipelined connections; otherwise each has its own.
     shared: bool,
 }
 
-/// How clients reach it.
+/// How clients connect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     OwnConnections,
@@ -66,7 +66,7 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
             ("--cluster-config-file", "nodes.conf"),
             ("--appendonly", "yes"),
             ("--appendfsync", "always"),
-            // The append-only file alone is what lasts.
+            // Only the append-only file persists.
             ("--save", ""),
             ("--dir", &data),
         ];
@@ -107,7 +107,7 @@ fn port(address: &str) -> &str {
     address.rsplit(':').next().unwrap_or_default()
 }
 
-/// The masters and who has which slot, once every server says that all is well and every replica follows.
+/// Returns the masters and the owner of each slot, once every server reports health and every replica follows.
 fn whole(addresses: &[String]) -> anyhow::Result<(Vec<String>, Vec<u8>)> {
     let mut replicas = 0;
     for address in addresses {
@@ -185,7 +185,7 @@ impl<C: Connect> System for RedisSystem<C> {
     }
 }
 
-/// One client, or what all share.
+/// One client, or the shared connection.
 pub(crate) struct RedisStore {
     slots: Vec<u8>,
     ways: Ways,

@@ -1,5 +1,5 @@
-//! Redis driven by the program that comes with it, beside the loop that drives everything else here: whether that loop
-//! holds Redis back can then be seen.
+//! Redis driven by its own benchmark program, beside the loop that drives everything else here: shows whether that loop
+//! holds Redis back.
 
 use crate::system::{Seen, System};
 use anyhow::Context;
@@ -11,12 +11,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const SLOTS: u64 = 16_384;
-/// Requests per client in the run that tells how many are needed to fill the time.
+/// Requests per client in the first run, which estimates the number needed to fill the time.
 const FIRST_EACH: u64 = 200;
-/// How often each key is written before anything is measured; they are chosen at random, so that some have none.
+/// Number of writes per key before the measurement; keys are random, so that some have none.
 const LOADED_TIMES: u64 = 3;
 
-/// The program and the cluster it is pointed at.
+/// The program and its target cluster.
 pub(crate) struct RedisBenchmark {
     pub(crate) program: PathBuf,
     /// Any master.
@@ -38,7 +38,7 @@ impl RedisBenchmark {
     fn ask(&self, workload: &Workload, requests: u64) -> anyhow::Result<Line> {
         let (host, port) = self.address.rsplit_once(':').context("an address")?;
         let test = if workload.mix == Mix::Get { "get" } else { "set" };
-        // Each request goes to a slot chosen at random, which is part of its key: so many numbers for each.
+        // Each request goes to a random slot, which is part of its key: this many numbers per slot.
         let numbers = workload.keys.div_ceil(SLOTS);
         let arguments = [
             ("-h", host.to_owned()),
@@ -88,7 +88,7 @@ impl System for RedisBenchmark {
         let mut seen = self.ask(workload, first)?;
         let mut requests = first;
         if let (End::After(length), false) = (workload.end, workload.mix == Mix::Load) {
-            // By Little's law: its own rate contains its starting up, which is most of so short a run.
+            // By Little's law: its own rate includes its start-up, which dominates such a short run.
             let rate = workload.clients as f64 * 1e3 / seen.mean_ms.max(0.001);
             let more = ((rate * length.as_secs_f64()) as u64).max(first);
             seen = self.ask(workload, more)?;
@@ -106,7 +106,7 @@ impl System for RedisBenchmark {
     }
 }
 
-/// From `"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms",…` and the line after it.
+/// Parses `"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms",…` and the line after it.
 fn line(said: &str) -> Option<Line> {
     let fields = |line: &str| line.split(',').map(|field| field.trim_matches('"').to_owned()).collect::<Vec<_>>();
     let mut lines = said.lines().skip_while(|line| !line.starts_with("\"test\""));
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_report_is_read_by_its_names() {
+    fn report_columns_are_read_by_name() {
         let said = "WARNING: something\n\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\
                     \"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n\
                     \"SET\",\"1652.89\",\"2.400\",\"0.064\",\"0.111\",\"11.135\",\"23.759\",\"34.079\"\n";

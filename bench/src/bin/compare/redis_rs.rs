@@ -1,4 +1,4 @@
-//! Redis Cluster as users of its Rust library have it: a few clients, each shared by many tasks.
+//! Redis Cluster through its Rust library: a few clients, each shared by many tasks.
 
 use archon_load::{Connect, Failure, Store};
 use bytes::Bytes;
@@ -6,13 +6,13 @@ use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 use redis::{AsyncCommands, RedisError};
 
-/// A Redis Cluster that `redis-rs` finds its way through.
+/// A Redis Cluster accessed by `redis-rs`.
 pub(crate) struct RedisRs {
     client: ClusterClient,
 }
 
 impl RedisRs {
-    /// Nothing is asked of the masters yet.
+    /// Creates it without contacting the masters.
     pub(crate) fn new(masters: &[String]) -> Result<Self, RedisError> {
         let addresses = masters.iter().map(|master| format!("redis://{master}"));
         Ok(Self { client: ClusterClient::new(addresses.collect::<Vec<_>>())? })

@@ -1,4 +1,4 @@
-//! The outcome of a comparison: a table, ratios, plots.
+//! Report of a comparison: a table, ratios, plots.
 
 use crate::disk::Syncs;
 use crate::measure::Point;
@@ -8,17 +8,17 @@ use std::path::Path;
 use std::process::Command;
 use std::time::SystemTime;
 
-/// Archon with a table of two copies, by one client of the library on one thread: as fast as it goes.
+/// Archon with a table of two copies, by one client of the library on one thread: maximum speed.
 pub(crate) const ARCHON: &str = "Archon, R = 2";
-/// The same as a program of several threads has it.
+/// The same in a program of several threads.
 pub(crate) const ARCHON_LIBRARY: &str = "Archon, R = 2, library";
-/// The shapes in which Redis is used: as a program of several threads has it, by its Rust library; a connection for each
-/// client, as ordinary clients and `redis-benchmark` do it, in the same loop as everything else; as fast as it goes; and driven
-/// by `redis-benchmark` itself.
+/// Configurations of Redis: its Rust library in a program of several threads; a connection for each client, as ordinary
+/// clients and `redis-benchmark` do it, in the same loop as everything else; maximum speed; and driven by
+/// `redis-benchmark` itself.
 pub(crate) const REDIS_SHAPES: [&str; 4] =
     ["Redis, redis-rs", "Redis, own connections", "Redis, pipelined", "Redis, redis-benchmark"];
 
-/// Where the comparison was made.
+/// The machine of the comparison.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) date: String,
@@ -28,11 +28,11 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     pub(crate) file_system: String,
     pub(crate) commit: String,
-    /// Runnable tasks of the last minute before it began: above a fraction of one, others used the machine.
+    /// Runnable tasks of the last minute before it began: above a fraction of one, other programs used the machine.
     pub(crate) load_before: f64,
 }
 
-/// A system's name, version and shape.
+/// A system's name, version and configuration.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Used {
     pub(crate) name: String,
@@ -40,7 +40,7 @@ pub(crate) struct Used {
     pub(crate) shape: String,
 }
 
-/// Everything.
+/// The whole report.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
@@ -49,7 +49,7 @@ pub(crate) struct Report {
     pub(crate) seconds: f64,
     pub(crate) keys: u64,
     pub(crate) value_bytes: usize,
-    /// The skew of Zipf's law by which keys were chosen; without it all were chosen alike.
+    /// Skew of Zipf's law for the choice of keys; `None` for uniform.
     pub(crate) zipf: Option<f64>,
     pub(crate) threads: usize,
     pub(crate) fdatasync: Syncs,
@@ -59,14 +59,14 @@ pub(crate) struct Report {
     pub(crate) ratios: Vec<Ratio>,
 }
 
-/// A ratio that is aimed at.
+/// A target ratio.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct Ratio {
     pub(crate) what: String,
     pub(crate) ours: f64,
     pub(crate) theirs: f64,
     pub(crate) ratio: f64,
-    /// What is wanted, as `at least 1.2`.
+    /// Target, such as `at least 1.2`.
     pub(crate) wanted: String,
     pub(crate) met: bool,
 }
@@ -126,7 +126,7 @@ fn millis(micros: u64) -> String {
     if millis < 10.0 { format!("{millis:.2}") } else { format!("{millis:.0}") }
 }
 
-/// The ratios that are aimed at, as far as there are figures for them. Those with Redis stand once for each of its shapes.
+/// Returns the target ratios for which there are figures. Those with Redis occur once for each of its configurations.
 pub(crate) fn ratios(points: &[Point]) -> Vec<Ratio> {
     let mut found = Vec::new();
     let mut add = |what: String, ours: Option<f64>, theirs: Option<f64>, wanted: f64, most: bool| {
@@ -141,7 +141,7 @@ pub(crate) fn ratios(points: &[Point]) -> Vec<Ratio> {
     };
     let p50 = |system: &str, operation: &str| point(points, system, operation, 1).map(|point| point.p50_us as f64);
     for redis in REDIS_SHAPES {
-        // What a user gets who swaps the library is the comparison that counts, and stands first.
+        // The comparison by library, as users see it, comes first.
         let library = redis == REDIS_SHAPES[0];
         let (ours, rungs) = if library { (ARCHON_LIBRARY, &[64, 256][..]) } else { (ARCHON, &[256][..]) };
         for (operation, wanted) in [("put", 1.2), ("get", if library { 1.5 } else { 2.0 })] {
@@ -198,7 +198,7 @@ impl Report {
         text.push('\n');
     }
 
-    /// The whole as a piece of a Markdown document whose pictures lie in `pictures`.
+    /// Returns the report as a section of a Markdown document whose pictures are in `pictures`.
     pub(crate) fn markdown(&self, pictures: &str) -> String {
         let machine = &self.machine;
         let mut text = format!(
@@ -265,7 +265,7 @@ impl Report {
         text
     }
 
-    /// The plots: file name and text.
+    /// Returns the plots: file name and text.
     pub(crate) fn plots(&self) -> Vec<(String, String)> {
         let mut plots = Vec::new();
         for (operation, title) in [("put", "Puts"), ("get", "Gets")] {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn redis_is_compared_in_each_of_its_shapes() {
+    fn redis_is_compared_in_every_configuration() {
         let points = [
             point("Archon, R = 2", "put", 256, 120.0, 1),
             point("Redis, own connections", "put", 256, 50.0, 1),
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_right() {
+    fn dates_are_formatted() {
         let at = |days: u64| date(SystemTime::UNIX_EPOCH + Duration::from_secs(days * 86_400));
         assert_eq!(
             (at(0), at(59), at(11_016), at(20_778)),

@@ -1,4 +1,4 @@
-//! As much of the Redis protocol (RESP2) as reading, writing and finding the slots takes.
+//! The subset of the Redis protocol (RESP2) for reading, writing and finding the slots.
 
 use archon_load::Failure;
 use bytes::{Buf, Bytes, BytesMut};
@@ -10,9 +10,9 @@ use crate::pipe::Frames;
 /// An answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reply {
-    /// Nothing is there.
+    /// Absent.
     Nil,
-    /// A short text, as `OK`.
+    /// A short text, such as `OK`.
     Simple(Bytes),
     /// An error.
     Error(String),
@@ -24,7 +24,7 @@ pub(crate) enum Reply {
     Array(Vec<Reply>),
 }
 
-/// Takes answers out of a stream.
+/// Parser of answers in a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Resp;
 
@@ -43,7 +43,7 @@ fn unreadable(what: &str) -> Failure {
     Failure::new("Protocol", format!("Redis answered something unreadable: {what}"))
 }
 
-/// The text of the line that begins at `at`, and where the next line begins.
+/// Returns the text of the line that begins at `at`, and the start of the next line.
 fn line(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let length = bytes.get(at..)?.windows(2).position(|two| two == b"\r\n")?;
     Some((&bytes[at..at + length], at + length + 2))
@@ -53,7 +53,7 @@ fn number(text: &[u8]) -> Result<i64, Failure> {
     std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or_else(|| unreadable("a number was expected"))
 }
 
-/// Where the answer that begins at `at` ends, if it has arrived whole.
+/// Returns the end of the answer that begins at `at`, if it is complete.
 fn end_of(bytes: &[u8], at: usize) -> Result<Option<usize>, Failure> {
     let Some((head, mut next)) = line(bytes, at) else { return Ok(None) };
     match head.first() {
@@ -76,7 +76,7 @@ fn end_of(bytes: &[u8], at: usize) -> Result<Option<usize>, Failure> {
     }
 }
 
-/// Takes an answer that has arrived whole.
+/// Takes a complete answer.
 fn take(arrived: &mut BytesMut) -> Result<Reply, Failure> {
     let (head, next) = line(arrived, 0).ok_or_else(|| unreadable("half a line"))?;
     let (kind, length) = (head.first().copied().unwrap_or(0), head.len());
@@ -126,7 +126,7 @@ fn head(out: &mut BytesMut, kind: u8, mut number: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A connection that one client has for itself: it asks, waits, and asks again.
+/// A connection for one client: request, answer, next request.
 #[derive(Debug)]
 pub(crate) struct DedicatedConnection {
     stream: TcpStream,
@@ -141,7 +141,7 @@ impl DedicatedConnection {
         Ok(Self { stream, buffer: BytesMut::with_capacity(4 * 1024) })
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub(crate) async fn call(&mut self, parts: &[&[u8]]) -> Result<Reply, Failure> {
         let mut out = self.buffer.split();
         command(&mut out, parts);
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_taken_whole_and_in_order_however_they_arrive() {
+    fn answers_are_parsed_whole_and_in_order() {
         let bytes = b"+OK\r\n$5\r\nhe\r\no\r\n$-1\r\n:-7\r\n*2\r\n*1\r\n:1\r\n$0\r\n\r\n-MOVED 1 a\r\n";
         let expected = [
             Reply::Simple(Bytes::from_static(b"OK")),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_an_array_of_values() {
+    fn command_is_encoded_as_an_array_of_values() {
         let mut out = BytesMut::new();
         command(&mut out, &[b"SET", b"key", &[b'x'; 12]]);
         assert_eq!(&out[..], b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$12\r\nxxxxxxxxxxxx\r\n");

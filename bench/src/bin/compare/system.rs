@@ -1,4 +1,4 @@
-//! A system that is compared: how it is started, and how load is put on it.
+//! A compared system: how it is started, and how load is applied.
 
 use anyhow::Context;
 use archon_load::{Connect, Mix, Run, Workload};
@@ -7,48 +7,48 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Set when the reader wants the comparison to end.
+/// Set when the user ends the comparison.
 pub(crate) static STOP: AtomicBool = AtomicBool::new(false);
 
-/// How a program holds a client library: a few clients, which all its tasks share.
+/// Number of library clients in a program, shared by all its tasks.
 pub(crate) const LIBRARY_CLIENTS: usize = 4;
-/// And the threads that they are on.
+/// Number of their threads.
 pub(crate) const LIBRARY_THREADS: usize = 2;
 
-/// How long a system may take to start.
+/// Time-out of a system's start.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(90);
-/// How much longer than asked for a run may take.
+/// Maximum overrun of a run.
 const OVERTIME: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(20);
 
 /// One way of using a running system. Its processes end when it is dropped.
 pub(crate) trait System {
-    /// Its name in the report.
+    /// Returns its name in the report.
     fn name(&self) -> &str;
 
-    /// How it is used, and what its answers promise.
+    /// Describes its use, and the guarantees of its answers.
     fn shape(&self) -> String;
 
-    /// Its servers.
+    /// Returns the process ids of its servers.
     fn pids(&self) -> Vec<u32>;
 
-    /// Connections that so many clients share.
+    /// Returns the number of connections that this many clients share.
     fn connections(&self, clients: usize) -> usize;
 
-    /// Threads that drive it, of so many that were asked for.
+    /// Returns the number of threads that drive it, given the requested number.
     fn threads(&self, asked: usize) -> usize {
         asked
     }
 
-    /// Whether it is to be measured by these operations.
+    /// Returns true if it is measured by these operations.
     fn does(&self, mix: Mix) -> bool {
         !matches!(mix, Mix::Scan { .. })
     }
 
-    /// Puts load on it.
+    /// Applies load.
     ///
     /// # Errors
-    /// If one operation failed: a figure with failures in it is none.
+    /// If one operation failed: figures with failures are not reported.
     fn run(&self, workload: &Workload) -> anyhow::Result<Seen>;
 }
 
@@ -60,13 +60,13 @@ pub(crate) struct Seen {
     pub(crate) p99_us: u64,
     /// Bytes of keys and values read per second.
     pub(crate) bytes_read_per_second: f64,
-    /// What the CPU time of the servers is to be divided by.
+    /// Divisor for the CPU time of the servers.
     pub(crate) ops_with_warm_up: u64,
     /// CPU time of the driving program per operation, in microseconds.
     pub(crate) client_cpu_us: f64,
 }
 
-/// Runs a workload to its end, or until the reader has enough.
+/// Runs a workload to its end, or until the user ends it.
 pub(crate) fn drive<C: Connect>(connect: &Arc<C>, workload: &Workload) -> anyhow::Result<Seen> {
     let began = Instant::now();
     let limit = OVERTIME + workload.warm_up + length(workload);
@@ -107,7 +107,7 @@ fn length(workload: &Workload) -> Duration {
     }
 }
 
-/// Polls until `ready` gives something.
+/// Polls until `ready` returns a value.
 pub(crate) fn until<T>(what: &str, mut ready: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let began = Instant::now();
     loop {
@@ -122,20 +122,20 @@ pub(crate) fn until<T>(what: &str, mut ready: impl FnMut() -> anyhow::Result<T>)
     }
 }
 
-/// Where a program is, if it is installed.
+/// Returns the path of a program, if installed.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let paths = std::env::var_os("PATH")?;
     std::env::split_paths(&paths).map(|directory| directory.join(name)).find(|path| path.is_file())
 }
 
-/// What a program says when asked for its version, first line.
+/// Returns the first line of a program's version output.
 pub(crate) fn version(program: &Path, arguments: &[&str]) -> String {
     let output = std::process::Command::new(program).args(arguments).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     text.lines().next().unwrap_or("version unknown").trim().to_owned()
 }
 
-/// Runs something asynchronous here and now.
+/// Runs a future on the current thread.
 pub(crate) fn now<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();

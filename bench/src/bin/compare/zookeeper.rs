@@ -15,10 +15,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const SERVERS: usize = 3;
-/// Sessions at most, each pipelined, spread over the servers.
+/// Maximum number of sessions, each pipelined, spread over the servers.
 const SESSIONS_MAX: usize = 12;
 const SESSION_TIMEOUT_MS: i32 = 30_000;
-/// The library, where Debian and Ubuntu put it.
+/// Path of the library in Debian and Ubuntu.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 
 // The numbers of ZooKeeper's protocol (ZooDefs.OpCode, KeeperException.Code).
@@ -73,7 +73,7 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
         std::fs::create_dir_all(&data)?;
         std::fs::write(data.join("myid"), (number + 1).to_string())?;
         let (host, port) = client_address.split_once(':').context("an address")?;
-        // What Debian's own configuration says, but for addresses and the limit of connections per client machine.
+        // Debian's own configuration, except for addresses and the limit of connections per client machine.
         let settings = format!(
             "tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir={}\nclientPort={port}\nclientPortAddress={host}\n\
              maxClientCnxns=0\nadmin.enableServer=false\n{}\n",
@@ -100,7 +100,7 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
     Ok(Some((version, vec![Box::new(system)])))
 }
 
-/// Whether a server that serves leads.
+/// Returns true if a serving server leads.
 async fn leads(address: &str) -> anyhow::Result<bool> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(b"srvr").await?;
@@ -136,7 +136,7 @@ impl System for ZooKeeperSystem {
     }
 }
 
-/// An answer: its error code and what follows.
+/// An answer: its error code and the rest.
 struct Reply {
     error: i32,
     rest: Bytes,
@@ -199,7 +199,7 @@ fn bytes(out: &mut BytesMut, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Nodes lie under the root, so a key's slash becomes a dash.
+/// Nodes are children of the root, so a key's slash becomes a dash.
 fn path(out: &mut BytesMut, key: &[u8]) {
     out.put_i32(key.len() as i32 + 1);
     out.put_u8(b'/');
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_taken_whole() {
+    fn only_whole_answers_are_parsed() {
         let mut arrived = BytesMut::new();
         arrived.put_i32(20);
         arrived.put_i32(7);
