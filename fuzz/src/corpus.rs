@@ -1,21 +1,21 @@
-//! The committed inputs, one file each, in a folder per target. Real encodings and whatever once broke a decoder.
+//! The committed inputs, one file each, in a folder per target: real encodings, and inputs that once broke a decoder.
 
 use crate::target::Target;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The folder of all targets.
+/// Returns the folder of all targets.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
-/// The folder of one target.
+/// Returns the folder of one target.
 pub fn folder(target: &Target) -> PathBuf {
     root().join(target.name.replace('/', "-"))
 }
 
-/// The committed inputs of a target, by file name.
+/// Returns the committed inputs of a target, by file name.
 ///
 /// # Errors
 /// If a file cannot be read. A missing folder is empty.
@@ -35,7 +35,7 @@ pub fn read(target: &Target) -> io::Result<Vec<(String, Vec<u8>)>> {
     Ok(found)
 }
 
-/// Writes inputs under `name-0`, `name-1`, … and gives their number.
+/// Writes inputs under `name-0`, `name-1`, … and returns their number.
 ///
 /// # Errors
 /// If a file cannot be written.

@@ -1,4 +1,4 @@
-//! Runs a target: corpus first, then generated and mutated inputs, keeping those that brought out something new.
+//! Runs a target: corpus first, then generated and mutated inputs, keeping those that produced a new answer.
 
 use crate::corpus;
 use crate::mutate::mutate;
@@ -9,17 +9,17 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// Most inputs kept for further mutation.
+/// Maximum number of inputs kept for further mutation.
 const KEPT_MAX: usize = 2_000;
-/// An input that takes longer is a finding: a few kilobytes must not keep a decoder busy.
+/// Time limit of an input, above which it is a finding: a few kilobytes must not keep a decoder busy.
 const SLOW: Duration = Duration::from_secs(20);
 
-/// How long to run.
+/// Length of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Until {
-    /// So many inputs.
+    /// Number of inputs.
     Inputs(u64),
-    /// So long.
+    /// Duration.
     Time(Duration),
 }
 
@@ -28,9 +28,9 @@ pub enum Until {
 pub struct Summary {
     /// Inputs tried.
     pub inputs: u64,
-    /// Of these, accepted.
+    /// Accepted inputs.
     pub accepted: u64,
-    /// Different answers seen.
+    /// Number of different answers.
     pub answers: usize,
 }
 
@@ -41,7 +41,7 @@ pub struct Finding {
     pub target: String,
     /// The input.
     pub input: Vec<u8>,
-    /// What happened.
+    /// Description.
     pub what: String,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Finding {
 /// Runs one input.
 ///
 /// # Errors
-/// A [`Finding`] if the decoder panicked or took far too long.
+/// A [`Finding`] if the decoder panicked or exceeded the time limit.
 pub fn try_one(target: &Target, input: &[u8]) -> Result<Verdict, Box<Finding>> {
     let finding = |what: String| Box::new(Finding { target: target.name.clone(), input: input.to_vec(), what });
     let begun = Instant::now();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decoder_that_panics_is_found_and_the_input_repeats_it() {
+    fn panicking_decoder_is_found_with_a_reproducing_input() {
         let target = Target::new("test/weak", weak, || vec![vec![1, 2, 3]]);
         let finding = run(&target, 1, Until::Inputs(200_000)).expect_err("it panics on two sevens");
         assert!(finding.what.contains("two sevens"), "{finding}");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_run() {
+    fn same_seed_gives_the_same_run() {
         let target = Target::new("test/sound", |input| Verdict::Accepted(input.len().to_string()), || vec![vec![1]]);
         assert_eq!(run(&target, 5, Until::Inputs(500)), run(&target, 5, Until::Inputs(500)));
     }

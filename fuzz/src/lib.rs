@@ -1,17 +1,17 @@
-//! Feeds generated and damaged bytes to every decoder of wire and disk. What must hold: a decoder never panics, refuses
-//! with an error that says something, and what it accepts survives being encoded and decoded again.
+//! Feeds generated and damaged bytes to every decoder of wire and disk. Required: a decoder never panics, refuses with
+//! a meaningful error, and its accepted inputs survive encoding and decoding again.
 //!
-//! Coverage-guided fuzzers need a nightly compiler. This driver runs on the stable one and is guided by what decoders say:
-//! an input that brings out an answer not seen before (numbers aside) is kept and mutated further. Inputs are generated from
-//! the protobuf descriptors, or mutated from a committed corpus of real encodings; where bytes are under a checksum, the
-//! checksum is put right again most of the time, so that mutations reach what lies behind it.
+//! Coverage-guided fuzzers need a nightly compiler. This driver runs on the stable one and is guided by the decoders'
+//! answers: an input with a new answer (numbers aside) is kept and mutated further. Inputs are generated from the
+//! protobuf descriptors, or mutated from a committed corpus of real encodings; checksums are usually fixed after a
+//! mutation, so that mutations reach the data behind them.
 //!
-//! | part | what it does |
+//! | part | task |
 //! |---|---|
-//! | [`target`] | one decoder, and what must hold of it |
+//! | [`target`] | one decoder, and its required properties |
 //! | [`targets`] | all of them |
-//! | [`random`], [`mutate`], [`protobuf`] | where inputs come from |
-//! | [`driver`] | runs a target, keeps what is new, reports what broke |
+//! | [`random`], [`mutate`], [`protobuf`] | sources of inputs |
+//! | [`driver`] | runs a target, keeps new inputs, reports findings |
 //! | [`corpus`] | the committed files |
 
 pub mod corpus;

@@ -1,8 +1,8 @@
-//! Small changes to bytes, of the kinds that decoders stumble over.
+//! Small mutations of bytes, of the kinds that break decoders.
 
 use crate::random::Random;
 
-/// Inputs do not grow beyond this.
+/// Maximum size of an input.
 const BYTES_MAX: usize = 64 * 1024;
 
 /// Values at which arithmetic goes wrong.
@@ -21,7 +21,7 @@ const EDGES: [u64; 12] = [
     0xffff_ffff_ffff_ffff,
 ];
 
-/// Changes `input` in one to six places; `other` lends a piece now and then.
+/// Mutates `input` in one to six places; `other` provides a piece at times.
 pub fn mutate(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     for _ in 0..=random.below(6) {
         once(input, other, random);
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_mutations() {
+    fn same_seed_gives_the_same_mutations() {
         let run = |seed| {
             let mut random = Random::new(seed);
             let mut input = b"some input to begin from".to_vec();

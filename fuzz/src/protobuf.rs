@@ -1,4 +1,4 @@
-//! Messages made from the protobuf descriptors: well-formed on the wire, and anything in their fields.
+//! Random messages from the protobuf descriptors: well-formed on the wire, with arbitrary fields.
 
 use crate::random::Random;
 use archon_proto::DESCRIPTORS;
@@ -46,7 +46,7 @@ pub struct Method {
     pub response: String,
 }
 
-/// Every remote procedure of every service.
+/// Returns every remote procedure of every service.
 pub fn methods() -> Vec<Method> {
     let mut methods = Vec::new();
     for file in files().file {
@@ -67,7 +67,7 @@ fn short(name: &str) -> String {
     name.trim_start_matches(".archon.v1.").to_owned()
 }
 
-/// A random message of the type `name` (without the package), encoded.
+/// Returns a random encoded message of the type `name` (without the package).
 ///
 /// # Panics
 /// If no message has that name.
@@ -83,7 +83,7 @@ fn message(name: &str, random: &mut Random, depth: usize) -> Vec<u8> {
     if depth > DEPTH_MAX {
         return out;
     }
-    // Of a choice one branch is written, now and then two or none; outside of choices most fields are there.
+    // Of a oneof usually one branch is written, at times two or none; other fields are mostly present.
     let branches = descriptor.field.iter().filter(|field| field.oneof_index.is_some()).count();
     let chosen = random.below(branches.max(1));
     let mut branch = 0;
@@ -194,7 +194,7 @@ mod tests {
     use archon_proto::v1;
 
     #[test]
-    fn what_is_generated_is_protobuf() {
+    fn generated_messages_are_protobuf() {
         let mut random = Random::new(1);
         let mut with_key = 0;
         for _ in 0..2_000 {

@@ -1,4 +1,4 @@
-//! A small generator of repeatable random numbers: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+//! Small repeatable random number generator: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
 //! generators", 2014). The same seed gives the same inputs on every machine.
 
 /// A stream of numbers from one seed.
@@ -6,12 +6,12 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A stream that depends on nothing but `seed`.
+    /// Returns a stream that depends only on `seed`.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -20,17 +20,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`; zero if `bound` is zero.
+    /// Returns a number below `bound`; zero if `bound` is zero.
     pub fn below(&mut self, bound: usize) -> usize {
         if bound == 0 { 0 } else { (self.number() % bound as u64) as usize }
     }
 
-    /// True once in `times`.
+    /// Returns true once in `times`.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    /// One of these.
+    /// Returns one of these.
     ///
     /// # Panics
     /// If there are none.
@@ -38,7 +38,7 @@ impl Random {
         &from[self.below(from.len())]
     }
 
-    /// So many random bytes.
+    /// Returns this many random bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         (0..count).map(|_| self.number() as u8).collect()
     }

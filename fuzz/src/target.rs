@@ -1,18 +1,18 @@
-//! One decoder and what must hold of it.
+//! One decoder and its required properties.
 
 use crate::random::Random;
 
-/// What a decoder made of an input. It may not panic: that is what is being looked for.
+/// A decoder's answer to an input. It must not panic: that is what fuzzing looks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is what it should be; the text says of what shape.
+    /// Accepted; the text describes the shape.
     Accepted(String),
-    /// It was refused, with this error.
+    /// Refused, with this error.
     Refused(String),
 }
 
 impl Verdict {
-    /// The verdict of a result: what was decoded is described by `shape`.
+    /// Returns the verdict of a result; `shape` describes the decoded value.
     pub fn of<T, E: std::fmt::Display>(result: Result<T, E>, shape: impl FnOnce(&T) -> String) -> Self {
         match result {
             Ok(value) => Self::Accepted(shape(&value)),
@@ -20,7 +20,7 @@ impl Verdict {
         }
     }
 
-    /// What tells this answer from others: its words without numbers and quoted input.
+    /// Returns what distinguishes this answer from others: its words without numbers and quoted input.
     pub fn signature(&self) -> String {
         let (mark, text) = match self {
             Self::Accepted(text) => ('+', text),
@@ -50,15 +50,15 @@ impl Verdict {
 /// A decoder under test.
 #[derive(Clone)]
 pub struct Target {
-    /// Its name: room, slash, what is decoded.
+    /// Its name: room, slash, decoded type.
     pub name: String,
-    /// Decodes an input and checks what must hold of an accepted one. A panic is a finding.
+    /// Decodes an input and checks the properties of an accepted one. A panic is a finding.
     pub run: fn(&[u8]) -> Verdict,
     /// Real encodings to begin from.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Makes an input from nothing, if there is a description to go by.
+    /// Generates an input, if there is a description.
     pub generate: Option<fn(&str, &mut Random) -> Vec<u8>>,
-    /// Puts checksums right again after a mutation.
+    /// Fixes checksums after a mutation.
     pub fix_checksums: Option<fn(&mut [u8])>,
 }
 
@@ -69,7 +69,7 @@ impl std::fmt::Debug for Target {
 }
 
 impl Target {
-    /// A target without generator and checksums.
+    /// Returns a target without generator and checksums.
     pub fn new(name: impl Into<String>, run: fn(&[u8]) -> Verdict, seeds: fn() -> Vec<Vec<u8>>) -> Self {
         Self { name: name.into(), run, seeds, generate: None, fix_checksums: None }
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_leaves_numbers_and_quoted_input_out() {
+    fn signature_omits_numbers_and_quoted_input() {
         let one = Verdict::Refused("Op.key: 17 bytes of \"abc\" are too many".into());
         let other = Verdict::Refused("Op.key: 99 bytes of \"x\" are too many".into());
         assert_eq!(one.signature(), other.signature());

@@ -1,4 +1,4 @@
-//! Every decoder, every time the tests run: the corpus, and some thousands of damaged inputs.
+//! Every decoder in every test run: the corpus, and some thousands of damaged inputs.
 #![allow(missing_docs)]
 
 use archon_fuzz::driver::{self, Until};
@@ -6,7 +6,7 @@ use archon_fuzz::target::{Target, Verdict};
 use archon_fuzz::{corpus, protobuf, targets};
 use std::collections::BTreeSet;
 
-/// Those that go through a file or a log's threads are slower and get fewer inputs.
+/// Returns the number of inputs: slower targets, with a file or a log's threads, get fewer.
 fn inputs(target: &Target) -> u64 {
     match target.name.as_str() {
         "log/segment" => 600,
@@ -37,7 +37,7 @@ fn no_input_breaks_a_decoder() {
 }
 
 #[test]
-fn what_was_written_before_is_still_read() {
+fn committed_corpus_is_still_accepted() {
     for target in targets::all() {
         let committed = corpus::read(&target).expect("the corpus is readable");
         let real = committed.iter().filter(|(name, _)| name.starts_with("real-"));
@@ -54,7 +54,7 @@ fn what_was_written_before_is_still_read() {
 }
 
 #[test]
-fn every_message_of_every_service_is_fuzzed_or_named_as_checked_in_place() {
+fn every_message_is_fuzzed_or_listed_as_checked_in_place() {
     let converted: BTreeSet<String> =
         targets::all().iter().filter_map(|target| target.name.strip_prefix("wire/").map(str::to_owned)).collect();
     let mut missing = BTreeSet::new();

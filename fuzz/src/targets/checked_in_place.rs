@@ -1,7 +1,7 @@
-//! Which messages are decoded only.
+//! Messages that are only decoded.
 
-/// Messages that have no conversion of their own because the service that gets them checks their few fields in place.
-/// They are decoded only; everything else must be in the list of conversions.
+/// Messages without a conversion of their own because the receiving service checks their few fields in place. They are
+/// decoded only; all others must be in the list of conversions.
 pub const CHECKED_IN_PLACE: &[&str] = &[
     "AlterNodeResponse",
     "AlterTableResponse",

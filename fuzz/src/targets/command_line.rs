@@ -1,4 +1,4 @@
-//! Files that an operator hands to the command line.
+//! Files that an operator passes to the command line.
 
 use crate::target::{Target, Verdict};
 use archon_cli::fuzzing;

@@ -1,4 +1,4 @@
-//! What a coordinator reads: Raft messages and log entries, snapshots, its identity.
+//! Input of a coordinator: Raft messages and log entries, snapshots, its identity.
 
 use crate::target::{Target, Verdict};
 use archon_coordinator::fuzzing;
@@ -23,11 +23,11 @@ fn in_a_file(name: &str, input: &[u8], read: fn(&std::path::Path) -> Result<(), 
         return Verdict::Refused("no room for a file".into());
     }
     let result = read(directory.path());
-    // Only an identity that is taken may change: before the quorum was made, its peer list is put right.
+    // Only an accepted identity may change: before the quorum exists, its peer list is corrected.
     if result.is_err() || name != IDENTITY_FILE {
         assert_eq!(fs::read(&path).ok().as_deref(), Some(input), "reading a file changes it");
     }
-    // The path differs each time and says nothing.
+    // The path differs each time and carries no information.
     let result = result.map_err(|text| text.replace(&directory.path().display().to_string(), "DIR"));
     Verdict::of(result, |()| "read".into())
 }
@@ -36,7 +36,7 @@ fn snapshot(input: &[u8]) -> Verdict {
     in_a_file(fuzzing::SNAPSHOT_FILE, input, fuzzing::snapshot)
 }
 
-/// The checksum stands at 24 and covers everything from 28 on; lengths stand before it.
+/// The checksum is at 24 and covers everything from 28 on; lengths precede it.
 fn fix_snapshot_checksums(input: &mut [u8]) {
     if input.len() > 28 {
         let header_bytes = u32::from_le_bytes([input[12], input[13], input[14], input[15]]);

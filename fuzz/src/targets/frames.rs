@@ -5,10 +5,10 @@ use crate::target::{Target, Verdict};
 use archon_frames::{FrameKind, cut};
 use bytes::{BufMut, BytesMut};
 
-/// Longest payload; what says that it is longer is refused.
+/// Maximum payload; longer announced lengths are refused.
 const BYTES_MAX: usize = 4_096;
 
-/// Cuts all frames, whole and then byte by byte: what arrives in pieces must be read as what arrives at once.
+/// Cuts all frames, whole and then byte by byte: both must give the same frames.
 fn cut_all(input: &[u8]) -> Verdict {
     let at_once = frames([input].into_iter());
     let in_pieces = frames(input.chunks(1));

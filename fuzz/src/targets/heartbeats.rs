@@ -1,4 +1,4 @@
-//! Heartbeats and their answers, and what these bring of tables and nodes.
+//! Heartbeats and their answers, and the updates of tables and nodes in these.
 
 use super::wire::{conversion, deltas, shape};
 use crate::protobuf;
@@ -18,10 +18,10 @@ use prost::Message;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// The life that reads news.
+/// The incarnation that reads updates.
 const LIFE: Incarnation = Incarnation::new(12);
 
-/// Chance does not hit a push key, without which a heartbeat is refused.
+/// Heartbeats with a push key: chance does not hit one, and heartbeats without are refused.
 fn heartbeats() -> Vec<Vec<u8>> {
     let shut =
         ShutDoor { node: NodeId::new(2), incarnation: Incarnation::new(7), how: DoorFailure::Refused, since_ms: 1_900 };
@@ -72,7 +72,7 @@ fn beat_answers() -> Vec<Vec<u8>> {
     answers.map(|answers| v1::BeatAnswers::from(answers).encode_to_vec()).into()
 }
 
-/// What a node lacks: a table, its nodes, and which tables there are.
+/// Updates for a node: a table, its nodes, and the existing tables.
 fn news() -> Vec<Vec<u8>> {
     let tables = TableList { version: Version::new(9), last: TableId::new(4), tables: vec![TableId::new(1)] };
     let empty = News {
@@ -90,21 +90,21 @@ fn news() -> Vec<Vec<u8>> {
         .into()
 }
 
-/// Whose parts are real messages, not yet encoded: chance does not hit one.
+/// Generates updates from real messages, not yet encoded: chance does not hit one.
 fn generate_news(_: &str, random: &mut Random) -> Vec<u8> {
     let mut news = v1::News::decode(protobuf::generate("News", random).as_slice()).unwrap_or_default();
     let parts = random.below(3);
     news.deltas = (0..parts).map(|_| protobuf::generate("TableDelta", random).into()).collect();
     news.nodes = if random.below(2) == 0 { Bytes::new() } else { protobuf::generate("NodeDelta", random).into() };
-    // Otherwise almost none is of a version that can be.
+    // Otherwise almost none has a valid version.
     if random.below(3) > 0 {
         news.newest = LIFE.get() + VERSIONS_AHEAD_MAX;
     }
     news.encode_to_vec()
 }
 
-/// News as a node takes them in that holds nothing: what it takes is of no version above the one that they were made from, and says the
-/// same when it comes again.
+/// Applies updates to a node without tables: no resulting version exceeds that of the source, and applying them again
+/// changes nothing.
 fn taken_news(input: &[u8]) -> Verdict {
     let news = match News::read(input, LIFE) {
         Ok(news) => news,
@@ -125,7 +125,7 @@ fn taken_news(input: &[u8]) -> Verdict {
     Verdict::Accepted(format!("whole: {first}, {}", shape(&news)))
 }
 
-/// Merges each table. Returns whether none left a gap.
+/// Merges each table. Returns true if none left a gap.
 fn take_in(tables: &mut BTreeMap<TableId, PartitionTable>, arriving: &mut Option<Assembly>, news: &News) -> bool {
     let mut whole = true;
     for piece in news.deltas.iter().cloned() {

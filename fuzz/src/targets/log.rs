@@ -1,4 +1,4 @@
-//! A segment file of the write-ahead log with anything in it.
+//! A segment file of the write-ahead log with arbitrary content.
 
 use crate::target::{Target, Verdict};
 use archon_wal::disk::{Disk, MemoryDisk};
@@ -87,7 +87,7 @@ fn segments() -> Vec<Vec<u8>> {
     vec![real().1]
 }
 
-/// Puts the header's checksum right, and that of every frame that can be found from the front.
+/// Fixes the header's checksum, and that of every frame that can be found from the front.
 fn fix_checksums(input: &mut [u8]) {
     const HEADER: usize = 64;
     const FRAME: usize = 32;
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fixing_a_sound_segment_changes_nothing() {
+    fn fixing_a_valid_segment_changes_nothing() {
         let (_, bytes) = real();
         let mut fixed = bytes.clone();
         fix_checksums(&mut fixed);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_segment_is_read_beyond_its_checksums() {
+    fn fixed_segment_passes_its_checksums() {
         let (_, mut bytes) = real();
         let at = bytes.windows(5).position(|window| window == b"first").expect("a record");
         bytes[at] = b'F';

@@ -14,7 +14,7 @@ use crate::target::Target;
 
 pub use checked_in_place::CHECKED_IN_PLACE;
 
-/// All targets, in a fixed order.
+/// Returns all targets, in a fixed order.
 pub fn all() -> Vec<Target> {
     [
         frames::targets(),

@@ -1,4 +1,4 @@
-//! What a node reads: peers' messages, copied pages, its identity, its log's records, its rows.
+//! Input of a node: peers' messages, copied pages, its identity, its log's records, its rows.
 
 use crate::target::{Target, Verdict};
 use archon_kv::{Seal, effect, reshape, row};
@@ -21,7 +21,7 @@ fn peer_messages(input: &[u8]) -> Verdict {
     })
 }
 
-/// One part with a message of every kind, and one of each.
+/// Returns one part with a message of every kind, and one of each.
 fn parts() -> Vec<Vec<u8>> {
     let samples = fuzzing::sample_peer_messages();
     let mut parts = vec![fuzzing::encode_peer_messages(&samples)];
@@ -58,7 +58,7 @@ fn identity(input: &[u8]) -> Verdict {
     }
     let verdict = Verdict::of(fuzzing::identity(directory.path()), |_| "an identity".into());
     assert_eq!(fs::read(&path).ok().as_deref(), Some(input), "reading an identity changes it");
-    // The path differs each time and says nothing.
+    // The path differs each time and carries no information.
     match verdict {
         Verdict::Refused(text) => Verdict::Refused(text.replace(&directory.path().display().to_string(), "DIR")),
         accepted @ Verdict::Accepted(_) => accepted,
@@ -88,7 +88,7 @@ fn log_records() -> Vec<Vec<u8>> {
 
 fn effect(input: &[u8]) -> Verdict {
     Verdict::of(effect::Effect::decode(&Bytes::copy_from_slice(input)), |effect| {
-        // More changes are read than written.
+        // The decoder accepts more changes than the encoder.
         if let Ok(entry) = effect.encode() {
             assert_eq!(effect::Effect::decode(&entry).as_ref(), Ok(effect), "an effect changes on its way");
         } else {

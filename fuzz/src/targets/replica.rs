@@ -1,5 +1,5 @@
-//! Messages of a peer, handed to a replica: whatever they say, the replica does not panic, its epoch does not fall, what it
-//! stores stays contiguous, and nothing committed is cut.
+//! Arbitrary messages of a peer to a replica: the replica does not panic, its epoch does not fall, its stored entries
+//! stay contiguous, and no committed entry is cut.
 
 use crate::target::{Target, Verdict};
 use archon_replica::{
@@ -23,7 +23,7 @@ fn address(number: u64) -> ReplicaAddress {
     ReplicaAddress { placement: PlacementId::new(number), node: NodeId::new(number), incarnation: Incarnation::new(1) }
 }
 
-/// Numbers out of bytes: small ones mostly, with the edges among them.
+/// Numbers from bytes: small ones mostly, including the edges.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {
@@ -57,7 +57,7 @@ impl Script<'_> {
                 let before = self.position()?;
                 let mut entries = Vec::new();
                 for _ in 0..self.byte()? % 4 {
-                    // Mostly contiguous, as a sender's are; now and then not.
+                    // Mostly contiguous, as a sender's are; at times not.
                     let seq = before.seq.get().wrapping_add(1 + entries.len() as u64);
                     let odd = self.byte()?;
                     let at =
@@ -83,7 +83,7 @@ impl Script<'_> {
             4 => Input::Confirm { ticket: self.number()? },
             5 => Input::Tick,
             _ => {
-                // Placement 4 stands in no row.
+                // Placement 4 is in no row.
                 let from = address(2 + u64::from(self.byte()? % 3));
                 let epoch = Epoch::new(self.number()?);
                 Input::Message(Message { partition: PARTITION, from, to: address(OWN), epoch, body: self.body()? })
@@ -126,7 +126,7 @@ impl Script<'_> {
     }
 }
 
-/// What the outputs add up to.
+/// The sum of the outputs.
 #[derive(Default)]
 struct Stored {
     epoch: u64,
@@ -214,7 +214,8 @@ fn run(input: &[u8]) -> Verdict {
 }
 
 fn scripts() -> Vec<Vec<u8>> {
-    // A follower of placement 2 in epoch 1 takes three entries and commits two; a leader proposes one and hears an answer.
+    // A follower of placement 2 in epoch 1 takes three entries and commits two; a leader proposes one and receives an
+    // answer.
     let follow = vec![0, 0, 0, 1, 0, 6, 0, 1, 2, 252, 252, 3, 1, 1, 1, 0, 0, 5, 6, 0, 1, 2, 1, 3, 0, 0, 2, 5];
     let lead =
         vec![0, 0, 0, 0, 0, 6, 0, 1, 1, 252, 252, 0, 6, 1, 1, 1, 252, 252, 0, 3, 0, 1, 4, 2, 1, 6, 0, 1, 4, 1, 5];

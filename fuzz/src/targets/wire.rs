@@ -1,4 +1,4 @@
-//! Messages of the wire: protobuf, then the checked conversion, then back and forth again.
+//! Messages of the wire: protobuf, then the checked conversion, then a round trip.
 
 use crate::protobuf;
 use crate::random::Random;
@@ -23,7 +23,7 @@ use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// A message that is decoded, converted, and taken there and back.
+/// A message that is decoded, converted, and taken through a round trip.
 macro_rules! conversion {
     ($wire:ident => $ours:ty) => {
         Target {
@@ -38,7 +38,7 @@ macro_rules! conversion {
 }
 pub(super) use conversion;
 
-/// Decodes, converts, and takes what was accepted there and back once more.
+/// Decodes, converts, and takes accepted input through another round trip.
 pub(super) fn there_and_back<W, O>(input: &[u8]) -> Verdict
 where
     W: Message + Default + From<O>,
@@ -59,7 +59,7 @@ where
     Verdict::Accepted(shape(&ours))
 }
 
-/// Which variants and fields a value has, without what is in them.
+/// Returns the variants and fields of a value, without their contents.
 pub(super) fn shape(value: &impl Debug) -> String {
     let text = format!("{value:?}");
     text.split(|character: char| !character.is_alphanumeric() && character != '_')
@@ -77,7 +77,7 @@ fn batch_of_operations(input: &[u8]) -> Verdict {
     Verdict::of(kv::check_batch(&batch.ops, "BatchRequest.ops"), |()| format!("{} operations", batch.ops.len().min(9)))
 }
 
-/// Packed operations: those that are accepted are packed and read again.
+/// Packed operations: accepted ones are packed and decoded again.
 fn packed_operations(input: &[u8]) -> Verdict {
     let read = match packed::unpack_ops(Bytes::copy_from_slice(input)) {
         Ok(read) => read,
@@ -109,7 +109,7 @@ fn packed_answers(input: &[u8]) -> Verdict {
     })
 }
 
-/// A message of several operations, some of them wrong in one field.
+/// Generates a message of several operations, some of them wrong in one field.
 fn generate_operations(_: &str, random: &mut Random) -> Vec<u8> {
     let client = ClientId::new(Uuid::from_u128(random.below(3) as u128));
     let mut packer = packed::OpPacker::new(client);
@@ -137,7 +137,7 @@ fn generate_operations(_: &str, random: &mut Random) -> Vec<u8> {
     packer.finish().to_vec()
 }
 
-/// A message of several answers.
+/// Generates a message of several answers.
 fn generate_answers(_: &str, random: &mut Random) -> Vec<u8> {
     let mut packer = packed::ReplyPacker::default();
     for _ in 0..random.below(6) {
@@ -177,7 +177,7 @@ fn error_detail(input: &[u8]) -> Verdict {
     }
 }
 
-/// Settings are accepted only when their times fit together, which chance does not bring about.
+/// Accepted settings: their times must fit together, which chance does not produce.
 fn registered() -> Vec<Vec<u8>> {
     let registered = session::Registered {
         cluster: ClusterId::new(Uuid::from_u128(1)),
@@ -195,7 +195,7 @@ fn cluster_settings() -> Vec<Vec<u8>> {
     vec![v1::Settings::from(Settings { relays_from: 2, ..Settings::default() }).encode_to_vec()]
 }
 
-/// A right of one client to one table.
+/// Returns a right of one client to one table.
 fn access_list() -> AccessList {
     let mut list = AccessList { version: Version::new(8), ..AccessList::default() };
     Arc::make_mut(&mut list.access)
@@ -262,7 +262,7 @@ fn pushes() -> Vec<Vec<u8>> {
     vec![v1::PushRequest::from(push).encode_to_vec()]
 }
 
-/// A table with a row and a node.
+/// Returns a table with a row and a node.
 pub(super) fn deltas() -> Vec<Vec<u8>> {
     let (table, node) = (TableId::new(1), NodeId::new(3));
     let placement = Placement { id: PlacementId::new(5), node, state: ReplicaState::Live };
@@ -322,7 +322,7 @@ fn settings() -> Vec<Vec<u8>> {
     vec![v1::ConfigureRequest::from(wanted).encode_to_vec()]
 }
 
-/// The header by which a call says of which trace it is a part.
+/// Decodes the header with the trace context of a call.
 fn trace_context(input: &[u8]) -> Verdict {
     let Ok(header) = std::str::from_utf8(input) else { return Verdict::Refused("no text".into()) };
     let Some(context) = TraceContext::parse(header) else { return Verdict::Refused("no context".into()) };
@@ -332,7 +332,7 @@ fn trace_context(input: &[u8]) -> Verdict {
     Verdict::Accepted(format!("version {}, sampled: {}", &header[..2], context.is_sampled()))
 }
 
-/// Entries of a snapshot or a backup: what is taken is what comes out again.
+/// Entries of a snapshot or a backup: accepted input survives a round trip.
 fn packed_entries(bytes: &[u8]) -> Verdict {
     let packed = Bytes::copy_from_slice(bytes);
     let entries: Result<Vec<Entry>, _> = unpack_entries(&packed).collect();
