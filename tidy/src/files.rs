@@ -1,9 +1,9 @@
-//! The files of the workspace.
+//! Files of the workspace.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 ///
 /// # Panics
 /// If this crate is not in a folder of it.
@@ -12,7 +12,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace root").to_owned()
 }
 
-/// The text of a file of the workspace.
+/// Returns the text of a file of the workspace.
 ///
 /// # Panics
 /// If it cannot be read.
@@ -22,7 +22,7 @@ pub fn source(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The sorted names of the entries of a folder of the workspace.
+/// Returns the sorted names of the entries of a folder of the workspace.
 ///
 /// # Panics
 /// If it cannot be read.
@@ -36,7 +36,7 @@ pub fn names(folder: &str) -> Vec<String> {
     names
 }
 
-/// All files below a folder with one of these endings, sorted. Skips `target` and names that begin with a dot.
+/// Returns all files below a folder with one of these endings, sorted. Skips `target` and names that begin with a dot.
 ///
 /// # Panics
 /// If it cannot be read.

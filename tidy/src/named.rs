@@ -1,9 +1,9 @@
-//! Tests that documents name, each as its file and its name.
+//! Tests that documents name, by file and name.
 
-/// The tests in a cell of a table, written as `file::name` between backticks, each as its file and its name.
+/// Returns the tests in a cell of a table, written as `file::name` between backticks.
 ///
 /// # Panics
-/// If something else stands between backticks.
+/// If other text is between backticks.
 #[must_use]
 pub fn tests_in(cell: &str) -> Vec<(String, String)> {
     let named = cell.split('`').skip(1).step_by(2);

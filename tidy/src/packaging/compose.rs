@@ -1,4 +1,4 @@
-//! The cluster of Compose.
+//! The Compose cluster.
 
 use super::{Member, text, texts, yaml};
 use serde_json::Value;
@@ -7,7 +7,7 @@ const COMPOSE: &str = "packaging/docker/compose.yaml";
 /// Path of the program in the image.
 pub const PROGRAM: &str = "/usr/bin/archon";
 
-/// The services that are coordinators or nodes, each with its description.
+/// Returns the services that are coordinators or nodes, each with its description.
 ///
 /// # Panics
 /// If the file has another form.
@@ -25,10 +25,10 @@ pub fn members() -> Vec<(Member, Value)> {
     services.iter().filter(|(name, _)| *name != "cli").map(member).collect()
 }
 
-/// The command that asks a service for its health, without the program.
+/// Returns the health command of a service, without the program.
 ///
 /// # Panics
-/// If it is none of this program.
+/// If it is another program's.
 #[must_use]
 pub fn health_command(member: &Member, service: &Value) -> Vec<String> {
     let mut asked = texts(&service["healthcheck"]["test"]);

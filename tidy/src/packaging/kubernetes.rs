@@ -1,4 +1,4 @@
-//! Manifests of Kubernetes.
+//! Kubernetes manifests.
 
 use super::{Member, text, texts, yaml};
 use serde_json::Value;
@@ -10,7 +10,7 @@ pub const TLS: &str = "packaging/kubernetes/tls";
 /// Kinds of members, each a file and a stateful set.
 pub const KINDS: [&str; 2] = ["coordinator", "node"];
 
-/// The one document of a kind.
+/// Returns the single document of a kind.
 ///
 /// # Panics
 /// If there is none, or more than one.
@@ -22,7 +22,7 @@ pub fn document(path: &str, kind: &str) -> Value {
     found.remove(0)
 }
 
-/// The stateful set of a kind of members.
+/// Returns the stateful set of a kind of members.
 ///
 /// # Panics
 /// If there is none.
@@ -32,7 +32,7 @@ pub fn set(kind: &str) -> Value {
     document(&format!("{BASE}/{kind}.yaml"), "StatefulSet")
 }
 
-/// The patch for TLS of the stateful set of a kind of members.
+/// Returns the TLS patch for the stateful set of a kind of members.
 ///
 /// # Panics
 /// If there is none.
@@ -42,7 +42,7 @@ pub fn tls_patch(kind: &str) -> Value {
     document(&format!("{TLS}/{kind}.yaml"), "StatefulSet")
 }
 
-/// The one container of a stateful set.
+/// Returns the single container of a stateful set.
 ///
 /// # Panics
 /// If there is none, or more than one.
@@ -54,7 +54,7 @@ pub fn container(set: &Value) -> &Value {
     &containers[0]
 }
 
-/// The variables of a container. A value that Kubernetes fills in stands as the path to it.
+/// Returns the variables of a container. A value that Kubernetes fills in is represented by its path.
 ///
 /// # Panics
 /// If the list has another form.
@@ -68,7 +68,7 @@ pub fn variables(container: &Value) -> Vec<(String, String)> {
     variables.collect()
 }
 
-/// A kind of members, as its pods start it.
+/// Returns a kind of members, as its pods start it.
 ///
 /// # Panics
 /// If the manifest has another form.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::time::Duration;
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// Name of a setting as a flag and as a variable.
+/// Returns the name of a setting as a flag and as a variable.
 fn forms(setting: &str) -> (String, String) {
     (format!("--{setting}"), format!("ARCHON_{}", setting.replace('-', "_").to_uppercase()))
 }
@@ -25,13 +25,13 @@ pub struct Member {
 }
 
 impl Member {
-    /// The verb: `coordinator` or `node`.
+    /// Returns the verb: `coordinator` or `node`.
     #[must_use]
     pub fn verb(&self) -> &str {
         &self.words[0]
     }
 
-    /// The value of a setting, by flag or variable.
+    /// Returns the value of a setting, by flag or variable.
     #[must_use]
     pub fn value(&self, setting: &str) -> Option<&str> {
         let (flag, variable) = forms(setting);
@@ -40,7 +40,7 @@ impl Member {
         by_flag.or(by_variable)
     }
 
-    /// The value of a setting that the member must have.
+    /// Returns the value of a required setting.
     ///
     /// # Panics
     /// If it is missing.
@@ -50,7 +50,7 @@ impl Member {
         self.value(setting).unwrap_or_else(|| panic!("{}: {setting} is missing", self.place))
     }
 
-    /// Checks that the settings are there without which the member does not start.
+    /// Checks the settings without which the member does not start.
     ///
     /// # Panics
     /// If one is missing, or the data directory is outside of the volume.
@@ -67,7 +67,7 @@ impl Member {
         assert!(self.wants("data-dir").starts_with("/var/lib/archon/"), "{}", self.place);
     }
 
-    /// The port at which a setting listens.
+    /// Returns the port of a listening setting.
     ///
     /// # Panics
     /// If the setting is missing or has no port.
@@ -78,7 +78,7 @@ impl Member {
     }
 }
 
-/// The port of `host:port`.
+/// Returns the port of `host:port`.
 ///
 /// # Panics
 /// If there is none.
@@ -89,10 +89,10 @@ pub fn port(address: &str) -> u16 {
     port.unwrap_or_else(|| panic!("{address} has no port"))
 }
 
-/// `60s`, as systemd and Compose write durations.
+/// Parses `60s`, as systemd and Compose write durations.
 ///
 /// # Panics
-/// If the text is none.
+/// If the text is no duration.
 #[must_use]
 #[track_caller]
 pub fn seconds(text: &str) -> Duration {
@@ -100,7 +100,7 @@ pub fn seconds(text: &str) -> Duration {
     Duration::from_secs(seconds.unwrap_or_else(|| panic!("{text} is no number of seconds")))
 }
 
-/// The documents of a YAML file as JSON. A mapping that is merged (`<<`) stands in its place.
+/// Returns the documents of a YAML file as JSON, with merged mappings (`<<`) expanded.
 ///
 /// # Panics
 /// If it is no YAML.
@@ -136,7 +136,7 @@ fn json(yaml: &Yaml) -> Value {
     }
 }
 
-/// The texts of a list.
+/// Returns the texts of a list.
 ///
 /// # Panics
 /// If it is no list of texts.
@@ -147,7 +147,7 @@ pub fn texts(list: &Value) -> Vec<String> {
     list.iter().map(|text| text.as_str().unwrap_or_else(|| panic!("{text} is no text")).to_owned()).collect()
 }
 
-/// A text.
+/// Returns a text.
 ///
 /// # Panics
 /// If it is none.

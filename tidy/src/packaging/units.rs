@@ -1,4 +1,4 @@
-//! Units of systemd.
+//! systemd units.
 
 use crate::{names, source};
 use std::collections::BTreeSet;
@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 /// Path of the program in a unit.
 pub const PROGRAM: &str = "/usr/bin/archon";
 
-/// A unit's settings.
+/// Settings of a unit.
 #[derive(Debug)]
 pub struct Unit {
-    /// Its file.
+    /// File name.
     pub name: String,
     /// The text of its file.
     pub text: String,
@@ -21,7 +21,7 @@ impl Unit {
     /// Reads a unit.
     ///
     /// # Panics
-    /// If it cannot be read, or a setting goes on in the next line.
+    /// If it cannot be read, or a setting continues on the next line.
     #[must_use]
     #[track_caller]
     pub fn read(name: &str) -> Self {
@@ -47,7 +47,7 @@ impl Unit {
         units.iter().map(|name| Self::read(name)).collect()
     }
 
-    /// The one value of a key.
+    /// Returns the single value of a key.
     ///
     /// # Panics
     /// If there is none, or more than one.
@@ -61,7 +61,7 @@ impl Unit {
         value
     }
 
-    /// The exit codes of a key of `[Service]`.
+    /// Returns the exit codes of a key of `[Service]`.
     ///
     /// # Panics
     /// If there are none.
@@ -71,7 +71,7 @@ impl Unit {
         self.value("Service", key).split_whitespace().map(|code| code.parse().expect("a code")).collect()
     }
 
-    /// Verb and flags of the command.
+    /// Returns verb and flags of the command.
     ///
     /// # Panics
     /// If it starts another program.

@@ -1,4 +1,4 @@
-//! Documents that say what is there, and which test shows it, are held to that.
+//! Checks the claims of documents: files and tests that they name, counts, and links.
 
 use archon_tidy::named::{is_run, tests_in};
 use archon_tidy::{files_below, root, source};
@@ -7,10 +7,10 @@ use std::fs;
 
 /// A row of a table of `docs/SEEDS.md`: `| number | phrase | state | where | test |`.
 struct Row {
-    /// The source's number, and the phrase's among its own.
+    /// Number of the source, and of the phrase in it.
     number: (usize, usize),
     state: String,
-    /// All that follows the phrase.
+    /// The cells after the phrase.
     said: String,
     test: String,
 }
@@ -30,7 +30,7 @@ fn rows(text: &str) -> Vec<Row> {
 }
 
 #[test]
-fn every_phrase_of_the_seeds_that_is_answered_names_a_test_that_is_run() {
+fn answered_seed_phrases_name_active_tests() {
     let rows = rows(&source("docs/SEEDS.md"));
     assert!(rows.len() > 200, "only {} rows found", rows.len());
     let mut wrong = Vec::new();
@@ -47,7 +47,7 @@ fn every_phrase_of_the_seeds_that_is_answered_names_a_test_that_is_run() {
 }
 
 #[test]
-fn every_file_that_the_seeds_name_is_there() {
+fn files_named_by_the_seeds_exist() {
     let mut wrong = Vec::new();
     for Row { number, state, said, .. } in rows(&source("docs/SEEDS.md")) {
         if state != "done" && said.trim_end().ends_with(&state) {
@@ -56,7 +56,7 @@ fn every_file_that_the_seeds_name_is_there() {
         let extensions = [".rs", ".md", ".proto", ".toml"];
         let words = said.split(['`', '(', ')']).map(|word| word.split([':', '#']).next().unwrap_or_default());
         for word in words.filter(|word| extensions.iter().any(|end| word.ends_with(end)) && !word.contains(' ')) {
-            // Links go from the folder of the document.
+            // Links are relative to the document's folder.
             if !root().join(word).exists() && !root().join("docs").join(word).exists() {
                 wrong.push(format!("{number:?} names {word}"));
             }
@@ -66,7 +66,7 @@ fn every_file_that_the_seeds_name_is_there() {
 }
 
 #[test]
-fn the_seeds_are_counted_and_numbered_as_they_stand_there() {
+fn seed_phrases_are_numbered_and_counted_correctly() {
     let text = source("docs/SEEDS.md");
     let mut counted: BTreeMap<usize, [usize; 3]> = BTreeMap::new();
     for Row { number: (source, phrase), state, .. } in rows(&text) {
@@ -82,20 +82,20 @@ fn the_seeds_are_counted_and_numbered_as_they_stand_there() {
     assert_eq!(said, counted.into_values().map(Vec::from).collect::<Vec<_>>());
 }
 
-/// What a heading is called in links.
+/// Returns the link anchor of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim_start_matches('#').trim().to_lowercase();
     kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// The links of a text, but not those in programs.
+/// Returns the links of a text, without those in code.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let prose = text.split("```").step_by(2);
     prose.flat_map(|part| part.split("](").skip(1)).filter_map(|after| after.split_once(')')).map(|(link, _)| link)
 }
 
 #[test]
-fn every_link_of_a_document_to_another_leads_somewhere() {
+fn links_between_documents_resolve() {
     let mut wrong = Vec::new();
     let mut seen = 0;
     for document in files_below(&root(), &[".md"]) {

@@ -1,10 +1,11 @@
-//! Who may depend on whom, and which file alone names a library. A rule that only people know is broken within a month.
+//! Dependency rules: which room may depend on which, and which files alone may name a library. A rule that only people
+//! know is broken within a month.
 
 use archon_tidy::{files_below, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// Allowed dependencies on other rooms. What is not listed is forbidden.
+/// Allowed dependencies on other rooms. All others are forbidden.
 const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ("proto/types", "archon-types", &[]),
     ("security", "archon-security", &["archon-types"]),
@@ -14,7 +15,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ("wal", "archon-wal", &["archon-durable"]),
     ("security/certificates", "archon-certificates", &["archon-durable", "archon-security", "archon-types"]),
     ("integration-tests/skip", "archon-skip", &[]),
-    // Builds in seconds, since it needs nothing of the product.
+    // Builds in seconds, since it needs no part of the product.
     ("tidy", "archon-tidy", &[]),
     ("telemetry", "archon-telemetry", &["archon-security", "archon-types"]),
     ("coordinator/core", "archon-coordinator-core", &["archon-types"]),
@@ -94,7 +95,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// Dependencies that no source names, with why they are there.
+/// Dependencies that no source names, with the reason.
 const NOT_NAMED: &[(&str, &str, &str)] = &[
     ("backup", "reqwest", "has object_store speak TLS without aws-lc"),
     ("proto", "tonic-prost", "named by what the build generates"),
@@ -103,11 +104,11 @@ const NOT_NAMED: &[(&str, &str, &str)] = &[
     ("coordinator", "openraft-rt-tokio", "pins the sibling of openraft"),
 ];
 
-/// How many packages may stand in `Cargo.lock` only because a library comes in more than one version. It falls, or a
-/// library that we chose has a reason to bring another one: of object_store these are what computes checksums and hashes.
+/// Maximum number of packages in `Cargo.lock` that exist only because a library has more than one version. It falls, or
+/// a library that we chose has a reason to bring another one: of object_store these compute checksums and hashes.
 const MORE_VERSIONS_MAX: usize = 26;
 
-/// Libraries that only one room or file may name, with where.
+/// Libraries that only some rooms or files may name.
 const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ("openraft", &["coordinator/src/raft/", "coordinator/tests/"]),
     ("sled", &["kvstore-node/src/engine/"]),
@@ -123,7 +124,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ("opentelemetry", &["cli/src/spans.rs"]),
     ("metrics", &["client/src/measure/", "integration-tests/tests/client_metrics.rs"]),
     ("axum", &["console/src/"]),
-    // Of others only whoever chooses for a library that takes what the process has agreed on.
+    // Others may name it only where they configure a library with the process's provider.
     ("rustls", &["security/", "backup/src/store/objects/client.rs"]),
     ("x509_parser", &["security/src/certificate.rs", "security/certificates/tests/"]),
     ("ratatui", &["cli/src/admin/top/"]),
@@ -145,7 +146,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What a pure room must not depend on.
+/// Forbidden dependencies of a pure room.
 const PURE: &[&str] =
     &["proto/types", "coordinator/core", "member", "kvstore-node/host", "kvstore-node/kv", "kvstore-node/replica"];
 const IMPURE: &[&str] = &["tokio", "tonic", "sled", "fjall", "openraft", "rand", "tracing", "rustix", "parking_lot"];
@@ -179,7 +180,7 @@ fn sources() -> Vec<(String, String)> {
 }
 
 #[test]
-fn rooms_depend_only_on_the_rooms_they_may() {
+fn rooms_depend_only_on_allowed_rooms() {
     let mut wrong = Vec::new();
     for (folder, _, allowed) in MAY_DEPEND_ON {
         for dependency in dependencies(folder, "dependencies") {
@@ -191,9 +192,9 @@ fn rooms_depend_only_on_the_rooms_they_may() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Recipes that name files which have moved send people astray.
+/// Recipes with moved files mislead contributors.
 #[test]
-fn every_file_that_the_guide_for_contributors_names_is_there() {
+fn files_named_by_contributing_exist() {
     let text = fs::read_to_string(root().join("CONTRIBUTING.md")).expect("a guide");
     let extensions = [".rs", ".md", ".proto", ".toml"];
     let named: BTreeSet<&str> = text
@@ -223,10 +224,10 @@ fn every_room_is_listed() {
     }
 }
 
-/// Rules can be taken away, and disks can lose what was written, in tests alone: no room's own dependencies turn that on,
-/// and no default does.
+/// Rules can be disabled, and disks can lose writes, in tests only: no room's own dependencies and no defaults enable
+/// that.
 #[test]
-fn no_product_build_can_take_a_rule_away() {
+fn no_product_build_can_disable_a_rule() {
     let mut wrong = Vec::new();
     for (folder, ..) in MAY_DEPEND_ON {
         let manifest = manifest(folder);
@@ -246,14 +247,14 @@ fn no_product_build_can_take_a_rule_away() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Libraries that a program gets only if it asks for a feature that is off, with the room and the feature.
+/// Libraries that come only with an optional feature, with the room and the feature.
 const BY_FEATURE: &[(&str, &str, &[&str])] = &[
     ("client", "metrics", &["metrics"]),
     ("cli", "otlp", &["opentelemetry", "opentelemetry-otlp", "opentelemetry_sdk", "tracing-opentelemetry"]),
 ];
 
 #[test]
-fn what_a_feature_brings_comes_with_that_feature_alone() {
+fn optional_libraries_come_only_with_their_feature() {
     let mut wrong = Vec::new();
     for (folder, feature, libraries) in BY_FEATURE {
         let room = manifest(folder);
@@ -291,7 +292,8 @@ fn pure_rooms_have_no_clock_no_network_and_no_disk() {
         // Tests inside a pure room may print seeds and run in parallel; the room itself may not.
         let is_test = name.contains("/tests/") || name.ends_with("_tests.rs") || name.ends_with("/tests.rs");
         let in_pure = !is_test && PURE.iter().any(|folder| name.starts_with(&format!("{folder}/src")));
-        // Types and functions are banned one by one, with reasons, by the rooms' clippy.toml; clippy cannot ban a module.
+        // Types and functions are banned individually, with reasons, by the rooms' clippy.toml; clippy cannot ban a
+        // module.
         let banned = ["std::fs", "std::thread", "std::process", "std::env"];
         if in_pure {
             wrong.extend(banned.iter().filter(|word| text.contains(**word)).map(|word| format!("{name}: {word}")));
@@ -300,9 +302,9 @@ fn pure_rooms_have_no_clock_no_network_and_no_disk() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Clippy reads only the file that is nearest, so what is banned in pure rooms stands in each of them.
+/// Clippy reads only the nearest file, so each pure room contains the bans.
 #[test]
-fn every_pure_room_bans_the_same_clocks_and_maps() {
+fn pure_rooms_ban_the_same_clocks_and_maps() {
     let read = |folder: &str| {
         let path = root().join(folder).join("clippy.toml");
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -320,7 +322,7 @@ fn every_pure_room_bans_the_same_clocks_and_maps() {
 }
 
 #[test]
-fn only_its_room_names_a_library() {
+fn libraries_are_named_only_in_their_room() {
     let mut wrong = Vec::new();
     for (name, text) in sources() {
         for (library, allowed) in ONLY_NAMED_IN {
@@ -338,7 +340,7 @@ fn only_its_room_names_a_library() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Every member of the workspace with its folder's sources, those of members below it left out.
+/// Returns every member of the workspace with its sources, without those of members below it.
 fn members() -> Vec<(String, String)> {
     let workspace: toml::Table =
         fs::read_to_string(root().join("Cargo.toml")).expect("manifest").parse().expect("toml");
@@ -354,7 +356,7 @@ fn members() -> Vec<(String, String)> {
 }
 
 #[test]
-fn no_dependency_is_declared_that_nobody_uses() {
+fn declared_dependencies_are_used() {
     let (mut wrong, mut taken) = (Vec::new(), BTreeSet::new());
     for (folder, text) in members() {
         for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
@@ -377,7 +379,7 @@ fn no_dependency_is_declared_that_nobody_uses() {
 }
 
 #[test]
-fn no_more_libraries_come_in_several_versions() {
+fn duplicate_library_versions_do_not_increase() {
     let lock: toml::Table = fs::read_to_string(root().join("Cargo.lock")).expect("a lock").parse().expect("toml");
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in lock["package"].as_array().expect("packages") {
@@ -391,9 +393,9 @@ fn no_more_libraries_come_in_several_versions() {
     assert!(more == MORE_VERSIONS_MAX, "only {more} packages more than needed: lower MORE_VERSIONS_MAX");
 }
 
-/// A test that finds its machine wanting says so by `archon_skip::skipped`, which fails where changes are judged.
+/// A test that cannot run on its machine calls `archon_skip::skipped`, which fails where changes are judged.
 #[test]
-fn no_test_is_skipped_in_silence() {
+fn no_test_is_skipped_silently() {
     let word = ["\"", "skipped"].concat();
     let mut wrong: Vec<_> = sources()
         .into_iter()
@@ -405,7 +407,7 @@ fn no_test_is_skipped_in_silence() {
     assert!(wrong.is_empty(), "not by archon_skip: {wrong:#?}");
 }
 
-/// Whether `word` stands in `text` as a whole name.
+/// Returns true if `text` contains `word` as a whole name.
 fn holds_word(text: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {
@@ -413,7 +415,7 @@ fn holds_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// Whether `word` stands in `line` as a whole word (`engine::sled::X` is our module, not the library).
+/// Returns true if `line` contains `word` as a whole word (`engine::sled::X` is our module, not the library).
 fn names_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -424,7 +426,7 @@ fn names_word(line: &str, word: &str) -> bool {
 }
 
 #[test]
-fn the_word_matcher_tells_a_library_from_a_module() {
+fn word_matcher_distinguishes_library_and_module() {
     assert!(names_word("    let db = sled::open(path)?;", "sled::"));
     assert!(names_word("use sled;", "use sled"));
     assert!(!names_word("let engine = engine::sled::SledEngine::open(path)?;", "sled::"));

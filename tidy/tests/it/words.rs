@@ -1,31 +1,32 @@
-//! One word for one thing: those that `docs/GLOSSARY.md` says are said no more are not. Decisions and the changelog keep the words of
-//! their day.
+//! Renamed terms: those in the last table of `docs/GLOSSARY.md` are no longer used. Decisions and the changelog keep
+//! the words of their time.
 
 use archon_tidy::{files_below, root};
 use std::fs;
 use std::path::Path;
 
-/// The words of the glossary's last table, `| was | is |`.
+/// Returns the words of the glossary's last table, `| was | is |`.
 fn banned(glossary: &str) -> Vec<String> {
     let table = glossary.lines().skip_while(|line| !line.starts_with("| was | is |")).skip(2);
     let rows = table.take_while(|line| line.starts_with('|'));
     rows.filter_map(|row| row.trim_matches('|').split('|').next()).map(|word| word.trim().to_lowercase()).collect()
 }
 
-/// Whether a line says the word, by itself or within a name: `recent window`, `RecentWindow`, `recent_window`.
+/// Returns true if the line contains the word, by itself or within a name: `recent window`, `RecentWindow`,
+/// `recent_window`.
 fn says(line: &str, word: &str) -> bool {
     let line = line.to_lowercase();
     [word.to_owned(), word.replace(' ', "_"), word.replace(' ', "")].iter().any(|form| line.contains(form.as_str()))
 }
 
-/// Whether the words of its day may stay in it.
+/// Returns true if the file may keep the words of its time.
 fn keeps_its_words(file: &Path) -> bool {
     let names = ["adr", "GLOSSARY.md", "CHANGELOG.md", "words.rs"];
     file.iter().any(|part| names.iter().any(|name| part == *name))
 }
 
 #[test]
-fn words_that_are_said_no_more_are_not() {
+fn renamed_terms_are_not_used() {
     let banned = banned(&fs::read_to_string(root().join("docs/GLOSSARY.md")).expect("docs/GLOSSARY.md"));
     assert!(banned.len() >= 6, "the table of the glossary: {banned:?}");
     let mut all = files_below(&root(), &[".rs", ".md", ".proto"]);
@@ -44,7 +45,7 @@ fn words_that_are_said_no_more_are_not() {
 }
 
 #[test]
-fn a_word_is_found_by_itself_and_within_a_name() {
+fn word_is_found_alone_and_within_a_name() {
     for line in ["the recent window", "struct RecentWindow", "let recent_window = 1;"] {
         assert!(says(line, "recent window"), "{line}");
     }

@@ -1,11 +1,11 @@
-//! The cluster of Compose.
+//! The Compose cluster.
 
 use super::version;
 use archon_tidy::packaging::compose::{health_command, members};
 use archon_tidy::packaging::{Member, port, text, texts};
 
 #[test]
-fn a_service_has_the_image_its_settings_and_one_volume() {
+fn service_has_image_settings_and_one_volume() {
     let members = members();
     assert_eq!(members.len(), 6);
     for (member, service) in &members {
@@ -18,7 +18,7 @@ fn a_service_has_the_image_its_settings_and_one_volume() {
 }
 
 #[test]
-fn each_service_is_asked_for_its_health_at_its_own_port() {
+fn service_health_check_uses_its_own_port() {
     for (member, service) in members() {
         let words = health_command(&member, &service);
         let address = words.iter().find_map(|word| word.strip_prefix("--coordinators=")).expect("an address");
@@ -32,7 +32,7 @@ fn each_service_is_asked_for_its_health_at_its_own_port() {
 }
 
 #[test]
-fn services_call_each_other_by_their_names_and_ports() {
+fn services_reference_each_other_by_name_and_port() {
     let members = members();
     let name = |member: &Member| member.place.rsplit(' ').next().unwrap_or_default().to_owned();
     let coordinators = || members.iter().map(|(member, _)| member).filter(|member| member.verb() == "coordinator");

@@ -1,4 +1,4 @@
-//! The package for Debian: `[package.metadata.deb]` of the command line's manifest.
+//! The Debian package: `[package.metadata.deb]` of the command line's manifest.
 
 use archon_tidy::{names, root, source};
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ fn texts(value: &toml::Value) -> Vec<&str> {
     value.as_array().expect("a list").iter().map(|text| text.as_str().expect("a text")).collect()
 }
 
-/// Each file with the path at which it is installed.
+/// Returns each file with its installation path.
 fn assets(metadata: &toml::Table) -> Vec<(String, String)> {
     let assets = metadata["assets"].as_array().expect("assets").iter().map(texts);
     let installed = |asset: Vec<&str>| {
@@ -25,7 +25,7 @@ fn assets(metadata: &toml::Table) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_package_lacked_a_unit_and_a_file_that_it_named() {
+fn package_contains_every_unit_and_every_named_file() {
     let metadata = metadata();
     let assets = assets(&metadata);
     for (from, _) in assets.iter().filter(|(from, _)| !from.starts_with("target/")) {
@@ -36,7 +36,7 @@ fn the_package_lacked_a_unit_and_a_file_that_it_named() {
     for unit in names("packaging/systemd").iter().filter(|name| name.ends_with(".service")) {
         assert!(has(&format!("/usr/lib/systemd/system/{unit}")), "{unit}");
     }
-    // What an operator changes outlives an upgrade.
+    // Operators' changes survive an upgrade.
     let kept = texts(&metadata["conf-files"]);
     let configuration: Vec<_> = assets.iter().map(|(_, to)| to.as_str()).filter(|to| to.starts_with("/etc/")).collect();
     assert_eq!(kept, configuration);
@@ -45,7 +45,7 @@ fn the_package_lacked_a_unit_and_a_file_that_it_named() {
 }
 
 #[test]
-fn scripts_of_the_package_are_run_by_the_shell_and_stop_at_the_first_fault() {
+fn package_scripts_run_by_sh_and_stop_at_first_error() {
     let metadata = metadata();
     let folder = metadata["maintainer-scripts"].as_str().expect("a folder");
     assert_eq!(Path::new(folder), Path::new("../packaging/debian/"));
@@ -54,7 +54,7 @@ fn scripts_of_the_package_are_run_by_the_shell_and_stop_at_the_first_fault() {
         assert!(source(&path).starts_with("#!/bin/sh\nset -e\n"), "{path}");
         let mode = root().join(&path).metadata().expect("a file").permissions().mode();
         assert_eq!(mode & 0o111, 0o111, "{path} cannot be run");
-        // Data and keys are nobody's but the operator's.
+        // Only operators delete data and keys.
         assert!(!source(&path).contains("rm "), "{path} deletes something");
     }
 }

@@ -1,4 +1,4 @@
-//! The image.
+//! The container image.
 
 use super::{version, workspace};
 use archon_tidy::packaging::compose::{PROGRAM, members};
@@ -7,7 +7,7 @@ use archon_tidy::{root, source};
 use std::collections::BTreeSet;
 
 #[test]
-fn the_image_is_built_by_our_toolchain_and_with_every_room() {
+fn image_is_built_with_our_toolchain_and_every_room() {
     let dockerfile = source("packaging/docker/Dockerfile");
     let workspace = workspace();
     let toolchain = workspace["workspace"]["package"]["rust-version"].as_str().expect("a version");

@@ -1,4 +1,4 @@
-//! Manifests of Kubernetes.
+//! Kubernetes manifests.
 
 use super::version;
 use archon_tidy::packaging::kubernetes::{BASE, KINDS, TLS, container, document, member, set, tls_patch, variables};
@@ -7,7 +7,7 @@ use archon_tidy::{names, root};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The names of a set's pods.
+/// Returns the names of a set's pods.
 fn pods(set: &Value) -> Vec<(u64, String)> {
     let first = set["spec"]["ordinals"]["start"].as_u64().unwrap_or(0);
     let replicas = set["spec"]["replicas"].as_u64().expect("replicas");
@@ -16,7 +16,7 @@ fn pods(set: &Value) -> Vec<(u64, String)> {
 }
 
 #[test]
-fn a_pod_has_the_settings_of_its_kind() {
+fn pod_has_the_settings_of_its_kind() {
     for kind in KINDS {
         let member = member(kind);
         assert_eq!(member.verb(), kind);
@@ -24,9 +24,10 @@ fn a_pod_has_the_settings_of_its_kind() {
     }
 }
 
-/// A variable is put into an argument if it is defined, and into another variable if it is defined before; else it stays as it is.
+/// A variable is expanded in an argument if it is defined, and in another variable if it is defined before; otherwise
+/// the text stays unchanged.
 #[test]
-fn an_argument_names_a_variable_that_the_pod_has() {
+fn argument_names_existing_variables() {
     let check = |place: &str, known: &[&str], text: &str| {
         for named in text.split("$(").skip(1).filter_map(|rest| rest.split(')').next()) {
             assert!(known.contains(&named), "{place}: $({named}) is not known in {text}");
@@ -49,7 +50,7 @@ fn an_argument_names_a_variable_that_the_pod_has() {
 }
 
 #[test]
-fn probes_ask_where_health_is_told() {
+fn probes_use_the_metrics_port() {
     for kind in KINDS {
         let (member, set) = (member(kind), set(kind));
         let container = container(&set);
@@ -69,7 +70,7 @@ fn probes_ask_where_health_is_told() {
 }
 
 #[test]
-fn pods_are_found_under_the_names_that_they_are_called_by() {
+fn pods_resolve_under_their_names() {
     for kind in KINDS {
         let (member, set) = (member(kind), set(kind));
         let service = document(&format!("{BASE}/{kind}.yaml"), "Service");
@@ -124,7 +125,7 @@ fn pods_are_found_under_the_names_that_they_are_called_by() {
 }
 
 #[test]
-fn pods_keep_their_data_and_may_do_nothing_else() {
+fn pods_keep_data_and_have_no_privileges() {
     for kind in KINDS {
         let (member, set) = (member(kind), set(kind));
         let (pod, container) = (&set["spec"]["template"]["spec"], container(&set));
@@ -140,7 +141,7 @@ fn pods_keep_their_data_and_may_do_nothing_else() {
         let mount = &container["volumeMounts"][0];
         assert_eq!(&mount["name"], claim);
         assert!(member.wants("data-dir").starts_with(&format!("{}/", text(&mount["mountPath"]))), "{kind}");
-        // The console may do everything: it is for those who may forward a port.
+        // The console is unrestricted: it is for users who may forward a port.
         assert!(member.value("http-listen").is_none_or(|address| address.starts_with("127.0.0.1:")));
     }
     let policy = document(&format!("{BASE}/network-policy.yaml"), "NetworkPolicy");
@@ -152,7 +153,7 @@ fn pods_keep_their_data_and_may_do_nothing_else() {
     let told =
         |setting: &str| members.iter().map(|member| port(member.wants(setting)).into()).collect::<BTreeSet<u64>>();
     assert_eq!((ports(0), ports(1)), (told("listen"), told("metrics-listen")));
-    // A port that every pod reaches is one on which every pod can disturb liveness probes.
+    // A port that every pod reaches lets every pod disturb liveness probes.
     let scrapers = json!([{
         "namespaceSelector": {},
         "podSelector": {"matchLabels": {"archon.metrics": "true"}},
@@ -161,7 +162,7 @@ fn pods_keep_their_data_and_may_do_nothing_else() {
 }
 
 #[test]
-fn by_tls_each_pod_has_a_secret_and_nothing_goes_in_plaintext() {
+fn tls_pods_have_secrets_and_no_plaintext() {
     for kind in KINDS {
         let (set, patch) = (set(kind), tls_patch(kind));
         assert_eq!(patch["metadata"]["name"], set["metadata"]["name"]);
@@ -179,7 +180,7 @@ fn by_tls_each_pod_has_a_secret_and_nothing_goes_in_plaintext() {
         let wanted: Vec<Value> = pods(&set).iter().map(|(_, pod)| secret(pod)).collect();
         let projected = &patch["spec"]["template"]["spec"]["volumes"][0]["projected"];
         assert_eq!(projected["sources"], Value::Array(wanted));
-        // Root's, and the group of the process may read it.
+        // Owned by root, and readable by the process's group.
         assert_eq!(projected["defaultMode"], 0o440);
     }
 }

@@ -13,14 +13,14 @@ fn workspace() -> toml::Table {
     source("Cargo.toml").parse().expect("TOML")
 }
 
-/// Version of the workspace, as images are named.
+/// Returns the version of the workspace, as images are named.
 fn version() -> String {
     workspace()["workspace"]["package"]["version"].as_str().expect("a version").to_owned()
 }
 
 /// A new file needs a test that reads it.
 #[test]
-fn every_file_is_read_by_a_test() {
+fn every_packaging_file_is_read_by_a_test() {
     assert_eq!(names("packaging"), ["README.md", "debian", "docker", "kubernetes", "systemd"]);
     assert_eq!(names("packaging/systemd"), ["archon-coordinator.service", "archon-node@.service", "archon.sysusers"]);
     assert_eq!(names("packaging/debian"), ["postinst", "postrm", "prerm"]);

@@ -1,4 +1,4 @@
-//! Units of systemd.
+//! systemd units.
 
 use archon_tidy::packaging::units::Unit;
 use archon_tidy::source;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// A restart does not help after wrong usage or a refused directory; it may after a failed disk or a kill.
 #[test]
-fn a_unit_restarts_a_member_unless_a_restart_cannot_help() {
+fn unit_restarts_a_member_unless_useless() {
     for unit in Unit::all() {
         assert_eq!(unit.value("Service", "Restart"), "on-failure");
         let prevents = unit.codes("RestartPreventExitStatus");
@@ -15,16 +15,16 @@ fn a_unit_restarts_a_member_unless_a_restart_cannot_help() {
         for code in &prevents {
             assert!(unit.text.contains(&format!("\n#   {code}  ")), "{}: why not after {code}?", unit.name);
         }
-        // 128 and the number of the signal that came twice.
+        // 128 plus the number of the signal that came twice.
         assert_eq!(unit.codes("SuccessExitStatus"), BTreeSet::from([130, 143]), "{}", unit.name);
         assert_eq!(unit.value("Service", "KillSignal"), "SIGTERM");
     }
 }
 
 #[test]
-fn a_unit_keeps_its_data_where_it_may_write() {
+fn unit_keeps_data_in_a_writable_place() {
     for unit in Unit::all() {
-        // A node that is broken into must not read the key of a coordinator, which is an administrator's.
+        // A compromised node must not read the key of a coordinator, which is an administrator's.
         let (user, other) = match unit.command()[0] {
             "coordinator" => ("archon-coordinator", "/var/lib/archon"),
             _ => ("archon", "/var/lib/archon-coordinator"),
