@@ -1,6 +1,6 @@
-//! A small service that keeps counters, in three processes that share a lease table: each counter is in one of them at a time. One
-//! is killed in the middle of it. Each request of a user counts once, however often it is sent, and no two processes own the same
-//! counter at once.
+//! A small service that keeps counters, in three processes that share a lease table: each counter is in one of them at a
+//! time. One is killed halfway. Each request of a user counts once, under any number of retries, and no two processes own
+//! the same counter at once.
 //!
 //! ```sh
 //! cargo run --release -p archon-examples --example counter
@@ -26,9 +26,9 @@ const PARTITIONS: u32 = 12;
 const INSTANCES: [&str; 3] = ["ada", "grace", "mary"];
 const COUNTERS: [&str; 3] = ["pages", "downloads", "votes"];
 const USERS: u64 = 6;
-/// How many requests each user sends.
+/// Requests of each user.
 const REQUESTS: u64 = 100;
-/// How long anything may take before the example gives up.
+/// Time-out of every wait.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
@@ -68,7 +68,7 @@ async fn counter() -> Result {
     }
     drop(answered);
 
-    // In the middle of it, the instance that owns one of the counters is killed. Nobody is told anything.
+    // Halfway, the instance that owns one of the counters is killed, without a notification to anyone else.
     for _ in 0..USERS * REQUESTS / 2 {
         answers.recv().await.ok_or("the users have given up")?;
     }
@@ -106,7 +106,7 @@ async fn counter() -> Result {
     if right { Ok(()) } else { Err("two owned the same, or a request was lost or counted twice".into()) }
 }
 
-/// An instance is a process of this program, started again with other arguments. It ends with this one.
+/// Starts an instance: a process of this program with other arguments. It ends with this one.
 fn start(name: &str, coordinators: &str, logs: &Path) -> Result<Process> {
     let mut command = vec![std::env::current_exe()?.into_os_string()];
     command.extend(["serve", "--name", name, "--coordinators", coordinators, "--table", TABLE].map(OsString::from));
@@ -114,7 +114,7 @@ fn start(name: &str, coordinators: &str, logs: &Path) -> Result<Process> {
     Ok(Process::start(name, &command, &[], logs)?)
 }
 
-/// Waits until every instance owns its share, and says so.
+/// Waits until every instance owns its share, and prints it.
 async fn shared(routes: &mut Routes) -> Result {
     let shared = async {
         loop {
@@ -129,7 +129,7 @@ async fn shared(routes: &mut Routes) -> Result {
     timeout(TIMEOUT, shared).await.map_err(|_| "the instances did not get their shares in time")?
 }
 
-/// A user, who sends requests one after the other. Returns how many attempts that took.
+/// Runs a user that sends requests one after the other. Returns the number of attempts.
 async fn user(number: u64, mut front_end: FrontEnd, answered: mpsc::Sender<()>) -> Result<u64> {
     for request in 1..=REQUESTS {
         let counter = COUNTERS[(number + request) as usize % COUNTERS.len()];
@@ -139,7 +139,7 @@ async fn user(number: u64, mut front_end: FrontEnd, answered: mpsc::Sender<()>) 
     Ok(front_end.attempts())
 }
 
-/// SIGTERM: what it owns is given to others before it ends.
+/// Sends SIGTERM: the instance hands its partitions over before it ends.
 async fn stop(mut instance: Process) -> Result {
     instance.ask_to_end();
     let ended = async {

@@ -1,4 +1,4 @@
-//! Clients write on while a node is killed: what they notice, as a timeline, and that nothing is lost.
+//! Clients keep writing while a node is killed: a timeline of the effect, and the proof that no write is lost.
 //!
 //! ```sh
 //! cargo run --release -p archon-examples --example kill_a_node
@@ -14,10 +14,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 const WRITERS: usize = 16;
-/// How long they write before the node is killed, and after.
+/// Time of writes before the kill, and after it.
 const BEFORE: Duration = Duration::from_secs(1);
 const AFTER: Duration = Duration::from_secs(4);
-/// What one line of the timeline stands for.
+/// Time per line of the timeline.
 const LINE: Duration = Duration::from_millis(250);
 
 fn main() -> ExitCode {
@@ -35,9 +35,10 @@ async fn kill_a_node() -> Result {
         writers.spawn(write(client.clone(), number, began, stopped.clone()));
     }
     sleep(BEFORE).await;
-    // As `kill -9` does: the node tells nobody. It led a third of the partitions and held a copy of all others, and a
-    // write waits for every copy that counts. So all writers wait until the node's lease has run out, when the coordinators can be
-    // sure that it serves no more. Then they name other leaders, and its copies no longer count.
+    // As with `kill -9`, the node sends no farewell. It led a third of the partitions and held a copy of all others,
+    // and a write waits for every in-sync copy. So all writers wait until the node's lease has run out, when the
+    // coordinators can be sure that it no longer serves. Then they name other leaders, and its copies leave the in-sync
+    // sets.
     let killed = began.elapsed();
     cluster.kill_node("byzantium")?;
     sleep(AFTER).await;
@@ -56,7 +57,7 @@ async fn kill_a_node() -> Result {
     if missing == 0 { Ok(()) } else { Err(format!("{missing} acknowledged writes are lost").into()) }
 }
 
-/// What one writer saw.
+/// Results of one writer.
 #[derive(Default)]
 struct Written {
     /// Each key with the time of its answer.
@@ -78,9 +79,8 @@ async fn write(client: Client, number: usize, began: Instant, stopped: watch::Re
     while !*stopped.borrow() {
         let key = format!("writer-{number:02}/{count:06}");
         count += 1;
-        // There is nothing to do here about the node that dies: the client finds the new leader and repeats what was
-        // under way, and each write takes effect once. It gives up after 10 s, unless it is built with another
-        // time-out.
+        // The dead node needs no handling here: the client finds the new leader and repeats pending operations, and
+        // each write takes effect once. It gives up after 10 s, unless it is built with another time-out.
         match client.put(&key, "a value").await {
             Ok(_) => written.acknowledged.push((key, began.elapsed())),
             Err(_) => written.failed += 1,
@@ -89,7 +89,7 @@ async fn write(client: Client, number: usize, began: Instant, stopped: watch::Re
     written
 }
 
-/// Every key that is there.
+/// Returns every key in the store.
 async fn keys(client: &Client) -> Result<BTreeSet<Vec<u8>>> {
     let mut keys = BTreeSet::new();
     let mut after = Vec::new();

@@ -1,11 +1,11 @@
-//! One partition and several participants are an election: whoever owns the partition leads, and never two at once.
+//! One partition and several participants are an election: the owner of the partition leads, and never two at once.
 //!
 //! ```sh
 //! cargo run --release -p archon-examples --example leader_election
 //! ```
 //!
-//! The candidates stand in one program here, so that one clock sees them all. Yours are processes on machines of their own, each
-//! with a `Participant` of the same table.
+//! The candidates are in one program here, so that one clock covers them all. Yours are processes on machines of their
+//! own, each with a `Participant` of the same table.
 
 use archon_client::{AcquireError, Admin, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
 use archon_examples::Result;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long an election may take before the example gives up.
+/// Time-out of an election.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
@@ -31,18 +31,18 @@ async fn leader_election() -> Result {
     for name in ["ada", "grace", "mary"] {
         let candidate = Candidate { name, log: Arc::clone(&log) };
         let participant = Participant::builder(cluster.endpoints()).table("scheduler").name(name);
-        // Where this service would be asked for its work; whoever asks finds it with `Client::routes`.
+        // The address of this service; its clients find it with `Client::routes`.
         candidates.push((name, participant.address(format!("{name}.example:80")).start(candidate).await?));
     }
     let first = log.leader(&[]).await?;
 
-    // A planned stop: what it leads is released first, and granted to the next in the same commit.
+    // A planned stop: it releases its partition first, which is granted to the next leader in the same commit.
     println!("{:7.3} s  {first} is stopped", log.seconds());
     let place = candidates.iter().position(|(name, _)| *name == first).ok_or("nobody leads")?;
     let released = candidates.remove(place).1.stop(Duration::from_secs(5)).await;
     let second = log.leader(&[first]).await?;
 
-    // A crash: nobody is told anything. The next one leads once the lease is over for sure.
+    // A crash without a farewell. The next candidate leads once the lease has certainly ended.
     println!("{:7.3} s  {second} dies", log.seconds());
     let place = candidates.iter().position(|(name, _)| *name == second).ok_or("nobody leads")?;
     drop(candidates.remove(place));
@@ -60,7 +60,7 @@ async fn leader_election() -> Result {
     if released && alone { Ok(()) } else { Err("two led at once, or a planned stop released nothing".into()) }
 }
 
-/// One of those who would lead.
+/// A candidate for leadership.
 struct Candidate {
     name: &'static str,
     log: Arc<Log>,
@@ -68,7 +68,7 @@ struct Candidate {
 
 impl Callbacks for Candidate {
     async fn acquire(&self, grant: Grant) -> std::result::Result<(), AcquireError> {
-        // The epoch is a fencing token: hand it to whatever you write to, which then refuses lower ones.
+        // The epoch is a fencing token: pass it to every storage that you write to, which then refuses lower ones.
         self.log.begins(self.name, grant.epoch());
         Ok(())
     }
@@ -82,7 +82,7 @@ impl Callbacks for Candidate {
     }
 }
 
-/// Who led, from when until when.
+/// Leaders, each with begin and end.
 struct Log {
     began: Instant,
     terms: Mutex<Vec<Term>>,
@@ -125,7 +125,7 @@ impl Log {
         self.terms.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
-    /// Who leads, once it is none of these.
+    /// Returns the leader, once it is none of these.
     async fn leader(&self, others: &[&str]) -> Result<&'static str> {
         let elected = async {
             loop {

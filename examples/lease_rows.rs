@@ -1,12 +1,12 @@
-//! A service whose partitions are shared out by rows of a store, each renewed by compare-and-set, beside the same service as
-//! Archon's participant. First with 1,024 partitions in virtual time: what that asks of the store. Then both for real, on one
-//! cluster: of each, one server dies.
+//! A service that distributes its partitions by rows of a store, each renewed by compare-and-set, compared with the same
+//! service as Archon's participant. First with 1,024 partitions in virtual time: the load on the store. Then both for
+//! real, on one cluster: one server of each dies.
 //!
 //! ```sh
 //! cargo run --release -p archon-examples --example lease_rows
 //! ```
 //!
-//! The rows are in `src/lease_rows/`, on the key-value store, which could be any store that compares and sets.
+//! The rows are in `src/lease_rows/`, on the key-value store; any store with compare-and-set would do.
 
 use archon_client::{AcquireError, Admin, Client, Participant};
 use archon_examples::Result;
@@ -21,9 +21,9 @@ const SERVERS: [&str; 3] = ["ada", "grace", "mary"];
 const PARTITIONS: u32 = 12;
 /// For rows and participants alike.
 const TIMING: Timing = Timing { renew_every: 200, lease: 1_000, take_over: 1_250, list_every: 200 };
-/// How long both are watched before a server dies.
+/// Time without faults before a server dies.
 const CALM: Duration = Duration::from_secs(2);
-/// How long anything may take before the example gives up.
+/// Time-out of every wait.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
@@ -41,7 +41,7 @@ async fn lease_rows() -> Result {
     Ok(())
 }
 
-/// 1,024 partitions; 64 servers are needed, and six more are there.
+/// 1,024 partitions on 64 required servers, with six spare ones.
 fn in_virtual_time() -> Result {
     const HOUR: u64 = 3_600_000;
     println!("1,024 partitions, renewed every 2 min, given up after 3, taken over after 4; hours in virtual time:");
@@ -70,7 +70,7 @@ fn in_virtual_time() -> Result {
     Ok(())
 }
 
-/// Returns how long it took after a death until others owned everything, in milliseconds.
+/// Returns the time from a death until others owned everything, in milliseconds.
 async fn by_rows(client: &Client) -> Result<u64> {
     let rows = KvRows::new(client.clone(), "leases/");
     rows.create(PARTITIONS).await?;
@@ -117,7 +117,7 @@ async fn by_participants(endpoints: Vec<String>) -> Result<u64> {
     log.death_of(servers).await
 }
 
-/// The same service for both: it notes what it owns.
+/// The same service for both: it records its partitions.
 struct Jobs {
     name: &'static str,
     log: Arc<Log>,
@@ -138,7 +138,7 @@ impl Service for Jobs {
     }
 }
 
-/// Who owns what, as all servers of this program note it.
+/// Record of ownership, shared by all servers of this program.
 #[derive(Default)]
 struct Log {
     notes: Mutex<Notes>,
@@ -149,7 +149,7 @@ struct Notes {
     owners: BTreeMap<u32, (&'static str, Held)>,
     /// The highest token of each partition.
     tokens: BTreeMap<u32, u64>,
-    /// What must not be.
+    /// Violations.
     wrong: Vec<String>,
 }
 
@@ -158,7 +158,7 @@ impl Log {
         let mut notes = self.notes();
         let Lease { partition, token } = held.lease();
         let before = notes.owners.insert(partition, (name, held));
-        // A server that died does not say that it has lost what it had. Its lease knows.
+        // A dead server reports no loss of its partitions. Its lease shows it.
         if let Some((other, _)) = before.filter(|(_, before)| before.check()) {
             notes.wrong.push(format!("{other} and {name} own {partition}"));
         }
@@ -175,7 +175,7 @@ impl Log {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until every partition has an owner that is not this one.
+    /// Waits until every partition has an owner other than this one.
     async fn all_owned(&self, not_by: Option<&str>) -> Result {
         let owned = async {
             let owned_by_another =
@@ -187,7 +187,7 @@ impl Log {
         Ok(timeout(TIMEOUT, owned).await.map_err(|_| "the partitions do not find owners")?)
     }
 
-    /// One of the servers dies. Returns how long it took until others owned everything, in milliseconds; they end then, too.
+    /// Kills one of the servers. Returns the time until others owned everything, in milliseconds, and stops the others.
     async fn death_of<T>(&self, mut servers: BTreeMap<&'static str, T>) -> Result<u64> {
         let victim = self.notes().owners.values().map(|(name, _)| *name).next().ok_or("nobody owns anything")?;
         let died = Instant::now();

@@ -4,7 +4,7 @@
 //! cargo run --release -p archon-examples --example quickstart    # on a cluster of its own, which ends with it
 //! ```
 //!
-//! On yours, if you name it in ARCHON_COORDINATORS or here:
+//! On your cluster, named by ARCHON_COORDINATORS or here:
 //!
 //! ```sh
 //! cargo run --release -p archon-examples --example quickstart -- 127.0.0.1:7101
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
 }
 
 async fn quickstart() -> archon_examples::Result {
-    // Coordinators and nodes will do as endpoints, and one that answers is enough: it tells where all others are.
+    // Coordinators and nodes both serve as endpoints, and one that answers is enough: it names all others.
     let own;
     let endpoints = match archon_examples::endpoints() {
         Some(endpoints) => endpoints,
@@ -29,12 +29,11 @@ async fn quickstart() -> archon_examples::Result {
         }
     };
 
-    // Building a client fetches the partition table, so that each call goes to the right node at once. Share a client:
-    // clones are cheap, and what they ask at the same time travels together. The time-out is that of a call with all
-    // its retries.
+    // Building a client fetches the partition table, so that each call goes directly to the right node. Share a client:
+    // clones are cheap, and concurrent requests share messages. The time-out covers a call with all its retries.
     let client = Client::builder(endpoints).timeout(Duration::from_secs(10)).build().await?;
 
-    // Keys and values are bytes. Once `put` has returned, every copy that counts has the value on its disk.
+    // Keys and values are bytes. Once `put` has returned, every in-sync copy has the value on its disk.
     let first = client.put("quickstart/athens", "owl").await?;
     println!("put              athens = owl           revision {first}");
 
@@ -43,7 +42,8 @@ async fn quickstart() -> archon_examples::Result {
     println!("get              athens = {}           revision {}", text(&found.value), found.revision);
 
     // Every write of a key has a higher revision. A compare-and-set writes only where the key still has the revision
-    // that you read: so of two that read the same, one wins and the other is told, and no change is lost unseen.
+    // that you read: of two clients that read the same revision, one succeeds and the other gets an error, and no
+    // change is lost silently.
     let second = client.compare_and_set("quickstart/athens", found.revision, "owl, olive").await?;
     println!("compare-and-set  athens = owl, olive    revision {second}");
     match client.compare_and_set("quickstart/athens", first, "spear").await {
@@ -54,21 +54,21 @@ async fn quickstart() -> archon_examples::Result {
         Ok(_) => return Err("a compare-and-set with an old revision was taken".into()),
     }
 
-    // Revision zero is that of a key that is absent: this writes a key only if nobody has.
+    // Revision zero stands for an absent key: this writes a key only if it does not exist.
     match client.compare_and_set("quickstart/byzantium", Revision::ZERO, "crescent").await {
         Ok(revision) => println!("compare-and-set  byzantium = crescent   revision {revision}"),
         Err(Error::ConditionFailed { .. }) => println!("compare-and-set  byzantium is there already"),
-        // An error says whether a retry may help, and whether the write may have taken effect. The client has retried
-        // by then.
+        // An error says whether a retry may help, and whether the write may have taken effect. The client has already
+        // retried.
         Err(error) if error.outcome_unknown() => return Err(format!("it may be there: {error}").into()),
         Err(error) => return Err(error.into()),
     }
 
-    // Calls that do not wait for each other share messages, if they go to the same node.
+    // Concurrent calls share messages, if they go to the same node.
     tokio::try_join!(client.put("quickstart/cyrene", "silphium"), client.put("quickstart/delphi", "tripod"))?;
 
-    // A scan lists the keys with a prefix in order, all partitions together, page by page: after the last key of the
-    // page before, at most so many.
+    // A scan lists the keys with a prefix in order, across all partitions, page by page: it starts after the last key
+    // of the previous page and returns at most this many.
     let mut after = Vec::new();
     loop {
         let page = client.scan("quickstart/").after(&after).limit(3).page().await?;
@@ -81,7 +81,7 @@ async fn quickstart() -> archon_examples::Result {
         }
     }
 
-    // Leave nothing behind in a cluster that is yours.
+    // Leave nothing behind in a cluster of yours.
     for city in ["athens", "byzantium", "cyrene", "delphi"] {
         client.delete(format!("quickstart/{city}")).await?;
     }

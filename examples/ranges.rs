@@ -1,4 +1,4 @@
-//! A time series in a table by ranges that is split as it grows: its partitions are drawn every now and then.
+//! A time series in a table by ranges that is split as it grows: prints its partitions at intervals.
 //!
 //! ```sh
 //! cargo run --release -p archon-examples --example ranges
@@ -16,14 +16,14 @@ const SENSORS: usize = 16;
 /// Readings of each sensor, one a minute: some MiB all together.
 const READINGS: usize = 384;
 const READING_BYTES: usize = 1024;
-/// Above this a partition is split. A gibibyte is ordinary; this is the least that is possible.
+/// Split limit of a partition. A gibibyte is ordinary; this is the minimum.
 const LIMIT_BYTES: u64 = 1024 * 1024;
-/// How long a sensor rests between two readings: hours of them go by in some seconds.
+/// Pause of a sensor between two readings: hours of readings take some seconds.
 const REST: Duration = Duration::from_millis(30);
 const BETWEEN_PICTURES: Duration = Duration::from_secs(4);
-/// Until when every partition is to be within the limit.
+/// Time-out until every partition is within the limit.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// How wide the bar of a partition at the limit is.
+/// Width of the bar of a partition at the limit.
 const BAR: u64 = 32;
 
 fn main() -> ExitCode {
@@ -34,8 +34,8 @@ async fn ranges() -> Result {
     let cluster = archon_examples::cluster().await?;
     let admin = Admin::new(cluster.endpoints(), Duration::from_secs(10))?;
 
-    // One partition to begin with, for nobody knows yet where to split. Whoever does can say so here, and has the load spread from
-    // the start; a limit goes with that as well.
+    // One partition at first, since the split keys are unknown. If you know them, pass them here to spread the load
+    // from the start; this can be combined with a limit.
     let limits = RangeLimits { split_above_bytes: Some(LIMIT_BYTES), ..RangeLimits::NONE };
     admin.create_range_table(TABLE, Vec::new(), limits, 3).await?;
     let client = Client::builder(cluster.endpoints()).table(TABLE).timeout(Duration::from_secs(20)).build().await?;
@@ -77,24 +77,24 @@ async fn ranges() -> Result {
     if found + failed >= SENSORS * READINGS { Ok(()) } else { Err("readings are lost".into()) }
 }
 
-/// Writes the readings of one sensor, and returns how many of them failed. Keys begin with the time, so that what was measured at one
-/// time lies together, and the newest readings in the last partition.
+/// Writes the readings of one sensor, and returns the number of failures. Keys begin with the time, so that readings of
+/// one time are neighbours, and the newest readings are in the last partition.
 async fn measure(client: Client, sensor: usize) -> usize {
     let mut failed = 0;
     for minute in 0..READINGS {
         let key = format!("2026-06-24T{:02}:{:02}/sensor-{sensor:02}", minute / 60, minute % 60);
         let reading = format!("{:>READING_BYTES$}", minute % 40);
-        // There is nothing to do here about splits: the client finds out where the key is now.
+        // Splits need no handling here: the client finds the current partition of the key.
         failed += usize::from(client.put(key, reading).await.is_err());
         sleep(REST).await;
     }
     failed
 }
 
-/// A partition with the bytes that its leader holds; zero as long as they are not counted.
+/// A partition with the bytes that its leader holds; zero until they are counted.
 type Held = (PartitionSummary, u64);
 
-/// The partitions in order of their keys.
+/// Returns the partitions in order of their keys.
 async fn partitions(admin: &Admin) -> Result<Vec<Held>> {
     let mut held = Vec::new();
     for row in admin.table(TABLE).await? {
@@ -110,7 +110,7 @@ fn begin(row: &PartitionSummary) -> &str {
     row.range.as_ref().map_or("", |range| &range.begin)
 }
 
-/// How many readings a scan finds: it walks from one partition to the next.
+/// Returns the number of readings in a scan, which walks from one partition to the next.
 async fn readings(client: &Client) -> Result<usize> {
     let (mut found, mut after) = (0, Vec::new());
     loop {

@@ -1,4 +1,4 @@
-//! What the examples share, so that each can be about one thing: where the cluster comes from, and how it ends. And those that are
+//! Shared parts of the examples, so that each can focus on one subject: the cluster and its end. Also the examples of
 //! more than a page: [`counter`], a whole service, and [`lease_rows`], leases without a coordinator.
 
 pub mod counter;
@@ -8,13 +8,13 @@ use archon_local_cluster::{Cluster, SMALL};
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How an example ends: an error is printed, and the exit code is 1.
+/// Result of an example: an error is printed, and the exit code is 1.
 pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Runs an example from its `main`.
 ///
-/// The coordinators and nodes of an example's own cluster are processes of the example's program, started again with
-/// other arguments: so one command builds all there is, and nothing has to be found or installed.
+/// The coordinators and nodes of an example's own cluster are processes of the example's program with other arguments:
+/// one command builds everything, and nothing has to be installed.
 pub fn run(example: impl AsyncFnOnce() -> Result) -> ExitCode {
     if matches!(std::env::args().nth(1).as_deref(), Some("coordinator" | "node")) {
         return archon_cli::main_with(std::env::args_os());
@@ -28,7 +28,7 @@ pub fn run(example: impl AsyncFnOnce() -> Result) -> ExitCode {
     })
 }
 
-/// Runs to the end, on this thread: the processes of a cluster are tied to the one that starts them.
+/// Runs to the end, on this thread: the processes of a cluster are tied to the thread that starts them.
 pub(crate) fn finish(program: impl Future<Output = Result>) -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().map_err(Into::into);
     match runtime.and_then(|runtime| runtime.block_on(program)) {
@@ -40,7 +40,8 @@ pub(crate) fn finish(program: impl Future<Output = Result>) -> ExitCode {
     }
 }
 
-/// The endpoints of the reader's own cluster, separated by commas: the first argument, else `ARCHON_COORDINATORS`.
+/// Returns the endpoints of the user's own cluster, separated by commas: the first argument, else
+/// `ARCHON_COORDINATORS`.
 pub fn endpoints() -> Option<Vec<String>> {
     let named = std::env::args().nth(1).or_else(|| std::env::var("ARCHON_COORDINATORS").ok())?;
     Some(named.split(',').map(|endpoint| endpoint.trim().to_owned()).collect())
@@ -50,7 +51,7 @@ pub fn endpoints() -> Option<Vec<String>> {
 /// it is dropped.
 ///
 /// # Errors
-/// What stood in the way.
+/// The reason of the failure.
 pub async fn cluster() -> Result<Cluster> {
     println!("Starting a cluster on this machine: three coordinators and three nodes.");
     let cluster = Cluster::start(std::env::current_exe()?, SMALL).await?;
@@ -58,7 +59,7 @@ pub async fn cluster() -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// Waits for a wish to end: Ctrl-C, a service manager's, or that of a terminal that is closed.
+/// Waits for a stop signal: Ctrl-C, a service manager's, or a hang-up of the terminal.
 pub(crate) async fn stopped() -> Result {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -1,4 +1,4 @@
-//! Every example as its reader runs it: as a process, with a directory for temporary files of its own.
+//! Tests of every example as users run it: as a process, with a directory for temporary files of its own.
 
 use archon_client::Client;
 use archon_integration_tests::wait::{check, wait_for};
@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Held by every test: clusters on two cores would make each other late.
+/// Held by every test: concurrent clusters on two cores would delay each other.
 fn turn() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// The program of an example, which cargo builds with every `cargo test` that names no single test.
+/// Returns the program of an example, which cargo builds with every `cargo test` that names no single test.
 ///
 /// # Panics
-/// If it is not there, or older than one of its sources.
+/// If it is missing, or older than one of its sources.
 fn program(example: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the system tells the path of this test");
     let profile = test.ancestors().nth(2).expect("tests are in target/PROFILE/deps");
@@ -42,7 +42,7 @@ fn program(example: &str) -> PathBuf {
 
 /// A running example. Dropping it ends it and all processes of its cluster, and then removes its directory.
 struct Example {
-    /// There until it has ended.
+    /// Present until it has ended.
     process: Option<Process>,
     directory: TempDir,
 }
@@ -52,14 +52,14 @@ impl Example {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let (temporary, program) =
             (format!("TMPDIR={}", directory.path().display()), program(name).display().to_string());
-        // `env` becomes the program it is given, so it is the example that is signalled and awaited.
+        // `env` becomes the program it is given, so the example itself is signalled and awaited.
         let command = [&[temporary.as_str()], variables, &[&program], arguments].concat();
         let command: Vec<String> = command.into_iter().map(str::to_owned).collect();
         let process = spawn(Path::new("env"), name, &command, directory.path());
         Self { process: Some(process), directory }
     }
 
-    /// Runs an example to its end and returns what it printed.
+    /// Runs an example to its end and returns its output.
     ///
     /// # Panics
     /// If it fails, or leaves anything behind.
@@ -77,7 +77,7 @@ impl Example {
         self.process.as_mut().expect("it is taken only to be killed")
     }
 
-    /// The process ids of the coordinators and nodes of its cluster, and of the instances of its service.
+    /// Returns the process ids of the coordinators and nodes of its cluster, and of the instances of its service.
     fn members(&self) -> Vec<u32> {
         let of_us = self.directory.path().as_os_str().as_encoded_bytes();
         let processes = fs::read_dir("/proc").expect("a list of processes").flatten();
@@ -91,7 +91,7 @@ impl Example {
         .collect()
     }
 
-    /// What is in its directory besides its log.
+    /// Returns the contents of its directory besides its log.
     fn leftovers(&self) -> Vec<PathBuf> {
         let found = fs::read_dir(self.directory.path()).expect("its directory").flatten().map(|entry| entry.path());
         found.filter(|path| path.extension().is_none_or(|extension| extension != "log")).collect()
@@ -107,8 +107,8 @@ impl Example {
 
 impl Drop for Example {
     fn drop(&mut self) {
-        // The members end with the example; while they run they would write to the directory that is to go. A test that
-        // fails comes here, too, so this may not fail once more.
+        // The members end with the example; until then they would write to the directory that is being removed. A
+        // failing test comes here too, so this must not fail again.
         drop(self.process.take());
         let killed = Instant::now();
         while !self.members().is_empty() && killed.elapsed() < TIMEOUT {
@@ -117,7 +117,7 @@ impl Drop for Example {
     }
 }
 
-/// The first number in the line that begins so.
+/// Returns the first number in the line with this prefix.
 fn number(printed: &str, line: &str) -> u64 {
     let found = printed.lines().find_map(|text| text.strip_prefix(line)).unwrap_or_else(|| panic!("no line {line}"));
     let word = found.split_whitespace().next().unwrap_or_default();
@@ -125,7 +125,7 @@ fn number(printed: &str, line: &str) -> u64 {
 }
 
 #[test]
-fn a_leader_is_elected_after_a_stop_and_after_a_crash_and_there_are_never_two() {
+fn leader_election_has_one_leader_after_stop_and_crash() {
     let _turn = turn();
     let printed = Example::run("leader_election", &[], &[]);
     assert_eq!(printed.matches(" leads in epoch ").count(), 3);
@@ -136,7 +136,7 @@ fn a_leader_is_elected_after_a_stop_and_after_a_crash_and_there_are_never_two() 
 }
 
 #[test]
-fn the_quickstart_puts_gets_compares_and_scans_on_a_cluster_of_its_own() {
+fn quickstart_runs_on_its_own_cluster() {
     let _turn = turn();
     let printed = Example::run("quickstart", &[], &[]);
     for line in
@@ -161,7 +161,7 @@ fn the_quickstart_puts_gets_compares_and_scans_on_a_cluster_of_its_own() {
 }
 
 #[test]
-fn the_quickstart_uses_the_cluster_it_is_given_and_leaves_nothing_in_it() {
+fn quickstart_uses_a_given_cluster_and_cleans_up() {
     let _turn = turn();
     Runtime::new().expect("a runtime").block_on(async {
         let cluster = Cluster::start(program("quickstart"), SMALL).await.expect("a cluster");
@@ -171,7 +171,7 @@ fn the_quickstart_uses_the_cluster_it_is_given_and_leaves_nothing_in_it() {
         let before = client.put("mine", "kept").await.expect("a put");
         for printed in [
             Example::run("quickstart", &[&variable], &[]),
-            // An argument comes before the variable.
+            // An argument takes precedence over the variable.
             Example::run("quickstart", &["ARCHON_COORDINATORS=127.0.0.1:1"], &[&endpoints]),
         ] {
             assert!(!printed.contains("Starting a cluster"), "it started one of its own");
@@ -184,7 +184,7 @@ fn the_quickstart_uses_the_cluster_it_is_given_and_leaves_nothing_in_it() {
 }
 
 #[test]
-fn a_killed_node_costs_its_writers_a_gap_and_no_acknowledged_write() {
+fn killed_node_costs_a_gap_and_no_acknowledged_write() {
     let _turn = turn();
     let printed = Example::run("kill_a_node", &[], &[]);
     assert_eq!(printed.matches("<- byzantium is killed").count(), 1);
@@ -192,16 +192,16 @@ fn a_killed_node_costs_its_writers_a_gap_and_no_acknowledged_write() {
     assert_eq!(number(&printed, "acknowledged writes missing: "), 0);
     let acknowledged: u64 = printed.trim_end().rsplit(' ').next().and_then(|word| word.parse().ok()).expect("a number");
     assert!(acknowledged > 0);
-    // Nobody takes over before the killed node's lease has run out.
+    // No failover before the killed node's lease has ended.
     assert!(number(&printed, "longest gap of a writer: ") > 1_000);
 }
 
 #[test]
-fn a_time_series_is_split_as_it_grows_and_every_reading_is_found() {
+fn time_series_splits_as_it_grows_and_keeps_every_reading() {
     let _turn = turn();
     let printed = Example::run("ranges", &[], &[]);
     let partitions = number(&printed, "partitions: ");
-    // Six MiB; the upper half of a partition grows on, the lower one stays.
+    // Six MiB; the upper half of a partition grows further, the lower one stays.
     assert!((6..=16).contains(&partitions), "{partitions} partitions");
     assert_eq!(number(&printed, "readings failed: "), 0);
     assert!(printed.contains("readings found:   6144 of 6144"));
@@ -209,7 +209,7 @@ fn a_time_series_is_split_as_it_grows_and_every_reading_is_found() {
 }
 
 #[test]
-fn a_request_that_was_sent_again_is_counted_once_and_each_counter_has_one_owner() {
+fn counter_example_counts_once_with_one_owner_each() {
     let _turn = turn();
     let printed = Example::run("counter", &[], &[]);
     let [requests, attempts] = ["requests of users: ", "attempts they made: "].map(|line| number(&printed, line));
@@ -220,7 +220,7 @@ fn a_request_that_was_sent_again_is_counted_once_and_each_counter_has_one_owner(
 }
 
 #[test]
-fn rows_that_are_compared_and_set_share_partitions_out_as_participants_do() {
+fn lease_rows_distribute_partitions_like_participants() {
     let _turn = turn();
     let printed = Example::run("lease_rows", &[], &[]);
     for servers in [64, 70] {
@@ -235,14 +235,14 @@ fn rows_that_are_compared_and_set_share_partitions_out_as_participants_do() {
     assert!(printed.contains("six of 70 die: everything is owned again after "));
     for line in ["owned by others after a death, by rows:         ", "owned by others after a death, by participants: "]
     {
-        // Nobody takes over before the lease has run out.
+        // No failover before the lease has ended.
         assert!(number(&printed, line) > 1_000);
     }
     assert!(printed.contains("two owners at once:                             never"));
 }
 
 #[test]
-fn an_example_that_is_killed_or_stopped_leaves_no_process_behind() {
+fn killed_or_stopped_example_leaves_no_process() {
     let _turn = turn();
     let scenes = [
         ("kill_a_node", "It runs in", 6, Signal::KILL),
@@ -263,7 +263,7 @@ fn an_example_that_is_killed_or_stopped_leaves_no_process_behind() {
         kill_process(id, signal).expect("it runs");
         assert!(!example.process().wait_exit(TIMEOUT).success());
         example.await_no_members();
-        // Who is killed cannot tidy up.
+        // A killed process cannot clean up.
         assert_eq!(example.leftovers().is_empty(), signal != Signal::KILL, "{signal:?}: {:?}", example.leftovers());
     }
 }

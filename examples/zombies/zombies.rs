@@ -1,5 +1,5 @@
-//! A published design of leases without a coordinator, played as written, beside heartbeats that others carry: what becomes of half of a
-//! cluster that is cut off, whether limbo paralyses a cluster, and what the coordinator bears.
+//! Simulates a published design of leases without a coordinator, as described, and relayed heartbeats under the same
+//! faults: a cut-off half of a cluster, paralysis by limbo, and the load of the coordinator.
 //!
 //! ```sh
 //! cargo run --release -p archon-zombies --example zombies -- --servers 1000 --runs 2000

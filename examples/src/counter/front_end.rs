@@ -1,4 +1,4 @@
-//! Where users' requests come in: it finds the instance that owns a counter, and asks until it is answered.
+//! Front end for users' requests: finds the instance that owns a counter, and retries until it is answered.
 
 use super::protocol::{Answer, Request, read_line, write_line};
 use crate::Result;
@@ -9,13 +9,13 @@ use tokio::io::BufReader;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// How long an instance may take to answer before the owner is looked for anew. An instance that is stopped never answers.
+/// Time-out of an instance's answer before the owner is looked up again. A stopped instance never answers.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// How long a change of owners is waited for before the same one is asked again.
+/// Time to wait for a change of owners before the same one is asked again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Asks one request at a time. One that was sent may be counted although no answer came, so it is sent again under the same
-/// number, wherever the counter is by then.
+/// Sends one request at a time. A request without an answer may have been counted, so it is sent again under the same
+/// number, to the current owner of the counter.
 pub struct FrontEnd {
     routes: Routes,
     /// By address of an instance.
@@ -25,28 +25,28 @@ pub struct FrontEnd {
 }
 
 impl FrontEnd {
-    /// Asks the owners of these partitions, each request for as long as `timeout`.
+    /// Creates a front end for the owners of these partitions, with a time-out per request.
     pub fn new(routes: Routes, timeout: Duration) -> Self {
         Self { routes, connections: BTreeMap::new(), timeout, attempts: 0 }
     }
 
-    /// Counts a request of a user and says the value of the counter.
+    /// Counts a request of a user and returns the value of the counter.
     ///
     /// # Errors
-    /// When it was not answered in time: then it may have been counted or not.
+    /// If it was not answered in time: then it may have been counted or not.
     pub async fn count(&mut self, counter: &str, user: u64, request: u64) -> Result<u64> {
         self.ask(&Request::Count { counter: counter.to_owned(), user, request }).await
     }
 
-    /// Says the value of a counter.
+    /// Returns the value of a counter.
     ///
     /// # Errors
-    /// When nobody answered in time.
+    /// If no instance answered in time.
     pub async fn read(&mut self, counter: &str) -> Result<u64> {
         self.ask(&Request::Read { counter: counter.to_owned() }).await
     }
 
-    /// How often it has asked an instance.
+    /// Returns the number of attempts so far.
     pub const fn attempts(&self) -> u64 {
         self.attempts
     }
@@ -71,7 +71,7 @@ impl FrontEnd {
             if Instant::now() >= deadline {
                 return Err(format!("{request:?} was not answered within {:?}: {why}", self.timeout).into());
             }
-            // Fetched in the background; whether it is there already does not matter.
+            // Fetched in the background; whether it has arrived already does not matter.
             self.routes.wrong(partition, None);
             if let Ok(Err(error)) = tokio::time::timeout(PAUSE, self.routes.changed()).await {
                 return Err(error.into());
@@ -80,7 +80,7 @@ impl FrontEnd {
     }
 
     async fn send(&mut self, address: &str, request: &Request) -> Result<Answer> {
-        // Put back once it has answered: an answer that comes late is not taken for that to the next request.
+        // Put back once it has answered: a late answer is not mistaken for that to the next request.
         let mut connection = match self.connections.remove(address) {
             Some(connection) => connection,
             None => {

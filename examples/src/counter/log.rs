@@ -1,7 +1,6 @@
-//! What an instance notes of its ownership: when partitions came and went, and at which moments it found that it owned which.
+//! Ownership log of an instance: when partitions came and went, and when it checked its ownership.
 //!
-//! All instances of a machine note the time of one clock, which goes on while the machine sleeps. So what they note can be
-//! laid side by side.
+//! All instances of a machine use one clock, which continues while the machine sleeps. So their logs can be compared.
 
 use archon_client::{Grant, Lost, PartitionId};
 use rustix::time::{ClockId, clock_gettime};
@@ -19,63 +18,63 @@ use std::time::Duration;
 pub enum Line {
     /// A process begins.
     Started {
-        /// The instance's name.
+        /// Name of the instance.
         name: String,
-        /// The process's id.
+        /// Process id.
         pid: u32,
-        /// When.
+        /// Time.
         at_ns: u64,
     },
     /// A partition is ready for requests.
     Acquired {
-        /// Which.
+        /// The partition.
         partition: u32,
-        /// In which epoch.
+        /// The epoch.
         epoch: u64,
-        /// When.
+        /// Time.
         at_ns: u64,
     },
-    /// A partition was given up in order.
+    /// A partition was released cleanly.
     Released {
-        /// Which.
+        /// The partition.
         partition: u32,
-        /// In which epoch.
+        /// The epoch.
         epoch: u64,
-        /// Why.
+        /// Reason.
         why: String,
-        /// When.
+        /// Time.
         at_ns: u64,
     },
     /// A partition was lost.
     Lost {
-        /// Which.
+        /// The partition.
         partition: u32,
-        /// In which epoch.
+        /// The epoch.
         epoch: u64,
-        /// When the instance was told; it had lost it by then.
+        /// Time of the notification; the loss was earlier.
         at_ns: u64,
     },
     /// [`Grant::check`] passed for each of these partitions, once or more often.
     Used {
-        /// The end of the first of these checks: the partitions were owned at some moment up to this one.
+        /// End of the first of these checks: the partitions were owned at some moment up to this one.
         first_ns: u64,
-        /// The beginning of the last one: the partitions were owned at some moment from this one on.
+        /// Beginning of the last one: the partitions were owned at some moment from this one on.
         last_ns: u64,
         /// Partition and epoch.
         owned: Vec<(u32, u64)>,
     },
 }
 
-/// Nanoseconds since the machine started, its sleep included: the clock on which leases count.
+/// Returns the nanoseconds since the machine started, its sleep included: the clock of leases.
 pub fn boot_clock_ns() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     let part = |part: i64| u64::try_from(part).unwrap_or(0);
     part(time.tv_sec).saturating_mul(1_000_000_000).saturating_add(part(time.tv_nsec))
 }
 
-/// How often [`OwnerLog::watch`] asks what is owned.
+/// Interval of the ownership checks of [`OwnerLog::watch`].
 const ASK_EVERY: Duration = Duration::from_millis(2);
-/// How often what stays the same is noted: a process that is killed loses that much.
+/// Interval of log lines without changes: a killed process loses that much.
 const NOTE_EVERY_NS: u64 = 20_000_000;
 
 /// The log of one instance.
@@ -89,19 +88,20 @@ pub struct OwnerLog {
 struct Seen {
     /// The newest grant of each partition, with the time of the last line of its own.
     grants: BTreeMap<PartitionId, (Grant, u64)>,
-    /// What was owned when all were asked last, which began to be so with the first time and was so until the second.
+    /// Owned partitions at the last check of all, with the end of the first such check and the beginning of the last
+    /// one.
     owned: Vec<(u32, u64)>,
     first_ns: u64,
     last_ns: u64,
-    /// When that was noted last.
+    /// Time of the last line about them.
     noted_ns: u64,
 }
 
 impl OwnerLog {
-    /// Appends to a file; without one nothing is noted.
+    /// Opens a log that appends to a file; without one nothing is logged.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// If it cannot be opened.
     pub fn open(path: Option<&Path>, name: &str) -> std::io::Result<Self> {
         let file = path.map(|path| File::options().create(true).append(true).open(path)).transpose()?;
         let log = Self { file, seen: Mutex::default() };
@@ -109,7 +109,7 @@ impl OwnerLog {
         Ok(log)
     }
 
-    /// Appends a line, at once and as a whole, so that a process that is killed loses none.
+    /// Appends a line, at once and as a whole, so that a killed process loses none.
     pub fn write(&self, line: &Line) {
         let Some(mut file) = self.file.as_ref() else { return };
         let Ok(mut text) = serde_json::to_vec(line) else { return };
@@ -119,16 +119,15 @@ impl OwnerLog {
         }
     }
 
-    /// This grant is asked from now on, until there is a newer one of its partition: also when it should not be worth anything any
-    /// more.
+    /// Starts checking this grant, until there is a newer one of its partition: also after it should have ended.
     pub fn acquired(&self, grant: Grant) {
         self.seen().grants.insert(grant.partition(), (grant, 0));
     }
 
-    /// [`Grant::check`], noted if it passes, though not for each of many requests.
+    /// Runs [`Grant::check`], logged if it passes, though not for each of many requests.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Grant::check`].
     pub fn check(&self, grant: &Grant) -> Result<(), Lost> {
         let last_ns = boot_clock_ns();
         let checked = grant.check();
@@ -143,11 +142,11 @@ impl OwnerLog {
         Ok(())
     }
 
-    /// Asks again and again of all partitions whether they are owned, and notes it, until the log is dropped. A thread of its own
-    /// does that: what a busy service comes to late is what is of interest.
+    /// Repeatedly checks the ownership of all partitions, and logs it, until the log is dropped. Uses a thread of its
+    /// own, since delays of a busy service are the interesting part.
     ///
     /// # Errors
-    /// When there is no thread to be had.
+    /// If the thread cannot be started.
     pub fn watch(self: &Arc<Self>) -> std::io::Result<()> {
         let log = Arc::downgrade(self);
         let watch = move || {
@@ -189,10 +188,10 @@ impl OwnerLog {
     }
 }
 
-/// Reads what an instance noted. A last line that was being written when the process ended is left out.
+/// Reads the log of an instance. A partial last line, from the end of the process, is omitted.
 ///
 /// # Errors
-/// When the file cannot be read, or another line is none of ours.
+/// If the file cannot be read, or another line is malformed.
 pub fn read_lines(path: &Path) -> std::io::Result<Vec<Line>> {
     let mut reader = BufReader::new(File::open(path)?);
     let (mut lines, mut text) = (Vec::new(), String::new());
@@ -208,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_noted_is_read_and_a_line_without_end_left_out() {
+    fn log_lines_are_read_without_a_partial_last_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let log = OwnerLog::open(Some(&path), "ada").unwrap();
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_boot_clock_does_not_go_back() {
+    fn boot_clock_does_not_go_back() {
         let first = boot_clock_ns();
         assert!(first > 0 && boot_clock_ns() >= first);
     }

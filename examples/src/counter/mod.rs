@@ -1,18 +1,18 @@
-//! A service of several processes that keeps counters, each in one process at a time: what `counter.rs` shows and tests put to
-//! the proof. A user's request counts once, however often it is sent, and whoever owns the counter.
+//! A service of several processes that keeps counters, each in one process at a time: the subject of `counter.rs`, and
+//! of tests. A user's request counts once, under any number of retries and changes of owner.
 //!
-//! Counters are cut into the partitions of a lease table. The instance that owns a partition keeps its counters in memory, so it
-//! answers without asking anybody; what it counts is in the key-value store before it answers.
+//! Counters are distributed over the partitions of a lease table. The instance that owns a partition keeps its counters
+//! in memory, so it reads without another request; every count is in the key-value store before its answer.
 //!
-//! | Module | What it is |
+//! | Module | Content |
 //! |---|---|
-//! | `serve` | an instance: listens, takes part, ends in order |
-//! | `service` | what an instance does when it is given partitions and loses them, and with requests |
+//! | `serve` | an instance: listens, takes part, stops cleanly |
+//! | `service` | an instance's reaction to gains and losses of partitions, and to requests |
 //! | `owned` | one partition while it is owned: memory in front of the store |
-//! | `stored` | what the store holds of a partition |
-//! | `protocol` | what is asked and answered: lines of JSON |
-//! | `front_end` | finds the instance that owns a counter, and asks until it is answered |
-//! | `log`, `uses` | who owned what and when, written by each instance, read by whoever wants to know |
+//! | `stored` | stored state of a partition |
+//! | `protocol` | requests and answers: lines of JSON |
+//! | `front_end` | finds the instance that owns a counter, and retries until it is answered |
+//! | `log`, `uses` | record of ownership, written by each instance, and its reader |
 
 mod front_end;
 mod log;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-/// How long a store that does not answer is left alone.
+/// Pause before retrying a store that does not answer.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A partition's counters in memory. All that is done with them is done in turn.
+/// A partition's counters in memory. Operations on them run one at a time.
 pub(super) struct Owned {
     pub(super) grant: Grant,
     client: Client,
@@ -18,18 +18,17 @@ pub(super) struct Owned {
 }
 
 struct Memory {
-    /// As the store holds them.
+    /// As in the store.
     stored: Stored,
     revision: Revision,
-    /// The last write may have reached the store or not, so it has to be read again.
+    /// The last write may have reached the store or not, so the value must be read again.
     in_doubt: bool,
-    /// It was released: whoever waited for their turn come too late.
+    /// Released: operations that waited for their turn are refused.
     released: bool,
 }
 
 impl Owned {
-    /// Reads the counters and puts this owner's epoch to them. From then on nothing that a former owner has under way is
-    /// written any more.
+    /// Reads the counters and adds this owner's epoch. From then on no pending write of a former owner succeeds.
     pub(super) async fn acquire(client: Client, grant: Grant) -> Result<Self, AcquireError> {
         let (key, epoch) = (key(grant.partition()), grant.epoch().get());
         loop {
@@ -44,19 +43,19 @@ impl Owned {
                     let memory = Memory { stored, revision, in_doubt: false, released: false };
                     return Ok(Self { grant, client, memory: Mutex::new(memory) });
                 }
-                // This goes on until the partition is lost: then the library drops it.
+                // This continues until the partition is lost: then the library drops it.
                 Err(error) if may_work_later(&error) => sleep(PAUSE).await,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Counts a request and says the value of the counter; an error is told as what it is.
+    /// Counts a request and returns the value of the counter; errors are returned unchanged.
     pub(super) async fn count(&self, counter: &str, user: u64, request: u64) -> Result<Answer, AcquireError> {
         self.with(counter, |stored| stored.count(counter, user, request)).await
     }
 
-    /// Says the value of a counter. No store is asked: nobody else can have changed it.
+    /// Returns the value of a counter, without asking the store: no other instance can have changed it.
     pub(super) async fn value(&self, counter: &str) -> Result<Answer, AcquireError> {
         self.with(counter, |_| false).await
     }
@@ -82,18 +81,19 @@ impl Owned {
         Ok(Answer::Count(memory.stored.value(counter)))
     }
 
-    /// Waits for whatever is done with it, and lets nothing more begin.
+    /// Waits for the current operation, and refuses further ones.
     pub(super) async fn release(&self) {
         self.memory.lock().await.released = true;
     }
 }
 
-/// With the number of the table, which no later one has: epochs of two tables have nothing to do with each other.
+/// Contains the number of the table, which is never reused: epochs of two tables are unrelated.
 fn key(partition: PartitionId) -> String {
     format!("counters/{partition}")
 }
 
-/// What the store holds, and its revision. Refused if a later owner wrote it: then this one is none any more.
+/// Returns the stored value and its revision. Refused if a later owner wrote it: then this one no longer owns the
+/// partition.
 async fn read(client: &Client, key: &str, epoch: u64) -> Result<(Stored, Revision), AcquireError> {
     let (stored, revision) = match client.get(key).await? {
         Some(found) => (serde_json::from_slice::<Stored>(&found.value)?, found.revision),
@@ -109,7 +109,8 @@ fn encode(stored: &Stored) -> Result<Vec<u8>, AcquireError> {
     Ok(serde_json::to_vec(stored)?)
 }
 
-/// Somebody else wrote in between, nobody can tell whether this was written, or the store does not answer now.
+/// Returns true if a conflicting write came in between, the outcome of the write is unknown, or the store does not
+/// answer now.
 fn may_work_later(error: &AcquireError) -> bool {
     error.downcast_ref::<Error>().is_some_and(|error| {
         matches!(error, Error::ConditionFailed { .. }) || error.outcome_unknown() || error.is_retryable()
@@ -122,7 +123,7 @@ mod tests {
     use archon_client::TableId;
 
     #[test]
-    fn services_on_two_tables_shared_their_keys() {
+    fn services_on_two_tables_use_separate_keys() {
         let key_of = |table| key(PartitionId::new(TableId::new(table), 3));
         assert_eq!(key_of(2), "counters/2/3");
         assert_ne!(key_of(2), key_of(4));

@@ -1,35 +1,35 @@
-//! What users ask of an instance and what it answers: one line of JSON each, in turn.
+//! Protocol between users and an instance: one line of JSON per request and answer, in turn.
 
 use crate::Result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Longest line that is read, in bytes.
+/// Longest accepted line, in bytes.
 const LINE_MAX: u64 = 4 * 1024;
 
-/// What is asked.
+/// A request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     /// Counts a request of a user, once.
     Count {
-        /// Which counter.
+        /// Name of the counter.
         counter: String,
-        /// Who asks.
+        /// The user.
         user: u64,
-        /// The user's number for this request; the next one has a higher one.
+        /// The user's number for this request; later ones have higher numbers.
         request: u64,
     },
-    /// Tells the value of a counter.
+    /// Reads the value of a counter.
     Read {
-        /// Which counter.
+        /// Name of the counter.
         counter: String,
     },
 }
 
 impl Request {
-    /// The counter that it is about; it decides who is to be asked.
+    /// Returns the counter of the request, which determines the instance to ask.
     pub fn counter(&self) -> &str {
         match self {
             Self::Count { counter, .. } | Self::Read { counter } => counter,
@@ -37,13 +37,13 @@ impl Request {
     }
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// The value of the counter.
     Count(u64),
-    /// The counter is not this instance's, or is no more: find its owner.
+    /// The counter is not, or no longer, on this instance: find its owner.
     NotOwner,
     /// It could not be done now; it may have been counted.
     Failed(String),
@@ -52,7 +52,7 @@ pub enum Answer {
 /// Writes a line.
 ///
 /// # Errors
-/// Those of the connection.
+/// Errors of the connection.
 pub(super) async fn write_line(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> Result {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -63,7 +63,7 @@ pub(super) async fn write_line(to: &mut (impl AsyncWrite + Unpin), message: &imp
 /// Reads a line; `None` at the end.
 ///
 /// # Errors
-/// Those of the connection, and what is no message or too long for one.
+/// Errors of the connection, and malformed or too long lines.
 pub(super) async fn read_line<T: DeserializeOwned>(from: &mut (impl AsyncBufRead + Unpin)) -> Result<Option<T>> {
     let mut line = Vec::new();
     from.take(LINE_MAX).read_until(b'\n', &mut line).await?;
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lines_are_read_as_they_were_written_and_no_longer_ones() {
+    async fn lines_round_trip_and_long_ones_are_refused() {
         let (mut wire, request) = (Vec::new(), Request::Read { counter: "votes".to_owned() });
         write_line(&mut wire, &request).await.unwrap();
         let mut from = wire.as_slice();

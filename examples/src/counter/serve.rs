@@ -16,11 +16,11 @@ use tokio::io::BufReader;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// How long the store may take; users are told and ask again.
+/// Time-out of the store; users get an error and retry.
 const STORE_WITHIN: Duration = Duration::from_secs(2);
-/// How long a planned stop may take to give everything up.
+/// Time-out of a planned stop to release everything.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
-/// Most connections at once; further ones wait to be accepted.
+/// Maximum number of connections; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 1_024;
 
 /// What an instance is told.
@@ -81,7 +81,7 @@ async fn run_instance(options: Serve) -> Result {
     let participant = builder.start(service.clone()).await?;
     println!("{} serves at {address}", options.name);
 
-    // What it owns it goes on serving while it stops.
+    // It keeps serving its partitions during the stop.
     let serving = answer_connections(listener, service);
     tokio::pin!(serving);
     tokio::select! {

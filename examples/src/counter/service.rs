@@ -1,4 +1,4 @@
-//! What an instance does when it is given partitions and when it loses them, and with requests.
+//! An instance's reaction to gains and losses of partitions, and to requests.
 
 use super::log::{Line, OwnerLog, boot_clock_ns};
 use super::owned::Owned;
@@ -7,7 +7,7 @@ use archon_client::{AcquireError, Callbacks, Client, Epoch, Grant, PartitionId, 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The state of an instance. Clones are the same one.
+/// The state of an instance. Clones share it.
 #[derive(Clone)]
 pub(super) struct Service {
     client: Client,
@@ -30,8 +30,8 @@ impl Service {
             Request::Count { counter, user, request } => owned.count(counter, *user, *request).await,
             Request::Read { counter } => owned.value(counter).await,
         };
-        // Right before it is answered, not when the request came: it may have been lost meanwhile, and what is said here
-        // is said as the only one who knows.
+        // Checked right before the answer, not when the request came: the partition may have been lost meanwhile, and
+        // the answer is given as the only owner.
         if self.log.check(&owned.grant).is_err() {
             return Answer::NotOwner;
         }
@@ -63,7 +63,7 @@ impl Callbacks for Service {
     }
 
     fn lost(&self, partition: PartitionId, epoch: Epoch) {
-        // Whoever is in the middle of it finds out before the answer.
+        // Operations in progress notice this before they answer.
         self.with_owned(|all| all.remove(&partition));
         let (partition, epoch) = (partition.index, epoch.get());
         self.log.write(&Line::Lost { partition, epoch, at_ns: boot_clock_ns() });

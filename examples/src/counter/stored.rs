@@ -1,19 +1,19 @@
-//! What the store holds of a partition.
+//! Stored state of a partition.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A counter with the number of each user's last request. They stand in one value, so they change together or not at all.
+/// A counter with the number of each user's last request. Both are in one value, so they change together or not at all.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counter {
-    /// How many requests were counted.
+    /// Number of counted requests.
     pub count: u64,
-    /// By user, the last request that was counted.
+    /// Last counted request, by user.
     pub last: BTreeMap<u64, u64>,
 }
 
-/// All counters of a partition, and who wrote them last. They are one value of the store, so the first write of a new owner makes
-/// every write fail that a former owner has still under way: it expects a revision that is gone.
+/// All counters of a partition, and their last writer. They are one value of the store, so the first write of a new
+/// owner makes every pending write of a former owner fail: it expects a revision that is gone.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
     /// The fencing token: the epoch of the owner that wrote this.
@@ -23,8 +23,8 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Counts a request, unless it was counted before. A user numbers requests upwards and sends the next one after the answer to
-    /// the one before. Returns whether anything changed.
+    /// Counts a request, unless it was counted before. A user numbers requests upwards and sends the next one after the
+    /// answer to the previous one. Returns true if anything changed.
     pub fn count(&mut self, counter: &str, user: u64, request: u64) -> bool {
         let counter = self.counters.entry(counter.to_owned()).or_default();
         if counter.last.get(&user).is_some_and(|last| *last >= request) {
@@ -35,7 +35,7 @@ impl Stored {
         true
     }
 
-    /// The value of a counter.
+    /// Returns the value of a counter.
     pub fn value(&self, counter: &str) -> u64 {
         self.counters.get(counter).map_or(0, |counter| counter.count)
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_that_is_sent_again_is_counted_once() {
+    fn repeated_request_is_counted_once() {
         let mut stored = Stored::default();
         assert!(stored.count("votes", 1, 1) && stored.count("votes", 2, 1));
         assert!(!stored.count("votes", 1, 1));

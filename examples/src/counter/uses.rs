@@ -1,4 +1,4 @@
-//! From the logs of all instances: who used which partition in which epoch, and when.
+//! Uses of partitions, from the logs of all instances: instance, epoch, and times.
 
 use super::log::Line;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,20 +6,20 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One process of the service.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Instance {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// Its process: one that is started again is another.
+    /// Process id: a restarted process is another instance.
     pub pid: u32,
 }
 
 /// The uses of one partition in one epoch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Use {
-    /// By whom. One, or the service is broken.
+    /// Instances that used it. Exactly one, or the service is broken.
     pub instances: BTreeSet<Instance>,
-    /// It was owned at some moment up to this one: the end of the first check that passed.
+    /// Owned at some moment up to this one: the end of the first check that passed.
     pub first_ns: u64,
-    /// It was owned at some moment from this one on: the beginning of the last check that passed.
+    /// Owned at some moment from this one on: the beginning of the last check that passed.
     pub last_ns: u64,
 }
 
@@ -46,7 +46,7 @@ impl Uses {
         }
     }
 
-    /// The epochs in which each partition was used, in order.
+    /// Returns the epochs in which each partition was used, in order.
     pub const fn by_partition(&self) -> &BTreeMap<u32, BTreeMap<u64, Use>> {
         &self.by_partition
     }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_each_epoch_the_first_end_and_the_last_beginning_are_kept() {
+    fn first_end_and_last_beginning_of_each_epoch_are_kept() {
         let started = |pid| Line::Started { name: "ada".to_owned(), pid, at_ns: 0 };
         let used = |last_ns, first_ns, epoch| Line::Used { first_ns, last_ns, owned: vec![(7, epoch), (8, 1)] };
         let mut uses = Uses::default();

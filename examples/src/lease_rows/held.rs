@@ -3,37 +3,37 @@
 use super::row::{Etag, Row};
 use std::sync::Arc;
 
-/// A partition that was taken once. Whoever takes it later has a higher token, so storage that refuses lower ones is safe from
-/// whoever was too slow to notice that it lost it.
+/// A partition, as taken once. Each later holder has a higher token, so storage that refuses lower ones is safe from a
+/// former holder that noticed its loss too late.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Lease {
-    /// Which.
+    /// The partition.
     pub partition: u32,
     /// The ETag under which it was taken.
     pub token: u64,
 }
 
-/// Why a partition is released.
+/// Reason of a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
     /// The service dropped it.
     Dropped,
-    /// The server has more load than it may.
+    /// The server exceeds its load limit.
     Overloaded,
     /// The server stops.
     Stopped,
 }
 
-/// How far a server has come with a partition.
+/// Stage of a server's lease on a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// The service makes ready.
+    /// The service prepares.
     Acquiring,
-    /// Work is taken for it.
+    /// The service accepts work for it.
     Owned,
-    /// The service brings its work to an end.
+    /// The service finishes its work.
     Releasing,
-    /// It is over; that has to be written still.
+    /// Released; the row is still to be written.
     Released,
 }
 
@@ -42,14 +42,14 @@ pub(super) enum Stage {
 pub(super) struct HeldLease {
     pub(super) lease: Lease,
     pub(super) stage: Stage,
-    /// The ETag of the last write that was answered.
+    /// The ETag of the last acknowledged write.
     pub(super) etag: Etag,
     /// The first moment that the lease does not cover.
     pub(super) until: u64,
     pub(super) renew_at: u64,
-    /// As it was when it was taken.
+    /// The row when it was taken.
     pub(super) row: Arc<Row>,
-    /// What it costs now.
+    /// Current load.
     pub(super) load: u64,
 }
 
@@ -58,13 +58,13 @@ impl HeldLease {
         self.stage != Stage::Released
     }
 
-    /// The row as it is to be written.
+    /// Returns the row to write.
     pub(super) fn row(&self, server: &str, now: u64, broken: bool) -> Row {
         Row {
             server: server.to_owned(),
             at_ms: now,
             broken,
-            // The row is replaced as a whole. The ETag sees to it that nobody has prohibited anybody since it was read.
+            // The row is replaced as a whole. The ETag ensures that no prohibition was added since it was read.
             prohibited: self.row.prohibited.clone(),
             load: self.load,
         }

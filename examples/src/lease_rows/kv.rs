@@ -6,7 +6,7 @@ use archon_client::{Client, Error, Revision};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The rows below a prefix. Clones are the same rows and count together.
+/// The rows below a prefix. Clones share the rows and the counts.
 #[derive(Clone, Debug)]
 pub struct KvRows {
     client: Client,
@@ -21,15 +21,15 @@ struct Counts {
 }
 
 impl KvRows {
-    /// Those whose keys begin so.
+    /// Returns the rows whose keys have this prefix.
     pub fn new(client: Client, prefix: &str) -> Self {
         Self { client, prefix: prefix.to_owned(), counts: Arc::default() }
     }
 
-    /// Makes a row for each of so many partitions; those that are there stay as they are.
+    /// Creates a row for each of this many partitions; existing ones stay unchanged.
     ///
     /// # Errors
-    /// When the store does not.
+    /// If the store fails.
     pub async fn create(&self, partitions: u32) -> Result<(), StoreError> {
         for partition in 0..partitions {
             self.client.put_if_absent(self.key(partition), serde_json::to_vec(&Row::default())?).await?;
@@ -37,7 +37,7 @@ impl KvRows {
         Ok(())
     }
 
-    /// How many rows were read and written so far.
+    /// Returns the numbers of rows read and written so far.
     pub fn counts(&self) -> (u64, u64) {
         (self.counts.read.load(Ordering::Relaxed), self.counts.written.load(Ordering::Relaxed))
     }
@@ -75,7 +75,7 @@ impl Rows for KvRows {
                 Put::Written(Etag(revision.get()))
             }
             Err(Error::ConditionFailed { .. }) => Put::Conflict,
-            // Whether it was written or only may have been: it is asked again under the same ETag.
+            // Written, or possibly written: it is queried again under the same ETag.
             Err(_) => Put::Unknown,
         }
     }

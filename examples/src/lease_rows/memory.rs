@@ -5,7 +5,7 @@ use super::store::{Put, Rows, StoreError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A store within this process. Clones are the same store.
+/// A store within this process. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryRows {
     table: Arc<Mutex<Table>>,
@@ -18,7 +18,7 @@ struct Table {
 }
 
 impl MemoryRows {
-    /// With a row for each of so many partitions, which nobody has had yet.
+    /// Creates a store with a row for each of this many partitions, none of which has had a holder.
     pub fn create(partitions: u32) -> Self {
         let rows = Self::default();
         for partition in 0..partitions {
@@ -27,8 +27,8 @@ impl MemoryRows {
         rows
     }
 
-    /// What an operator does to a row, whatever its ETag: change it, which ends its lease, or delete it, which takes the
-    /// partition offline.
+    /// Applies an operator's change to a row, under any ETag: a change, which ends its lease, or a deletion, which
+    /// takes the partition offline.
     pub fn operate(&self, partition: u32, change: impl FnOnce(Row) -> Option<Row>) {
         let mut table = self.table();
         let before = table.rows.get(&partition).map_or_else(Row::default, |(_, row)| Row::clone(row));
@@ -58,7 +58,7 @@ impl MemoryRows {
         Put::Written(table.write(partition, row))
     }
 
-    /// A row as it is.
+    /// Returns the current row.
     pub fn get(&self, partition: u32) -> Option<Arc<Row>> {
         self.table().rows.get(&partition).map(|(_, row)| Arc::clone(row))
     }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_written_by_its_etag_alone_and_never_created() {
+    fn row_is_written_only_by_its_etag_and_never_created() {
         let rows = MemoryRows::create(2);
         let listed = rows.read();
         let Put::Written(next) = rows.write_if(1, listed[1].etag, Row::default()) else { panic!("it was not written") };

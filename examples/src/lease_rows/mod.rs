@@ -1,20 +1,21 @@
-//! Leases as rows of any store that can compare and set: a service shares its partitions out without a coordinator of its own.
-//! What `lease_rows.rs` shows beside Archon's own participants, which do the same with a heartbeat per process in place of a
-//! write per partition.
+//! Leases as rows of any store with compare-and-set: a service distributes its partitions without a coordinator of its
+//! own. `lease_rows.rs` compares it with Archon's own participants, which do the same with a heartbeat per process in
+//! place of a write per partition.
 //!
-//! Each partition is a row. Whoever wrote it last holds the lease and writes it again and again; a row that does not change for
-//! long enough is anybody's. Every server reads all rows every now and then and takes what it finds, up to a number of its own.
-//! That a write needs the row's ETag, here its revision, is all that servers agree by: none of them looks at another's clock.
+//! Each partition is a row. Its last writer holds the lease and rewrites the row repeatedly; a row that does not change
+//! for long enough is free. Every server reads all rows at intervals and takes free ones, up to its maximum. Servers
+//! coordinate only through the ETag of a row, here its revision, which a write must match: none of them looks at
+//! another's clock.
 //!
-//! | Module | What it is |
+//! | Module | Content |
 //! |---|---|
-//! | `timing` | how often and how long, and what makes it safe |
-//! | `row` | a lease, as the store holds it |
-//! | `partitioning`, `held` | what a server decides: no clock, no chance, no store |
-//! | `store` | what is asked of a store; `memory` and `kv` are two |
-//! | `service` | what a service does when it is given partitions, whoever gives them |
-//! | `runs` | a server at work: the clock, the store and the callbacks around what is decided |
-//! | `world` | many servers in virtual time, with clocks that drift, messages that are late or lost, pauses and deaths |
+//! | `timing` | intervals and time-outs, and their safety condition |
+//! | `row` | a lease, as stored |
+//! | `partitioning`, `held` | decisions of a server: no clock, no randomness, no store |
+//! | `store` | interface of a store; `memory` and `kv` implement it |
+//! | `service` | a service's reaction to its partitions, from either source |
+//! | `runs` | a running server: the clock, the store and the callbacks around the decisions |
+//! | `world` | many servers in virtual time, with clock drift, late or lost messages, pauses and deaths |
 
 mod held;
 mod kv;

@@ -1,4 +1,4 @@
-//! What a server decides. The time on its own clock and numbers drawn by chance are given to it, what is to be done comes out.
+//! Decisions of a server. Inputs are the time on its own clock and random numbers; outputs are effects.
 
 use super::held::{HeldLease, Lease, Stage, Why};
 use super::row::{Etag, Listed, Row};
@@ -7,38 +7,38 @@ use super::timing::Timing;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// What a server is told of itself.
+/// Configuration of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Its name; no two servers of a service have the same.
     pub name: String,
     /// The same for all servers.
     pub timing: Timing,
-    /// Most partitions it takes ([`super::max_count`]).
+    /// Maximum number of its partitions ([`super::max_count`]).
     pub partitions_max: usize,
-    /// Most load it carries, as its partitions tell it.
+    /// Maximum load, as its partitions report it.
     pub load_max: Option<u64>,
 }
 
-/// What is to be done.
+/// An effect to carry out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Read all rows, and hand them to [`Partitioning::listed`].
+    /// Read all rows, and pass them to [`Partitioning::listed`].
     List,
-    /// Write a row, and hand what became of it to [`Partitioning::put`]. Of one partition there is one at a time.
+    /// Write a row, and pass the result to [`Partitioning::put`]. There is one write per partition at a time.
     Put {
         /// The partition.
         partition: u32,
-        /// Under which ETag.
+        /// Expected ETag.
         etag: Etag,
-        /// What.
+        /// Content.
         row: Row,
     },
-    /// Let the service make ready, then call [`Partitioning::acquired`].
+    /// Let the service prepare, then call [`Partitioning::acquired`].
     Acquire(Lease),
-    /// Let the service bring its work to an end, then call [`Partitioning::released`].
+    /// Let the service finish its work, then call [`Partitioning::released`].
     Release(Lease, Why),
-    /// Tell the service that it is over, and break off what it does for it.
+    /// Notify the service of the loss, and cancel its work.
     Lost(Lease),
 }
 
@@ -47,11 +47,11 @@ pub enum Effect {
 struct Seen {
     etag: Etag,
     row: Arc<Row>,
-    /// When it had read the row with this ETag for the first time.
+    /// Time at which it had first read the row with this ETag.
     since: u64,
 }
 
-/// A write that was sent.
+/// A pending write.
 #[derive(Clone, Copy, Debug)]
 struct Write {
     sent: u64,
@@ -71,19 +71,19 @@ pub struct Partitioning {
     config: Config,
     seen: BTreeMap<u32, Seen>,
     held: BTreeMap<u32, HeldLease>,
-    /// Writes without an answer. Of a partition there is one at a time, so none is taken for another.
+    /// Pending writes. There is one per partition at a time, so answers are unambiguous.
     under_way: BTreeMap<u32, Write>,
     list_at: u64,
     is_listing: bool,
-    /// When a row that stays the same may be taken.
+    /// Time at which an unchanged row may be taken.
     take_at: Option<u64>,
     stopping: bool,
     effects: VecDeque<Effect>,
 }
 
 impl Partitioning {
-    /// A server that begins at `now`. It reads all rows every so often; when it begins to is drawn, so that servers which are
-    /// started together do not read together.
+    /// Returns a server that begins at `now`. It reads all rows at a fixed interval; the first time is random, so that
+    /// servers started together do not read together.
     pub fn new(config: Config, now: u64, drawn: u64) -> Self {
         let list_at = now + drawn % config.timing.list_every.max(1);
         Self {
@@ -99,39 +99,39 @@ impl Partitioning {
         }
     }
 
-    /// What is to be done next, in this order.
+    /// Returns the next effect, in order.
     pub fn next_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
-    /// Whether new work may be taken for a partition at `now`.
+    /// Returns the lease if new work may be accepted for a partition at `now`.
     pub fn have(&self, partition: u32, now: u64) -> Option<Lease> {
         let held = self.held.get(&partition)?;
         (held.stage == Stage::Owned && now < held.until).then_some(held.lease)
     }
 
-    /// Whether a lease holds at `now`, be it that its partition is being acquired or released.
+    /// Returns true if a lease holds at `now`, even while its partition is being acquired or released.
     pub fn check(&self, lease: Lease, now: u64) -> bool {
         self.lease_of(lease.partition, now) == Some(lease)
     }
 
-    /// The lease of a partition that holds at `now`.
+    /// Returns the lease of a partition that holds at `now`.
     pub fn lease_of(&self, partition: u32, now: u64) -> Option<Lease> {
         let held = self.held.get(&partition)?;
         (held.is_owned() && now < held.until).then_some(held.lease)
     }
 
-    /// All partitions for which new work may be taken at `now`.
+    /// Returns all partitions for which new work may be accepted at `now`.
     pub fn owned(&self, now: u64) -> impl Iterator<Item = Lease> + '_ {
         self.held.keys().filter_map(move |partition| self.have(*partition, now))
     }
 
-    /// Whether it has stopped, holds nothing and has nothing under way.
+    /// Returns true if it has stopped, without leases or pending work.
     pub fn is_over(&self) -> bool {
         self.stopping && self.held.is_empty() && self.under_way.is_empty()
     }
 
-    /// When [`Self::tick`] is to be called next.
+    /// Returns the time of the next call of [`Self::tick`].
     pub fn wake_at(&self) -> u64 {
         let reads = !self.is_listing && !self.stopping;
         let ends = self.held.values().map(|held| held.until);
@@ -142,7 +142,7 @@ impl Partitioning {
         ends.chain(renewals).chain(list).chain(take).min().unwrap_or(u64::MAX)
     }
 
-    /// Time has passed.
+    /// Advances the time.
     pub fn tick(&mut self, now: u64) {
         self.expire(now);
         self.shed();
@@ -157,7 +157,7 @@ impl Partitioning {
             return;
         }
         if self.list_at <= now {
-            // The next one is counted from when this one was to be, unless that is over as well.
+            // The next one is counted from the scheduled time of this one, unless that has passed as well.
             self.list_at = (self.list_at + self.config.timing.list_every).max(now + 1);
             self.is_listing = true;
             self.effects.push_back(Effect::List);
@@ -166,14 +166,14 @@ impl Partitioning {
         }
     }
 
-    /// All rows, as they were at some moment before `now`; none if they could not be read. Which of them are taken first is drawn,
-    /// so that servers which see the same do not all try the same.
+    /// Handles all rows, as they were at some moment before `now`; `None` if they could not be read. The order of
+    /// taking is random, so that servers with the same view do not all try the same row.
     pub fn listed(&mut self, rows: Option<Vec<Listed>>, now: u64, drawn: u64) {
         self.is_listing = false;
         self.expire(now);
         let Some(rows) = rows else { return };
         let mut before = std::mem::take(&mut self.seen);
-        // A row that is gone is nobody's to take: it is forgotten.
+        // A deleted row cannot be taken: it is forgotten.
         for Listed { partition, etag, row } in rows {
             let same = before.remove(&partition).filter(|seen| seen.etag == etag);
             self.seen.insert(partition, same.unwrap_or(Seen { etag, row, since: now }));
@@ -181,19 +181,19 @@ impl Partitioning {
         self.take(now, drawn);
     }
 
-    /// What became of the write of a row. When the lease is renewed for the first time, or is tried again, is drawn.
+    /// Handles the result of a row's write. The time of the first renewal, or of a retry, is random.
     pub fn put(&mut self, partition: u32, put: Put, now: u64, drawn: u64) {
         let Some(write) = self.under_way.remove(&partition) else { return };
         self.expire(now);
         match write.to {
             To::Take => self.taken(partition, write.sent, put, now, drawn),
             To::Renew(lease) => self.renewed(lease, write.sent, put, now, drawn),
-            // Where this failed, others wait as if the server had died.
+            // If this failed, others wait as after a death.
             To::Break => {}
         }
     }
 
-    /// The service has made ready, or could not.
+    /// Handles the end of the service's preparation: success or failure.
     pub fn acquired(&mut self, lease: Lease, well: bool, now: u64) {
         self.expire(now);
         let Some(held) = self.in_stage(lease, Stage::Acquiring) else { return };
@@ -207,7 +207,7 @@ impl Partitioning {
         }
     }
 
-    /// The service has brought its work to an end.
+    /// Handles the end of the service's work.
     pub fn released(&mut self, lease: Lease, now: u64) {
         self.expire(now);
         if self.in_stage(lease, Stage::Releasing).is_some() {
@@ -215,21 +215,21 @@ impl Partitioning {
         }
     }
 
-    /// The service gives up a partition. Returns whether it had it.
+    /// Drops a partition on the service's request. Returns true if it was held.
     pub fn drop_partition(&mut self, partition: u32, now: u64) -> bool {
         let Some(lease) = self.have(partition, now) else { return false };
         self.release(lease, Why::Dropped);
         true
     }
 
-    /// What a partition costs from now on.
+    /// Sets the load of a partition.
     pub fn set_load(&mut self, partition: u32, load: u64) {
         if let Some(held) = self.held.get_mut(&partition) {
             held.load = load;
         }
     }
 
-    /// The server stops: all is released, and nothing taken any more.
+    /// Stops the server: releases everything, and takes nothing more.
     pub fn stop(&mut self) {
         self.stopping = true;
         let owned = self.held.values().filter(|held| held.stage == Stage::Owned).map(|held| held.lease);
@@ -239,10 +239,10 @@ impl Partitioning {
     }
 
     fn taken(&mut self, partition: u32, sent: u64, put: Put, now: u64, drawn: u64) {
-        // What somebody else took, or perhaps we, has to be read again before it is tried again.
+        // A row taken by another server, or possibly by this one, is read again before the next attempt.
         let Some(seen) = self.seen.remove(&partition) else { return };
         let (Put::Written(etag), timing) = (put, self.config.timing) else { return };
-        // Counted from before it was sent: the row was not written earlier, so others count from later.
+        // Counted from before it was sent: the row was written later, so others count from later.
         let until = sent + timing.lease;
         if now < until {
             let lease = Lease { partition, token: etag.0 };
@@ -265,7 +265,8 @@ impl Partitioning {
                     held.renew_at = now + drawn % timing.renew_every.max(1);
                 }
             }
-            // Somebody took it, an operator touched it, or the answer to an earlier renewal was lost: in each case it is over.
+            // Another server took it, an operator changed it, or the answer to an earlier renewal was lost: in each
+            // case the lease has ended.
             Put::Conflict => {
                 let owned = held.is_owned();
                 self.held.remove(&lease.partition);
@@ -281,11 +282,11 @@ impl Partitioning {
         }
     }
 
-    /// Others may take it at once. It is not owned any more from here on.
+    /// Ends ownership, so that others may take the partition at once.
     fn give_up(&mut self, lease: Lease, now: u64) {
         let Some(held) = self.held.get_mut(&lease.partition) else { return };
         held.stage = Stage::Released;
-        // Its ETag is known once the renewal that is under way was answered.
+        // Its ETag is known once the pending renewal was answered.
         if !self.under_way.contains_key(&lease.partition)
             && let Some(held) = self.held.remove(&lease.partition)
         {
@@ -302,7 +303,7 @@ impl Partitioning {
         }
     }
 
-    /// What was not renewed in time is over.
+    /// Ends leases that were not renewed in time.
     fn expire(&mut self, now: u64) {
         let ended = self.held.values().filter(|held| held.until <= now).map(|held| (held.lease, held.is_owned()));
         for (lease, owned) in ended.collect::<Vec<_>>() {
@@ -313,8 +314,8 @@ impl Partitioning {
         }
     }
 
-    /// Releases the heaviest partitions until the rest is within what the server may carry; but not the last one, which would be
-    /// too heavy for any other server as well.
+    /// Releases the heaviest partitions until the rest is within the server's load limit; but not the last one, which
+    /// would be too heavy for any other server as well.
     fn shed(&mut self) {
         let Some(most) = self.config.load_max else { return };
         let kept = self.held.values().filter(|held| matches!(held.stage, Stage::Acquiring | Stage::Owned));
@@ -328,7 +329,7 @@ impl Partitioning {
         }
     }
 
-    /// Takes what is free, as much as there is room for.
+    /// Takes free partitions, as many as there is room for.
     fn take(&mut self, now: u64, drawn: u64) {
         self.take_at = None;
         let taking = self.under_way.values().filter(|write| write.to == To::Take).count();

@@ -27,7 +27,7 @@ fn effects(server: &mut Partitioning) -> Vec<Effect> {
     std::iter::from_fn(|| server.next_effect()).collect()
 }
 
-/// Which rows are written, under which ETags.
+/// Returns the partitions of written rows, with their ETags.
 fn puts(effects: &[Effect]) -> Vec<(u32, u64)> {
     let put = |effect: &Effect| match effect {
         Effect::Put { partition, etag, .. } => Some((*partition, etag.0)),
@@ -36,7 +36,7 @@ fn puts(effects: &[Effect]) -> Vec<(u32, u64)> {
     effects.iter().filter_map(put).collect()
 }
 
-/// A server that holds partition 7 since [`BEGAN`], taken as ETag 5 and renewed first after `drawn`.
+/// Returns a server that holds partition 7 since [`BEGAN`], taken as ETag 5 and renewed first after `drawn`.
 fn holder(drawn: u64) -> (Partitioning, Lease) {
     let mut server = server(1);
     server.listed(Some(vec![row(7, 4, "")]), BEGAN, 0);
@@ -51,7 +51,7 @@ fn holder(drawn: u64) -> (Partitioning, Lease) {
 }
 
 #[test]
-fn it_takes_what_nobody_has_up_to_its_most() {
+fn server_takes_free_rows_up_to_its_maximum() {
     let mut server = server(2);
     let foreign = row(1, 1, "other");
     let barred = changed(row(2, 2, ""), |row| row.prohibited = ["me".to_owned()].into());
@@ -64,7 +64,7 @@ fn it_takes_what_nobody_has_up_to_its_most() {
 }
 
 #[test]
-fn a_row_that_stays_the_same_for_four_minutes_is_taken_and_one_that_changes_is_not() {
+fn only_a_row_unchanged_for_four_minutes_is_taken() {
     let mut server = server(9);
     let reads = |server: &mut Partitioning, at: u64, after: u64, rows: Vec<Listed>| {
         server.tick(at);
@@ -84,7 +84,7 @@ fn a_row_that_stays_the_same_for_four_minutes_is_taken_and_one_that_changes_is_n
 }
 
 #[test]
-fn a_lease_counts_from_before_its_renewal_was_sent_and_from_no_renewal_that_was_not_answered() {
+fn lease_counts_from_the_sending_of_an_answered_renewal() {
     let (mut server, lease) = holder(MINUTE);
     server.tick(BEGAN + MINUTE);
     assert_eq!(puts(&effects(&mut server)), [(7, 5)]);
@@ -103,7 +103,7 @@ fn a_lease_counts_from_before_its_renewal_was_sent_and_from_no_renewal_that_was_
 }
 
 #[test]
-fn what_somebody_else_has_written_is_lost_at_the_next_renewal() {
+fn row_written_by_another_server_is_lost_at_renewal() {
     let (mut server, lease) = holder(MINUTE);
     server.tick(BEGAN + MINUTE);
     effects(&mut server);
@@ -114,7 +114,7 @@ fn what_somebody_else_has_written_is_lost_at_the_next_renewal() {
 }
 
 #[test]
-fn an_answer_that_is_too_late_acquires_nothing() {
+fn late_answer_acquires_nothing() {
     let mut server = server(1);
     server.listed(Some(vec![row(7, 4, "")]), BEGAN, 0);
     effects(&mut server);
@@ -123,7 +123,7 @@ fn an_answer_that_is_too_late_acquires_nothing() {
 }
 
 #[test]
-fn what_is_dropped_is_released_first_and_broken_after() {
+fn dropped_partition_is_released_then_broken() {
     let (mut server, lease) = holder(MINUTE);
     assert!(server.drop_partition(7, BEGAN + MINUTE));
     assert_eq!(effects(&mut server), [Effect::Release(lease, Why::Dropped)]);
@@ -145,7 +145,7 @@ fn what_is_dropped_is_released_first_and_broken_after() {
 }
 
 #[test]
-fn who_carries_too_much_releases_the_heaviest_and_does_not_take_it_again() {
+fn overloaded_server_releases_its_heaviest_for_good() {
     let mut server = Partitioning::new(Config { load_max: Some(10), ..config(9) }, BEGAN, 0);
     server.listed(Some(vec![row(0, 1, ""), row(1, 2, "")]), BEGAN, 0);
     effects(&mut server);
@@ -170,7 +170,7 @@ fn who_carries_too_much_releases_the_heaviest_and_does_not_take_it_again() {
 }
 
 #[test]
-fn nothing_is_taken_while_an_earlier_write_has_no_answer() {
+fn row_with_a_pending_write_is_not_taken() {
     let (mut server, lease) = holder(MINUTE);
     let read = |server: &mut Partitioning, at: u64| {
         server.tick(at);

@@ -1,4 +1,4 @@
-//! A server at work: the clock, the store and the callbacks around what is decided.
+//! A running server: the clock, the store and the callbacks around the decisions.
 
 use super::held::Lease;
 use super::partitioning::{Config, Effect, Partitioning};
@@ -14,18 +14,18 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, Id, JoinHandle, JoinSet};
 use tokio::time::sleep;
 
-/// A server's place among those that share the rows of a store.
+/// A server among those that share the rows of a store.
 ///
-/// Dropping it is a death: nothing is given up, and others wait until its leases are over.
+/// Dropping it is a death: nothing is released, and others wait until its leases have ended.
 pub struct LeaseRows {
     shared: Arc<Shared>,
     work: JoinHandle<()>,
 }
 
-/// What is known and decided, for whoever asks at any time.
+/// State and decisions, for queries at any time.
 struct Shared {
     state: Mutex<Partitioning>,
-    /// Wakes the work when somebody outside has changed the state.
+    /// Wakes the task after a change from outside.
     wake: Notify,
 }
 
@@ -36,7 +36,7 @@ impl Shared {
 }
 
 impl LeaseRows {
-    /// Begins to take partitions. A store may take `timeout` to answer; more than a fraction of the lease is of no use.
+    /// Starts taking partitions. `timeout` bounds an answer of the store; more than a fraction of the lease is useless.
     ///
     /// # Errors
     /// If the times are not safe.
@@ -56,36 +56,37 @@ impl LeaseRows {
         Ok(Self { shared, work: tokio::spawn(work.run()) })
     }
 
-    /// The held lease, if new work may be taken for a partition now.
+    /// Returns the held lease, if new work may be accepted for a partition now.
     pub fn have_partition(&self, partition: u32) -> Option<Held> {
         let lease = self.shared.lock().have(partition, now())?;
         Some(held(&self.shared, lease))
     }
 
-    /// All for which new work may be taken now.
+    /// Returns all leases for which new work may be accepted now.
     pub fn owned(&self) -> Vec<Held> {
         let (state, now) = (self.shared.lock(), now());
         state.owned(now).map(|lease| held(&self.shared, lease)).collect()
     }
 
-    /// Gives up a partition, once the service has released it. Returns whether it was owned.
+    /// Drops a partition, once the service has released it. Returns true if it was owned.
     pub fn drop_partition(&self, partition: u32) -> bool {
         let had = self.shared.lock().drop_partition(partition, now());
         self.shared.wake.notify_one();
         had
     }
 
-    /// What a partition costs: others see it in its row from the next renewal on.
+    /// Sets the load of a partition: others see it in its row from the next renewal on.
     pub fn set_load(&self, partition: u32, load: u64) {
         self.shared.lock().set_load(partition, load);
         self.shared.wake.notify_one();
     }
 
-    /// Gives up everything and takes nothing more. Returns once others may take it, or the leases are over.
+    /// Releases everything and takes nothing more. Returns once others may take the partitions, or the leases have
+    /// ended.
     pub async fn stop(mut self) {
         self.shared.lock().stop();
         self.shared.wake.notify_one();
-        // It ends when it holds nothing any more.
+        // It ends when it holds nothing.
         let _ = (&mut self.work).await;
     }
 }
@@ -96,7 +97,7 @@ impl Drop for LeaseRows {
     }
 }
 
-/// What has come to its end.
+/// A completed task.
 enum Done {
     Listed(Option<Vec<Listed>>),
     Written(u32, Put),
@@ -109,9 +110,9 @@ struct Work<R, S> {
     rows: Arc<R>,
     service: Arc<S>,
     timeout: Duration,
-    /// Each partition has one write and one callback at most.
+    /// Each partition has at most one write and one callback.
     tasks: JoinSet<Done>,
-    /// What is taken for the result of a task that panics.
+    /// The result assumed for a task that panics.
     if_panicked: BTreeMap<Id, Done>,
     callbacks: BTreeMap<u32, AbortHandle>,
 }
@@ -134,9 +135,10 @@ impl<R: Rows, S: Service> Work<R, S> {
                     let if_panicked = self.if_panicked.remove(&id);
                     match joined {
                         Ok((_, done)) => self.done(done),
-                        // A lease whose callback panicked would be renewed for ever, and neither owned nor given up.
+                        // Otherwise a lease whose callback panicked would be renewed indefinitely, and neither owned
+                        // nor released.
                         Err(error) if error.is_panic() => if_panicked.into_iter().for_each(|done| self.done(done)),
-                        // It was broken off because its lease is lost.
+                        // It was cancelled because its lease is lost.
                         Err(_) => {}
                     }
                 }
@@ -224,7 +226,7 @@ fn held(shared: &Arc<Shared>, lease: Lease) -> Held {
     Held::new(lease, move || shared.lock().check(lease, now()))
 }
 
-/// Milliseconds on a clock that goes on while the machine sleeps.
+/// Returns milliseconds on a clock that continues while the machine sleeps.
 fn now() -> u64 {
     boot_clock_ns() / 1_000_000
 }

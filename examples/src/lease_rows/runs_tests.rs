@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Panics whenever it is asked for something for the first time.
+/// Panics at the first call of each callback.
 #[derive(Default)]
 struct Panicking {
     acquired: AtomicU32,
@@ -27,7 +27,7 @@ impl Service for Panicking {
 }
 
 #[tokio::test]
-async fn a_lease_whose_callback_panicked_was_renewed_for_ever() {
+async fn lease_whose_callback_panicked_is_given_up() {
     let timing = Timing { renew_every: 20, lease: 100, take_over: 150, list_every: 20 };
     let config = Config { name: "me".to_owned(), timing, partitions_max: 1, load_max: None };
     let server = LeaseRows::start(config, Duration::from_secs(1), MemoryRows::create(1), Panicking::default());

@@ -1,14 +1,14 @@
-//! What a service does with its partitions, whoever gives them.
+//! Interface of a service to its partitions, independent of their source.
 //!
-//! It has the shape of [`archon_client::Callbacks`]. Those cannot be called by anybody but the library: only it makes a
-//! [`Grant`], so that nobody else can grant what no lease covers. [`ByParticipant`] lets a service of this shape be run by it.
+//! It has the shape of [`archon_client::Callbacks`]. Only the library can call those: only it creates a [`Grant`], so
+//! that no other code can grant beyond a lease. [`ByParticipant`] runs a service of this shape by the library.
 
 use super::held::Lease;
 use archon_client::{AcquireError, Callbacks, Epoch, Grant, PartitionId, Why};
 use std::fmt;
 use std::sync::Arc;
 
-/// The right to act for a partition, to be asked each time before something is done in its name.
+/// The right to act for a partition, to be checked before each action in its name.
 #[derive(Clone)]
 pub struct Held {
     lease: Lease,
@@ -16,17 +16,17 @@ pub struct Held {
 }
 
 impl Held {
-    /// A lease, and how to find out whether it holds.
+    /// Creates one from a lease, and a check whether it holds.
     pub fn new(lease: Lease, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self { lease, check: Arc::new(check) }
     }
 
-    /// Which partition, and the token for storage.
+    /// Returns the partition, and the token for storage.
     pub fn lease(&self) -> Lease {
         self.lease
     }
 
-    /// Whether it is owned at this moment.
+    /// Returns true if it is owned at this moment.
     pub fn check(&self) -> bool {
         (self.check)()
     }
@@ -38,15 +38,15 @@ impl fmt::Debug for Held {
     }
 }
 
-/// As [`Callbacks`]: of one partition one of these runs at a time, and each acquisition has one ending.
+/// As [`Callbacks`]: for one partition one of these runs at a time, and each acquisition has one end.
 pub trait Service: Send + Sync + 'static {
-    /// Makes ready to own a partition. An error gives it to another server.
+    /// Prepares to own a partition. An error gives it to another server.
     fn acquire(&self, held: Held) -> impl Future<Output = Result<(), AcquireError>> + Send;
 
-    /// Brings work to an end on a partition that is still owned; then it is given away.
+    /// Finishes work on a partition that is still owned; then it is handed over.
     fn release(&self, held: Held) -> impl Future<Output = ()> + Send;
 
-    /// It is over already.
+    /// The partition is already lost.
     fn lost(&self, lease: Lease);
 }
 

@@ -1,15 +1,15 @@
-//! How often and how long.
+//! Intervals and time-outs.
 
 /// The times of all servers of a service, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
-    /// How often a lease is renewed.
+    /// Interval of renewals.
     pub renew_every: u64,
-    /// How long a partition is its holder's after a renewal was sent that was answered.
+    /// Time for which a partition is its holder's after sending an acknowledged renewal.
     pub lease: u64,
-    /// How long a row must have stayed the same before another server may take it.
+    /// Time for which a row must stay unchanged before another server may take it.
     pub take_over: u64,
-    /// How often a server reads all rows.
+    /// Interval at which a server reads all rows.
     pub list_every: u64,
 }
 
@@ -17,14 +17,14 @@ impl Timing {
     /// Renewed every two minutes, given up after three, taken over after four.
     pub const MINUTES: Self = Self { renew_every: 120_000, lease: 180_000, take_over: 240_000, list_every: 120_000 };
 
-    /// Says what is wrong with these times, if anything is.
+    /// Checks that these times are safe.
     ///
-    /// Safe is that the holder stops before anybody else may begin, by whichever of their clocks. The holder counts from before it
-    /// sent its renewal, others from after they read it, so how long either took does not matter; what is left is that two clocks
-    /// may differ in their rate, by two in a hundred at most.
+    /// They are if the holder stops before any other server may begin, by any of their clocks. The holder counts from
+    /// before it sent its renewal, others from after they read it, so the durations of these do not matter; the
+    /// remaining condition is that the rates of two clocks differ by at most two in a hundred.
     ///
     /// # Errors
-    /// With the arithmetic.
+    /// The violated inequality.
     pub fn check(&self) -> Result<(), String> {
         let Self { renew_every, lease, take_over, list_every } = *self;
         if renew_every == 0 || list_every == 0 {
@@ -41,8 +41,8 @@ impl Timing {
     }
 }
 
-/// Most partitions of a server, where `servers` of them are needed. That more are there than needed is what makes room for the
-/// partitions of those that die: they are not counted here.
+/// Returns the maximum number of partitions of a server, where `servers` of them are needed. Servers beyond the needed
+/// ones provide room for the partitions of those that die: they are not counted here.
 pub const fn max_count(partitions: usize, servers: usize) -> usize {
     partitions.div_ceil(servers)
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_take_over_that_clocks_can_bring_too_early_is_refused() {
+    fn take_over_time_within_clock_drift_is_refused() {
         assert_eq!(Timing::MINUTES.check(), Ok(()));
         let seconds = Timing { renew_every: 10_000, lease: 30_000, take_over: 45_000, list_every: 10_000 };
         assert_eq!(seconds.check(), Ok(()));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_all_on_as_many_as_are_needed() {
+    fn max_count_fits_all_on_the_needed_servers() {
         assert_eq!((max_count(1024, 64), max_count(1024, 128), max_count(1024, 70)), (16, 8, 15));
     }
 }

@@ -1,7 +1,7 @@
 //! Many servers in virtual time: hours pass in seconds, and the same seed is the same run.
 //!
-//! Each server has a clock that began at another number and goes faster or slower than the true time. What it asks of the store is
-//! on its way for a while, and so is the answer; both may be lost, or come when nobody waits for them any more.
+//! Each server has a clock with its own offset and rate. Requests to the store and their answers take time; both may be
+//! lost, or arrive after their receiver has stopped waiting.
 
 use super::memory::MemoryRows;
 use super::partitioning::{Config, Effect, Partitioning};
@@ -10,18 +10,18 @@ use super::store::Put;
 use super::timing::Timing;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What messages and clocks are like.
+/// Properties of messages and clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Conditions {
-    /// A message is on its way for up to so many milliseconds.
+    /// Maximum delay of a message, in milliseconds.
     pub delay_max: u64,
-    /// One message in so many is lost; none if it is 0.
+    /// One message in this many is lost; none if it is 0.
     pub lost_one_in: u64,
-    /// One message in so many is on its way for up to two take-overs; none if it is 0.
+    /// One message in this many takes up to two take-over times; none if it is 0.
     pub late_one_in: u64,
-    /// How long a server waits for an answer, in milliseconds.
+    /// Time-out of a server's request, in milliseconds.
     pub timeout: u64,
-    /// By how many millionths clocks are fast or slow at most.
+    /// Maximum clock drift, in millionths.
     pub drift_ppm: u64,
 }
 
@@ -30,48 +30,48 @@ impl Conditions {
     pub const FAIR: Self = Self { delay_max: 200, lost_one_in: 0, late_one_in: 0, timeout: 12_000, drift_ppm: 417 };
 }
 
-/// What happens to a server.
+/// A fault of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// It dies.
     Kill,
-    /// It begins anew, and knows nothing.
+    /// It restarts, without state.
     Start,
-    /// It does nothing for so many milliseconds, and does not know it.
+    /// It is paused for this many milliseconds, without noticing.
     Pause(u64),
-    /// An operator writes the row of this partition, so that whoever holds it loses it.
+    /// An operator writes the row of this partition, so that its holder loses it.
     Bump(u32),
-    /// It gives up one of its partitions.
+    /// It drops one of its partitions.
     Drop,
-    /// It stops in order.
+    /// It stops cleanly.
     Stop,
 }
 
-/// What was counted.
+/// Counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Rows that were read.
+    /// Rows read.
     pub rows_read: u64,
     /// Writes that renewed a lease.
     pub renewals: u64,
     /// Writes that took or broke one.
     pub other_writes: u64,
-    /// Writes that came with an ETag which the row had no more.
+    /// Writes with an outdated ETag.
     pub conflicts: u64,
 }
 
 struct Server {
     config: Config,
-    /// None while it is dead.
+    /// `None` while it is dead.
     decides: Option<Partitioning>,
-    /// Rises with each death: what was meant for an earlier life reaches nobody.
+    /// Incremented by each death: messages to an earlier incarnation are dropped.
     life: u64,
     clock_began: u64,
     rate_ppm: u64,
     paused_until: u64,
-    /// When it wakes up next.
+    /// Time of its next wake-up.
     wakes_at: u64,
-    /// Requests without an answer, by number.
+    /// Pending requests, by number.
     waiting: BTreeSet<u64>,
 }
 
@@ -80,7 +80,7 @@ enum Event {
         server: usize,
         life: u64,
     },
-    /// Comes to the store; the answer is back after so long, unless it is lost.
+    /// Arrives at the store; the answer takes this long, unless it is lost.
     Request {
         server: usize,
         life: u64,
@@ -110,7 +110,7 @@ enum Answer {
     Put(u32, Put),
 }
 
-/// Servers, their store, and what is on its way between them.
+/// Servers, their store, and the messages in flight between them.
 pub struct World {
     now: u64,
     random: u64,
@@ -118,7 +118,7 @@ pub struct World {
     conditions: Conditions,
     rows: MemoryRows,
     servers: Vec<Server>,
-    /// By time, and those of one time in the order in which they were made.
+    /// By time, then by order of creation.
     events: BTreeMap<(u64, u64), Event>,
     made: u64,
     counts: Counts,
@@ -126,7 +126,7 @@ pub struct World {
 }
 
 impl World {
-    /// So many servers that begin at once, each with room for `partitions_max` of the partitions.
+    /// Creates this many servers that begin at once, each with room for `partitions_max` of the partitions.
     pub fn new(
         seed: u64,
         timing: Timing,
@@ -166,27 +166,27 @@ impl World {
         world
     }
 
-    /// Lets something happen to a server after so many milliseconds from now.
+    /// Schedules a fault of a server, in milliseconds from now.
     pub fn fault_after(&mut self, after: u64, server: usize, fault: Fault) {
         self.add(self.now + after, Event::Fault { server, fault });
     }
 
-    /// The store, for operators.
+    /// Returns the store, for operators.
     pub fn rows(&self) -> &MemoryRows {
         &self.rows
     }
 
-    /// What was counted since this was asked last.
+    /// Returns the counts since the last call.
     pub fn take_counts(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
     }
 
-    /// Each time that two servers believed in one partition.
+    /// Returns each case in which two servers believed in one partition.
     pub fn two_owners(&self) -> &[String] {
         &self.two_owners
     }
 
-    /// How many partitions each server takes work for, each by its own clock.
+    /// Returns the number of partitions for which each server accepts work, each by its own clock.
     pub fn owned(&self) -> Vec<usize> {
         let owned = |server: &Server| {
             let decides = server.decides.as_ref()?;
@@ -195,7 +195,7 @@ impl World {
         self.servers.iter().map(|server| owned(server).unwrap_or(0)).collect()
     }
 
-    /// Lets so many milliseconds pass.
+    /// Advances the time by this many milliseconds.
     pub fn run_for(&mut self, time: u64) {
         let end = self.now + time;
         while let Some(event) = self.events.first_entry().filter(|event| event.key().0 <= end) {
@@ -206,7 +206,7 @@ impl World {
         self.now = end;
     }
 
-    /// Runs until this holds, but at most for so many milliseconds; looks every second. Says how long it took.
+    /// Runs until this holds, but at most for `most` milliseconds; checks every second. Returns the time taken.
     pub fn run_until(&mut self, most: u64, holds: impl Fn(&Self) -> bool) -> Option<u64> {
         let began = self.now;
         while self.now < began + most {
@@ -241,7 +241,7 @@ impl World {
         }
     }
 
-    /// A server that is awake does the next thing.
+    /// Handles an event of a server that is awake.
     fn proceed(&mut self, number: usize, event: Event) {
         let drawn = self.draw(u64::MAX);
         let server = &mut self.servers[number];
@@ -249,7 +249,7 @@ impl World {
         let Some(decides) = server.decides.as_mut() else { return };
         let mut written = None;
         match event {
-            // It has an answer already, or has given up waiting.
+            // It has an answer already, or has stopped waiting.
             Event::Answer { number, .. } if !server.waiting.remove(&number) => return,
             Event::Answer { answer: Answer::Listed(rows), .. } => decides.listed(rows, local, drawn),
             Event::Answer { answer: Answer::Put(partition, put), .. } => {
@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    /// Does what a server has decided.
+    /// Carries out a server's decisions.
     fn follow(&mut self, number: usize) {
         let local = self.servers[number].clock(self.now);
         while let Some(effect) = self.servers[number].decides.as_mut().and_then(Partitioning::next_effect) {
@@ -329,7 +329,7 @@ impl World {
         }
     }
 
-    /// How long a message is on its way, if it is not lost.
+    /// Returns the delay of a message; `None` if it is lost.
     fn trip(&mut self) -> Option<u64> {
         let Conditions { delay_max, lost_one_in, late_one_in, .. } = self.conditions;
         if lost_one_in > 0 && self.draw(lost_one_in) == 0 {
@@ -372,7 +372,8 @@ impl World {
         self.follow(number);
     }
 
-    /// A server's belief begins with an answer to a write; it ends by the clock, whatever the server does.
+    /// Checks for a second owner: a server's belief begins with an answer to a write; it ends by the clock, whatever
+    /// the server does.
     fn look_for_two_owners(&mut self, partition: u32) {
         let believes = |server: &&Server| {
             let decides = server.decides.as_ref();
@@ -389,7 +390,7 @@ impl World {
         self.events.insert((at, self.made), event);
     }
 
-    /// A number below this one.
+    /// Returns a number below this one.
     fn draw(&mut self, below: u64) -> u64 {
         // SplitMix64.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -401,12 +402,12 @@ impl World {
 }
 
 impl Server {
-    /// What its clock shows at a time.
+    /// Returns what its clock shows at a time.
     fn clock(&self, time: u64) -> u64 {
         self.clock_began + time * self.rate_ppm / 1_000_000
     }
 
-    /// When its clock shows this.
+    /// Returns the time at which its clock shows this.
     fn time(&self, clock: u64) -> u64 {
         clock.saturating_sub(self.clock_began).saturating_mul(1_000_000).div_ceil(self.rate_ppm)
     }

@@ -6,7 +6,7 @@ const NEEDED: usize = 64;
 const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60 * MINUTE;
 
-/// As many servers as these, each with room for as many partitions as if there were 64.
+/// Returns a world with this many servers, each with room for as many partitions as if there were 64.
 fn world(seed: u64, servers: usize) -> World {
     let most = max_count(PARTITIONS as usize, NEEDED);
     World::new(seed, Timing::MINUTES, Conditions::FAIR, PARTITIONS, servers, most)
@@ -16,15 +16,15 @@ fn all_owned(world: &World) -> bool {
     world.owned().iter().sum::<usize>() == PARTITIONS as usize
 }
 
-/// Within a hundredth.
+/// Returns true if the rate is within a hundredth.
 fn is_about(count: u64, seconds: u64, expected: f64) -> bool {
     (count as f64 / seconds as f64 - expected).abs() < expected / 100.0
 }
 
 #[test]
-fn on_64_servers_1024_leases_cost_8_6_renewals_and_546_rows_read_a_second() {
+fn cost_of_1024_leases_on_64_servers_is_as_computed() {
     let mut world = world(1, NEEDED);
-    // All begin within the first two minutes; what they took first is renewed for the first time after two more.
+    // All begin within the first two minutes; partitions taken first are renewed for the first time after two more.
     assert!(world.run_until(10 * MINUTE, all_owned).is_some(), "{:?}", world.owned());
     assert_eq!(world.owned(), [16; NEEDED], "each takes as much as it may");
     world.run_for(4 * MINUTE);
@@ -38,7 +38,7 @@ fn on_64_servers_1024_leases_cost_8_6_renewals_and_546_rows_read_a_second() {
 }
 
 #[test]
-fn of_70_servers_six_may_die_and_all_partitions_are_owned_again_minutes_later() {
+fn partitions_are_owned_again_after_six_of_70_servers_die() {
     let mut world = world(2, 70);
     world.run_for(HOUR);
     world.take_counts();
@@ -52,9 +52,10 @@ fn of_70_servers_six_may_die_and_all_partitions_are_owned_again_minutes_later() 
     world.run_for(1);
     assert!(!all_owned(&world));
     let took = world.run_until(30 * MINUTE, all_owned).expect("as many are left as are needed");
-    // A renewal just before the end, a reading just after: four minutes and two more until it is noticed that it stays the same.
+    // A renewal just before the end, a reading just after: four minutes and two more until the row is seen to be
+    // unchanged.
     assert!((3 * MINUTE..=6 * MINUTE + 10_000).contains(&took), "{took} ms");
-    // One more, and there is not enough room.
+    // One more death, and there is not enough room.
     let alive = world.owned().iter().position(|owned| *owned > 0).expect("somebody owns something");
     world.fault_after(0, alive, Fault::Kill);
     world.run_for(1);
@@ -64,7 +65,7 @@ fn of_70_servers_six_may_die_and_all_partitions_are_owned_again_minutes_later() 
 }
 
 #[test]
-fn what_is_stopped_in_order_is_taken_with_the_next_reading() {
+fn partitions_of_stopped_server_are_taken_at_next_read() {
     let mut world = world(3, 70);
     world.run_for(HOUR);
     let owner = world.owned().iter().position(|owned| *owned == 16).expect("one that is full");
@@ -75,7 +76,7 @@ fn what_is_stopped_in_order_is_taken_with_the_next_reading() {
 }
 
 #[test]
-fn a_row_that_is_deleted_is_nobodys_and_one_that_is_touched_is_lost_to_its_holder() {
+fn deleted_row_has_no_owner_and_changed_row_is_lost() {
     let mut world = World::new(4, Timing::MINUTES, Conditions::FAIR, 4, 2, 4);
     world.run_for(10 * MINUTE);
     world.rows().operate(0, |_| None);
@@ -83,7 +84,7 @@ fn a_row_that_is_deleted_is_nobodys_and_one_that_is_touched_is_lost_to_its_holde
     assert!(world.run_until(3 * MINUTE, all_but_one).is_some());
     world.run_for(HOUR);
     assert!(all_but_one(&world), "{:?}", world.owned());
-    // Prohibited to both: its holder loses it at its next renewal, and nobody takes it.
+    // Prohibited to both: its holder loses it at its next renewal, and no server takes it.
     world.rows().operate(1, |row| Some(Row { prohibited: ["s0", "s1"].map(str::to_owned).into(), ..row }));
     world.run_for(HOUR);
     assert_eq!(world.owned().iter().sum::<usize>(), 2);
@@ -109,8 +110,8 @@ fn fault() -> impl Strategy<Value = Fault> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// By clocks that are off by a hundredth, twenty-four times as much as is measured in data centres, through messages that are
-    /// lost, or so late that everything has happened meanwhile.
+    /// With clocks that are off by a hundredth, twenty-four times as much as measured in data centres, and with
+    /// messages that are lost, or so late that everything has happened meanwhile.
     #[test]
     fn two_servers_never_believe_in_one_partition(
         seed: u64,
@@ -129,9 +130,9 @@ proptest! {
     }
 }
 
-/// That the search above finds what it looks for.
+/// Validates that the search above finds violations.
 #[test]
-fn times_that_are_not_safe_bring_two_owners() {
+fn unsafe_times_lead_to_two_owners() {
     let hasty = Timing { take_over: 130_000, ..Timing::MINUTES };
     assert!(hasty.check().is_err());
     let conditions = Conditions { delay_max: 5_000, lost_one_in: 4, ..Conditions::FAIR };

@@ -1,4 +1,4 @@
-//! What the program is told.
+//! Arguments of the program.
 
 use crate::carried::NODES_MAX;
 use clap::Parser;
@@ -33,7 +33,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// For how many members heartbeats are carried.
+    /// Returns the number of members with relayed heartbeats.
     pub fn members(&self) -> u32 {
         self.servers.min(NODES_MAX as u32)
     }

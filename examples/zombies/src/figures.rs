@@ -1,88 +1,88 @@
-//! All that is tried for one report.
+//! All experiments of one report.
 
 use crate::Arguments;
 use crate::carried::{Away, CutOff, Death, Load, NODES_MAX, NotTaken, Way, away, cut_off, death, load};
 use crate::pings::{Halves, Limbo, LimboCase, Pace, halves, limbo};
 
-/// How long the coordinator takes to answer, in intervals between pings.
+/// Answer times of the coordinator, in intervals between pings.
 pub const ANSWERS: [f64; 5] = [0.5, 1.0, 1.5, 5.0, 20.0];
-/// By how much limbo is delayed that was only heard of, in intervals.
+/// Delays of limbo by hearsay, in intervals.
 pub const DELAYS: [f64; 4] = [0.0, 0.5, 1.0, 2.0];
-/// How many intervals limbo is watched.
+/// Number of intervals for which limbo is observed.
 const INTERVALS: u32 = 200;
-/// The chance that a ping or a message is lost, where any is.
+/// Probability that a ping or a message is lost, in experiments with loss.
 const PING_LOSS: f64 = 0.001;
 const MESSAGE_LOSS: f64 = 0.01;
-/// The sizes of which the design speaks.
+/// The size that the design describes.
 const LARGE: u32 = 100_000;
-/// How long the coordinator takes to answer heartbeats that are carried, in milliseconds.
+/// Answer times of the coordinator with relayed heartbeats, in milliseconds.
 const ANSWERS_MS: [u64; 9] = [5, 10, 15, 50, 200, 500, 800, 900, 1_000];
-/// For how long there is no coordinator, in milliseconds.
+/// Times without a coordinator, in milliseconds.
 const AWAY_MS: [u64; 5] = [500, 700, 750, 800, 900];
-/// What is counted for so many seconds.
+/// Duration of counting, in seconds.
 const SECONDS: u32 = 2;
 
-/// What became of half of the servers, by each way to ping.
+/// Results of cutting off half of the servers, by each way to ping.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HalvesOf {
-    /// How many servers there are.
+    /// Number of servers.
     pub servers: u32,
-    /// Each way, and what came of it.
+    /// Each way, with its result.
     pub ways: Vec<(Pace, Halves)>,
 }
 
-/// What became of limbo in one case.
+/// Result of limbo in one case.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LimboOf {
     /// The case.
     pub case: LimboCase,
-    /// What came of it.
+    /// The result.
     pub limbo: Limbo,
 }
 
-/// What the coordinator bears.
+/// Load of the coordinator.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bears {
-    /// How many members there are.
+    /// Number of members.
     pub members: u32,
-    /// The chance that a message is lost.
+    /// Probability that a message is lost.
     pub loss: f64,
-    /// If each asks for itself.
+    /// With direct heartbeats.
     pub straight: Load,
-    /// If relays carry.
+    /// With relays.
     pub carried: Load,
 }
 
 /// The whole report.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Figures {
-    /// What was asked for.
+    /// The arguments.
     pub arguments: Arguments,
-    /// Half of the servers cut off: of as many as were asked for, and of 100,000.
+    /// Half of the servers cut off: of the requested number, and of 100,000.
     pub halves: Vec<HalvesOf>,
-    /// Limbo, by answer and then by delay.
+    /// Limbo, by answer time and then by delay.
     pub limbo: Vec<LimboOf>,
-    /// Limbo where pings are lost and the coordinator answers after one interval.
+    /// Limbo with lost pings and an answer time of one interval.
     pub limbo_with_loss: LimboOf,
-    /// Half of the members cut off, their heartbeats carried.
+    /// Half of the members cut off, with relayed heartbeats.
     pub cut_off: CutOff,
-    /// One member dies while the coordinator takes so many milliseconds to answer.
+    /// One member dies while the coordinator takes this many milliseconds to answer.
     pub deaths: Vec<(u64, Death)>,
-    /// No coordinator answers for so many milliseconds.
+    /// No coordinator answers for this many milliseconds.
     pub away: Vec<(u64, Away)>,
-    /// What the coordinator bears.
+    /// Load of the coordinator.
     pub bears: Vec<Bears>,
 }
 
 impl Figures {
-    /// Plays everything.
+    /// Runs all experiments.
     ///
     /// # Errors
-    /// The cluster of carried heartbeats cannot be begun.
+    /// If the cluster of relayed heartbeats cannot be started.
     pub fn new(arguments: Arguments) -> Result<Self, NotTaken> {
         let (servers, runs, seed) = (arguments.servers, arguments.runs, arguments.seed);
         let members = arguments.members();
-        // Of 100,000 servers a hundredth of the runs takes as long.
+        // With 100,000 servers a hundredth of the runs takes as long.
         let large = (servers != LARGE).then(|| halves_of(LARGE, (runs / 100).max(10), seed));
         let limbo_runs = (runs / 20).clamp(1, 100);
         let of = |answer, delay, loss| {
@@ -111,7 +111,7 @@ fn halves_of(servers: u32, runs: u32, seed: u64) -> HalvesOf {
     HalvesOf { servers, ways: ways.map(|pace| (pace, halves(servers, pace, runs, seed))).into() }
 }
 
-/// Of as many members as were asked for, and of ten times as many where a cluster may have them.
+/// Runs with the requested number of members, and with ten times as many where a cluster may have them.
 fn bears(members: u32, seed: u64) -> Result<Vec<Bears>, NotTaken> {
     let sizes = [members, 10 * members].into_iter().filter(|members| *members as usize <= NODES_MAX);
     let cases = sizes.flat_map(|members| [(members, 0.0), (members, MESSAGE_LOSS)]);

@@ -1,21 +1,23 @@
-//! Leases without a coordinator, as a published design has them, played as they are written; and under the same faults heartbeats that
-//! others carry, as this cluster has them. The design is the fifth of `docs/SEEDS.md`.
+//! Simulation of a published design of leases without a coordinator, exactly as described; and, under the same faults,
+//! of relayed heartbeats as in this cluster. The design is the fifth of `docs/SEEDS.md`.
 //!
-//! In the design every server pings another one every 10 ms, and one that gets no answer stops serving until a coordinator has answered
-//! it: it is in *limbo*. So does whoever pings a server in limbo. A *zombie* is a server that was given up and still serves.
+//! In the design every server pings another one every 10 ms, and a server without an answer stops serving until a
+//! coordinator has answered it: it is in *limbo*. So does a server that pings one in limbo. A *zombie* is a server that
+//! was given up and still serves.
 //!
-//! | Module | |
+//! | Module | Content |
 //! |---|---|
-//! | `arguments` | what the program is told |
+//! | `arguments` | arguments of the program |
 //! | `pings/` | the design |
-//! | `carried/` | heartbeats that others carry, by the rooms of the product |
-//! | `figures` | all that is tried for one report |
+//! | `carried/` | relayed heartbeats, by the rooms of the product |
+//! | `figures` | all experiments of one report |
 //! | `report/` | tables and charts |
 //!
-//! **What the design leaves open, and how it is played.** *In step* all servers ping at one instant, which is what its figures reckon
-//! with; *out of step* each has an instant of its own. A ping is answered at once. It is known at once that nobody answers, unless a time
-//! for that is said. The dead server is pinged until the coordinator has answered the first who missed it; after that everybody knows. A
-//! server that has asked the coordinator asks nothing more until it is answered, and then serves until its next ping says otherwise.
+//! **Points that the design leaves open, and their choice here.** *In step* all servers ping at one instant, as its
+//! figures assume; *out of step* each has an instant of its own. A ping is answered at once. A missing answer is known
+//! at once, unless a time-out is given. The dead server is pinged until the coordinator has answered the first server
+//! that missed it; after that all know. A server that has asked the coordinator asks nothing more until it is answered,
+//! and then serves until the result of its next ping.
 
 mod arguments;
 pub mod carried;

@@ -1,4 +1,4 @@
-//! Everything is drawn from a seed: the same seed gives the same figures.
+//! Seeded random numbers: the same seed gives the same figures.
 
 use archon_types::mixed;
 
@@ -7,7 +7,7 @@ use archon_types::mixed;
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The numbers of one run out of many; runs have nothing to do with each other.
+    /// Returns the numbers of one run out of many; runs are independent.
     pub(crate) const fn of_run(seed: u64, run: u64) -> Self {
         Self(mixed(seed ^ mixed(run)))
     }
@@ -18,18 +18,18 @@ impl Random {
         drawn
     }
 
-    /// A number in `0..end`.
+    /// Returns a number in `0..end`.
     pub(crate) const fn below(&mut self, end: u32) -> u32 {
         // The high half of a product is even to within 2⁻³², and takes no division.
         (((self.next() >> 32) * end as u64) >> 32) as u32
     }
 
-    /// A number in `0.0..1.0`.
+    /// Returns a number in `0.0..1.0`.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Whether something happens that does with this chance.
+    /// Returns true with this probability.
     pub(crate) fn happens(&mut self, chance: f64) -> bool {
         chance > 0.0 && self.unit() < chance
     }

@@ -1,4 +1,5 @@
-//! The coordinator that leads: lives and leases by the product's own decisions. What it decides is committed at once.
+//! The leading coordinator: incarnations and leases by the product's own decisions. Its decisions are committed at
+//! once.
 
 use super::member::Beat;
 use archon_coordinator_core::term::{Beat as Sign, Round, Unconfirmed};
@@ -9,16 +10,16 @@ use archon_types::{
 };
 use uuid::Uuid;
 
-/// The term in which it leads.
+/// Term of its leadership.
 const TERM: u64 = 1;
 
-/// A command that begins the cluster was refused.
+/// Error: a command that begins the cluster was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a cluster of {members} members cannot be begun: {refusal}")]
 pub struct NotTaken {
-    /// How many there were to be.
+    /// Requested number of members.
     pub members: u32,
-    /// Why not.
+    /// Reason.
     pub refusal: Box<ErrorDetail>,
 }
 
@@ -35,12 +36,12 @@ pub(super) struct Coordinator {
 }
 
 impl Coordinator {
-    /// A cluster with so many members, and their lives in the order in which they registered.
+    /// Returns a cluster with this many members, and their incarnations in the order of registration.
     pub(super) fn new(members: u32) -> Result<(Self, Vec<(NodeId, Incarnation)>), NotTaken> {
         let began = Millis::new(1);
         let mut coordinator = Self { state: ClusterState::new(), term: Term::new(TERM, began) };
         let not_taken = |refusal| NotTaken { members, refusal: Box::new(refusal) };
-        // Nobody is given a partition: leases are what this is about.
+        // No partitions are assigned: leases are the subject.
         let settings = Settings { nodes_min: u32::MAX, ..Settings::default() };
         let cluster = ClusterId::new(Uuid::from_u128(1));
         coordinator.commit(vec![Command::Bootstrap { cluster, settings }], began).map_err(not_taken)?;
@@ -70,7 +71,8 @@ impl Coordinator {
         self.state.settings.timing
     }
 
-    /// Heartbeats came. Whether it leads is asked from now on; [`answer`](Self::answer) is what follows when a majority says so.
+    /// Receives heartbeats. A quorum round starts now; [`answer`](Self::answer) follows when a majority confirms the
+    /// leadership.
     pub(super) fn hear(&mut self, beats: Vec<Beat>, now: Millis) -> Heard {
         let Self { state, term } = self;
         let taken = beats.into_iter().filter_map(|beat| {
@@ -80,7 +82,7 @@ impl Coordinator {
                 number: beat.0.number(),
                 stopping: false,
             };
-            // Whoever is failed would hear that it is, and register anew: that is not played.
+            // A failed member would be notified, and register again: that is not simulated.
             let unconfirmed = term.heartbeat(state, sign, now).ok().flatten()?;
             Some((beat, unconfirmed))
         });
@@ -88,7 +90,7 @@ impl Coordinator {
         Heard { round: term.begin_round(), beats }
     }
 
-    /// A majority said that it leads: the leases.
+    /// Returns the leases after a confirmed quorum round.
     pub(super) fn answer(&mut self, heard: Heard, now: Millis) -> Vec<LeaseAnswer> {
         let Self { state, term } = self;
         let Heard { round, beats } = heard;
@@ -105,12 +107,12 @@ impl Coordinator {
         granted.collect()
     }
 
-    /// A control turn. Returns who is failed by now, if that has changed, and when the next one is due.
+    /// Runs a control turn. Returns the failed members, if they have changed, and the time of the next turn.
     pub(super) fn turn(&mut self, now: Millis) -> (Vec<NodeId>, Millis) {
         let alive = self.state.nodes_alive();
         let turn = self.term.turn(&self.state, now);
         if !turn.commands.is_empty() {
-            // What is refused was overtaken, and the next turn sees why.
+            // A refused command was overtaken, and the next turn sees the reason.
             let _ = self.commit(turn.commands, now);
         }
         if self.state.nodes_alive() == alive {

@@ -1,4 +1,4 @@
-//! One member: its heartbeats by whatever way answers, the lease that comes of them, and the relay that it is for others.
+//! One member: its heartbeats on any path that answers, the resulting lease, and the relay that it is for others.
 
 use crate::random::Random;
 use archon_member::{
@@ -8,7 +8,7 @@ use archon_member::{
 use archon_types::{Backoff, Incarnation, LeaseTiming, Millis, NodeId};
 use std::time::Duration;
 
-/// A heartbeat on its way.
+/// A heartbeat in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Beat(pub(super) Heartbeat);
 
@@ -26,12 +26,12 @@ impl Carried for Beat {
     }
 }
 
-/// What a member does next.
+/// A member's next action.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// A heartbeat leaves for a relay, or for the coordinator; it is given up at this instant.
+    /// Send a heartbeat to a relay, or to the coordinator; it times out at this instant.
     Send { beat: Beat, to: Option<NodeId>, given_up_at: Millis },
-    /// The next round begins at this instant.
+    /// Begin the next round at this instant.
     Beat(Millis),
 }
 
@@ -39,27 +39,27 @@ pub(super) struct Member {
     heartbeats: Heartbeats,
     pub(super) grants: Grants,
     ways: Ways,
-    /// The relays by which its heartbeats travel.
+    /// The relays of its heartbeats.
     relays: Vec<NodeId>,
     backoff: Backoff,
     round: Option<Round>,
     /// The relay that it is for others, or for itself.
     pub(super) relay: Relay<Beat>,
-    /// When the relay is looked at next, if it is to be.
+    /// Next check of the relay, if any.
     pub(super) wakes_at: Option<u64>,
     timing: LeaseTiming,
 }
 
-/// A heartbeat that is tried by one way after the other.
+/// A heartbeat that is tried on one path after the other.
 struct Round {
     began: Millis,
     attempts: Attempts<()>,
-    /// Whom the last attempt went to, a relay or the coordinator, and its number.
+    /// Receiver of the last attempt, a relay or the coordinator, and its number.
     asked: Option<NodeId>,
     number: u64,
 }
 
-/// One coordinator is asked: the others do not lead, and say so at once.
+/// One coordinator is asked: the others do not lead, and would say so at once.
 fn coordinators() -> Vec<()> {
     vec![()]
 }
@@ -85,7 +85,7 @@ impl Member {
         }
     }
 
-    /// A round begins.
+    /// Begins a round.
     pub(super) fn beat(&mut self, now: Millis) -> Next {
         let mut attempts = Attempts::by(self.ways.order(&self.relays));
         let step = attempts.begin(coordinators);
@@ -93,7 +93,7 @@ impl Member {
         self.take(step, now, 0.0)
     }
 
-    /// What follows; `drawn` makes the pause after a round that came to nothing.
+    /// Returns the next action; `drawn` determines the pause after a failed round.
     fn take(&mut self, step: Step<()>, now: Millis, drawn: f64) -> Next {
         let pause = match step {
             Step::Ask(ways) => {
@@ -117,8 +117,8 @@ impl Member {
         Next::Send { beat: Beat(beat), to, given_up_at: now.plus(waits_ms) }
     }
 
-    /// An answer arrived, by a relay that says when its next batch leaves, or straight from the coordinator. It counts whether anybody
-    /// still waits for it or not.
+    /// Handles an answer, from a relay that names its next batch time, or directly from the coordinator. It counts even
+    /// after its time-out.
     pub(super) fn answered(
         &mut self,
         answer: LeaseAnswer,
@@ -139,12 +139,12 @@ impl Member {
         (taken, Some(Next::Beat(next.max(now))))
     }
 
-    /// A relay said that no coordinator answers it.
+    /// Handles a relay's message that no coordinator answers it.
     pub(super) fn no_coordinator(&mut self, number: u64, now: Millis, random: &mut Random) -> Option<Next> {
         self.unanswered(number, Unanswered::NoCoordinator, now, random)
     }
 
-    /// Nothing came of an attempt, or not in time.
+    /// Handles a failed or timed-out attempt.
     pub(super) fn given_up(&mut self, number: u64, now: Millis, random: &mut Random) -> Option<Next> {
         self.unanswered(number, Unanswered::Failed(None), now, random)
     }

@@ -1,14 +1,14 @@
-//! The same faults with heartbeats that others carry, decided by the rooms of the product: who relays and by whom a member's travel
-//! (`archon_types`), what the member and its relay do (`archon_member`), and what the coordinator grants and whom it fails
-//! (`archon_coordinator_core`). Only clocks, messages and the waiting for answers are played.
+//! Simulates the same faults with relayed heartbeats, decided by the rooms of the product: choice of relays and paths
+//! (`archon_types`), actions of members and relays (`archon_member`), and grants and failures by the coordinator
+//! (`archon_coordinator_core`). Only clocks, messages and time-outs are simulated.
 //!
-//! | Module | |
+//! | Module | Content |
 //! |---|---|
-//! | `coordinator` | the coordinator that leads |
+//! | `coordinator` | the leading coordinator |
 //! | `member` | one member, with the relay that it is for others |
-//! | `network` | who reaches whom |
+//! | `network` | reachability and delays |
 //! | `world` | all of them, from event to event |
-//! | `scenes` | what is tried, and what comes of it |
+//! | `scenes` | experiments and their results |
 
 mod coordinator;
 mod member;

@@ -1,11 +1,11 @@
-//! Who reaches whom, and how long that takes.
+//! Reachability and message delays.
 
 use crate::random::Random;
 
-/// How long a message is on its way at most, in milliseconds.
+/// Maximum delay of a message, in milliseconds.
 const DELAY_MAX_MS: u32 = 2;
 
-/// Where a message comes from or goes to.
+/// Sender or receiver of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     Coordinator,
@@ -13,16 +13,16 @@ pub(super) enum Place {
 }
 
 pub(super) struct Network {
-    /// The first so many members are cut off from the others and from the coordinator.
+    /// The first members, this many, are cut off from the others and from the coordinator.
     pub(super) cut_off: u32,
-    /// A member that is dead.
+    /// A dead member.
     pub(super) dead: Option<u32>,
-    /// The chance that a message is lost for good, which TCP would send again.
+    /// Probability that a message is lost permanently, which TCP would send again.
     pub(super) loss: f64,
 }
 
 impl Network {
-    /// After how many milliseconds a message arrives, if it does.
+    /// Returns the delay of a message in milliseconds; `None` if it does not arrive.
     pub(super) fn carry(&self, from: Place, to: Place, random: &mut Random) -> Option<u64> {
         if from == to {
             return Some(0);

@@ -1,37 +1,37 @@
-//! What is tried. Times are in milliseconds from the fault.
+//! Experiments. Times are in milliseconds from the fault.
 
 use super::coordinator::NotTaken;
 use super::world::{Plan, World};
 use crate::random::Random;
 
-/// How long everything runs before the fault.
+/// Time before the fault.
 const CALM_MS: u64 = 2_000;
-/// How often leases are looked at.
+/// Interval of lease checks.
 const LOOK_MS: u64 = 25;
-/// There are relays in these clusters, however small they are.
+/// Relays exist in these clusters, of any size.
 const RELAYS_FROM: u64 = 2;
 
-/// Half of the cluster is cut off.
+/// Result: half of the cluster is cut off.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CutOff {
-    /// How often.
+    /// Number of runs.
     pub runs: u32,
-    /// When leases were looked at, and the mean share of those cut off that had one.
+    /// Times of lease checks, and the mean share of cut-off members with a lease.
     pub serving: Vec<(u64, f64)>,
-    /// When the first lease of those cut off ended, and the last, in any run.
+    /// Times at which the first and the last lease of cut-off members ended, in any run.
     pub ended: (u64, u64),
-    /// When the first of them was failed, and the last, in any run.
+    /// Times at which the first and the last of them failed, in any run.
     pub failed: (u64, u64),
-    /// How many were failed while their lease held: two could have owned the same.
+    /// Number of members failed while their lease held: two could have owned the same.
     pub failed_too_soon: usize,
-    /// How many of the others were failed, or were without a lease at any look.
+    /// Number of other members that failed, or had no lease at some check.
     pub others_hurt: usize,
 }
 
-/// Cuts half of the members off, so many times.
+/// Cuts half of the members off, in this many runs.
 ///
 /// # Errors
-/// There cannot be so many.
+/// If the cluster cannot have so many members.
 pub fn cut_off(members: u32, runs: u32, seed: u64) -> Result<CutOff, NotTaken> {
     const WATCHED_MS: u64 = 2_000;
     let half = members / 2;
@@ -56,7 +56,7 @@ pub fn cut_off(members: u32, runs: u32, seed: u64) -> Result<CutOff, NotTaken> {
             found.others_hurt += (half..members).filter(|member| !world.has_lease(*member)).count();
         }
         for member in 0..half {
-            // One that holds at the end has not ended.
+            // A lease that holds at the end has not ended.
             let until = world.members[member as usize].grants.until().map_or(0, |until| until.get());
             found.ended = spread(found.ended, until.saturating_sub(calm));
             found.failed = spread(found.failed, world.failed.get(&member).map_or(u64::MAX, |at| at - calm));
@@ -72,25 +72,25 @@ fn spread((low, high): (u64, u64), found: u64) -> (u64, u64) {
     (low.min(found), high.max(found))
 }
 
-/// One member dies.
+/// Result: one member dies.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Death {
-    /// The mean share of the living without a lease, in the second half of the time.
+    /// Mean share of the living without a lease, in the second half of the time.
     pub without_lease: f64,
-    /// How many of the living were failed.
+    /// Number of living members that failed.
     pub living_failed: usize,
-    /// How many were failed while their lease held.
+    /// Number of members failed while their lease held.
     pub failed_too_soon: usize,
-    /// Leases that had run out before the next one came, of all members.
+    /// Leases that ended before the next one came, of all members.
     pub lapses: u64,
-    /// When the dead one was failed.
+    /// Time at which the dead member failed.
     pub failed_at: Option<u64>,
 }
 
-/// Has a member die where the coordinator takes so long to answer.
+/// Kills a member where the coordinator takes `answer_ms` to answer.
 ///
 /// # Errors
-/// There cannot be so many.
+/// If the cluster cannot have so many members.
 pub fn death(members: u32, answer_ms: u64, seed: u64) -> Result<Death, NotTaken> {
     const WATCHED_MS: u64 = 6_000;
     let mut random = Random::of_run(seed, answer_ms);
@@ -115,19 +115,19 @@ pub fn death(members: u32, answer_ms: u64, seed: u64) -> Result<Death, NotTaken>
     })
 }
 
-/// No coordinator answers for a while.
+/// Result: no coordinator answers for a while.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Away {
-    /// The share of members whose lease ran out.
+    /// Share of members whose lease ended.
     pub lapsed: f64,
-    /// How many were failed while their lease held.
+    /// Number of members failed while their lease held.
     pub failed_too_soon: usize,
 }
 
-/// Nobody reaches the coordinator for so many milliseconds.
+/// Disconnects the coordinator for this many milliseconds.
 ///
 /// # Errors
-/// There cannot be so many members.
+/// If the cluster cannot have so many members.
 pub fn away(members: u32, away_ms: u64, seed: u64) -> Result<Away, NotTaken> {
     let plan = Plan { members, relays_from: RELAYS_FROM, answer_ms: 1, loss: 0.0 };
     let mut world = World::new(plan, Random::of_run(seed, away_ms))?;
@@ -140,37 +140,38 @@ pub fn away(members: u32, away_ms: u64, seed: u64) -> Result<Away, NotTaken> {
     Ok(Away { lapsed, failed_too_soon: world.failed_too_soon.len() })
 }
 
-/// By which way heartbeats go.
+/// Path of heartbeats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// Each member tells the coordinator itself.
+    /// Each member contacts the coordinator itself.
     Straight,
     /// Relays carry them.
     Carried,
 }
 
-/// What the coordinator bears.
+/// Load of the coordinator.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Load {
-    /// Messages that come to it in a second.
+    /// Messages per second.
     pub messages: f64,
     /// Heartbeats in them.
     pub beats: f64,
-    /// Leases that had run out before the next one came, in an hour of one member.
+    /// Leases that ended before the next one came, per member and hour.
     pub lapses: f64,
 }
 
 impl Load {
-    /// How much of a core that takes: about a microsecond a heartbeat and ten a message, as measured on real processes (ADR 0060).
+    /// Returns the share of a core: about a microsecond per heartbeat and ten per message, as measured on real
+    /// processes (ADR 0060).
     pub fn cores(self) -> f64 {
         (self.beats + 10.0 * self.messages) / 1e6
     }
 }
 
-/// Counts what comes to the coordinator in so many seconds in which messages are lost with this chance.
+/// Measures the coordinator's load for this many seconds, with this probability of message loss.
 ///
 /// # Errors
-/// There cannot be so many members.
+/// If the cluster cannot have so many members.
 pub fn load(members: u32, way: Way, loss: f64, seconds: u32, seed: u64) -> Result<Load, NotTaken> {
     let relays_from = if way == Way::Carried { RELAYS_FROM } else { 0 };
     let mut world = World::new(Plan { members, relays_from, answer_ms: 1, loss }, Random::of_run(seed, 0))?;

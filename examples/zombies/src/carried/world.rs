@@ -8,26 +8,26 @@ use archon_member::{LeaseAnswer, RelayEffect, ReturnAddress, Rows, Taken, Took};
 use archon_types::{Incarnation, Millis, NodeId, Over, RelayCandidate, carried_max, relay_count, relays, relays_of};
 use std::collections::BTreeMap;
 
-/// A cluster, and what happens to it.
+/// A cluster, and its faults.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Plan {
     pub(super) members: u32,
-    /// From so many on there are relays; none with 0.
+    /// Minimum number of nodes for relays; none with 0.
     pub(super) relays_from: u64,
-    /// How long the coordinator takes to answer, the quorum round included.
+    /// Answer time of the coordinator, the quorum round included.
     pub(super) answer_ms: u64,
-    /// The chance that a message is lost.
+    /// Probability that a message is lost.
     pub(super) loss: f64,
 }
 
-/// What was counted.
+/// Counters.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(super) struct Counts {
-    /// Messages that came to the coordinator.
+    /// Messages to the coordinator.
     pub(super) messages: u64,
     /// Heartbeats in them.
     pub(super) beats: u64,
-    /// Leases that had run out before the next one came.
+    /// Leases that ended before the next one came.
     pub(super) lapses: u64,
 }
 
@@ -44,7 +44,7 @@ enum Event {
     Turn,
 }
 
-/// Who sent a message to the coordinator: a member for itself, or a relay, with the number of the batch.
+/// Sender of a message to the coordinator: a member itself, or a relay, with the number of the batch.
 #[derive(Clone, Copy)]
 enum From {
     Member(u32),
@@ -56,9 +56,9 @@ pub(super) struct World {
     pub(super) members: Vec<Member>,
     pub(super) network: Network,
     pub(super) counts: Counts,
-    /// Who was failed, and when.
+    /// Failed members, with their times.
     pub(super) failed: BTreeMap<u32, u64>,
-    /// Members that were failed while their lease held: that must not be.
+    /// Members that failed while their lease held: this must not happen.
     pub(super) failed_too_soon: Vec<u32>,
     coordinator: Coordinator,
     answer_ms: u64,
@@ -69,7 +69,7 @@ pub(super) struct World {
     random: Random,
 }
 
-/// Rows of which none says that a life is over: whoever is failed here is out of reach.
+/// Rows without fenced incarnations: a failed member is unreachable here.
 struct NoNews(usize);
 
 impl Rows for NoNews {
@@ -116,7 +116,7 @@ impl World {
         Ok(world)
     }
 
-    /// Goes on until this instant.
+    /// Runs until this instant.
     pub(super) fn run_until(&mut self, until: u64) {
         while let Some(next) = self.events.first_entry().filter(|next| next.key().0 <= until) {
             let ((now, _), event) = next.remove_entry();
@@ -126,7 +126,7 @@ impl World {
         self.now = until;
     }
 
-    /// Whether the lease of a member holds.
+    /// Returns true if the lease of a member holds.
     pub(super) fn has_lease(&self, member: u32) -> bool {
         self.members[member as usize].grants.is_valid(Millis::new(self.now))
     }
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// The coordinator's answers leave for whoever asked.
+    /// Sends the coordinator's answers.
     fn answer(&mut self, from: From, heard: Heard) {
         let answers = self.coordinator.answer(heard, Millis::new(self.now));
         match from {
@@ -236,13 +236,13 @@ impl World {
         self.look_at_relay(number);
     }
 
-    /// Does what is due at a relay, and looks again when something will be.
+    /// Runs the due work of a relay, and schedules the next check.
     fn look_at_relay(&mut self, number: u32) {
         let relay = &mut self.members[number as usize].relay;
         for effect in relay.due(Millis::new(self.now)) {
             match effect {
                 RelayEffect::Depart { batch, beats, .. } => {
-                    // Of all coordinators one leads; the others would say that they do not.
+                    // Of all coordinators one leads; the others would answer that they do not.
                     let event = Event::AtCoordinator(From::Relay(number, batch), beats);
                     self.send(Place::Member(number), Place::Coordinator, event);
                 }

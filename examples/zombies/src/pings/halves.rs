@@ -1,45 +1,46 @@
-//! Half of the cluster is cut off from the other half and from the coordinator. A zombie is a server that is cut off and not in limbo
-//! yet: it serves, and so may somebody else what it had.
+//! Half of the cluster is cut off from the other half and from the coordinator. A zombie is a cut-off server that is
+//! not in limbo yet: it serves, and another server may serve the same partitions.
 
 use super::{INTERVAL, parts};
 use crate::random::Random;
 
-/// For how many rounds zombies are counted.
+/// Number of rounds in which zombies are counted.
 pub const ROUNDS: usize = 8;
 
-/// When servers ping.
+/// Timing of pings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
-    /// All at the same instant, each on what the others were before: the rounds of which the design speaks.
+    /// All at the same instant, each on the previous state of the others: the rounds of the design.
     InStep,
-    /// Each at an instant of its own in the interval, and a ping that is not answered is given up after so many intervals, one at most.
+    /// Each at an instant of its own in the interval; an unanswered ping times out after this many intervals, one at
+    /// most.
     OutOfStep {
-        /// Zero: it is known at once that nobody answers.
+        /// Zero: a missing answer is known at once.
         given_up_after: f64,
     },
 }
 
-/// What came of many runs.
+/// Results of many runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Halves {
-    /// How many runs.
+    /// Number of runs.
     pub runs: u32,
-    /// The mean number of zombies that are left after each round.
+    /// Mean number of remaining zombies after each round.
     pub left: [f64; ROUNDS],
-    /// The variance of that number from run to run.
+    /// Variance of that number between runs.
     pub variance: [f64; ROUNDS],
-    /// How many runs had no zombie left after each round.
+    /// Number of runs without a zombie after each round.
     pub over: [u32; ROUNDS],
 }
 
 impl Halves {
-    /// After how many rounds this share of the runs had no zombie left, if after any.
+    /// Returns the number of rounds after which this share of the runs had no zombie, if any.
     pub fn over_in(&self, share: f64) -> Option<usize> {
         self.over.iter().position(|over| f64::from(*over) >= share * f64::from(self.runs)).map(|round| round + 1)
     }
 }
 
-/// The mean that the design reckons with: z zombies of n servers become z²/n.
+/// Returns the mean that the design computes: z zombies of n servers become z²/n.
 pub fn recurrence(servers: u32) -> [f64; ROUNDS] {
     let servers = f64::from(servers);
     let mut left = servers / 2.0;
@@ -49,7 +50,7 @@ pub fn recurrence(servers: u32) -> [f64; ROUNDS] {
     })
 }
 
-/// Cuts half of the servers off, so many times.
+/// Cuts half of the servers off, in this many runs.
 pub fn halves(servers: u32, pace: Pace, runs: u32, seed: u64) -> Halves {
     let (mut sum, mut squares, mut over) = ([0.0; ROUNDS], [0.0; ROUNDS], [0; ROUNDS]);
     for run in 0..runs {
@@ -73,7 +74,7 @@ fn one_run(servers: u32, pace: Pace, random: &mut Random) -> [u32; ROUNDS] {
             ((0..cut_off).map(|_| random.below(INTERVAL)).collect::<Vec<_>>(), parts(given_up_after))
         }
     };
-    // Those who are cut off are the first, in the order in which they ping.
+    // The cut-off servers are the first ones, in the order of their pings.
     instants.sort_unstable();
     let mut limbo_from = vec![u32::MAX; cut_off as usize];
     let mut zombies: Vec<u32> = (0..cut_off).collect();
@@ -97,7 +98,7 @@ fn one_run(servers: u32, pace: Pace, random: &mut Random) -> [u32; ROUNDS] {
     })
 }
 
-/// One of the servers, but not this one.
+/// Returns one of the servers, but not this one.
 fn another(server: u32, servers: u32, random: &mut Random) -> u32 {
     let drawn = random.below(servers - 1);
     drawn + u32::from(drawn >= server)

@@ -1,56 +1,57 @@
-//! One server dies, and nothing else goes wrong. Whoever pings it goes into limbo until the coordinator has answered; whoever pings those
-//! in limbo does so, too. Does it end?
+//! One server dies, without other faults. Servers that ping it go into limbo until the coordinator has answered; so do
+//! servers that ping those in limbo. The experiment shows whether that ends.
 
 use super::{INTERVAL, parts};
 use crate::random::Random;
 
-/// How the servers and their coordinator are made. Times are in intervals between pings.
+/// Parameters of the servers and their coordinator. Times are in intervals between pings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LimboCase {
-    /// How many servers there are, the one that dies among them.
+    /// Number of servers, including the one that dies.
     pub servers: u32,
-    /// How long the coordinator takes to answer.
+    /// Answer time of the coordinator.
     pub answer: f64,
-    /// For how long a server that hears of limbo waits for the coordinator's answer before it goes into limbo.
+    /// Time for which a server that hears of limbo waits for the coordinator's answer before it goes into limbo.
     pub delay: f64,
-    /// The chance that a ping is lost.
+    /// Probability that a ping is lost.
     pub loss: f64,
-    /// How many intervals are played.
+    /// Number of simulated intervals.
     pub intervals: u32,
 }
 
-/// What came of it.
+/// Results.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Limbo {
-    /// The mean share in limbo in each interval.
+    /// Mean share in limbo in each interval.
     pub shares: Vec<f64>,
-    /// In how many of the runs nobody was left in limbo at the end.
+    /// Number of runs without a server in limbo at the end.
     pub died_out: u32,
-    /// How many runs there were.
+    /// Number of runs.
     pub runs: u32,
-    /// The mean share in the second half of the intervals, in those runs in which it did not die out.
+    /// Mean share in the second half of the intervals, in the runs in which limbo did not die out.
     pub lasting: f64,
     /// The least and the largest share in the second half, in those runs.
     pub swing: (f64, f64),
 }
 
 impl Limbo {
-    /// The mean share in the second half of the intervals, over all runs.
+    /// Returns the mean share in the second half of the intervals, over all runs.
     pub fn in_the_long_run(&self) -> f64 {
         let second_half = &self.shares[self.shares.len() / 2..];
         second_half.iter().sum::<f64>() / second_half.len() as f64
     }
 }
 
-/// The share that is in limbo in the long run, reckoned with means. A server that is infected has asked the coordinator for `answer`
-/// intervals and is in limbo for all of them but the first `delay`; the next ping that counts is the `⌈answer⌉`th after that, and it hits
-/// a server in limbo as often as the share says. So share = (answer − delay) / (⌈answer⌉ + 1/share − 1).
+/// Returns the long-run share in limbo, computed with means. An infected server has asked the coordinator for `answer`
+/// intervals and is in limbo for all of them but the first `delay`; the next ping that counts is the `⌈answer⌉`th after
+/// that, and it hits a server in limbo with a probability equal to the share. So share = (answer − delay) / (⌈answer⌉ +
+/// 1/share − 1).
 pub fn computed_share(answer: f64, delay: f64) -> f64 {
     let infected = answer - delay - 1.0;
     if infected <= 0.0 { 0.0 } else { infected / (answer.ceil() - 1.0) }
 }
 
-/// Has a server die, so many times.
+/// Kills a server, in this many runs.
 pub fn limbo(case: LimboCase, runs: u32, seed: u64) -> Limbo {
     let intervals = case.intervals as usize;
     let (mut shares, mut died_out) = (vec![0.0; intervals], 0);
@@ -81,9 +82,9 @@ pub fn limbo(case: LimboCase, runs: u32, seed: u64) -> Limbo {
 /// A server. Instants count from the beginning, in parts of an interval.
 #[derive(Clone, Copy, Default)]
 struct Server {
-    /// When in each interval it pings.
+    /// Instant of its ping in each interval.
     pings_at: u32,
-    /// It is in limbo from here…
+    /// In limbo from here…
     limbo_from: u32,
     /// …until the coordinator's answer.
     answered_at: u32,
@@ -96,12 +97,12 @@ impl Server {
 }
 
 struct World {
-    /// In the order in which they ping. The last one is dead, and does not.
+    /// In the order of their pings. The last one is dead, and does not ping.
     servers: Vec<Server>,
     answer: u32,
     delay: u32,
     loss: f64,
-    /// When the coordinator has told everybody that the dead one is: then nobody pings it any more.
+    /// Time at which the coordinator has announced the death: then pings to the dead server stop.
     condemned_at: u32,
     random: Random,
 }
@@ -117,7 +118,7 @@ impl World {
         Self { servers, answer, delay, loss: case.loss, condemned_at: u32::MAX, random }
     }
 
-    /// How many are in limbo at the middle and at the end of each interval.
+    /// Returns the number of servers in limbo at the middle and at the end of each interval.
     fn play(mut self, intervals: u32) -> Vec<u32> {
         let living = self.servers.len() - 1;
         let half = self.servers[..living].partition_point(|server| server.pings_at < INTERVAL / 2);
@@ -149,7 +150,7 @@ impl World {
             server.answered_at = now + self.answer;
             server.limbo_from = now + delay;
         } else {
-            // It has asked already, and its answer is on the way.
+            // It has asked already, and its answer is in flight.
             server.limbo_from = server.limbo_from.min(now + delay);
         }
         if found_dead {

@@ -1,10 +1,11 @@
-//! The published design as written: every server pings another one in each interval, drawn anew each time. Whoever gets no answer, or
-//! hears that the other one is in limbo, goes into limbo itself, where it serves nobody until a coordinator has answered it.
+//! The published design as described: every server pings a random other one in each interval. A server without an
+//! answer, or one that hears that the other is in limbo, goes into limbo itself, where it serves no client until a
+//! coordinator has answered it.
 //!
-//! | Module | |
+//! | Module | Content |
 //! |---|---|
-//! | `halves` | half of the cluster is cut off: who still serves there after so many rounds |
-//! | `limbo` | one server dies: whether limbo spreads faster than the coordinator ends it |
+//! | `halves` | half of the cluster is cut off: servers that still serve there after each round |
+//! | `limbo` | one server dies: spread of limbo against the coordinator's answers |
 
 mod halves;
 mod limbo;
@@ -12,10 +13,10 @@ mod limbo;
 pub use halves::{Halves, Pace, ROUNDS, halves, recurrence};
 pub use limbo::{Limbo, LimboCase, computed_share, limbo};
 
-/// Time is counted in these parts of an interval between pings.
+/// Parts of an interval between pings, the unit of time.
 const INTERVAL: u32 = 1 << 20;
 
-/// So many intervals as parts of one.
+/// Converts intervals to parts.
 fn parts(intervals: f64) -> u32 {
     (intervals * f64::from(INTERVAL)) as u32
 }

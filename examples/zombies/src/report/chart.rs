@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 /// Curves over one axis.
 pub(super) struct Chart {
-    /// The name of its file.
+    /// Name of its file.
     pub(super) name: &'static str,
     pub(super) title: String,
     pub(super) x: &'static str,
     pub(super) y: &'static str,
-    /// Each power of ten is as high as the next; what is below 0.001 is not drawn.
+    /// Logarithmic axis; values below 0.001 are not drawn.
     pub(super) by_powers: bool,
     pub(super) curves: Vec<Curve>,
 }
@@ -21,19 +21,19 @@ pub(super) struct Curve {
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 420.0;
-/// Where the axes cross, and how far the curves go.
+/// Origin of the axes, and extent of the curves.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 590.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 360.0;
-/// How many marks an axis has at most, besides zero.
+/// Maximum number of marks on an axis, besides zero.
 const MARKS: f64 = 8.0;
-/// Colours that people tell apart who see few (Okabe and Ito 2008).
+/// Colours that colour-blind people can distinguish (Okabe and Ito 2008).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 const LEAST: f64 = 0.001;
 
 impl Chart {
-    /// The file.
+    /// Returns the file.
     pub(super) fn svg(&self) -> String {
         let largest = |of: fn(&(f64, f64)) -> f64| {
             self.curves.iter().flat_map(|curve| &curve.points).map(of).fold(f64::MIN_POSITIVE, f64::max)
@@ -50,7 +50,7 @@ impl Chart {
              <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
         );
         let mut text = |x: f64, y: f64, how: &str, words: &str| {
-            // A `String` takes all that is written.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {how}>{}</text>", escaped(words));
         };
         text(LEFT, 24.0, "font-size=\"16\"", &self.title);
@@ -86,7 +86,7 @@ impl Chart {
         svg
     }
 
-    /// A line for each curve, of so many bars; the highest stands for all that the axis has.
+    /// Returns a line for each curve, of this many bars; the highest bar is the end of the axis.
     pub(super) fn lines(&self, bars: usize) -> String {
         let width = self.curves.iter().map(|curve| curve.name.chars().count()).max().unwrap_or(0);
         let end = self.curves.iter().filter_map(|curve| curve.points.last()).map(|point| point.0).fold(0.0, f64::max);
@@ -98,16 +98,16 @@ impl Chart {
     }
 }
 
-/// How high a curve stands there.
+/// Returns the bar of a curve at `x`.
 fn bar_at(curve: &Curve, x: f64) -> char {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let passed = curve.points.partition_point(|point| point.0 <= x + 1e-9);
     let y = curve.points[passed.max(1) - 1].1;
-    // Whatever is there is seen.
+    // Any value above zero is visible.
     BARS[(y * 8.0).ceil().clamp(0.0, 8.0) as usize]
 }
 
-/// Where the marks of an axis stand: at multiples of one, two or five times a power of ten.
+/// Returns the marks of an axis: multiples of one, two or five times a power of ten.
 fn marks(largest: f64) -> impl Iterator<Item = f64> {
     let power = 10_f64.powf((largest / MARKS).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_curve_is_a_line_of_bars_and_a_line_of_a_file() {
+    fn curve_is_drawn_as_bars_and_as_svg_line() {
         let curve = Curve { name: "a < b".to_owned(), points: vec![(0.0, 1.0), (1.0, 0.5), (2.0, 0.001), (3.0, 0.0)] };
         let (title, curves) = ("title".to_owned(), vec![curve]);
         let chart = Chart { name: "name", title, x: "x", y: "y", by_powers: false, curves };

@@ -1,4 +1,4 @@
-//! Which curves there are.
+//! The curves of the charts.
 
 use super::chart::{Chart, Curve};
 use super::design::pace_name;
@@ -7,13 +7,13 @@ use crate::Figures;
 use crate::figures::HalvesOf;
 use crate::pings::{Pace, recurrence};
 
-/// How often servers of the design ping, in milliseconds; and how often members say that they live.
+/// Ping interval of the design's servers, in milliseconds, and heartbeat interval of members.
 const PING_MS: f64 = 10.0;
 const HEARTBEAT_MS: f64 = 200.0;
-/// What of limbo is drawn, by the coordinator's answer and the delay.
+/// Drawn cases of limbo: answer time of the coordinator, and delay.
 const DRAWN: [(f64, f64); 7] = [(1.0, 0.0), (1.5, 0.0), (1.5, 0.5), (5.0, 0.0), (5.0, 1.0), (5.0, 2.0), (20.0, 2.0)];
 
-/// Zombies that are left, by round.
+/// Remaining zombies, by round.
 pub(super) fn halves(of: &HalvesOf) -> Chart {
     let half = f64::from(of.servers / 2);
     let curve = |name: String, left: &[f64]| {
@@ -32,7 +32,7 @@ pub(super) fn halves(of: &HalvesOf) -> Chart {
     }
 }
 
-/// The share in limbo, by interval.
+/// Share in limbo, by interval.
 pub(super) fn limbo(figures: &Figures) -> Chart {
     let drawn = figures.limbo.iter().filter(|of| DRAWN.contains(&(of.case.answer, of.case.delay)));
     let curve = |of: &crate::LimboOf| {
@@ -50,7 +50,7 @@ pub(super) fn limbo(figures: &Figures) -> Chart {
     }
 }
 
-/// The share of those cut off that serve, by time.
+/// Share of the cut-off members that serve, by time.
 pub(super) fn cut_off(figures: &Figures) -> Chart {
     let of = &figures.halves[0];
     let in_step = of.ways.iter().filter(|(pace, _)| *pace == Pace::InStep);

@@ -6,15 +6,15 @@ use crate::Figures;
 use crate::figures::{ANSWERS, DELAYS, HalvesOf, LimboOf};
 use crate::pings::{Pace, recurrence};
 
-/// Rounds that are shown.
+/// Number of shown rounds.
 const SHOWN: usize = 6;
-/// How many of the runs count as almost all.
+/// Share of the runs that counts as almost all.
 const ALMOST_ALL: f64 = 0.99;
 
-/// A share that rises and falls by so much is shown with how far.
+/// Minimum swing of a share that is shown with its range.
 const SWINGS: f64 = 0.12;
 
-/// What the design says itself.
+/// The design's own figures.
 const SAID: [(u32, &[f64]); 2] =
     [(1_000, &[250.0, 63.0, 4.0, 0.16]), (100_000, &[25_000.0, 6_250.0, 390.0, 1.5, 2.0e-5])];
 
@@ -26,7 +26,7 @@ pub(super) fn pace_name(pace: Pace) -> String {
     }
 }
 
-/// Zombies that are left after each round.
+/// Remaining zombies after each round.
 pub(super) fn halves(of: &HalvesOf) -> String {
     let HalvesOf { servers, ways } = of;
     let runs = ways.first().map_or(0, |(_, halves)| halves.runs);
@@ -58,7 +58,7 @@ pub(super) fn halves(of: &HalvesOf) -> String {
     )
 }
 
-/// The share in limbo, by answer and delay.
+/// Share in limbo, by answer time and delay.
 pub(super) fn limbo(figures: &Figures) -> String {
     let mut table = Table::new(["the coordinator answers after", "at once", "delayed by 0.5", "by 1", "by 2"]);
     for (answer, row) in ANSWERS.iter().zip(figures.limbo.chunks(DELAYS.len())) {

@@ -1,10 +1,10 @@
-//! What came out, for people: tables and curves as text, and charts as files.
+//! Results for people: tables and curves as text, and charts as files.
 //!
-//! | Module | |
+//! | Module | Content |
 //! |---|---|
 //! | `chart` | curves |
-//! | `curves` | which curves there are |
-//! | `design`, `others` | the design's tables, and those of carried heartbeats |
+//! | `curves` | the curves of the charts |
+//! | `design`, `others` | the design's tables, and those of relayed heartbeats |
 //! | `table` | tables and numbers |
 
 mod chart;
@@ -17,17 +17,17 @@ use crate::Figures;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// A chart could not be written.
+/// Error: a chart could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {source}; name a directory that can be written with --svg")]
 pub struct NotWritten {
     /// The file, or the directory.
     pub path: PathBuf,
-    /// Why not.
+    /// Cause.
     pub source: io::Error,
 }
 
-/// The whole report.
+/// Returns the whole report.
 pub fn text(figures: &Figures) -> String {
     let begins = format!("Drawn from seed {}; the same seed prints the same figures.\n", figures.arguments.seed);
     let halves = figures.halves.iter().map(design::halves);
@@ -41,10 +41,10 @@ pub fn text(figures: &Figures) -> String {
     std::iter::once(begins).chain(halves).chain(rest).collect::<Vec<_>>().join("\n")
 }
 
-/// Writes the charts into a directory, which is made if it is not there. Returns the files.
+/// Writes the charts into a directory, which is created if missing. Returns the files.
 ///
 /// # Errors
-/// One cannot be written.
+/// If one cannot be written.
 pub fn charts(figures: &Figures, directory: &Path) -> Result<Vec<PathBuf>, NotWritten> {
     let not_written = |path: &Path| {
         let path = path.to_owned();

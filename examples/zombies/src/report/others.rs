@@ -1,11 +1,11 @@
-//! Tables of heartbeats that others carry.
+//! Tables of relayed heartbeats.
 
 use super::curves;
 use super::table::{Table, number, percent, thousands};
 use crate::Figures;
 use crate::pings::computed_share;
 
-/// How often servers of the design ping, in milliseconds.
+/// Ping interval of the design's servers, in milliseconds.
 const PING_MS: f64 = 10.0;
 
 /// Half of the members are cut off.
@@ -67,7 +67,7 @@ pub(super) fn away(figures: &Figures) -> String {
     format!("No coordinator answers for a while:\n\n{table}")
 }
 
-/// What the coordinator bears.
+/// Load of the coordinator.
 pub(super) fn bears(figures: &Figures) -> String {
     let mut table = Table::new([
         "members",
@@ -82,7 +82,7 @@ pub(super) fn bears(figures: &Figures) -> String {
     ]);
     for bears in &figures.bears {
         let pings = f64::from(bears.members) * 1_000.0 / PING_MS;
-        // A ping and its answer are lost alike.
+        // A ping and its answer are equally likely to be lost.
         let missed = pings * (1.0 - (1.0 - bears.loss).powi(2));
         let of =
             |load: crate::carried::Load| [number(load.messages), format!("{:.3}", load.cores()), number(load.lapses)];

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-/// Rows of cells, the first of which says what stands in the others.
+/// Rows of cells; the first row is the header.
 pub(super) struct Table(Vec<Vec<String>>);
 
 impl Table {
@@ -36,7 +36,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A number with as many digits as say something.
+/// Formats a number with its significant digits.
 pub(super) fn number(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
@@ -48,7 +48,7 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// A count, in groups of three digits.
+/// Formats a count, in groups of three digits.
 pub(super) fn thousands(count: u64) -> String {
     let digits = count.to_string();
     let group = |(at, digit): (usize, char)| {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_digits_that_say_something() {
+    fn numbers_have_significant_digits_only() {
         let found = [0.0, 25_000.4, 249.7, 62.31, 0.16, 0.0153, 2.3e-5].map(number);
         assert_eq!(found, ["0", "25,000", "250", "62.3", "0.16", "0.0153", "2.3e-5"]);
         assert_eq!([1, 999, 1_000, 1_234_567].map(thousands), ["1", "999", "1,000", "1,234,567"]);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_under_each_other() {
+    fn columns_are_aligned() {
         let mut table = Table::new(["", "1"]);
         table.add(["z²/n".to_owned(), "250".to_owned()]);
         assert_eq!(table.to_string(), "           1\n  z²/n   250\n");

@@ -1,5 +1,5 @@
-//! What the published design says of itself and what the design of carried heartbeats says of both come out, as closely as so many runs
-//! can tell.
+//! Compares the figures of the published design, and those of relayed heartbeats, with the simulation, within the
+//! statistical error of the runs.
 
 use archon_zombies::carried::{away, cut_off, death};
 use archon_zombies::pings::{Halves, Limbo, LimboCase, Pace, computed_share, halves, limbo, recurrence};
@@ -12,15 +12,15 @@ const fn out_of_step(given_up_after: f64) -> Pace {
     Pace::OutOfStep { given_up_after }
 }
 
-/// How far a mean of so many runs may be from this figure: five standard errors, which one seed in a million passes, and half of the
-/// figure's last digit. What hardly ever happens spreads as counts do, whatever few runs have seen of it.
+/// Returns the allowed deviation of a mean from this figure: five standard errors, which one seed in a million exceeds,
+/// and half of the figure's last digit. Rare events spread like counts, whatever the variance of a few runs.
 fn tolerance(found: &Halves, round: usize, figure: f64, digit: f64) -> f64 {
     let runs = f64::from(found.runs);
     let variance = found.variance[round].max(figure).max(1.0 / runs);
     5.0 * (variance / runs).sqrt() + digit / 2.0
 }
 
-/// Figures with the last digit of each.
+/// Compares with figures, each with its last digit.
 #[track_caller]
 fn assert_left(servers: u32, pace: Pace, runs: u32, figures: &[(f64, f64)]) {
     let found = halves(servers, pace, runs, SEED);
@@ -35,7 +35,7 @@ fn assert_left(servers: u32, pace: Pace, runs: u32, figures: &[(f64, f64)]) {
 }
 
 #[test]
-fn of_a_thousand_servers_cut_in_halves_as_many_zombies_are_left_as_was_worked_out() {
+fn zombies_of_halved_thousand_servers_match_the_design() {
     let in_step = [(250.0, 1.0), (62.3, 0.1), (3.9, 0.1), (0.016_3, 1e-4), (0.0, 0.0)];
     assert_left(1_000, IN_STEP, RUNS, &in_step);
     assert_left(1_000, out_of_step(0.0), RUNS, &[(175.0, 1.0), (17.3, 0.1), (0.16, 0.01), (0.0, 0.0)]);
@@ -46,14 +46,14 @@ fn of_a_thousand_servers_cut_in_halves_as_many_zombies_are_left_as_was_worked_ou
 }
 
 #[test]
-fn of_a_hundred_times_as_many_servers_hardly_more_rounds_are_needed() {
+fn hundredfold_servers_need_hardly_more_rounds() {
     let in_step = [(24_997.0, 1.0), (6_250.0, 1.0), (392.0, 1.0), (1.6, 0.1), (0.0, 0.0)];
     assert_left(100_000, IN_STEP, 20, &in_step);
     assert_left(100_000, out_of_step(0.0), 20, &[(17_550.0, 10.0), (1_733.0, 1.0), (16.0, 1.0), (0.0, 0.0)]);
 }
 
-/// The mean number of zombies after each round in step, without drawing anything: of z zombies each stays one with the chance that it
-/// pings another of them.
+/// Returns the exact mean number of zombies after each round in step: of z zombies each stays one with the probability
+/// that it pings another of them.
 fn exactly_in_step(servers: usize) -> Vec<f64> {
     let mut chances = vec![0.0; servers / 2 + 1];
     chances[servers / 2] = 1.0;
@@ -75,7 +75,7 @@ fn exactly_in_step(servers: usize) -> Vec<f64> {
 }
 
 #[test]
-fn the_source_says_0_16_zombies_where_its_own_recurrence_says_0_0153() {
+fn design_figure_0_16_contradicts_its_own_recurrence_0_0153() {
     let reckoned = recurrence(1_000);
     assert!((reckoned[3] - 0.0153).abs() < 1e-4, "{}", reckoned[3]);
     let exactly = exactly_in_step(1_000);
@@ -85,7 +85,7 @@ fn the_source_says_0_16_zombies_where_its_own_recurrence_says_0_0153() {
 }
 
 #[test]
-fn means_are_those_that_are_worked_out_without_drawing_anything() {
+fn simulated_means_match_the_exact_means() {
     for servers in [20, 1_000] {
         let found = halves(servers, IN_STEP, RUNS, SEED);
         for (round, exactly) in exactly_in_step(servers as usize).iter().enumerate() {
@@ -108,7 +108,7 @@ fn mean(shares: &[f64]) -> f64 {
 }
 
 #[test]
-fn limbo_ends_below_its_threshold_and_above_it_never() {
+fn limbo_ends_only_below_its_threshold() {
     for delay in [0.0, 0.5, 1.0, 2.0] {
         for answer in [0.5, 1.0, 1.5, 5.0, 20.0] {
             let found = a_death(answer, delay, 0.0);
@@ -117,12 +117,13 @@ fn limbo_ends_below_its_threshold_and_above_it_never() {
             if infects < 1.0 {
                 assert_eq!(lasted, 0, "{case}");
             } else if infects > 1.0 {
-                // Few are infected at first, so it may end by chance: two runs in ten where each infects one and a half, else hardly any.
+                // Few are infected at first, so it may end by chance: two runs in ten where each infects one and a
+                // half, else hardly any.
                 assert!(lasted >= if infects < 2.0 { 60 } else { 97 }, "{case}");
                 let computed = computed_share(answer, delay);
                 assert!((found.lasting - computed).abs() < 0.01, "{case}, with {}, not {computed}", found.lasting);
             } else if delay > 0.0 {
-                // Where each infects one, those who wait infect nobody and cannot be infected: it ends, if late.
+                // Where each infects one, waiting servers infect none and cannot be infected: it ends, if late.
                 assert!(lasted <= 10 && mean(&found.shares[100..]) < 0.005, "{case}");
             }
         }
@@ -130,13 +131,13 @@ fn limbo_ends_below_its_threshold_and_above_it_never() {
 }
 
 #[test]
-fn limbo_at_its_threshold_neither_ends_nor_grows_and_grows_with_any_loss() {
-    // Of two that find the dead server before all know of it come four that are in limbo at a time: the spread of runs is
-    // wide, so there are many.
+fn limbo_at_its_threshold_grows_only_with_loss() {
+    // Two servers that find the dead one before all know of it lead to four in limbo at a time: the spread between runs
+    // is wide, so there are many.
     let calm = limbo(LimboCase { servers: 1_000, answer: 1.0, delay: 0.0, loss: 0.0, intervals: 30 }, 2_000, SEED);
     let (soon, later) = (mean(&calm.shares[5..10]), mean(&calm.shares[20..]));
     assert!((soon - 0.004).abs() < 0.001 && (later - 0.004).abs() < 0.002, "{soon}, {later}");
-    // Of each that a lost ping brings into limbo come two.
+    // Each server brought into limbo by a lost ping leads to two.
     let lossy = a_death(1.0, 0.0, 0.001);
     let computed = 1.0 - (-2.0 * 0.001 * 200.0_f64).exp();
     assert!((lossy.shares[199] - computed).abs() < 0.1, "{}, not {computed}", lossy.shares[199]);
@@ -145,20 +146,20 @@ fn limbo_at_its_threshold_neither_ends_nor_grows_and_grows_with_any_loss() {
 }
 
 #[test]
-fn cut_off_in_halves_every_carried_lease_ends_within_the_lease_and_nobody_is_failed_before() {
+fn relayed_leases_of_cut_off_half_end_before_any_failure() {
     let found = cut_off(1_000, 4, SEED).expect("a cluster of 1,000");
     let (first, last) = found.ended;
     assert!(last <= 1_000, "a lease ended {last} ms after the cut");
     assert!(first > 750, "a lease ended {first} ms after the cut: it was not renewed before it");
     assert_eq!((found.failed_too_soon, found.others_hurt), (0, 0));
-    // All are failed at last, and by its time-out: 1,250 ms after the last answer, and a control turn.
+    // All fail in the end, by the time-out: 1,250 ms after the last answer, and a control turn.
     assert!(found.failed.0 > first && found.failed.1 <= 1_350, "{:?}", found.failed);
     let serving = |at: u64| found.serving.iter().find(|(ms, _)| *ms == at).map(|(_, share)| *share);
     assert!(serving(750).is_some_and(|share| share > 0.999) && serving(1_000) == Some(0.0));
 }
 
 #[test]
-fn a_slow_coordinator_costs_no_carried_lease_before_its_answers_come_after_the_lease() {
+fn slow_coordinator_costs_relayed_leases_only_beyond_the_lease() {
     for (answer_ms, without_lease) in [(10, 0.0), (200, 0.0), (700, 0.0), (1_000, 1.0)] {
         let found = death(1_000, answer_ms, SEED).expect("a cluster of 1,000");
         assert_eq!(found.without_lease, without_lease, "{answer_ms} ms: {found:?}");
@@ -169,7 +170,7 @@ fn a_slow_coordinator_costs_no_carried_lease_before_its_answers_come_after_the_l
 }
 
 #[test]
-fn without_a_coordinator_carried_leases_last_for_as_long_as_they_were_granted() {
+fn relayed_leases_last_as_granted_without_coordinator() {
     let lapsed = |ms| away(1_000, ms, SEED).expect("a cluster of 1,000");
     assert_eq!(lapsed(700).lapsed, 0.0);
     assert_eq!(lapsed(1_000).lapsed, 1.0);

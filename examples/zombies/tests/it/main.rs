@@ -1,4 +1,4 @@
-//! The model and its program from outside.
+//! Tests of the model and its program from outside.
 
 mod figures;
 mod usage;

@@ -1,4 +1,4 @@
-//! What the program is told, and what it prints.
+//! Arguments and output of the program.
 
 use archon_zombies::pings::{Pace, halves};
 use archon_zombies::{Arguments, Figures, charts, text};
@@ -11,7 +11,7 @@ fn arguments(words: &[&str]) -> Result<Arguments, clap::Error> {
 }
 
 #[test]
-fn numbers_that_make_no_sense_are_refused_with_those_that_do() {
+fn invalid_numbers_are_refused_with_the_valid_range() {
     for (words, kind, says) in [
         (["--servers", "19"], ErrorKind::ValueValidation, "19 is not in 20..=100000"),
         (["--servers", "many"], ErrorKind::ValueValidation, "invalid digit"),
@@ -26,7 +26,7 @@ fn numbers_that_make_no_sense_are_refused_with_those_that_do() {
 }
 
 #[test]
-fn the_same_seed_prints_the_same_report_and_another_one_another() {
+fn report_depends_only_on_the_seed() {
     let report = |seed: &str| {
         let arguments = arguments(&["--servers", "60", "--runs", "20", "--seed", seed]).expect("good arguments");
         text(&Figures::new(arguments).expect("a cluster of 60"))
@@ -49,7 +49,7 @@ fn the_same_seed_prints_the_same_report_and_another_one_another() {
 }
 
 #[test]
-fn charts_are_written_where_they_are_asked_for_or_the_file_is_named() {
+fn charts_are_written_or_the_error_names_the_file() {
     let figures = Figures::new(arguments(&["--servers", "20", "--runs", "1"]).expect("good arguments"));
     let figures = figures.expect("a cluster of 20");
     let directory = tempfile::tempdir().expect("a temporary directory");
