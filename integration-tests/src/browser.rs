@@ -36,7 +36,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser; returns the name of the missing program if this machine has none.
+    /// Starts a browser.
     ///
     /// # Errors
     /// The name of the missing program.

@@ -53,7 +53,7 @@ impl Injection {
         Self::attach(&["-f".to_owned(), "-p".to_owned(), pid.to_string()], injects, &format!("/proc/{pid}/status"))
     }
 
-    /// As [`start`](Self::start), limited to threads whose name has this prefix.
+    /// As [`start`](Self::start), limited to threads with this name prefix.
     pub fn start_on_threads(pid: u32, name: &str, injects: &[&str]) -> Option<Self> {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten().map(|task| task.path());
         let named = |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.starts_with(name));

@@ -122,7 +122,7 @@ fn every_verb_prints_its_documented_json() {
     let granted = seen.done(&["access", "grant", "write", "--client", "shop", "--table", "default"]);
     assert_eq!((&granted["granted"], &granted["nodes_behind"]), (&json!("write"), &json!([])));
     let listed = seen.done(&["access", "list", "--client", "shop", "--table", "default"]);
-    // With TLS, this test first granted every client every table.
+    // With TLS, the cluster starts with a grant of every table to every client.
     let is_listed = listed["rights"].as_array().into_iter().flatten().any(|right| right["table_id"] == 1);
     assert!(listed["may"] == "write" && is_listed, "{listed}");
     let revoked = seen.done(&["access", "revoke", "read", "--client", "shop", "--table", "default"]);

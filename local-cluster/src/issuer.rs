@@ -19,7 +19,7 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// Creates an authority whose certificates are stored below `directory`.
+    /// Creates an authority that stores its certificates below `directory`.
     ///
     /// # Errors
     /// If it cannot be created.

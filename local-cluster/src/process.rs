@@ -15,7 +15,7 @@ pub const PARENT_PID: &str = "ARCHON_PARENT_PID";
 /// Time-out for a pause to take effect; afterwards the calling test reports the problem better.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// A running child whose output goes to a file. Dropping it kills and awaits it.
+/// A running child with its output in a file. Dropping it kills and awaits it.
 #[derive(Debug)]
 pub struct Process {
     name: String,

@@ -234,7 +234,7 @@ impl World {
 
     /// Ends newcomers that can no longer be admitted: those notified of an admission that was cancelled, and
     /// those that were away while all members they knew left or moved. The latter, whether still members or not, have
-    /// no member left that vouches for the others or tells them of their removal.
+    /// no member left to vouch for the others or to report their removal.
     fn end_forgotten_newcomers(&mut self) {
         let coordinators = &self.quorum.state.coordinators;
         let wanted = |id: u64| match coordinators.pending.as_ref().map(|pending| &pending.wish) {

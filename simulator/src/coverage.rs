@@ -151,7 +151,7 @@ coverage! {
     sessions_restarted,
     /// Of these, the ones with pending proposals.
     sessions_restarted_amid,
-    /// Void log entries, whose proposer's term had ended.
+    /// Log entries that were void, because their proposer's term had ended.
     void_entries,
     /// Proposals of a deposed leader that were committed nevertheless.
     orphan_commits,

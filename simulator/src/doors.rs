@@ -83,7 +83,7 @@ impl World {
                 }
             }
             3 => {
-                // A node notified of its verdict leads nothing.
+                // The coordinator that received the reports stops leading.
                 self.shut_door(leader, until);
                 let when = self.random.between(1, silent + timeout);
                 self.after(when, Event::Elect);

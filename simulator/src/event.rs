@@ -450,7 +450,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Returns the machine whose process handles it, if any.
+    /// Returns the machine with the process that handles it, if any.
     pub(crate) const fn host(&self) -> Option<usize> {
         match self {
             Self::CoordinatorMessage { host, .. }
@@ -463,7 +463,7 @@ impl Event {
         }
     }
 
-    /// Returns the participant whose process handles it, if any.
+    /// Returns the participant with the process that handles it, if any.
     pub(crate) const fn worker(&self) -> Option<usize> {
         match self {
             Self::Work { worker, .. } => Some(*worker),

@@ -1,4 +1,4 @@
-//! Rows in Archon's key-value store: a key per partition, whose revision is the ETag.
+//! Rows in Archon's key-value store: a key per partition, with its revision as the ETag.
 
 use super::row::{Etag, Listed, Row};
 use super::store::{Put, Rows, StoreError};
@@ -21,7 +21,7 @@ struct Counts {
 }
 
 impl KvRows {
-    /// Returns the rows whose keys have this prefix.
+    /// Returns the rows with this key prefix.
     pub fn new(client: Client, prefix: &str) -> Self {
         Self { client, prefix: prefix.to_owned(), counts: Arc::default() }
     }

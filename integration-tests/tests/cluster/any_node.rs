@@ -72,7 +72,7 @@ async fn every_node_answers_every_key_by_plain_call() {
         let listed: serde_json::Value = serde_json::from_str(&listed.stdout).expect("a document");
         let threes = listed.as_array().into_iter().flatten().filter(|entry| entry["value"] == "3").count();
         assert_eq!(threes, keys.len(), "each counter has one of every node: {listed}");
-        // A missing table was retried until the time-out (exit 6).
+        // Regression: a missing table was retried until the time-out (exit 6).
         let misspelt = cluster
             .archon_at("127.0.0.1:1", &[&via[..], &["--table", "ordres", "get", "a", "--timeout", "30s"]].concat());
         assert!(misspelt.code == 3 && misspelt.stderr.contains("knows no table \"ordres\""), "{misspelt:?}");

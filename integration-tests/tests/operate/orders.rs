@@ -109,7 +109,7 @@ fn node_in_maintenance_restarts_without_copy_replacement() {
     cluster.take_node("athens").kill();
     cluster.wait_node("athens", "failed");
     assert_eq!(check(&cluster, &[]).0, 0, "as it was ordered: {:?}", check(&cluster, &[]));
-    // Another stopped node is replaced meanwhile, so its time has passed.
+    // Another stopped node is replaced meanwhile, so the time to replace athens has passed.
     cluster.take_node("byzantium").kill();
     cluster.wait_node("byzantium", "failed");
     // Until the leaders have dropped it, partitions take no writes, which is an alarm.

@@ -95,7 +95,7 @@ fn refused_older_copy_does_not_block_its_directory() {
     wait_follows(&cluster, id);
 }
 
-/// The log watermarks are not stored, so that the copy cannot be distinguished from the directory.
+/// The watermarks are full of other voters, so that nothing distinguishes the copy from the directory.
 #[test]
 fn shorter_log_of_a_voter_neither_ends_nor_stalls_leader() {
     let mut cluster = three();

@@ -22,7 +22,7 @@ impl Damage {
         self.look(state);
     }
 
-    /// Records a copy whose files are lost.
+    /// Records a copy with lost files.
     pub(crate) fn placement(&mut self, state: &ClusterState, lost: PlacementId) {
         let of = state.partitions.iter().filter(|row| row.placement(lost).is_some());
         self.reached.extend(of.map(|row| row.id));

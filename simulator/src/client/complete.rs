@@ -13,7 +13,7 @@ impl World {
         let asked = self.checks.of(by);
         self.coverage.answers_given_up += u64::from(asked.is_given_up(epoch));
         let named = call.id.map(|id| asked.led_in(epoch).position_of(id.client, id.number));
-        // The current owner of the key knows its former partitions.
+        // The current owner of the key has its history.
         let began = call.began;
         let owner = call.op.key().map_or(began.owner, |key| self.checks.owner_of(began.owner, key));
         let floor = self.checks.of(began.owner).floor(&call.floors, epoch);

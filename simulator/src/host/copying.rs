@@ -17,7 +17,7 @@ const PAGE_ROWS: usize = 4;
 /// Time-out of a page, on the local clock.
 const PAGE_MS: u64 = 60;
 
-/// A copy whose pages this machine requests.
+/// A copy that this machine requests page by page.
 #[derive(Clone, Debug)]
 pub(super) struct Puller {
     pub(super) job: CopyJob,

@@ -445,7 +445,7 @@ impl Shell for MachineShell {
             Observed::Unsealed { .. } => {}
             Observed::Formed | Observed::Unloading => {
                 seen.formed += u64::from(matches!(observed, Observed::Formed));
-                self.damaged.remove(&at.placement); // What was left of an interrupted attempt is gone.
+                self.damaged.remove(&at.placement); // Leftovers of an interrupted attempt are gone.
             }
             Observed::Deleted => {
                 self.deleting.remove(&at.placement);

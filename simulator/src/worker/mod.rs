@@ -144,7 +144,7 @@ impl World {
                 failure_timeout_ms: settings.failure_timeout_ms * 2,
                 ..settings
             });
-            // After a lost change of timing, the length of a lease granted under it is unknown.
+            // A recovery that loses a registration does not know the length of its lease.
             let timing = timing.filter(|_| !self.plan.recovers);
             let (name, process) = (format!("w{number}"), None);
             self.workers.machines.push(Worker { name, clock, timing, process, paused_until: 0, boots: 0 });
@@ -158,7 +158,7 @@ impl World {
         self.after(begin, Event::WorkerFault);
     }
 
-    /// Returns the participant whose machine has this number: those of nodes come first.
+    /// Returns the participant on the machine with this number: those of nodes come first.
     pub(crate) fn worker_at(&self, host: usize) -> Option<usize> {
         host.checked_sub(self.hosts.len()).filter(|worker| *worker < self.workers.machines.len())
     }

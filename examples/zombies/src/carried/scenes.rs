@@ -118,7 +118,7 @@ pub fn death(members: u32, answer_ms: u64, seed: u64) -> Result<Death, NotTaken>
 /// Result: no coordinator answers for a while.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Away {
-    /// Share of members whose lease ended.
+    /// Share of members that lost their lease.
     pub lapsed: f64,
     /// Number of members failed while their lease held.
     pub failed_too_soon: usize,
