@@ -207,7 +207,7 @@ fn invalid_merge_is_refused_with_the_reason() {
 fn merge_is_abandoned_if_too_large_or_cancelled() {
     let cluster = cluster("m");
     cluster.done(&["kv", "put", "a", "first", "--table", "times"]);
-    // Either larger than the nodes reported by its begin, and abandoned, or refused at once.
+    // Larger than the limit: refused if the nodes have reported the size by then, otherwise abandoned.
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let client = cluster.client().table("times");
     let client = runtime.block_on(client.build()).expect("a client");

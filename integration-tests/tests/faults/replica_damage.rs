@@ -245,7 +245,7 @@ async fn duplicate_directory_started_elsewhere_loses_nothing() {
         let status = Command::new("cp").arg("-a").arg(&data).arg(&clone).status().expect("cp runs");
         assert!(status.success());
         cluster.start_node(NODE);
-        // Until the coordinators notice anything, everything is whole as before.
+        // Until the coordinators notice the restart, everything still counts as whole.
         cluster.wait_incarnation(NODE, former);
         wait_whole(&cluster);
         wait_progress(&load, 200);

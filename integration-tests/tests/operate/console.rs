@@ -377,7 +377,7 @@ fn console_with_tls_enforces_roles() {
             ("PUT", row, "v", writes),
         ] {
             if expected == 200 && path.ends_with("feed") {
-                // An endless answer.
+                // The feed never ends.
                 continue;
             }
             let (found, said) = asks(role, "somebody", method, path, body);

@@ -195,7 +195,7 @@ fn node_with_withdrawn_certificate_exits() {
     cluster.done(&["access", "withdraw", "node/athens", "--force"]);
     cluster.wait_node("athens", "failed");
     // A refusal by one coordinator alone stops no member, nor does one that ends within half a minute: see the test
-    // above. All of them continue.
+    // above. Here all coordinators keep refusing.
     let mut athens = cluster.take_node("athens");
     let status = athens.wait_exit(TIMEOUT);
     assert_eq!(status.code(), Some(4), "{}", athens.log_tail(20));
