@@ -72,7 +72,7 @@ pub fn try_one(target: &Target, input: &[u8]) -> Result<Verdict, Box<Finding>> {
     }
 }
 
-/// Runs a target from `seed`: first its corpus, then as long as `until` says.
+/// Runs a target from `seed`: first its corpus, then for the length of `until`.
 ///
 /// # Errors
 /// The first [`Finding`].
