@@ -4,29 +4,29 @@ use archon_types::{BootId, StorageId};
 use bytes::Bytes;
 use ring::{digest, hmac};
 
-/// What a member and the coordinators know, and no other member: the ids of its data directory and of its process, as it registered
-/// with them. Proofs are HMAC-SHA256 (RFC 2104).
+/// Key shared by a member and the coordinators only: the ids of the member's data directory and process, as sent in
+/// its registration. Proofs are HMAC-SHA256 (RFC 2104).
 #[derive(Clone, Debug)]
 pub struct BeatKey(hmac::Key);
 
 impl BeatKey {
-    /// The key of a member that registered with these ids.
+    /// Creates the key of a member that registered with these ids.
     pub fn new(storage: StorageId, boot: BootId) -> Self {
         let ids = [*storage.get().as_bytes(), *boot.get().as_bytes()].concat();
         Self(hmac::Key::new(hmac::HMAC_SHA256, &ids))
     }
 
-    /// The proof of a statement, 32 bytes.
+    /// Returns the proof of a statement, 32 bytes.
     pub fn prove(&self, statement: &[u8]) -> Bytes {
         Bytes::copy_from_slice(hmac::sign(&self.0, statement).as_ref())
     }
 
-    /// What stands for bytes in a statement, 32 bytes (SHA-256).
+    /// Returns the SHA-256 digest (32 bytes) that represents bytes in a statement.
     pub fn digest(bytes: &[u8]) -> Bytes {
         Bytes::copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref())
     }
 
-    /// Whether this is the proof of the statement. Takes as long whatever is wrong with it.
+    /// Returns whether `proof` proves the statement, in constant time.
     pub fn proves(&self, statement: &[u8], proof: &[u8]) -> bool {
         hmac::verify(&self.0, statement, proof).is_ok()
     }
@@ -38,7 +38,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn a_proof_is_of_one_statement_and_of_one_member() {
+    fn proof_is_bound_to_statement_and_member() {
         let key =
             |storage, boot| BeatKey::new(StorageId::new(Uuid::from_u128(storage)), BootId::new(Uuid::from_u128(boot)));
         let proof = key(1, 2).prove(b"it lives");

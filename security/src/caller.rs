@@ -1,4 +1,4 @@
-//! Who has sent a request.
+//! Callers of requests and streams.
 
 use crate::identity::{Identity, Role};
 use crate::refusals::{Refusal, Refusals};
@@ -7,7 +7,7 @@ use archon_types::{ErrorDetail, ErrorKind, Right, denial};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The address that counts: whoever has one of version 6 has the whole network that it lies in.
+/// Returns the address that limits count by: an IPv6 address stands for its /64 network.
 pub fn counted_address(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(six) if !six.is_loopback() => {
@@ -18,42 +18,43 @@ pub fn counted_address(from: IpAddr) -> IpAddr {
     }
 }
 
-/// Who has sent a request or opened a stream.
+/// Caller of a request or stream.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The address that it counts for.
+    /// Address that limits count by.
     pub from: IpAddr,
-    /// The address that it connects from.
+    /// Address of the connection.
     pub address: IpAddr,
-    /// Who it is, as its certificate says; nobody knows without TLS, and then it is whoever it says.
+    /// Identity in the caller's certificate. Without TLS there is none, and callers are not authenticated.
     pub identity: Option<Arc<Identity>>,
     /// The coordinator that makes the call for it, if it was made at a console.
     pub via: Option<Arc<Identity>>,
-    /// Who is told when it is refused.
+    /// Records refusals of this caller.
     refusals: Option<Arc<Refusals>>,
 }
 
 impl Caller {
-    /// Somebody of whom nothing is known.
+    /// A caller without identity and address.
     pub const NOBODY: Self = {
         let nowhere = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         Self { from: nowhere, address: nowhere, identity: None, via: None, refusals: None }
     };
 
-    /// Somebody who connects from `address` and counts for `from`, of whose refusals `refusals` takes note.
+    /// Creates a caller that connects from `address`, counts for `from`, and whose refusals go to `refusals`.
     pub const fn new(from: IpAddr, address: IpAddr, identity: Option<Arc<Identity>>, refusals: Arc<Refusals>) -> Self {
         Self { from, address, identity, via: None, refusals: Some(refusals) }
     }
 
-    /// Who has sent a request of gRPC. Where callers must say who they are, one that has not is refused before.
+    /// Returns the caller of a gRPC request. Where TLS is required, requests without a certificate are rejected
+    /// earlier.
     pub fn of<T>(request: &tonic::Request<T>) -> Self {
         request.extensions().get().cloned().unwrap_or(Self::NOBODY)
     }
 
-    /// Refuses it unless it has one of these roles. `call` is what it asks for.
+    /// Rejects callers without one of these roles. `call` is the requested operation.
     ///
     /// # Errors
-    /// Who may, and who asked.
+    /// The allowed roles and the caller.
     pub fn check_role(&self, allowed: &[Role], call: &str) -> Result<(), ErrorDetail> {
         match &self.identity {
             Some(identity) if !allowed.contains(&identity.role()) => {
@@ -65,10 +66,10 @@ impl Caller {
         }
     }
 
-    /// Refuses it unless it is the one in whose name it speaks. `call` is what it asks for.
+    /// Rejects callers that claim another identity than their own. `call` is the requested operation.
     ///
     /// # Errors
-    /// Who it is, and who it says that it is.
+    /// The caller and the claimed identity.
     pub fn check_name(&self, call: &str, role: Role, name: &str) -> Result<(), ErrorDetail> {
         match &self.identity {
             Some(identity) if identity.role() != role || identity.name() != name => {
@@ -80,16 +81,17 @@ impl Caller {
         }
     }
 
-    /// Its name, if it is a client: what it may do to rows is granted table by table. Whoever else may work with rows at all may do so
-    /// with all of them.
+    /// Returns the name of a client: clients need a right for each table. Other roles that can access rows have
+    /// access to all tables.
     pub fn client(&self) -> Option<&str> {
         self.identity.as_deref().filter(|identity| identity.role() == Role::Client).map(Identity::name)
     }
 
-    /// Refuses it if it is a client that was not granted this right to a table. `has`: which one it was; `call` is what it asks for.
+    /// Rejects clients without the wanted right to a table. `has` is the granted right; `call` is the requested
+    /// operation.
     ///
     /// # Errors
-    /// What it may do, and who can grant the rest.
+    /// The granted right, and who can grant more.
     pub fn check_right(&self, has: Option<Right>, wanted: Right, table: &str, call: &str) -> Result<(), ErrorDetail> {
         match self.client() {
             Some(client) if has < Some(wanted) => {
@@ -99,10 +101,10 @@ impl Caller {
         }
     }
 
-    /// Refuses it if it has no business with the rows of any table, of which routes tell a part: ranges begin at keys.
+    /// Rejects participants, which access no rows: routes reveal keys, because ranges begin at keys.
     ///
     /// # Errors
-    /// Who it is.
+    /// The caller.
     pub fn check_routes(&self, table: &str, call: &str) -> Result<(), ErrorDetail> {
         match &self.identity {
             Some(identity) if identity.role() == Role::Participant => {
@@ -115,7 +117,7 @@ impl Caller {
         }
     }
 
-    /// Refuses it, and has that told to whoever watches over the cluster: what it asked for is another's to ask.
+    /// Records a refusal in the log and the recorder; returns its error.
     pub fn refused(&self, call: &str, subject: Option<String>, why: String) -> ErrorDetail {
         if let Some(refusals) = &self.refusals {
             let (identity, from, call) = (self.identity.clone(), Some(self.address), Some(call.to_owned()));

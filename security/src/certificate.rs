@@ -1,4 +1,4 @@
-//! What a certificate says: of whom, until when, for which hosts.
+//! Certificate content: identity, validity and hosts.
 
 use crate::identity::{Identity, IdentityError};
 use rustls::pki_types::CertificateDer;
@@ -8,49 +8,49 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::time::ASN1Time;
 
-/// A certificate, read and not verified: that is for whoever takes it.
+/// A parsed certificate. Parsing does not verify it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Certificate {
-    /// Whom it is about, for people.
+    /// Subject, for people.
     pub subject: String,
-    /// Who issued it, for people.
+    /// Issuer, for people.
     pub issuer: String,
-    /// Whom it names in Archon's words; a certificate authority names nobody.
+    /// Identity of the holder; a certificate authority has none.
     pub identity: Result<Identity, NoIdentity>,
-    /// The names and addresses under which it may be reached.
+    /// Names and addresses of the holder.
     pub hosts: Vec<String>,
-    /// It may sign others.
+    /// The certificate can sign others.
     pub is_authority: bool,
-    /// It holds from then.
+    /// Begin of validity.
     pub not_before: SystemTime,
-    /// It holds until then.
+    /// End of validity.
     pub not_after: SystemTime,
 }
 
-/// Why a certificate names nobody.
+/// Reason why a certificate has no identity.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum NoIdentity {
     /// It has no URI among its names.
     #[error("it names nobody: it has no URI such as archon:///node/athens among its alternative names")]
     Missing,
-    /// It has several: which of them is meant?
+    /// It has several URIs.
     #[error("it names {0} URIs; one is allowed")]
     Several(usize),
-    /// It has one that is none of ours.
+    /// Its URI is not an Archon identity.
     #[error(transparent)]
     Wrong(#[from] IdentityError),
 }
 
-/// Bytes that are no certificate.
+/// Bytes that are not a certificate.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("it cannot be read as a certificate: {0}")]
 pub struct NotACertificate(String);
 
 impl Certificate {
-    /// What these bytes say. They may come from anybody.
+    /// Parses a certificate from untrusted bytes.
     ///
     /// # Errors
-    /// If they are no certificate.
+    /// The bytes are not a certificate.
     pub fn read(der: &CertificateDer<'_>) -> Result<Self, NotACertificate> {
         let (_, parsed) = X509Certificate::from_der(der).map_err(|error| NotACertificate(error.to_string()))?;
         let (mut uris, mut hosts) = (Vec::new(), Vec::new());
@@ -89,12 +89,12 @@ fn ip_of(bytes: &[u8]) -> Option<String> {
     <[u8; 16]>::try_from(bytes).ok().map(|six| std::net::Ipv6Addr::from(six).to_string())
 }
 
-/// Before 1970 is 1970.
+/// Converts a time; times before 1970 become 1970.
 fn time_of(time: ASN1Time) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or(0))
 }
 
-/// A moment as people write it: `Mon, 22 Feb 2027 13:45:00 +0000`.
+/// Formats a time for people: `Mon, 22 Feb 2027 13:45:00 +0000`.
 pub fn date(time: SystemTime) -> String {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let said = i64::try_from(seconds).ok().and_then(|seconds| ASN1Time::from_timestamp(seconds).ok());

@@ -1,21 +1,21 @@
-//! What a member tells of those that do not take its certificate, or whose certificate it does not take: once, not at each attempt.
+//! Rate limit for log messages about failed handshakes of a member: one per change, not one per attempt.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When the same is told again of an address.
+/// Interval after which the same message is repeated for an address.
 const AGAIN: Duration = Duration::from_secs(10 * 60);
-/// Of more addresses nothing is told.
+/// Addresses with messages; failures of further addresses are not logged.
 const ADDRESSES_MAX: usize = 64;
 
-/// What was told of which address, and when.
+/// Last message of each address, and its time.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints(Mutex<BTreeMap<Arc<str>, (String, Instant)>>);
 
 impl Complaints {
-    /// Whether this is to be told of an address: it was not said lately.
+    /// Returns whether the message is new for the address, and records it.
     pub(crate) fn is_news(&self, address: &str, said: &str, now: Instant) -> bool {
         let is_late = |told: Instant| now.saturating_duration_since(told) >= AGAIN;
         let mut told = self.0.lock();
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_that_was_refused_for_days_filled_the_log_or_said_nothing() {
+    fn refusal_is_logged_once_per_interval_and_address() {
         let (complaints, begun) = (Complaints::default(), Instant::now());
         let told = |address: &str, said: &str, after: Duration| complaints.is_news(address, said, begun + after);
         assert!(told("a:1", "expired", Duration::ZERO));

@@ -1,4 +1,4 @@
-//! What a process shows others and whom it believes: the files of one directory, read and checked.
+//! Credentials of a process: the files of one directory, loaded and checked.
 
 use crate::certificate::{Certificate, NoIdentity, NotACertificate, date};
 use crate::identity::Identity;
@@ -17,93 +17,93 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use thiserror::Error;
 
-/// The certificate authorities that are believed: one, or two while one takes over from the other.
+/// File of the trusted authorities: one, or two during a change of authority.
 pub const AUTHORITIES_FILE: &str = "ca.crt";
-/// This process's certificate, and those between it and the authority.
+/// File of the process's certificate, followed by intermediate certificates.
 pub const CERTIFICATE_FILE: &str = "tls.crt";
-/// The key of the certificate. Nobody else may read it.
+/// File of the certificate's private key, readable by its owner only.
 pub const KEY_FILE: &str = "tls.key";
-/// A file that is larger is none of these.
+/// Maximum size of these files.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The content of a directory of credentials, which fits together and holds now.
+/// The content of a directory of credentials, checked for consistency and validity.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// Who this process is.
+    /// Identity of this process.
     pub identity: Identity,
     /// Its certificate.
     pub certificate: Certificate,
-    /// Which of the authorities has signed it.
+    /// The authority that signed the certificate.
     pub authority: Option<AuthorityPrint>,
-    /// When the first of the authorities expires that are believed.
+    /// Earliest expiry of the trusted authorities.
     pub authorities_expire: SystemTime,
     pub(crate) authorities: Arc<RootCertStore>,
     pub(crate) certified: Arc<CertifiedKey>,
 }
 
-/// Why a directory of credentials cannot be used. Each names the file, and what to do.
+/// Reason why a directory of credentials cannot be used. Each names the file and the remedy.
 #[derive(Debug, Error)]
 pub enum CredentialsError {
-    /// A file is missing or cannot be read.
+    /// A file is missing or unreadable.
     #[error("{}: {source}; a directory of credentials holds {AUTHORITIES_FILE}, {CERTIFICATE_FILE} and {KEY_FILE}, as `archon cert` writes them", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The key is nobody's secret.
+    /// Others can read the key.
     #[error("{}: others may read this key (mode {mode:o}); run `chmod 600` on it, and replace it if others may have read it", file.display())]
     KeyReadable {
         /// The file.
         file: PathBuf,
-        /// Its permissions.
+        /// Its mode.
         mode: u32,
     },
-    /// Others may change whom this process believes.
+    /// Others can replace the trusted authorities.
     #[error("{}: others may write to it (mode {mode:o}), and so have this process believe whom they like; run `chmod go-w` on it, and see that what is there is yours (`archon cert show`)", path.display())]
     OthersWrite {
-        /// The file, or the directory.
+        /// The file or directory.
         path: PathBuf,
-        /// Its permissions.
+        /// Its mode.
         mode: u32,
     },
-    /// It is another user's, who may do the same.
+    /// Another user owns the file or directory, and can replace the trusted authorities.
     #[error("{}: it belongs to user {owner}, who may have this process, of user {me}, believe anybody; run this as that user, or `chown` it to root or to the user of the process", path.display())]
     OthersOwn {
-        /// The file, or the directory.
+        /// The file or directory.
         path: PathBuf,
-        /// Whose it is.
+        /// User id of the owner.
         owner: u32,
-        /// Who this process is.
+        /// User id of this process.
         me: u32,
     },
-    /// What is in a file is not what should be there.
+    /// A file has the wrong content.
     #[error("{}: {why}", file.display())]
     Content {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// A certificate holds no more, or not yet.
+    /// A certificate is expired or not yet valid.
     #[error("{}: the certificate of {whose} {}", file.display(), period(*.not_before, *.not_after, *.now))]
     Date {
         /// The file.
         file: PathBuf,
-        /// Whom it names.
+        /// Its identity or subject.
         whose: String,
-        /// It holds from then.
+        /// Begin of validity.
         not_before: SystemTime,
-        /// It holds until then.
+        /// End of validity.
         not_after: SystemTime,
-        /// It is now.
+        /// Current time.
         now: SystemTime,
     },
 }
 
-/// Describes why a certificate does not hold, and the remedy. A clock before its begin is wrong as a rule: certificates begin when
-/// they are issued.
+/// Describes why a certificate is not valid now, and the remedy. If its begin is in the future, the clock is usually
+/// wrong: certificates begin when they are issued.
 fn period(not_before: SystemTime, not_after: SystemTime, now: SystemTime) -> String {
     let clock = format!("the clock of this machine, which says {}", date(now));
     match now < not_before {
@@ -113,10 +113,10 @@ fn period(not_before: SystemTime, not_after: SystemTime, now: SystemTime) -> Str
 }
 
 impl Credentials {
-    /// Reads and checks a directory.
+    /// Loads and checks a directory.
     ///
     /// # Errors
-    /// What is wrong with which file.
+    /// The file that is wrong, and the reason.
     pub fn load(directory: &Path, now: SystemTime) -> Result<Self, CredentialsError> {
         let files = [AUTHORITIES_FILE, CERTIFICATE_FILE, KEY_FILE];
         check_kept(directory, &files[..2])?;
@@ -137,7 +137,7 @@ impl Credentials {
         Ok(Self { identity, certificate, authority, authorities_expire, authorities, certified })
     }
 
-    /// Whether whoever dials `host` takes this certificate for that of who is meant there.
+    /// Returns whether clients that dial `host` accept this certificate.
     pub(crate) fn names(&self, host: &str) -> bool {
         let Ok(name) = ServerName::try_from(host) else { return false };
         let parsed = self.certified.cert.first().map(ParsedCertificate::try_from);
@@ -145,7 +145,7 @@ impl Credentials {
     }
 }
 
-/// The content of a file, if it is not absurdly large.
+/// Reads a file of at most [`FILE_BYTES_MAX`].
 fn content(file: &Path) -> Result<Vec<u8>, CredentialsError> {
     use std::io::Read;
     let unreadable = |source| CredentialsError::Unreadable { file: file.to_owned(), source };
@@ -158,10 +158,10 @@ fn content(file: &Path) -> Result<Vec<u8>, CredentialsError> {
     }
 }
 
-/// The certificates of a file, of which there is one at least.
+/// Reads the certificates of a file.
 ///
 /// # Errors
-/// If there is none.
+/// The file is unreadable, is not PEM, or holds no certificate.
 pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
     let wrong = |why: String| CredentialsError::Content { file: file.to_owned(), why };
     let bytes = content(file)?;
@@ -188,8 +188,8 @@ fn check_date(file: &Path, whose: &str, certificate: &Certificate, now: SystemTi
     }
 }
 
-/// The authorities of a file that hold now, and when the first of them expires. One that has expired is left out as long as another
-/// holds: that is what the end of a change of authorities looks like.
+/// Returns the valid authorities of a file and their earliest expiry. Expired ones are skipped as long as one is
+/// valid: that is the last phase of a change of authority.
 fn authorities(file: &Path, now: SystemTime) -> Result<(RootCertStore, SystemTime), CredentialsError> {
     let wrong = |why: String| CredentialsError::Content { file: file.to_owned(), why };
     let (mut store, mut expire, mut expired) = (RootCertStore::empty(), None::<SystemTime>, None);
@@ -229,16 +229,16 @@ fn certified(
     })
 }
 
-/// The content of a file that holds a key.
+/// Reads a file that holds a key.
 ///
 /// # Errors
-/// If others may read it, or this process may not.
+/// Others can read the file, or this process cannot.
 pub fn secret(file: &Path) -> Result<Vec<u8>, CredentialsError> {
     check_secret(file)?;
     content(file)
 }
 
-/// Refuses a key that others may read. The group of a file that is root's may: that is how secrets are mounted into containers.
+/// Rejects a key that others can read. The group may read files of root: containers mount secrets this way.
 #[cfg(unix)]
 fn check_secret(file: &Path) -> Result<(), CredentialsError> {
     use std::os::unix::fs::MetadataExt;
@@ -256,7 +256,8 @@ fn check_secret(_: &Path) -> Result<(), CredentialsError> {
     Ok(())
 }
 
-/// Which of several authorities has signed a certificate, whether it still holds or not: two of one cluster may be called the same.
+/// Returns the position of the authority that signed a certificate, expired or not. Authorities of one cluster can
+/// share a name.
 pub fn authority_of(certificate: &CertificateDer<'static>, authorities: &[CertificateDer<'static>]) -> Option<usize> {
     let said = Certificate::read(certificate).ok()?;
     let identity = said.identity.ok()?;
@@ -267,7 +268,7 @@ pub fn authority_of(certificate: &CertificateDer<'static>, authorities: &[Certif
     })
 }
 
-/// What tells an authority from the others of its cluster.
+/// Returns the id that distinguishes an authority from the others of its cluster.
 fn print_of(authority: &CertificateDer<'_>) -> AuthorityPrint {
     let hash = digest::digest(&digest::SHA256, authority);
     let mut print = [0; 8];
@@ -275,7 +276,7 @@ fn print_of(authority: &CertificateDer<'_>) -> AuthorityPrint {
     AuthorityPrint(print)
 }
 
-/// Whether the authorities vouch for a chain, as whoever is dialled by it will ask, and whoever dials it if it is a server's.
+/// Verifies a chain as a server does, and also as a client does if the identity is a server's.
 pub(crate) fn verify(
     authorities: &Arc<RootCertStore>,
     chain: &[CertificateDer<'static>],

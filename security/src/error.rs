@@ -1,4 +1,4 @@
-//! Why a handshake fails, in words that say what to do.
+//! Errors of TLS handshakes, with remedies.
 
 use crate::expected::Expected;
 use crate::identity::Identity;
@@ -8,54 +8,54 @@ use std::io;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why there is no encrypted connection.
+/// Reason why there is no encrypted connection.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// The other side is not there, or breaks off.
+    /// The peer closed the connection, or it failed.
     #[error("the TLS handshake failed: {0}")]
     Broken(io::Error),
-    /// The other side does not shake hands in time.
+    /// The peer did not complete the handshake in time.
     #[error("no TLS handshake within {} s", .0.as_secs())]
     Silent(Duration),
-    /// The other side speaks plaintext.
+    /// The peer speaks plaintext.
     #[error("it speaks plaintext, no TLS: was it started without --tls-dir?")]
     Plaintext,
-    /// The other side's certificate is not one to be believed.
+    /// The certificate of the peer is not trusted.
     #[error("its certificate is refused: {0}")]
     Certificate(String),
-    /// The other side's certificate was withdrawn.
+    /// The certificate of the peer was revoked.
     #[error("its certificate is refused: {0}")]
     Revoked(Revoked),
-    /// The other side refuses our certificate.
+    /// The peer rejects our certificate.
     #[error("it refuses this process's certificate: {0}")]
     Refused(String),
-    /// The other side has shown no certificate.
+    /// The peer sent no certificate.
     #[error("it has shown no certificate")]
     NoCertificate,
-    /// The other side's certificate names nobody.
+    /// The certificate of the peer has no identity.
     #[error("its certificate is refused: {0}")]
     Nobody(String),
-    /// The other side is somebody else.
+    /// The peer has another identity than expected.
     #[error("its certificate is of {found}, where {expected} is expected")]
     Stranger {
-        /// Whom the address should lead to.
+        /// Expected identity.
         expected: Expected,
-        /// Who is there.
+        /// Identity of the peer.
         found: Identity,
     },
-    /// What was dialled is neither a name nor an address.
+    /// The dialled text is neither a name nor an address.
     #[error("{0:?} is no host that a certificate could be for")]
     Host(String),
 }
 
 impl TlsError {
-    /// Whether the other side is refused for whom it shows that it is, or does not show: what those who watch over the cluster are to
-    /// hear of. All else is a connection that came to nothing.
+    /// Returns whether the peer was rejected because of its certificate or lack of one; such rejections are audited.
+    /// Other errors are failed connections.
     pub const fn is_refusal(&self) -> bool {
         matches!(self, Self::Certificate(_) | Self::Nobody(_) | Self::NoCertificate | Self::Revoked(_))
     }
 
-    /// Who is refused, if it could be seen.
+    /// Returns the identity of the rejected peer, if known.
     pub const fn refused(&self) -> Option<&Identity> {
         match self {
             Self::Revoked(revoked) => Some(&revoked.identity),
@@ -63,7 +63,7 @@ impl TlsError {
         }
     }
 
-    /// What is to be done where one side does not take the other's certificate; `own` is who this process is.
+    /// Returns the remedy if one side rejects the other's certificate; `own` is the identity of this process.
     pub(crate) fn remedy(&self, own: &Identity) -> Option<String> {
         match self {
             Self::Refused(why) if why.contains(EXPIRED) => Some("renew it: docs/CERTIFICATES.md, Renewing".to_owned()),
@@ -78,7 +78,7 @@ impl TlsError {
         }
     }
 
-    /// What a failed handshake means; `host` was dialled, if any was.
+    /// Converts the error of a handshake; `host` is the dialled host, if any.
     pub(crate) fn of_handshake(error: io::Error, host: Option<&str>) -> Self {
         let Some(cause) = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()) else {
             return Self::Broken(error);
@@ -103,7 +103,7 @@ impl TlsError {
 
 fn reason(why: &CertificateError, host: Option<&str>) -> String {
     match why {
-        // Authorities of two clusters may be called the same: then it is the signature that does not fit.
+        // Authorities of two clusters can share a name: then the signature does not match.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "no certificate authority in ca.crt has signed it: is it of another cluster?".to_owned()
         }
@@ -115,26 +115,26 @@ fn reason(why: &CertificateError, host: Option<&str>) -> String {
     }
 }
 
-/// Of the other side's certificate.
+/// Marks errors about the peer's certificate.
 const REFUSED: &str = "its certificate is refused";
-/// Of this side's.
+/// Marks errors about our certificate.
 const REFUSES: &str = "it refuses this process's certificate";
-/// Of the other side.
+/// Marks peers that speak plaintext.
 const PLAINTEXT: &str = "it speaks plaintext, no TLS";
-/// Of a certificate that holds no more: the alert's name.
+/// Alert name of an expired certificate.
 const EXPIRED: &str = "CertificateExpired";
-/// Of one that was withdrawn: the library knows lists of its own, and for ours it sends what is left.
+/// Alert name of a revoked certificate: revocation here uses no CRL, so the library sends this general alert.
 const WITHDRAWN: &str = "CertificateUnknown";
 
-/// What the other side means by an alert, of which the library tells no more than the name.
+/// Describes an alert, of which the library reports only the name.
 fn refusal(alert: &str) -> String {
     match alert {
-        // The signature does not fit where the authorities of two clusters, or an old and a new one, are called the same.
+        // The signature does not match if two authorities (of two clusters, or an old and a new one) share a name.
         "UnknownCA" | "DecryptError" | "BadCertificate" => {
             format!("no certificate authority that it believes has signed it ({alert})")
         }
         WITHDRAWN => format!("it was withdrawn ({alert})"),
-        // The alert does not tell the two apart.
+        // The alert does not distinguish the two.
         EXPIRED => {
             format!("it has expired, or does not hold yet by the clock there ({alert}); renew it, or set the clock")
         }
@@ -143,36 +143,36 @@ fn refusal(alert: &str) -> String {
     }
 }
 
-/// The name of the alert in what libraries say of a connection that was ended by one, which keep the words and not the error.
+/// Extracts the alert from the text of a library error, which keeps the words but not the error value.
 pub fn refused_in_words(text: &str) -> Option<TlsError> {
     let (_, after) = text.split_once("received fatal alert: ")?;
     let name: String = after.chars().take_while(char::is_ascii_alphanumeric).collect();
     (!name.is_empty()).then(|| TlsError::Refused(refusal(&name)))
 }
 
-/// Whether what somebody was told is that one side does not take the other's certificate.
+/// Returns whether an error text says that one side rejects the other's certificate.
 pub fn is_of_certificates(text: &str) -> bool {
     [REFUSED, REFUSES].iter().any(|said| text.contains(said))
 }
 
-/// Whether the other side refuses this process's certificate since it was withdrawn.
+/// Returns whether the peer rejects our certificate because it was revoked.
 pub(crate) fn is_of_withdrawal(error: &TlsError) -> bool {
     matches!(error, TlsError::Refused(why) if why.contains(WITHDRAWN))
 }
 
-/// Whether what somebody was told is final until somebody changes a certificate, `ca.crt` or a switch: one side does not take the other's
-/// certificate, or speaks no TLS. It is found out before the other side has read anything.
+/// Returns whether an error text describes a state that lasts until a certificate, `ca.crt` or the TLS setting
+/// changes: one side rejects the other's certificate, or speaks no TLS. The peer has not read a request by then.
 pub fn is_refused_for_good(text: &str) -> bool {
-    // Alerts of other names may come later.
+    // Other alert names may be added.
     const FINAL: [&str; 6] = [EXPIRED, WITHDRAWN, "UnknownCA", "DecryptError", "BadCertificate", "CertificateRequired"];
     let refused = text.split_once(REFUSES).is_some_and(|(_, why)| FINAL.iter().any(|alert| why.contains(alert)));
     refused || text.contains(REFUSED) || text.contains(PLAINTEXT)
 }
 
-/// What to do then.
+/// Remedy for these errors.
 pub const COMPARE: &str = "compare `archon cert show DIR` with that member's: docs/CERTIFICATES.md, What goes wrong";
 
-/// What somebody hears of an error that a connection ended with: that of TLS is hidden in what the system's errors carry.
+/// Extracts the TLS error from the I/O error that ended a connection.
 pub fn in_words(error: &io::Error) -> Option<TlsError> {
     let cause = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     match cause {
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_was_left_behind_in_a_change_of_the_authority_was_told_the_name_of_an_alert() {
+    fn alerts_of_unknown_authority_are_explained() {
         for alert in ["DecryptError", "UnknownCA"] {
             let said = refused_in_words(&format!("received fatal alert: {alert}")).map(|error| error.to_string());
             let said = said.unwrap_or_default();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_by_nobody_s_waiting_was_tried_again() {
+    fn permanent_certificate_errors_are_not_retried() {
         let refused = |alert: &str| TlsError::Refused(refusal(alert)).to_string();
         for said in [
             refused("CertificateExpired"),

@@ -1,23 +1,24 @@
-//! Whom a process means to reach when it dials an address.
+//! Expected identities of dialled servers.
 
 use crate::identity::{Identity, Role};
 use std::fmt;
 
-/// Whom somebody dials. An address alone says too little: a node's certificate, stolen, must not make a coordinator.
+/// Expected peer. An address alone is not enough: with a stolen certificate, a node could otherwise act as
+/// coordinator.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Expected {
-    /// A coordinator, whichever.
+    /// Any coordinator.
     Coordinators,
-    /// This very coordinator.
+    /// One coordinator.
     Coordinator(u64),
-    /// This very node.
+    /// One node.
     Node(String),
-    /// Whoever serves there: a coordinator or a node. For addresses that a person gave.
+    /// Any coordinator or node, for addresses that a person entered.
     Servers,
 }
 
 impl Expected {
-    /// Whether this is whom it expects.
+    /// Returns whether `found` is expected.
     pub fn is(&self, found: &Identity) -> bool {
         match self {
             Self::Coordinators => found.role() == Role::Coordinator,

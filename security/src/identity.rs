@@ -1,24 +1,24 @@
-//! Who a process is: a role and a name, as its certificate says it.
+//! Identities: a role and a name, as in certificates.
 
 use archon_types::limits::{check_member_name, check_name};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// What a process is to the cluster, and so what it may ask for.
+/// Role of an identity, which determines its rights.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Role {
     /// A voter of the quorum. Its name is its number.
     Coordinator,
     /// A node that holds partitions of the key-value store.
     Node,
-    /// A process of somebody's service that owns partitions of lease tables.
+    /// A process of another service that owns partitions of lease tables.
     Participant,
-    /// Reads and writes keys.
+    /// A client, which reads and writes keys.
     Client,
-    /// Looks at how the cluster stands, and changes nothing. Keys are not its business.
+    /// Reads the state of the cluster, but neither changes it nor accesses keys.
     Operator,
-    /// Changes the cluster, and whatever the others may.
+    /// Changes the cluster; includes the rights of clients and operators.
     Admin,
 }
 
@@ -27,7 +27,7 @@ impl Role {
     pub const ALL: [Self; 6] =
         [Self::Coordinator, Self::Node, Self::Participant, Self::Client, Self::Operator, Self::Admin];
 
-    /// What certificates and the command line call it.
+    /// Returns the name of the role in certificates and on the command line.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Coordinator => "coordinator",
@@ -39,7 +39,7 @@ impl Role {
         }
     }
 
-    /// Whether others connect to it.
+    /// Returns whether the role accepts connections.
     pub const fn is_server(self) -> bool {
         matches!(self, Self::Coordinator | Self::Node)
     }
@@ -51,31 +51,32 @@ impl fmt::Display for Role {
     }
 }
 
-/// A role and a name. A certificate says it as its one SAN of the kind URI, `archon:///node/athens`; the common name is for people.
+/// A role and a name. A certificate holds it as its only URI name, `archon:///node/athens`; the common name is for
+/// people.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity {
     role: Role,
     name: String,
 }
 
-/// A text that names nobody.
+/// A text that is not an identity.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{text:?} is no identity: {why}")]
 pub struct IdentityError {
-    /// What was to be one.
+    /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 
-/// What the URI of an identity begins with.
+/// Prefix of identity URIs.
 const SCHEME: &str = "archon:///";
 
 impl Identity {
-    /// The one of this role with this name.
+    /// Creates the identity with this role and name.
     ///
     /// # Errors
-    /// If no member may have that name; a coordinator's is its number, from 1.
+    /// The name is not valid for a member; the name of a coordinator is its number, from 1.
     pub fn new(role: Role, name: &str) -> Result<Self, IdentityError> {
         let failed = |why: String| IdentityError { text: format!("{role}/{name}"), why };
         match role {
@@ -93,37 +94,37 @@ impl Identity {
         Ok(Self { role, name: name.to_owned() })
     }
 
-    /// What it is.
+    /// Returns the role.
     pub const fn role(&self) -> Role {
         self.role
     }
 
-    /// Its name among those of its role.
+    /// Returns the name, unique within the role.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its number, if it is a coordinator.
+    /// Returns the number of a coordinator.
     pub fn coordinator(&self) -> Option<u64> {
         (self.role == Role::Coordinator).then(|| number(&self.name)).flatten()
     }
 
-    /// As certificates say it: `archon:///node/athens`.
+    /// Returns the URI of the identity, as in certificates: `archon:///node/athens`.
     pub fn uri(&self) -> String {
         format!("{SCHEME}{self}")
     }
 
-    /// The one that a certificate's URI names.
+    /// Parses the URI of a certificate.
     ///
     /// # Errors
-    /// If it names nobody.
+    /// The URI is not an identity.
     pub fn of_uri(uri: &str) -> Result<Self, IdentityError> {
         let failed = |why: &str| IdentityError { text: uri.to_owned(), why: why.to_owned() };
         uri.strip_prefix(SCHEME).ok_or_else(|| failed("it does not begin with archon:///"))?.parse()
     }
 }
 
-/// The number of a coordinator: written in one way only, so that no two names are one coordinator's.
+/// Parses the number of a coordinator. Only the canonical form is valid, so two names never mean one coordinator.
 fn number(name: &str) -> Option<u64> {
     name.parse::<u64>().ok().filter(|number| *number > 0 && number.to_string() == name)
 }
@@ -155,7 +156,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn identities_are_said_and_read_in_one_way() {
+    fn identities_round_trip_as_text_and_uri() {
         for text in
             ["coordinator/1", "node/athens", "participant/billing-3", "client/shop", "operator/o", "admin/alice"]
         {
@@ -189,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics_and_what_is_read_is_said_the_same(text in ".{0,40}") {
+        fn any_text_is_rejected_or_round_trips(text in ".{0,40}") {
             if let Ok(identity) = Identity::of_uri(&format!("{SCHEME}{text}")) {
                 prop_assert_eq!(identity.to_string(), text);
             }

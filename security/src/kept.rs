@@ -1,14 +1,13 @@
-//! Whether nobody else may change what a process believes and shows: whoever can write to `ca.crt`, or put another file in its place, lets
-//! in whom he likes.
+//! Permission checks of credential files: a user who can write to `ca.crt`, or replace it, can admit any peer.
 
 use crate::credentials::CredentialsError;
 use std::path::Path;
 
-/// Refuses files, and the directory in which they are and in which their links lead, that others may change: anybody but root and the user
-/// of this process.
+/// Rejects files that users other than root and this process's user can change; also checks their directory and the
+/// targets of links.
 ///
 /// # Errors
-/// Which file or directory it is, who may change it, and what to do.
+/// The file or directory, who can change it, and the remedy.
 #[cfg(unix)]
 pub fn check_kept(directory: &Path, files: &[&str]) -> Result<(), CredentialsError> {
     let me = rustix::process::geteuid().as_raw();
@@ -23,7 +22,7 @@ pub fn check_kept(directory: &Path, files: &[&str]) -> Result<(), CredentialsErr
     Ok(())
 }
 
-/// Elsewhere there are no such permissions.
+/// Does nothing: the platform has no such permissions.
 ///
 /// # Errors
 /// None.
@@ -32,8 +31,8 @@ pub fn check_kept(_: &Path, _: &[&str]) -> Result<(), CredentialsError> {
     Ok(())
 }
 
-/// One of them; what is not there is missed by whoever reads it. In a directory with the sticky bit, as secrets are mounted into containers,
-/// nobody replaces the files of others.
+/// Checks one path. A missing file is reported by its reader. The sticky bit of a directory, as on secrets mounted
+/// into containers, prevents others from replacing files.
 #[cfg(unix)]
 fn check(path: &Path, me: u32) -> Result<(), CredentialsError> {
     use std::os::unix::fs::MetadataExt;

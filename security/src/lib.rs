@@ -1,15 +1,18 @@
-//! Who a process is and whom it talks to.
+//! Identities, credentials and TLS connections.
 //!
-//! * [`Identity`] is a role and a name. Certificates name one by a URI.
-//! * [`Credentials`] are what a process shows and whom it believes: three files in a directory, checked before they are used.
-//! * [`Tls`] shakes hands by them, and takes new files while it runs.
-//! * [`Transport`] is how a process reaches others and is reached, by TLS or in plaintext; [`Stream`] is a connection, either way.
-//! * [`rights`] says which roles may call what; [`Caller`] is who does; [`Refusals`] are told to the log,
-//!   and to a [`RefusalRecorder`] who keeps them.
+//! * [`Identity`] is a role and a name, which a certificate holds as a URI.
+//! * [`Credentials`] are the certificate, key and trusted authorities of a process: three files of a directory,
+//!   checked on load.
+//! * [`Tls`] does handshakes with these credentials, and reloads changed files at run time.
+//! * [`Transport`] connects to other processes and accepts connections, with TLS or in plaintext; [`Stream`] is a
+//!   connection.
+//! * [`rights`] lists which roles can make which calls; [`Caller`] is the caller. [`Refusals`] go to the log and to a
+//!   [`RefusalRecorder`].
 //! * [`build_runtime`] makes runtimes that continue blocking work at the limit of threads.
-//! * [`Expected`] is whom somebody means to reach: the other side's role is checked, not only who has signed for it.
+//! * [`Expected`] is the identity that a dialled server must have: its role is checked, not only the signature of its
+//!   certificate.
 //!
-//! Without TLS plaintext stays on this machine unless the operator says otherwise.
+//! Plaintext connections are limited to this machine unless the operator allows more.
 
 mod beat_key;
 mod behalf;
@@ -43,7 +46,7 @@ pub use behalf::{BehalfError, ON_BEHALF_OF};
 pub use blocking::build_runtime;
 pub use call_quota::{CallPermit, CallQuota};
 pub use caller::{Caller, counted_address};
-/// A certificate as its bytes.
+/// A DER-encoded certificate.
 pub use rustls::pki_types::CertificateDer;
 
 pub use certificate::{Certificate, NoIdentity, NotACertificate, date};

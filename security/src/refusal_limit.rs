@@ -1,4 +1,4 @@
-//! Which refusals are told one by one: a few of each caller in a minute, and of all together. The others are counted.
+//! Rate limit of reported refusals, per caller and in total. Refusals beyond it are only counted.
 
 use crate::identity::Identity;
 use std::collections::BTreeMap;
@@ -6,23 +6,23 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long refusals are counted together.
+/// Interval over which refusals are counted.
 pub(crate) const WINDOW: Duration = Duration::from_secs(60);
-/// Refusals of one caller that are told in that time.
+/// Refusals of one caller that are reported per interval.
 pub(crate) const OF_ONE_MAX: u32 = 5;
-/// Refusals of all callers that are told in that time.
+/// Refusals of all callers that are reported per interval.
 const OF_ALL_MAX: u32 = 60;
-/// Callers that are told apart in that time; those who come later count as one.
+/// Callers that are distinguished per interval; further ones count as one caller.
 const CALLERS_MAX: usize = 64;
 
-/// Whose refusals are counted together.
+/// Caller of refusals that are counted together.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Who {
-    /// Whoever shows this certificate.
+    /// Holder of a certificate.
     Identity(Arc<Identity>),
-    /// Strangers who count for this address.
+    /// Callers without identity, by the address that they count for.
     Address(IpAddr),
-    /// All those for whom there is no place.
+    /// Callers beyond [`CALLERS_MAX`].
     Others,
 }
 
@@ -32,7 +32,7 @@ struct Count {
     left_out: u64,
 }
 
-/// Counts refusals. It knows no clock: times are those since any moment in the past.
+/// Counts refusals. Times are relative to an arbitrary moment in the past; the type uses no clock.
 #[derive(Default, Debug)]
 pub(crate) struct RefusalLimit {
     began: Option<Duration>,
@@ -41,7 +41,8 @@ pub(crate) struct RefusalLimit {
 }
 
 impl RefusalLimit {
-    /// Counts one more at `now`, and says whether it is told. What was left out before is taken first, by [`RefusalLimit::end`].
+    /// Counts a refusal at `now`; returns whether to report it. [`RefusalLimit::end`] must be called before, to take
+    /// earlier counts.
     pub(crate) fn note(&mut self, who: Who, now: Duration) -> bool {
         self.began.get_or_insert(now);
         let known = self.callers.len() < CALLERS_MAX || self.callers.contains_key(&who);
@@ -55,7 +56,8 @@ impl RefusalLimit {
         false
     }
 
-    /// How many were left out, and of whom, if the time in which they are counted together is over at `now`, or if it is to end `at_once`.
+    /// Ends the interval if it is complete at `now` or if `at_once` is set; returns the number of unreported refusals
+    /// per caller.
     pub(crate) fn end(&mut self, now: Duration, at_once: bool) -> Vec<(Who, u64)> {
         let over = self.began.is_some_and(|began| now.saturating_sub(began) >= WINDOW);
         if !over && !at_once {
@@ -87,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_one_caller_is_told_a_few_times_and_then_counted() {
+    fn flood_of_one_caller_is_reported_five_times_and_counted() {
         let mut limit = RefusalLimit::default();
         let mallory = Who::Identity(Arc::new(Identity::new(Role::Client, "mallory").unwrap()));
         let told = (0..1_000).filter(|_| limit.note(mallory.clone(), seconds(100))).count();
@@ -100,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn many_callers_together_are_bounded_too() {
+    fn refusals_and_callers_are_limited_in_total() {
         let mut limit = RefusalLimit::default();
         let told = (0..100_000).filter(|caller| limit.note(at(caller % 10_000), seconds(1))).count();
         assert_eq!(told, 60);

@@ -1,5 +1,5 @@
-//! Refusals of authority: each is counted, and told to the log and to whoever keeps them, unless one caller, or all together, have so many
-//! that the log and the disk would be full of them.
+//! Refusals of requests: counted, logged and recorded, with a rate limit so that they cannot fill the log and the
+//! disk.
 
 use crate::identity::Identity;
 use crate::refusal_limit::{RefusalLimit, Who};
@@ -10,32 +10,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// What is told of a refusal, or of so many that were not told one by one.
+/// A refusal, or a summary of several that were not reported individually.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// Who was refused, if it showed a certificate of the cluster.
+    /// Identity of the caller, if it has a certificate of the cluster.
     pub identity: Option<Arc<Identity>>,
-    /// The coordinator that made the call for it, if it was made at a console.
+    /// Coordinator that made the call on behalf of the caller, for calls at a console.
     pub via: Option<Arc<Identity>>,
-    /// The address that it came from; of several that were left out the one that they count for, if they were of one caller.
+    /// Address of the caller. In a summary about one caller without identity: the address that it counts for.
     pub from: Option<IpAddr>,
-    /// What it asked for: the path of a call, or words.
+    /// Requested operation: path of a gRPC call, or a description.
     pub call: Option<String>,
-    /// In whose name it spoke, if that is why.
+    /// Claimed identity, if that is the reason.
     pub subject: Option<String>,
-    /// Why it was refused.
+    /// Reason of the refusal.
     pub why: String,
-    /// How many like it were left out, of which this tells.
+    /// Number of refusals that this summary represents.
     pub left_out: u64,
 }
 
-/// Records refusals. It is called by whoever refuses, so it never waits.
+/// Records refusals. It is called while a request is refused, so it must not block.
 pub trait RefusalRecorder: fmt::Debug + Send + Sync {
-    /// Takes note of one.
+    /// Records one refusal.
     fn note(&self, refusal: Refusal);
 }
 
-/// The refusals of a member.
+/// The refusals of a process.
 #[derive(Debug)]
 pub struct Refusals {
     limit: Mutex<RefusalLimit>,
@@ -52,18 +52,18 @@ impl Default for Refusals {
 }
 
 impl Refusals {
-    /// Has `recorder` told as well, unless there is one already.
+    /// Sets the recorder unless one is already set.
     pub fn recorded_by(&self, recorder: Arc<dyn RefusalRecorder>) {
-        // Whoever comes second would see nothing: there is one place that says so, at the start of a member.
+        // A second recorder would receive nothing; only the start of a process sets one.
         let _ = self.recorder.set(recorder);
     }
 
-    /// How many there were, also those that were not told one by one.
+    /// Returns the number of refusals, including those that were not reported individually.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Takes note of a refusal of somebody who counts for the address `counts_for`.
+    /// Counts and reports a refusal of a caller that counts for the address `counts_for`.
     pub fn note(&self, refusal: Refusal, counts_for: IpAddr) {
         self.count.fetch_add(1, Ordering::Relaxed);
         let who = refusal.identity.clone().map_or(Who::Address(counts_for), Who::Identity);
@@ -78,7 +78,7 @@ impl Refusals {
         }
     }
 
-    /// Tells how many were left out, once that time is over, or `at_once`.
+    /// Reports the number of omitted refusals once the interval is complete, or `at_once`.
     pub fn settle(&self, at_once: bool) {
         let left_out = self.limit.lock().end(self.begun.elapsed(), at_once);
         self.tell_left_out(left_out);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_witness_hears_of_all_refusals_one_by_one_or_by_number() {
+    fn recorder_receives_refusals_singly_or_as_summary() {
         let (refusals, told) = (Refusals::default(), Arc::new(Told::default()));
         refusals.recorded_by(Arc::clone(&told) as Arc<dyn RefusalRecorder>);
         let mallory = Arc::new(Identity::new(Role::Client, "mallory").unwrap());
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_refusal_that_was_left_out_was_told_as_several() {
+    fn summary_of_one_refusal_uses_the_singular() {
         let (refusals, told) = (Refusals::default(), Arc::new(Told::default()));
         refusals.recorded_by(Arc::clone(&told) as Arc<dyn RefusalRecorder>);
         let from: IpAddr = [10, 0, 0, 7].into();

@@ -1,4 +1,4 @@
-//! Which role may call what. Whatever is not named here, nobody may.
+//! Roles that can make each call. Calls that are not listed are denied.
 
 use crate::identity::Role;
 use Role::{Admin, Client, Coordinator, Node, Operator, Participant};
@@ -8,9 +8,9 @@ const ALL: &[Role] = &Role::ALL;
 const COORDINATORS: &[Role] = &[Coordinator];
 const NODES: &[Role] = &[Node];
 const MEMBERS: &[Role] = &[Node, Participant];
-/// Whoever works with keys.
+/// Roles with access to keys.
 const CLIENTS: &[Role] = &[Client, Admin];
-/// Whoever looks at the cluster. A coordinator knows it all, and shows it at its console.
+/// Roles that read the state of the cluster. A coordinator has that state anyway, and shows it on its console.
 const READERS: &[Role] = &[Operator, Admin, Coordinator];
 const ADMINS: &[Role] = &[Admin];
 /// Roles for which a coordinator may make calls: the callers of its console.
@@ -18,11 +18,11 @@ pub(crate) const SPOKEN_FOR: [Role; 3] = [Client, Operator, Admin];
 /// The only call of a coordinator that was removed from the quorum: its answer reports the removal.
 pub const REMOVED_COORDINATOR_CALL: &str = "/archon.v1.Raft/Hello";
 
-/// The methods of a service, each with the roles that may call it, and the commands that do: what follows `archon`, its last word
-/// perhaps one of several; nothing of what members say to each other.
+/// Methods of a service: name, roles that can call it, and the commands that call it, without `archon`; the last word
+/// can list alternatives. Calls between members have no command.
 type Methods = &'static [(&'static str, &'static [Role], &'static str)];
 
-/// Calls of gRPC, by service and method.
+/// gRPC calls, by service and method.
 const CALLS: &[(&str, Methods)] = &[
     (
         "archon.v1.Admin",
@@ -106,19 +106,20 @@ const CALLS: &[(&str, Methods)] = &[
     ("grpc.reflection.v1.ServerReflection", &[("ServerReflectionInfo", READERS, "")]),
 ];
 
-/// Who may open a stream of operations on keys. A node passes on what clients ask of it, a coordinator what they ask of its console.
+/// Roles that can open a stream of key operations. Nodes forward operations of clients; coordinators forward those of
+/// their console.
 pub const EXCHANGE: &[Role] = &[Client, Admin, Node, Coordinator];
-/// Who may open a stream of messages between replicas.
+/// Roles that can open a stream of replication messages.
 pub const REPLICATE: &[Role] = NODES;
-/// Who may open a stream of heartbeats.
+/// Roles that can open a stream of heartbeats.
 pub const BEATS: &[Role] = MEMBERS;
 
-/// The roles that may make a call of gRPC, by its path: `/archon.v1.Kv/Get`. Nobody may make one that is not known.
+/// Returns the roles that can make a gRPC call, by its path such as `/archon.v1.Kv/Get`. Unknown calls have none.
 pub fn callers(path: &str) -> &'static [Role] {
     method(path).map_or(&[], |(_, roles, _)| *roles)
 }
 
-/// What somebody does who makes a call: the commands that make it, as `archon kv get`, else the call by a short name.
+/// Describes a call for its caller: by the commands that make it, such as `archon kv get`, otherwise by a short name.
 pub(crate) fn spoken(call: &str) -> String {
     match method(call) {
         Some((_, _, "")) | None => format!("call {}", call.strip_prefix("/archon.v1.").unwrap_or(call)),
@@ -129,7 +130,7 @@ pub(crate) fn spoken(call: &str) -> String {
     }
 }
 
-/// Every command by which a call is made, as in a shell but for the program: for a test that compares them with those that there are.
+/// Returns all commands of the table without `archon`, for a test that compares them with the existing ones.
 pub fn known_commands() -> impl Iterator<Item = String> {
     let commands =
         CALLS.iter().flat_map(|(_, methods)| methods.iter().flat_map(|(_, _, commands)| commands.split(", ")));
@@ -146,7 +147,7 @@ fn method(path: &str) -> Option<&'static (&'static str, &'static [Role], &'stati
     methods.iter().find(|(known, ..)| *known == method)
 }
 
-/// Every call that the table knows, as paths: for tests that compare it with what is served.
+/// Returns all calls of the table as paths, for tests that compare them with the served ones.
 pub fn known_calls() -> impl Iterator<Item = String> {
     CALLS.iter().flat_map(|(service, methods)| methods.iter().map(move |(method, ..)| format!("/{service}/{method}")))
 }
@@ -156,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_named_nobody_may_call() {
+    fn unlisted_calls_are_denied_to_all_roles() {
         for path in [
             "",
             "/",
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_may_not_do_is_said_as_he_did_it() {
+    fn denied_call_is_described_by_its_command() {
         assert_eq!(spoken("/archon.v1.Admin/Status"), "run archon status");
         assert_eq!(spoken("/archon.v1.Admin/SetNode"), "run archon node cordon|uncordon|drain|undrain");
         assert_eq!(spoken("/archon.v1.Raft/Append"), "call Raft/Append");
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_changes_nothing_and_a_client_is_no_member() {
+    fn operators_change_nothing_and_clients_make_no_member_calls() {
         let changes = [
             "SetNode",
             "ForceLeader",

@@ -1,8 +1,10 @@
-//! Coordinators that refuse this process's certificate since it was withdrawn.
+//! Detection of this process's own revoked certificate.
 //!
-//! Only what is said on a connection counts on which the coordinator has shown who it is: before that anybody on the way could say it. And
-//! only what more than half of them say for a while: one alone may have heard of something that was taken back, or be somebody's who means
-//! no good.
+//! A rejection counts only on a connection where the coordinator has authenticated itself; earlier, anybody on the
+//! path could
+//! have sent it. More than half of the coordinators must reject the certificate for a while: a single one may have a
+//! revocation that was
+//! undone, or may be malicious.
 
 use crate::error::{TlsError, is_of_withdrawal};
 use crate::identity::{Identity, Role};
@@ -11,21 +13,21 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long it is said before it counts: a slip can be taken back meanwhile, or new files put in place.
+/// Duration of rejections before they count, so that an operator can undo a mistake or replace the files.
 const LASTS: Duration = Duration::from_secs(30);
-/// What was said last longer ago is not said any more.
+/// Age after which a rejection no longer counts.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// Who refuses it: since when, and when it was said last.
+/// Coordinators that reject the certificate: time of the first and of the last rejection.
 #[derive(Debug, Default)]
 pub(crate) struct ShutOut {
     refusing: Mutex<BTreeMap<String, (Instant, Instant)>>,
-    /// Whether anybody does, for those who read all the time.
+    /// Set if any coordinator rejects it; read without the lock on each read of a connection.
     any: AtomicBool,
 }
 
 impl ShutOut {
-    /// Somebody who has shown who it is refuses this process's certificate.
+    /// Records that an authenticated peer rejects the certificate.
     pub(crate) fn refused(&self, by: &Identity, error: &TlsError, now: Instant) {
         if by.role() != Role::Coordinator || !is_of_withdrawal(error) {
             return;
@@ -39,7 +41,7 @@ impl ShutOut {
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// Somebody answers.
+    /// Records an answer: the peer accepts the certificate.
     pub(crate) fn answered(&self, by: &Identity) {
         if self.any.load(Ordering::Relaxed) && by.role() == Role::Coordinator {
             let mut refusing = self.refusing.lock();
@@ -48,13 +50,14 @@ impl ShutOut {
         }
     }
 
-    /// Another certificate is shown from now on.
+    /// Forgets all rejections, because another certificate is in use from now on.
     pub(crate) fn forget(&self) {
         self.refusing.lock().clear();
         self.any.store(false, Ordering::Relaxed);
     }
 
-    /// The numbers of those who have been refusing it, if they are more than half of `coordinators` and it lasts.
+    /// Returns the numbers of the rejecting coordinators, if they are more than half of `coordinators` and the
+    /// rejections last.
     pub(crate) fn by_most(&self, coordinators: usize, now: Instant) -> Option<Vec<String>> {
         let refusing = self.refusing.lock();
         let lasting = refusing.iter().filter(|(_, (since, last))| {
@@ -80,7 +83,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_member_that_was_shut_out_knocked_for_ever() {
+    fn lasting_refusal_by_most_coordinators_is_reported() {
         let (shut_out, begun) = (ShutOut::default(), Instant::now());
         for second in 0..=30 {
             for number in [1, 2] {
@@ -98,13 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_ends_or_is_another_s_or_another_one_stops_nobody() {
+    fn other_or_ended_refusals_are_not_reported() {
         let (shut_out, begun) = (ShutOut::default(), Instant::now());
         let expired = crate::error::refused_in_words("received fatal alert: CertificateExpired").unwrap();
         for second in 0..=40 {
             let now = begun + SECOND * second;
             shut_out.refused(&coordinator(1), &withdrawn(), now);
-            // One goes on refusing, and the others answer now and then, or say something else.
+            // One keeps rejecting; the others answer now and then, or report another error.
             shut_out.refused(&coordinator(2), &withdrawn(), now);
             if second % 20 == 0 {
                 shut_out.answered(&coordinator(2));
@@ -113,7 +116,7 @@ mod tests {
             shut_out.refused(&"node/athens".parse().unwrap(), &withdrawn(), now);
             assert_eq!(shut_out.by_most(3, now), None, "{second}");
         }
-        // Long after, it begins anew.
+        // Long afterwards, the duration starts again.
         shut_out.refused(&coordinator(2), &withdrawn(), begun + SECOND * 200);
         shut_out.refused(&coordinator(1), &withdrawn(), begun + SECOND * 200);
         assert_eq!(shut_out.by_most(3, begun + SECOND * 200), None);

@@ -1,4 +1,4 @@
-//! A connection, plain or encrypted.
+//! Connections in plaintext or with TLS.
 
 use crate::identity::Identity;
 use crate::tls::Tls;
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::TlsStream;
 
-/// What is spoken on a connection, as TLS agrees on it before anything is said (ALPN).
+/// Protocol of a connection, negotiated by TLS (ALPN).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// gRPC, over HTTP/2.
@@ -30,7 +30,7 @@ impl Protocol {
         }
     }
 
-    /// What a server agrees to, best first. A console also speaks HTTP as it was before.
+    /// Protocols that servers accept, best first. The console also speaks HTTP/1.1.
     pub(crate) const SERVED: [&[u8]; 3] = [b"h2", b"archon", b"http/1.1"];
 }
 
@@ -38,7 +38,7 @@ impl Protocol {
 #[derive(Debug)]
 pub struct Stream {
     pub(crate) io: Io,
-    /// Who is at the other end, as its certificate says; nobody knows without TLS.
+    /// Identity of the peer from its certificate; none without TLS.
     pub(crate) peer: Option<Arc<Identity>>,
 }
 
@@ -49,39 +49,39 @@ pub(crate) enum Io {
 }
 
 impl From<TcpStream> for Stream {
-    /// In plaintext.
+    /// Creates a plaintext connection.
     fn from(stream: TcpStream) -> Self {
         Self { io: Io::Plain(stream), peer: None }
     }
 }
 
 impl Stream {
-    /// Who is at the other end, if it has shown a certificate.
+    /// Returns the identity of the peer, if it has sent a certificate.
     pub fn peer(&self) -> Option<&Arc<Identity>> {
         self.peer.as_ref()
     }
 
-    /// The certificate that the other end has shown, if any.
+    /// Returns the certificate of the peer, if any.
     pub fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
         let Io::Tls(stream, _) = &self.io else { return None };
         stream.get_ref().1.peer_certificates().and_then(<[_]>::first)
     }
 
-    /// What was agreed on; without TLS nothing is.
+    /// Returns the negotiated protocol; `None` without TLS.
     pub fn protocol(&self) -> Option<Protocol> {
         let Io::Tls(stream, _) = &self.io else { return None };
         let agreed = stream.get_ref().1.alpn_protocol();
         Some(if agreed == Some(Protocol::Frames.alpn()) { Protocol::Frames } else { Protocol::Grpc })
     }
 
-    /// It was dialled at this address.
+    /// Records the dialled address.
     pub(crate) fn set_dialled(&mut self, by: &Arc<Tls>, address: &str) {
         if let Io::Tls(_, peer) = &mut self.io {
             peer.set_dialled(by, address);
         }
     }
 
-    /// Both directions, to be used at the same time.
+    /// Splits the connection into both directions.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         match self.io {
             Io::Plain(stream) => {
@@ -96,7 +96,7 @@ impl Stream {
     }
 }
 
-/// What arrives on a connection.
+/// Receiving half of a connection.
 #[derive(Debug)]
 pub struct ReadHalf(Half);
 
@@ -106,16 +106,16 @@ enum Half {
     Tls(tokio::io::ReadHalf<Box<TlsStream<TcpStream>>>, VerifiedPeer),
 }
 
-/// What leaves on a connection. Encrypted bytes may wait in it until it is flushed.
+/// Sending half of a connection. Encrypted bytes may be buffered until it is flushed.
 #[derive(Debug)]
 pub enum WriteHalf {
-    /// In plaintext.
+    /// Plaintext.
     Plain(OwnedWriteHalf),
     /// Encrypted.
     Tls(tokio::io::WriteHalf<Box<TlsStream<TcpStream>>>),
 }
 
-/// Reads for as long as whoever writes is believed.
+/// Reads while the certificate of the peer is trusted.
 fn read_believed(
     from: Pin<&mut impl AsyncRead>,
     peer: &mut VerifiedPeer,
@@ -157,7 +157,7 @@ impl AsyncRead for Stream {
     }
 }
 
-/// The same for whatever is either plain or encrypted.
+/// Implements `AsyncWrite` for a type that is either plaintext or TLS.
 macro_rules! write_to_either {
     ($of:ty, $plain:pat, $tls:pat, $field:ident => $it:expr, $to:ident) => {
         impl AsyncWrite for $of {
@@ -198,7 +198,7 @@ macro_rules! write_to_either {
             }
 
             fn is_write_vectored(&self) -> bool {
-                true // Both are.
+                true // Both support it.
             }
         }
     };

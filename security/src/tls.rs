@@ -1,4 +1,4 @@
-//! TLS as a member speaks it: both sides show certificates of the cluster's authority, and each looks at whom the other's names.
+//! Mutual TLS: both sides show a certificate of the cluster's authority and check the identity in the other's.
 
 use crate::certificate::{Certificate, date};
 use crate::complaints::Complaints;
@@ -27,16 +27,16 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-/// How often the files are looked at.
+/// Interval of checks for changed files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
-/// How long the other side may take to show who it is.
+/// Deadline of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long whoever is refused may take to read why.
+/// Time for a rejected peer to read the reason.
 const PARTING_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often it is read what it had sent meanwhile.
+/// Maximum number of reads that drain data of a rejected peer.
 const UNREAD_MAX: u32 = 64;
 
-/// The credentials of a process, renewed while it runs: whoever replaces the files of the directory need not restart it.
+/// Credentials of a process, reloaded when the files of their directory change; no restart is needed.
 #[derive(Debug)]
 pub struct Tls {
     directory: PathBuf,
@@ -46,11 +46,11 @@ pub struct Tls {
     complaints: Complaints,
     pub(crate) shut_out: ShutOut,
     looks: Mutex<Looks>,
-    /// The address at which others reach this process, once it has checked that its certificate names it.
+    /// Address that other processes use for this one, once checked against the certificate.
     reached_at: Mutex<Option<Arc<str>>>,
-    /// Whether `looks` says why something is not taken; without waiting for whoever looks.
+    /// Set if `looks` holds a reason why new files are not used; readable without its lock.
     is_not_taken: AtomicBool,
-    /// Somebody looks at the files on a thread of its own.
+    /// Set while another thread checks the files.
     is_looked_at: AtomicBool,
 }
 
@@ -62,16 +62,16 @@ struct Loaded {
     clients: [Arc<ClientConfig>; 2],
 }
 
-/// When the files were looked at, and what came of it.
+/// Last check of the files and its result.
 #[derive(Debug)]
 struct Looks {
     next: Instant,
     seen: Vec<Option<Seen>>,
-    /// Why what is in the directory now is not what is used.
+    /// Reason why the files in the directory are not in use.
     not_taken: Option<Arc<str>>,
 }
 
-/// What tells a file from the one before: a link that is set anew changes the number.
+/// Attributes that reveal a changed file; a replaced link changes the inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Seen {
     modified: Option<SystemTime>,
@@ -80,10 +80,10 @@ struct Seen {
 }
 
 impl Tls {
-    /// With the credentials of a directory.
+    /// Opens the credentials of a directory.
     ///
     /// # Errors
-    /// If they cannot be used now.
+    /// They cannot be used now.
     pub fn open(directory: &Path) -> Result<Arc<Self>, CredentialsError> {
         let seen = seen(directory);
         let withdrawn = Arc::<Withdrawn>::default();
@@ -106,28 +106,28 @@ impl Tls {
         }))
     }
 
-    /// Where the credentials are.
+    /// Returns the directory of the credentials.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Who this process is.
+    /// Returns the identity of this process.
     pub fn identity(&self) -> Identity {
         self.now.load().credentials.identity.clone()
     }
 
-    /// What is used now.
+    /// Returns the credentials in use.
     pub fn credentials(&self) -> Credentials {
         self.now.load().credentials.clone()
     }
 
-    /// Why what is in the directory now is not what is used, if so.
+    /// Returns the reason why the files in the directory are not in use, if so.
     pub fn not_taken(&self) -> Option<Arc<str>> {
         self.looks.lock().not_taken.clone()
     }
 
-    /// By which certificate this process talks, as it tells others with each heartbeat. The files are looked at if that is due, on a
-    /// thread of its own: a directory that hangs must not hold up heartbeats.
+    /// Returns the certificate in use for heartbeats. Starts a check of the files on its own thread if one is due: a
+    /// hanging directory must not delay heartbeats.
     pub fn certificate(self: &Arc<Self>) -> MemberCertificate {
         self.look_aside();
         let now = self.now.load();
@@ -137,17 +137,17 @@ impl Tls {
         MemberCertificate { begins_at, expires_at, not_taken, authority: now.credentials.authority }
     }
 
-    /// Looks at the files if that is due, and takes what fits: the old credentials are kept otherwise, and it is said why. Whoever
-    /// shakes hands looks; those who want to know how things stand may as well.
+    /// Checks the files if that is due, and loads new valid ones; otherwise keeps the old credentials and records the
+    /// reason. Called by handshakes and by readers of the status.
     pub fn look(&self) {
-        // Whoever finds somebody at it goes on with what there is.
+        // Another thread is checking: use the current credentials.
         let Some(mut looks) = self.looks.try_lock() else { return };
         if Instant::now() >= looks.next {
             self.take(&mut looks);
         }
     }
 
-    /// The same, elsewhere. Only one looks at a time.
+    /// Checks the files on another thread; at most one runs at a time.
     fn look_aside(self: &Arc<Self>) {
         let is_due = self.looks.try_lock().is_some_and(|looks| Instant::now() >= looks.next);
         if !is_due || self.is_looked_at.swap(true, Ordering::AcqRel) {
@@ -163,7 +163,7 @@ impl Tls {
         }
     }
 
-    /// The same, though it may not be due.
+    /// Checks the files now.
     pub fn look_now(&self) {
         self.take(&mut self.looks.lock());
     }
@@ -177,7 +177,7 @@ impl Tls {
         looks.next = Instant::now() + LOOK_INTERVAL;
         let seen = seen(&self.directory);
         if seen == looks.seen {
-            // Also if that was put back.
+            // The previous files may have been restored.
             looks.not_taken = None;
             return;
         }
@@ -195,7 +195,7 @@ impl Tls {
                 looks.seen = seen;
             }
             Err(why) => {
-                // Looked at again next time: files are replaced one after the other.
+                // The next check repeats this: files are replaced one after the other.
                 if looks.not_taken.as_deref() != Some(&*why) {
                     tracing::warn!("new credentials are not taken, the old ones are kept: {why}");
                     looks.not_taken = Some(why.into());
@@ -204,7 +204,7 @@ impl Tls {
         }
     }
 
-    /// Rejects new credentials with which other members would refuse this process, although they accept it now.
+    /// Rejects new credentials that would make other members reject this process, although they accept it now.
     fn check_usable(&self, new: &Credentials) -> Result<(), String> {
         let used = self.credentials();
         let file = self.directory.join(CERTIFICATE_FILE);
@@ -220,7 +220,7 @@ impl Tls {
             return Err(format!("{}: {revoked}; issue it again", file.display()));
         }
         match self.reached_at.lock().as_deref() {
-            // A process that started although nothing reaches it has nothing to lose.
+            // A process that is not reachable anyway loses nothing.
             Some(address) if used.names(host_of(address)) => {
                 new.check_reached(address).map_err(|unnamed| unnamed.message(None))
             }
@@ -231,22 +231,22 @@ impl Tls {
     /// Rejects an address that the certificate in use does not name, and remembers it for renewals.
     ///
     /// # Errors
-    /// The hosts that the certificate does name.
+    /// The hosts that the certificate names.
     pub(crate) fn check_reached(&self, address: &str) -> Result<(), UnnamedAddress> {
         *self.reached_at.lock() = Some(address.into());
         self.credentials().check_reached(address)
     }
 
-    /// These certificates count no more, and all others do that the authority vouches for: nobody who shows one is let in, and whoever
-    /// is connected by one is turned away at its next word.
+    /// Replaces the set of revoked certificates. Their holders get no new connections, and existing ones are closed
+    /// on their next request.
     pub fn withdraw(&self, withdrawn: WithdrawnCertificates) {
         if self.withdrawn.replace(withdrawn) {
             self.authorities.changed();
         }
     }
 
-    /// Why no coordinator will ever answer this process as it is: more than half of `coordinators` have been refusing its certificate for a
-    /// while since it was withdrawn, on connections on which they have shown who they are.
+    /// Returns a message if the certificate of this process was revoked: more than half of `coordinators` have
+    /// rejected it for a while, on connections on which they authenticated themselves.
     pub fn shut_out(&self, coordinators: usize) -> Option<String> {
         let names = self.shut_out.by_most(coordinators, Instant::now())?;
         let identity = self.identity();
@@ -257,8 +257,8 @@ impl Tls {
         ))
     }
 
-    /// Tells that somebody at `address` does not take this member's certificate, or shows one that this member does not take, unless that
-    /// was told lately. Whoever is no member hears it as the answer to what was asked.
+    /// Logs that the process at `address` rejects this member's certificate, or shows one that this member rejects,
+    /// at most once per interval. Processes that are not members get the error as the answer to their request.
     pub(crate) fn complain(&self, address: &str, error: &TlsError) {
         let credentials = self.credentials();
         let is_member = matches!(credentials.identity.role(), Role::Coordinator | Role::Node | Role::Participant);
@@ -279,17 +279,17 @@ impl Tls {
         }
     }
 
-    /// Shakes hands with whoever has connected.
+    /// Does the server side of a handshake.
     ///
     /// # Errors
-    /// If it does not speak TLS, or is nobody that the authority vouches for.
+    /// The peer does not speak TLS, or no trusted authority signed its certificate.
     pub async fn accept(&self, stream: TcpStream) -> Result<Stream, TlsError> {
         self.look();
-        // Known before hands are shaken: who is believed may change meanwhile.
+        // Read before the handshake: the authorities may change during it.
         let seen = self.authorities.version();
         let acceptor = TlsAcceptor::from(Arc::clone(&self.now.load().server));
-        // How many handshakes are under way is bounded by the limit of connections. A place among them for whoever has
-        // begun one would be anybody's to hold for as long as this waits.
+        // The limit of connections bounds concurrent handshakes. A separate limit would let strangers hold places for
+        // as long as the timeout.
         let shaken = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream).into_fallible()).await;
         let stream = match shaken.map_err(|_| TlsError::Silent(HANDSHAKE_TIMEOUT))? {
             Ok(stream) => TlsStream::Server(stream),
@@ -302,10 +302,11 @@ impl Tls {
         Ok(self.stream(stream, peer, ends, seen))
     }
 
-    /// Shakes hands with the process at `host`, whose certificate must say that it is reached there and that it is `expected`.
+    /// Does the client side of a handshake with the process at `host`, whose certificate must name that host and be
+    /// `expected`.
     ///
     /// # Errors
-    /// If it is not, or does not speak TLS.
+    /// It does not, or the peer does not speak TLS.
     pub async fn connect(
         &self,
         stream: TcpStream,
@@ -332,8 +333,8 @@ impl Tls {
         Ok(self.stream(stream, peer, ends, seen))
     }
 
-    /// Whom the certificate names that the other side has shown. That the authority vouches for it, the handshake has seen to, or the one
-    /// before, if this takes up its session again: so whether it still holds is seen to here. And when it ends.
+    /// Returns the identity and the end of the peer's certificate. The handshake has verified the signature, possibly
+    /// an earlier one if the session was resumed; so its validity is checked here.
     fn peer(&self, stream: &TlsStream<TcpStream>) -> Result<(Identity, SystemTime), TlsError> {
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).ok_or(TlsError::NoCertificate)?;
         let certificate = Certificate::read(shown).map_err(|error| TlsError::Nobody(error.to_string()))?;
@@ -346,7 +347,8 @@ impl Tls {
         Ok((identity, not_after))
     }
 
-    /// A connection to somebody whose certificate `ends` then, and who was believed as of that version of the authorities.
+    /// Returns a connection to a peer whose certificate ends at `ends`; `seen` is the version of the authorities that
+    /// verified it.
     fn stream(&self, stream: TlsStream<TcpStream>, peer: Identity, ends: SystemTime, seen: u64) -> Stream {
         let peer = Arc::new(peer);
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
@@ -355,7 +357,8 @@ impl Tls {
     }
 }
 
-/// Lets whoever is refused read why: a connection that is closed while something in it is unread takes back what was sent.
+/// Lets a rejected peer read the reason: closing a socket with unread data resets the connection and drops what was
+/// sent.
 async fn part(mut stream: TcpStream) {
     let parting = async {
         let _ = stream.shutdown().await;
@@ -369,7 +372,7 @@ async fn part(mut stream: TcpStream) {
     let _ = timeout(PARTING_TIMEOUT, parting).await;
 }
 
-/// Unix time; before 1970 is 1970.
+/// Converts to Unix time; times before 1970 become 1970.
 fn millis(time: SystemTime) -> Millis {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Millis::new(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! How a process reaches others and is reached: in plaintext on this machine or on a network that is trusted, or by TLS.
+//! Transport between processes: plaintext on this machine or a trusted network, or TLS.
 
 use crate::dial::Dial;
 use crate::expected::Expected;
@@ -27,19 +27,19 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Deadline of the look-up of a name. The look-up goes on behind it, for the next attempt.
 pub const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a process talks to others.
+/// Transport of a process.
 #[derive(Clone, Debug)]
 pub enum Transport {
-    /// Without TLS.
+    /// Plaintext.
     Plaintext {
-        /// Beyond this machine as well: the operator trusts the network.
+        /// Allows connections beyond this machine: the operator trusts the network.
         insecure: bool,
     },
-    /// With certificates on both sides.
+    /// TLS with certificates on both sides.
     Tls(Arc<Tls>),
 }
 
-/// TLS with the same credentials is the same.
+/// Two transports with the same credentials are equal.
 impl PartialEq for Transport {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -53,22 +53,22 @@ impl PartialEq for Transport {
 impl Eq for Transport {}
 
 impl Default for Transport {
-    /// Plaintext on this machine.
+    /// Returns plaintext, limited to this machine.
     fn default() -> Self {
         Self::Plaintext { insecure: false }
     }
 }
 
 impl Transport {
-    /// In plaintext; beyond this machine if `insecure` was said.
+    /// Creates a plaintext transport, not limited to this machine if `insecure`.
     pub const fn plaintext(insecure: bool) -> Self {
         Self::Plaintext { insecure }
     }
 
-    /// Whether an address may be dialled or listened on, wherever it was learned.
+    /// Rejects addresses that must not be dialled or listened on.
     ///
     /// # Errors
-    /// If plaintext would leave this machine, with what allows it.
+    /// Plaintext would leave this machine; names the setting that allows it.
     pub fn check(&self, address: &str) -> Result<(), ErrorDetail> {
         match self {
             Self::Plaintext { insecure } => check_plaintext(address, *insecure),
@@ -76,7 +76,7 @@ impl Transport {
         }
     }
 
-    /// Which kind it is, in the words of the administration.
+    /// Returns the kind of transport for the administration.
     pub const fn kind(&self) -> TransportKind {
         match self {
             Self::Plaintext { insecure: false } => TransportKind::Loopback,
@@ -85,12 +85,12 @@ impl Transport {
         }
     }
 
-    /// Whether plaintext goes beyond this machine.
+    /// Returns whether plaintext connections leave this machine.
     pub const fn is_insecure(&self) -> bool {
         matches!(self, Self::Plaintext { insecure: true })
     }
 
-    /// The credentials, if there are any.
+    /// Returns the credentials, if any.
     pub const fn tls(&self) -> Option<&Arc<Tls>> {
         match self {
             Self::Plaintext { .. } => None,
@@ -98,10 +98,10 @@ impl Transport {
         }
     }
 
-    /// Refuses to be somebody whom the own certificate does not name: others would not believe it.
+    /// Rejects an identity that the own certificate does not have: other processes would reject it.
     ///
     /// # Errors
-    /// Who was to be, and whom the certificate names.
+    /// The wanted identity and that of the certificate.
     pub fn check_own(&self, role: Role, name: &str) -> Result<(), ErrorDetail> {
         match self.identity() {
             Some(identity) if identity.role() != role || identity.name() != name => {
@@ -123,20 +123,20 @@ impl Transport {
         tls.check_reached(address).map_err(|error| ErrorDetail::new(ErrorKind::InvalidArgument, unnamed(error)))
     }
 
-    /// By which certificate this process talks, as it tells others; nothing without TLS.
+    /// Returns the certificate in use, to report to others; none without TLS.
     pub fn certificate(&self) -> Option<MemberCertificate> {
         self.tls().map(|tls| tls.certificate())
     }
 
-    /// Who this process is to others; without TLS it is whoever it says.
+    /// Returns the identity of this process; without TLS it has none.
     pub fn identity(&self) -> Option<Identity> {
         self.tls().map(|tls| tls.identity())
     }
 
-    /// Connects to `address`, `host:port`. TCP and TLS may take `timeout` each; the name may take [`LOOKUP_TIMEOUT`].
+    /// Connects to `address`, `host:port`. TCP and TLS have `timeout` each, name resolution [`LOOKUP_TIMEOUT`].
     ///
     /// # Errors
-    /// If there is nobody, or not who is expected, or plaintext must not go there.
+    /// The server is not reachable, is not expected, or plaintext is not allowed for it.
     pub async fn connect(
         &self,
         address: &str,
@@ -215,7 +215,7 @@ impl Transport {
         }
     }
 
-    /// A channel that connects to `address` when it is first used, and again when it must.
+    /// Returns a channel to `address` that connects on first use, and reconnects as needed.
     pub fn channel(&self, endpoint: &Endpoint, address: &str, expected: Expected, timeout: Duration) -> Channel {
         endpoint.connect_with_connector_lazy(self.connector(address, expected, timeout))
     }
@@ -224,7 +224,7 @@ impl Transport {
     ///
     /// # Errors
     /// The process is not there, or not who is expected.
-    // Boxed: another future is compiled by each crate that polls it, and this one holds a client of HTTP/2.
+    // Boxed: otherwise each crate that polls this future compiles it again, and it holds an HTTP/2 client.
     pub fn connected_channel<'a>(
         &self,
         endpoint: &'a Endpoint,
@@ -242,7 +242,7 @@ impl Transport {
     }
 }
 
-/// The port of `host:port`.
+/// Returns the port of `host:port`.
 fn port_of(address: &str) -> io::Result<u16> {
     address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("{address:?} is no address; write it as host:port"))

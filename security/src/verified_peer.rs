@@ -1,9 +1,12 @@
-//! Whether the certificate of whoever is at the other end of a connection is still believed while the connection stands.
+//! Continued verification of the peer's certificate on open connections.
 //!
-//! A handshake looks at the authorities that are believed at that moment, and at the certificates that were withdrawn. When an authority is
-//! removed, because its key was stolen or another has taken over, those whom it has let in are still connected: at their next word they
-//! are looked at again. So are all when a certificate is withdrawn. One that ends turns away whoever has shown it, too, unless that is a
-//! coordinator or a node: those of a cluster end on one day, and all data would be out of reach in the same minute.
+//! A handshake checks the trusted authorities and revocations of that moment. After an authority is removed (because
+//! its key was
+//! stolen, or after a change of authority) or a certificate is revoked, each peer is verified again on its next
+//! request. Expiry of its
+//! certificate ends a connection as well, except those of coordinators and nodes: certificates of a cluster often
+//! expire on the same day,
+//! which would make all data unavailable at once.
 
 use crate::credentials::verify;
 use crate::error::{TlsError, in_words};
@@ -19,17 +22,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Within so long after a change those are turned away whom nobody vouches for any more, each at a moment of its own: in a change of
-/// authorities that may be nearly everybody, who connects again at once.
+/// Period after a change of authorities over which connections of peers that are no longer trusted are closed, at
+/// random times: nearly all peers may be affected, and reconnect at once.
 const SPREAD: Duration = Duration::from_secs(20);
-/// How long whoever has shown a certificate that was withdrawn may still listen: an admin who withdraws the own one hears that it is done,
-/// for which nodes are waited for. Its next word ends the connection at once.
+/// Time for which the holder of a revoked certificate still receives data: an admin who revokes their own certificate
+/// gets the answer, which waits for nodes. The next request ends the connection at once.
 const LISTENS: Duration = Duration::from_secs(4);
 
-/// The authorities that are believed now, and what of theirs counts no more, shared by a process's connections.
+/// The trusted authorities and revoked certificates, shared by the connections of a process.
 #[derive(Debug)]
 pub(crate) struct Authorities {
-    /// Rises with each change.
+    /// Increases with each change.
     version: AtomicU64,
     believed: RwLock<Arc<RootCertStore>>,
     withdrawn: Arc<Withdrawn>,
@@ -37,17 +40,17 @@ pub(crate) struct Authorities {
 }
 
 impl Authorities {
-    /// These.
+    /// Creates the set with these authorities.
     pub(crate) fn new(believed: Arc<RootCertStore>, withdrawn: Arc<Withdrawn>) -> Self {
         Self { version: AtomicU64::new(0), believed: RwLock::new(believed), withdrawn, spread: SPREAD }
     }
 
-    /// The version of what is believed now.
+    /// Returns the current version.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// These from now on.
+    /// Replaces the authorities.
     pub(crate) fn replace(&self, believed: &Arc<RootCertStore>) {
         let mut now = self.believed.write();
         if now.roots != believed.roots {
@@ -56,23 +59,23 @@ impl Authorities {
         }
     }
 
-    /// Everybody is to be looked at again.
+    /// Makes all connections verify their peer again.
     pub(crate) fn changed(&self) {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// A time within the spread.
+    /// Returns a random time within the spread.
     fn some_time(&self) -> Duration {
         let spread = u64::try_from(self.spread.as_millis()).unwrap_or(u64::MAX);
         Duration::from_millis(RandomState::new().hash_one(0).checked_rem(spread).unwrap_or(0))
     }
 }
 
-/// When somebody is turned away, and why.
+/// End of a connection, and its reason.
 #[derive(Debug)]
 struct End {
     at: Instant,
-    /// Its next word ends it before that.
+    /// The next request ends the connection earlier.
     at_word: bool,
     why: String,
 }
@@ -83,27 +86,27 @@ impl End {
     }
 }
 
-/// Whoever is at the other end of a connection, by the certificate that it showed in the handshake.
+/// The peer of a connection, with the certificate from its handshake.
 #[derive(Debug)]
 pub(crate) struct VerifiedPeer {
     authorities: Arc<Authorities>,
     chain: Vec<CertificateDer<'static>>,
     identity: Arc<Identity>,
-    /// The version of the authorities that vouched for it, or did not.
+    /// Version of the authorities at the last verification.
     seen: u64,
-    /// When it is turned away, and why, if nobody vouches for it or its certificate was withdrawn.
+    /// End of the connection, if its peer is no longer trusted.
     ends: Option<End>,
-    /// When its certificate ends.
+    /// End of the certificate's validity.
     not_after: SystemTime,
-    /// When it is turned away since that has ended; those of coordinators and nodes are taken for as long as they are connected.
+    /// Time at which expiry ends the connection; none for coordinators and nodes.
     expires: Option<SystemTime>,
-    /// The address that was dialled, if it was, and who dialled.
+    /// The credentials that dialled and the dialled address, for outgoing connections.
     dialled: Option<(Arc<Tls>, Arc<str>)>,
 }
 
 impl VerifiedPeer {
-    /// Somebody with whom a handshake was done just now. `seen`: the version of the authorities before that; `not_after`: when its
-    /// certificate ends.
+    /// Creates the peer of a completed handshake. `seen` is the version of the authorities before it; `not_after` is
+    /// the end of its certificate.
     pub(crate) fn new(
         authorities: &Arc<Authorities>,
         seen: u64,
@@ -120,19 +123,19 @@ impl VerifiedPeer {
             seen,
             ends: None,
             not_after,
-            // Those of many clients were issued together.
+            // Certificates of many clients may have been issued together.
             expires: ends.then(|| not_after.checked_add(authorities.some_time())).flatten(),
             dialled: None,
         }
     }
 
-    /// It was dialled at this address.
+    /// Records the dialled address.
     pub(crate) fn set_dialled(&mut self, by: &Arc<Tls>, address: &str) {
         self.dialled = Some((Arc::clone(by), address.into()));
     }
 
-    /// Tells of a connection that ends because the other side does not take the certificate of who dialled: it says so once it has seen
-    /// it, which is after the handshake.
+    /// Logs and records that a dialled peer ended the connection because it rejects our certificate. It does so after
+    /// the handshake: only then has it seen the certificate.
     pub(crate) fn heard(&self, error: &io::Error) {
         if let Some((by, address)) = &self.dialled
             && let Some(refused @ TlsError::Refused(_)) = in_words(error)
@@ -142,21 +145,21 @@ impl VerifiedPeer {
         }
     }
 
-    /// It says something, and so it does take the certificate of who dialled.
+    /// Records that a dialled peer answers, and so accepts our certificate.
     pub(crate) fn answered(&self) {
         if let Some((by, _)) = &self.dialled {
             by.shut_out.answered(&self.identity);
         }
     }
 
-    /// Fails once nobody vouches for it any more, or its certificate was withdrawn or has ended. Asked at each read.
+    /// Fails if the peer is no longer trusted, or its certificate is revoked or expired. Called on each read.
     pub(crate) fn check(&mut self) -> io::Result<()> {
         let version = self.authorities.version();
         if version != self.seen {
             self.seen = version;
             self.ends = self.look();
         }
-        // By the clock that dates go by, which also counts while a machine sleeps.
+        // The wall clock, which dates refer to and which advances while a machine sleeps.
         if self.expires.is_some_and(|end| SystemTime::now() >= end) {
             let why = TlsError::Certificate(format!("that of {} has expired; renew it", self.identity));
             self.ends = Some(End { at: Instant::now(), at_word: true, why: why.to_string() });
@@ -167,7 +170,7 @@ impl VerifiedPeer {
         }
     }
 
-    /// Fails if it is not to say anything any more. Asked at each word.
+    /// Fails if the peer must not send further requests. Called on each read that returns data.
     pub(crate) fn check_word(&self) -> io::Result<()> {
         match &self.ends {
             Some(end) if end.at_word => Err(end.error()),
@@ -182,7 +185,7 @@ impl VerifiedPeer {
             return Some(End { at: Instant::now() + LISTENS, at_word: true, why });
         }
         let believed = Arc::clone(&self.authorities.believed.read());
-        // Whether it still holds is another matter.
+        // Expiry is handled separately.
         let at = SystemTime::now().min(self.not_after);
         let vouched = verify(&believed, &self.chain, &self.identity, at).is_ok();
         let why = || format!("no authority in ca.crt vouches for the certificate of {} any more", self.identity);

@@ -1,4 +1,4 @@
-//! Certificates that count no more though the authority vouches for them: a key was stolen, or whoever had it is gone.
+//! Revoked certificates: the authority signed them, but the key was stolen or the holder has left.
 
 use crate::certificate::{Certificate, date};
 use crate::identity::Identity;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
-/// Of whom certificates were withdrawn; `None`: every one, whenever it was issued, otherwise those that begin before that moment.
+/// Revoked certificates by identity: all of them for `None`, otherwise those that begin before that moment.
 pub type WithdrawnCertificates = BTreeMap<Identity, Option<SystemTime>>;
 
-/// What an access list says is withdrawn. An identity of a role that this version does not know is nobody here.
+/// Returns the certificates that an access list revokes. Identities with unknown roles are skipped.
 pub fn withdrawn_certificates(access: &Access) -> WithdrawnCertificates {
     let all = access.withdrawn().iter();
     let begins = |moment: Millis| {
@@ -26,22 +26,22 @@ pub fn withdrawn_certificates(access: &Access) -> WithdrawnCertificates {
     all.filter_map(|(identity, moment)| Some((identity.parse().ok()?, begins(*moment)))).collect()
 }
 
-/// A certificate that was withdrawn.
+/// A revoked certificate.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("that of {identity}, which begins {}, was withdrawn; `archon access list` says what counts", date(*.begins))]
 pub struct Revoked {
-    /// Whose it is.
+    /// Its identity.
     pub identity: Identity,
-    /// When it begins.
+    /// Begin of its validity.
     pub begins: SystemTime,
 }
 
-/// What was withdrawn, as far as this process has heard.
+/// Revoked certificates that this process knows of.
 #[derive(Debug, Default)]
 pub(crate) struct Withdrawn(RwLock<Arc<WithdrawnCertificates>>);
 
 impl Withdrawn {
-    /// This and no more. Returns whether that is news.
+    /// Replaces the set; returns whether it has changed.
     pub(crate) fn replace(&self, withdrawn: WithdrawnCertificates) -> bool {
         let mut held = self.0.write();
         let is_news = **held != withdrawn;
@@ -51,7 +51,7 @@ impl Withdrawn {
         is_news
     }
 
-    /// Refuses a certificate of `identity` that begins then, if it was withdrawn.
+    /// Rejects a certificate of `identity` that begins at `begins`, if it is revoked.
     pub(crate) fn check(&self, identity: &Identity, begins: SystemTime) -> Result<(), Revoked> {
         match self.0.read().get(identity) {
             Some(until) if until.is_none_or(|until| begins < until) => {
@@ -61,7 +61,7 @@ impl Withdrawn {
         }
     }
 
-    /// The same of a certificate itself. One that names nobody is refused elsewhere.
+    /// Rejects a revoked certificate. One without identity is rejected elsewhere.
     pub(crate) fn check_certificate(&self, certificate: &CertificateDer<'_>) -> Result<(), Revoked> {
         if self.0.read().is_empty() {
             return Ok(());
@@ -73,7 +73,7 @@ impl Withdrawn {
     }
 }
 
-/// Looks at what was withdrawn while hands are shaken, so that whoever is refused hears of it.
+/// Checks revocation during the handshake, so that a rejected peer learns the reason.
 #[derive(Debug)]
 pub(crate) struct ClientVerifier {
     pub(crate) authorities: Arc<dyn ClientCertVerifier>,
@@ -92,7 +92,7 @@ impl ClientCertVerifier for ClientVerifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
         let verified = self.authorities.verify_client_cert(end, between, now)?;
-        // The alert of this is `CertificateUnknown`, which the library sends for nothing else.
+        // Its alert is `CertificateUnknown`, which the library sends for no other reason.
         self.withdrawn
             .check_certificate(end)
             .map_err(|revoked| CertificateError::Other(OtherError(Arc::new(revoked))))?;

@@ -1,4 +1,5 @@
-//! A process that reaches its limit of threads keeps working. Alone in its program, since it limits the memory of the process.
+//! Blocking work of a process at its limit of threads. Has its own program, because it limits the memory of the
+//! process.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
@@ -8,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::mpsc;
 use tokio::runtime::Builder;
 
-/// One such stack is there before the limit, and no second one fits afterwards.
+/// One stack of this size fits below the limit, a second one does not.
 const STACK_BYTES: usize = 1 << 30;
 const ROOM_BYTES: u64 = 256 << 20;
 
@@ -26,7 +27,7 @@ fn blocking_work_waits_for_thread_at_limit() {
     runtime.block_on(async {
         let (free, wait) = mpsc::channel::<()>();
         let first = tokio::task::spawn_blocking(move || wait.recv().is_err());
-        // The only thread is taken, and the system refuses another one.
+        // The only thread is busy, and the system refuses another one.
         let second = tokio::task::spawn_blocking(|| 2);
         let lookup = tokio::spawn(async { tokio::net::lookup_host("localhost:1").await.map(Iterator::count) });
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! A certificate authority of a cluster's own.
+//! Certificate authority of a cluster.
 
 use crate::certify::{self, AUTHORITY_VALIDITY, Period};
 use crate::error::CertificatesError;
@@ -13,60 +13,60 @@ use rustls::sign::CertifiedKey;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// The key of an authority. Who has it can make himself anybody in the cluster.
+/// File of an authority's private key. A person who holds it can impersonate any identity of the cluster.
 pub const AUTHORITY_KEY_FILE: &str = "ca.key";
 
-/// Vouches for the processes and people of one cluster.
+/// Signs the certificates of the processes and people of one cluster.
 #[derive(Debug)]
 pub struct Authority {
     certificate: Certificate,
     issuer: Issuer<'static, KeyPair>,
-    /// This authority's certificate, and of others that are believed beside it while one takes over from the other.
+    /// Certificate of this authority, followed by those of other trusted authorities (during a change of authority).
     believed_pem: String,
 }
 
-/// A certificate with its key, and those who are believed beside it: all that a process is given.
+/// A certificate with its key and the trusted authorities: the credentials of one process.
 #[derive(Clone)]
 pub struct Issued {
     /// The certificate.
     pub certificate_pem: String,
     /// Its key.
     pub key_pem: String,
-    /// The certificates of the authorities that are believed.
+    /// Certificates of the trusted authorities.
     pub authorities_pem: String,
 }
 
 impl std::fmt::Debug for Issued {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         to.debug_struct("Issued").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
     }
 }
 
 impl Authority {
-    /// A new one for the cluster of this name, which people read; it holds for ten years.
+    /// Creates an authority for the cluster with this name (shown to people). Valid for ten years.
     ///
     /// # Errors
-    /// If a cluster may not be called so.
+    /// The name is not a valid cluster name.
     pub fn create(cluster: &str, now: SystemTime) -> Result<Self, CertificatesError> {
         let params = certify::authority(cluster, Period::of(AUTHORITY_VALIDITY, now)?)?;
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
         let signed = params.self_signed(&key)?;
         let certificate =
             Certificate::read(signed.der()).map_err(|error| CertificatesError::Making(error.to_string()))?;
-        // As one that is loaded, so that both sign alike.
+        // Built like an authority that is loaded, so that both sign alike.
         let issuer = Issuer::from_ca_cert_der(signed.der(), key)?;
         Ok(Self { certificate, issuer, believed_pem: signed.pem() })
     }
 
-    /// The one in a directory. `ca.crt` may hold certificates of others, which are believed beside it: whoever is given
-    /// credentials is given all of them.
+    /// Loads the authority in a directory. `ca.crt` may also hold certificates of other authorities; these become
+    /// part of all issued credentials.
     ///
     /// # Errors
-    /// What is wrong with which file.
+    /// The file that is wrong, and the reason.
     pub fn load(directory: &Path) -> Result<Self, CertificatesError> {
         let [certificate_file, key_file] = [AUTHORITIES_FILE, AUTHORITY_KEY_FILE].map(|name| directory.join(name));
-        // Everybody is given what is in it.
+        // The content is part of all issued credentials.
         check_kept(directory, &[AUTHORITIES_FILE])?;
         let believed = certificates(&certificate_file).map_err(no_authority)?;
         let wrong = |file: &Path, why: String| CredentialsError::Content { file: file.to_owned(), why };
@@ -88,7 +88,7 @@ impl Authority {
         let issuer = Issuer::from_ca_cert_der(own, key)?;
         let believed_pem = std::fs::read_to_string(&certificate_file)
             .map_err(|source| CertificatesError::NoAuthority { file: certificate_file.clone(), source })?;
-        // Everybody is given this file.
+        // This file is part of all issued credentials.
         if believed_pem.contains("PRIVATE KEY-----") {
             let why = "it holds a key, and everybody is given this file: leave only certificates in it".to_owned();
             return Err(wrong(&certificate_file, why).into());
@@ -96,10 +96,10 @@ impl Authority {
         Ok(Self { certificate, issuer, believed_pem })
     }
 
-    /// Writes it into a directory, which is made if it is not there.
+    /// Writes the authority to a directory, which is created if it does not exist.
     ///
     /// # Errors
-    /// If there is one already, or the file system's.
+    /// The directory already holds an authority, or an I/O error.
     pub fn write(&self, directory: &Path) -> Result<(), CertificatesError> {
         let [certificate_file, key_file] = [AUTHORITIES_FILE, AUTHORITY_KEY_FILE].map(|name| directory.join(name));
         for file in [&certificate_file, &key_file] {
@@ -108,26 +108,26 @@ impl Authority {
             }
         }
         files::make_directory(directory)?;
-        // The key first: a certificate without one would look like an authority.
+        // The key goes first: a certificate without a key would look like an authority.
         write(&key_file, &self.issuer.key().serialize_pem())?;
         write(&certificate_file, &self.believed_pem)
     }
 
-    /// What it says of itself.
+    /// Returns the certificate of this authority.
     pub const fn certificate(&self) -> &Certificate {
         &self.certificate
     }
 
-    /// The certificates of the authorities that are believed: this one's, and of others beside it.
+    /// Returns the certificates of the trusted authorities, this one first.
     pub fn believed_pem(&self) -> &str {
         &self.believed_pem
     }
 
-    /// A certificate with a new key. It holds from five minutes ago for as long as said, a day to ten years, and never beyond the
-    /// authority's own end.
+    /// Issues a certificate with a new key. It is valid from five minutes ago and for `valid_for` (a day to ten
+    /// years), but never beyond the end of the authority.
     ///
     /// # Errors
-    /// If a server has no host, somebody else has one, or the authority does not hold now.
+    /// A server has no host, another role has one, or the authority is not valid at `now`.
     pub fn issue(
         &self,
         identity: &Identity,
@@ -144,11 +144,11 @@ impl Authority {
         })
     }
 
-    /// A certificate for the key of a request, in PEM. Of the request it says nothing but the key: who signs says for whom and for
-    /// which hosts, be it what the request asks for.
+    /// Signs a certificate for the public key of a request; returns PEM. Identity and hosts come from the arguments;
+    /// only the key is taken from the request.
     ///
     /// # Errors
-    /// As those of [`Authority::issue`].
+    /// As for [`Authority::issue`].
     pub fn sign(
         &self,
         request: &Request,
@@ -161,7 +161,7 @@ impl Authority {
         Ok(params.signed_by(request.public_key(), &self.issuer)?.pem())
     }
 
-    /// How much of that is the authority's to give.
+    /// Returns the validity period, limited by that of the authority.
     fn period(&self, valid_for: Duration, now: SystemTime) -> Result<Period, CertificatesError> {
         let Certificate { not_before, not_after, .. } = self.certificate;
         if !(not_before <= now && now < not_after) {
@@ -172,7 +172,7 @@ impl Authority {
     }
 }
 
-/// What a missing file means where an authority should be.
+/// Maps a missing file in an authority's directory.
 fn no_authority(error: CredentialsError) -> CertificatesError {
     match error {
         CredentialsError::Unreadable { file, source } => CertificatesError::NoAuthority { file, source },

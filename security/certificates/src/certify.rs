@@ -1,4 +1,4 @@
-//! What certificates say: of whom, for how long, for what.
+//! Certificate content: subject, validity period and usages.
 
 use crate::error::CertificatesError;
 use crate::host::Host;
@@ -12,14 +12,14 @@ use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long an authority holds: ten years, leap days counted.
+/// Validity of an authority: ten years including leap days.
 pub(crate) const AUTHORITY_VALIDITY: Duration = DAY.saturating_mul(3_652);
-/// Clocks of machines differ, and a certificate is used as soon as it is there.
+/// Tolerated difference between the clocks of machines. A certificate is used as soon as it exists.
 const CLOCKS_DIFFER_BY: Duration = Duration::from_secs(5 * 60);
-/// A common name has no more, for those who keep to the letter of the standard.
+/// Maximum length of a common name (RFC 5280); strict readers reject longer ones.
 const COMMON_NAME_BYTES_MAX: usize = 64;
 
-/// How long a certificate holds if nobody says otherwise: 90 days, and 30 for those of people, whose keys lie about.
+/// Returns the default validity of certificates: 90 days, or 30 days for people, whose keys are less protected.
 pub const fn validity(role: Role) -> Duration {
     match role {
         Role::Coordinator | Role::Node | Role::Participant | Role::Client => DAY.saturating_mul(90),
@@ -27,7 +27,7 @@ pub const fn validity(role: Role) -> Duration {
     }
 }
 
-/// From when until when something holds.
+/// Validity period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Period {
     pub(crate) not_before: SystemTime,
@@ -35,7 +35,7 @@ pub(crate) struct Period {
 }
 
 impl Period {
-    /// As long as that from now.
+    /// Returns the period from now (with tolerance for clocks) that ends after `valid_for`.
     pub(crate) fn of(valid_for: Duration, now: SystemTime) -> Result<Self, CertificatesError> {
         if !(DAY..=AUTHORITY_VALIDITY).contains(&valid_for) {
             return Err(CertificatesError::Period(valid_for));
@@ -45,13 +45,13 @@ impl Period {
         Ok(Self { not_before, not_after })
     }
 
-    /// What of it is within another one: nobody vouches for anything beyond the own end.
+    /// Returns the part within `outer`: no certificate outlives its authority.
     pub(crate) fn within(self, outer: Self) -> Self {
         Self { not_before: self.not_before.max(outer.not_before), not_after: self.not_after.min(outer.not_after) }
     }
 }
 
-/// An authority: it vouches for members, and for no further authority.
+/// Returns the parameters of an authority, which can sign members but no further authorities.
 pub(crate) fn authority(cluster: &str, period: Period) -> Result<CertificateParams, CertificatesError> {
     archon_types::limits::check_name("cluster's", cluster)
         .map_err(|error| CertificatesError::Cluster(error.message))?;
@@ -68,7 +68,7 @@ pub(crate) fn authority(cluster: &str, period: Period) -> Result<CertificatePara
     Ok(params)
 }
 
-/// The certificate of one process or person.
+/// Returns the parameters of a certificate for one process or person.
 pub(crate) fn member(
     identity: &Identity,
     hosts: &[Host],
@@ -79,7 +79,7 @@ pub(crate) fn member(
     params.is_ca = IsCa::ExplicitNoCa;
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    // Whoever is not a server cannot pass for one, whatever else its certificate says.
+    // A certificate of a client cannot serve, whatever its names.
     params.extended_key_usages = match identity.role().is_server() {
         true => vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
         false => vec![ExtendedKeyUsagePurpose::ClientAuth],
@@ -87,7 +87,7 @@ pub(crate) fn member(
     Ok(params)
 }
 
-/// What both kinds have.
+/// Parameters common to both kinds.
 fn params(common_name: &str, period: Period) -> Result<CertificateParams, CertificatesError> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -98,7 +98,7 @@ fn params(common_name: &str, period: Period) -> Result<CertificateParams, Certif
     Ok(params)
 }
 
-/// Whom it names: one URI, and the hosts of a server.
+/// Returns the alternative names: one URI, plus the hosts of a server.
 pub(crate) fn names(identity: &Identity, hosts: &[Host]) -> Result<Vec<SanType>, CertificatesError> {
     match (identity.role().is_server(), hosts.is_empty()) {
         (true, true) => return Err(CertificatesError::NoHost(identity.clone())),
@@ -118,7 +118,7 @@ pub(crate) fn names(identity: &Identity, hosts: &[Host]) -> Result<Vec<SanType>,
     Ok(names)
 }
 
-/// 128 random bits, so that nobody can tell the next one, and no two are the same.
+/// Returns 128 random bits, which are unpredictable and unique.
 fn serial_number() -> Result<SerialNumber, CertificatesError> {
     let mut bytes = [0; 16];
     let random = rustls::crypto::ring::default_provider().secure_random;

@@ -1,4 +1,4 @@
-//! All certificates of a cluster at once.
+//! All certificates of a cluster, issued together.
 
 use crate::authority::Authority;
 use crate::certify::validity;
@@ -9,8 +9,8 @@ use archon_security::{Identity, Role};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// What the directory of somebody's credentials is called if nobody says otherwise: the name, and `coordinator-1` of those whose
-/// name is a number.
+/// Returns the default directory name for credentials: the name of the identity, or `coordinator-1` for coordinators,
+/// whose names are numbers.
 pub fn directory_name(identity: &Identity) -> String {
     match identity.role() {
         Role::Coordinator => format!("{}-{}", identity.role(), identity.name()),
@@ -18,11 +18,11 @@ pub fn directory_name(identity: &Identity) -> String {
     }
 }
 
-/// Makes an authority, and below `directory` one of credentials for each of these, called as [`directory_name`] says. The
-/// authority's key is written nowhere: it goes with what is returned.
+/// Creates an authority and, below `directory`, one directory of credentials per member, named by [`directory_name`].
+/// The key of the authority is not written; it exists only in the returned value.
 ///
 /// # Errors
-/// If one of them cannot be issued or written; names that differ only in their role would share a directory.
+/// A certificate cannot be issued or written, or two names differ only in their role and would share a directory.
 pub fn write_cluster(
     directory: &Path,
     cluster: &str,

@@ -1,4 +1,4 @@
-//! Why no certificate is issued.
+//! Errors of issuing certificates.
 
 use archon_security::{CredentialsError, Identity, date};
 use std::io;
@@ -6,83 +6,83 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use thiserror::Error;
 
-/// Why a certificate is not issued, or not written. Each names the input or the file, and what to do.
+/// Reason why a certificate is not issued or not written. Each names the input or file, and the remedy.
 #[derive(Debug, Error)]
 pub enum CertificatesError {
-    /// What a directory holds is not what should be there.
+    /// A file in a directory of credentials has the wrong content.
     #[error(transparent)]
     Content(#[from] CredentialsError),
-    /// A directory is no authority's.
+    /// The directory holds no authority.
     #[error("{}: {source}; an authority's directory holds ca.crt and ca.key, as `archon cert ca` writes them", file.display())]
     NoAuthority {
-        /// The file that is missing.
+        /// The missing file.
         file: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// An authority that holds no more, or not yet, vouches for nobody.
+    /// The authority is expired or not yet valid.
     #[error("{subject} holds from {} until {}, and now it is {}: make another one (`archon cert ca`)", date(*.not_before), date(*.not_after), date(*.now))]
     AuthorityDate {
-        /// Which.
+        /// Subject of the authority.
         subject: String,
-        /// It holds from then.
+        /// Begin of its validity.
         not_before: SystemTime,
-        /// It holds until then.
+        /// End of its validity.
         not_after: SystemTime,
-        /// It is now.
+        /// Current time.
         now: SystemTime,
     },
-    /// The cluster may not be called so.
+    /// Invalid cluster name.
     #[error("{0}")]
     Cluster(String),
-    /// Nobody could reach this server.
+    /// A server without a host: certificates are checked against the dialled host.
     #[error(
         "{0} is reached by others, whose certificates are checked against the host that is dialled: name one at least (--host)"
     )]
     NoHost(Identity),
-    /// Nobody reaches this one.
+    /// A host for an identity that is not a server.
     #[error("{0} is not reached by others, so its certificate names no host: leave --host out")]
     HostUnwanted(Identity),
-    /// A certificate cannot hold for so long.
+    /// Validity outside of a day to ten years.
     #[error("a certificate cannot hold for {} s: it must be a day to ten years", .0.as_secs())]
     Period(Duration),
-    /// A date that certificates cannot say.
+    /// The clock shows a date that certificates cannot express.
     #[error("the clock of this machine says {} s since 1970, which no certificate can say", .0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs())]
     Clock(SystemTime),
-    /// What was to be signed cannot be.
+    /// The request cannot be signed.
     #[error("the request cannot be signed: {0}")]
     Request(String),
-    /// Something is there, and nobody has said that it may go.
+    /// The file exists, and overwriting was not requested.
     #[error("{} is there already, and is not overwritten unless that is asked for (--force, to renew it)", .0.display())]
     Exists(PathBuf),
-    /// A file that is never overwritten, since it cannot be made again.
+    /// The authority exists. It is never overwritten, because it cannot be recreated.
     #[error("{} is there already: an authority is never overwritten, or nobody could be vouched for any more; choose another directory", .0.display())]
     AuthorityExists(PathBuf),
-    /// A key is there, with which somebody may be running.
+    /// The key exists, and a process may be using it.
     #[error("{} is there already, and somebody may be running with it: choose another directory; or have the request signed again to renew the certificate of this key", .0.display())]
     KeyExists(PathBuf),
-    /// Credentials of somebody else.
+    /// The file holds a certificate of another identity.
     #[error("{} holds the certificate of {found}, and this one is of {wanted}: choose another directory", file.display())]
     SomebodyElse {
-        /// The certificate that is there.
+        /// The existing certificate.
         file: PathBuf,
-        /// Whose it is.
+        /// Identity of the existing certificate.
         found: Identity,
-        /// Whose the new one is.
+        /// Identity of the new certificate.
         wanted: Identity,
     },
-    /// Keys of members do not belong where the authority's is, and it not where they are.
+    /// Keys of members and the authority's key must not share a directory.
     #[error("{} is the authority's directory: choose another one for what it issues", .0.display())]
     IsAuthority(PathBuf),
     /// A file cannot be written.
     #[error("writing {}: {source}", file.display())]
     Write {
-        /// The file, or directory.
+        /// The file or directory.
         file: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The library that makes keys and certificates fails.
+    /// The library fails to make a key or certificate.
     #[error("making a key or a certificate failed: {0}")]
     Making(String),
 }

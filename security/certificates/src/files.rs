@@ -1,4 +1,4 @@
-//! What is issued, in files.
+//! Files of issued certificates, keys and requests.
 
 use crate::authority::{AUTHORITY_KEY_FILE, Issued};
 use crate::error::CertificatesError;
@@ -9,17 +9,17 @@ use rustls::pki_types::pem::PemObject;
 use std::fs;
 use std::path::Path;
 
-/// A request for a certificate, beside the key that it is for.
+/// File of a certificate request, beside its key.
 pub const REQUEST_FILE: &str = "request.csr";
 
-/// Writes what a process is given into a directory of its own, which is made if it is not there. A process that runs with what was
-/// there takes it within ten seconds.
+/// Writes credentials to a directory, which is created if it does not exist. A process that runs with the previous
+/// files loads the new ones within ten seconds.
 ///
 /// # Errors
-/// If something is there and `replace` was not said, if it is somebody else's, or the file system's.
+/// A file exists and `replace` is not set, it belongs to another identity, or an I/O error.
 pub fn write_credentials(directory: &Path, issued: &Issued, replace: bool) -> Result<(), CertificatesError> {
     let files = [
-        // The certificate last: until it is there, what runs does not take a new key for its own.
+        // The certificate goes last: until it changes, a running process does not load the new key.
         (KEY_FILE, &issued.key_pem),
         (AUTHORITIES_FILE, &issued.authorities_pem),
         (CERTIFICATE_FILE, &issued.certificate_pem),
@@ -33,11 +33,11 @@ pub fn write_credentials(directory: &Path, issued: &Issued, replace: bool) -> Re
     files.into_iter().try_for_each(|(name, content)| write(&directory.join(name), content))
 }
 
-/// Writes a request and its key into a directory, which is made if it is not there. A key is never overwritten: somebody may be
-/// running with it, and could not start again until the request is signed.
+/// Writes a request and its key to a directory, which is created if it does not exist. An existing key is never
+/// overwritten: a process may be using it, and could not restart until the request is signed.
 ///
 /// # Errors
-/// If there is one already, or the file system's.
+/// A key exists, or an I/O error.
 pub fn write_request(directory: &Path, requested: &Requested) -> Result<(), CertificatesError> {
     let [key_file, request_file] = [KEY_FILE, REQUEST_FILE].map(|name| directory.join(name));
     check_not_authority(directory)?;
@@ -49,17 +49,17 @@ pub fn write_request(directory: &Path, requested: &Requested) -> Result<(), Cert
     write(&request_file, &requested.request_pem)
 }
 
-/// Writes one certificate into a file.
+/// Writes one certificate to a file.
 ///
 /// # Errors
-/// If it is there and `replace` was not said, if it is somebody else's, or the file system's.
+/// The file exists and `replace` is not set, it belongs to another identity, or an I/O error.
 pub fn write_certificate(file: &Path, certificate_pem: &str, replace: bool) -> Result<(), CertificatesError> {
     check_free(file, replace)?;
     check_same(file, certificate_pem)?;
     write(file, certificate_pem)
 }
 
-/// Whether there is anything by this name, be it a link that leads nowhere.
+/// Returns whether the path exists, including dangling links.
 pub(crate) fn is_there(file: &Path) -> bool {
     fs::symlink_metadata(file).is_ok()
 }
@@ -78,7 +78,7 @@ fn check_not_authority(directory: &Path) -> Result<(), CertificatesError> {
     }
 }
 
-/// Renewing is for the one who was there before: another's key would be gone for good. What cannot be read is nobody's.
+/// Rejects a renewal for another identity, whose key would be lost. Unreadable files belong to no identity.
 fn check_same(file: &Path, certificate_pem: &str) -> Result<(), CertificatesError> {
     let of =
         |certificate: &CertificateDer<'_>| -> Option<Identity> { Certificate::read(certificate).ok()?.identity.ok() };
@@ -92,15 +92,15 @@ fn check_same(file: &Path, certificate_pem: &str) -> Result<(), CertificatesErro
     }
 }
 
-/// Makes the directory of a key, if it is not there. One that another user owns or may write to is refused: that user could read or
-/// replace the key.
+/// Creates the directory of a key if it does not exist. Rejects a directory that another user owns or can write to:
+/// that user could read or replace the key.
 pub(crate) fn make_directory(directory: &Path) -> Result<(), CertificatesError> {
     archon_durable::create_directory(directory)
         .map_err(|source| CertificatesError::Write { file: directory.to_owned(), source })?;
     Ok(check_kept(directory, &[])?)
 }
 
-/// A whole file, with mode 0600.
+/// Writes a whole file with mode 0600.
 pub(crate) fn write(file: &Path, content: &str) -> Result<(), CertificatesError> {
     archon_durable::replace(file, content.as_bytes())
         .map_err(|source| CertificatesError::Write { file: file.to_owned(), source })

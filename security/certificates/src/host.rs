@@ -1,4 +1,4 @@
-//! Where a server is reached, as its certificate says it.
+//! Hosts of servers, as named in certificates.
 
 use archon_security::Certificate;
 use rustls::pki_types::ServerName;
@@ -7,22 +7,22 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use thiserror::Error;
 
-/// A name or an address under which others reach a server; without a port, for a certificate is for all of them.
+/// A DNS name or address of a server, without a port: a certificate covers all ports.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Host {
-    /// A name that DNS knows.
+    /// A DNS name.
     Name(String),
     /// An IP address.
     Address(IpAddr),
 }
 
-/// A text that is no host.
+/// A text that is not a host.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{text:?} is no host: {why}")]
 pub struct HostError {
-    /// What was to be one.
+    /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 
@@ -41,7 +41,7 @@ impl FromStr for Host {
         if text.contains('*') {
             return Err(failed("a certificate names each host, and no pattern".to_owned()));
         }
-        // What is dialled is read by the same function, so no name is certified that cannot be dialled.
+        // The same parser reads dialled addresses, so every certified name can be dialled.
         match ServerName::try_from(text) {
             Ok(ServerName::DnsName(name)) if !text.ends_with('.') => Ok(Self::Name(name.as_ref().to_owned())),
             _ => Err(failed("write a name or an IP address, as in node-1.example.org or 10.0.0.7".to_owned())),
@@ -49,7 +49,7 @@ impl FromStr for Host {
     }
 }
 
-/// The host of `host:port`.
+/// Returns the host of `host:port`.
 fn without_port(text: &str) -> Option<String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Some(address.ip().to_string());
@@ -68,10 +68,10 @@ impl fmt::Display for Host {
 }
 
 impl Host {
-    /// The hosts that a certificate is for.
+    /// Returns the hosts that a certificate names.
     ///
     /// # Errors
-    /// If it names one that is none, such as a pattern.
+    /// A name is not a host, such as a pattern.
     pub fn of(certificate: &Certificate) -> Result<Vec<Self>, HostError> {
         certificate.hosts.iter().map(|host| host.parse()).collect()
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_host_says_what_would_be_right() {
+    fn invalid_host_error_suggests_the_correct_form() {
         for (text, why) in [
             ("athens:7201", "leave the port out: athens"),
             ("10.0.0.7:7201", "leave the port out: 10.0.0.7"),

@@ -1,15 +1,17 @@
-//! Issues the certificates of a cluster.
+//! Certificates of a cluster: authorities, requests and issued credentials.
 //!
-//! * [`Authority`] is a certificate authority of the cluster's own: whoever it vouches for belongs to the cluster. Two files in a
-//!   directory, of which the key is kept where no member runs.
-//! * [`Issued`] is a certificate and its key, made in one place; [`write_credentials`] makes of it the directory that a process is
-//!   given.
-//! * [`Request`] asks for a certificate without its key, which then never leaves the machine where it was made.
-//! * [`Host`] is where a server is reached, which its certificate must say.
-//! * [`write_cluster`] does all of it for a whole cluster, for tests and for the demonstration.
+//! * [`Authority`] is the cluster's certificate authority: it defines who belongs to the cluster. It consists of two
+//!   files in a
+//!   directory; the key is kept on a machine that runs no member.
+//! * [`Issued`] is a certificate with its key; [`write_credentials`] writes it as the directory of credentials of a
+//!   process.
+//! * [`Request`] asks for a certificate without its key, which never leaves the machine where it was made.
+//! * [`Host`] is an address of a server, which its certificate must name.
+//! * [`write_cluster`] issues all certificates of a cluster, for tests and the demonstration.
 //!
-//! What a certificate says is decided here and nowhere else: one role and one name as a URI, hosts for servers only, and that a
-//! certificate of anybody else can never serve. `archon-security` reads the same.
+//! This crate alone decides the content of certificates: one role and one name as a URI, hosts for servers only, and
+//! usages with
+//! which only servers can serve. `archon-security` reads the same content.
 
 mod authority;
 mod certify;

@@ -1,4 +1,4 @@
-//! Asking for a certificate without showing its key.
+//! Certificate requests, which do not contain the key.
 
 use crate::certify;
 use crate::error::CertificatesError;
@@ -9,31 +9,31 @@ use rcgen::{
     PublicKeyData as _, SanType,
 };
 
-/// A request that is longer is none: an ordinary one has less than a thousand bytes.
+/// Maximum size of a request. A usual one has less than a thousand bytes.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 * 1024;
-/// What a key on the curve P-256 has, not compressed.
+/// Length of an uncompressed P-256 public key.
 const P256_KEY_BYTES: usize = 65;
 
-/// A request and the key that it is for, which stays where it was made.
+/// A request and its key, which stays on the machine where it was made.
 #[derive(Clone)]
 pub struct Requested {
-    /// The request (PKCS #10), for whoever signs.
+    /// The request (PKCS #10) for the authority.
     pub request_pem: String,
     /// The key.
     pub key_pem: String,
 }
 
 impl std::fmt::Debug for Requested {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         to.debug_struct("Requested").field("request_pem", &self.request_pem).finish_non_exhaustive()
     }
 }
 
-/// Asks for a certificate, with a new key.
+/// Creates a certificate request with a new key.
 ///
 /// # Errors
-/// If a server has no host, or somebody else has one.
+/// A server has no host, or another role has one.
 pub fn request(identity: &Identity, hosts: &[Host]) -> Result<Requested, CertificatesError> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -43,7 +43,7 @@ pub fn request(identity: &Identity, hosts: &[Host]) -> Result<Requested, Certifi
     Ok(Requested { request_pem: params.serialize_request(&key)?.pem()?, key_pem: key.serialize_pem() })
 }
 
-/// A request that somebody has sent. Whoever made it had the key; nothing else in it is certain.
+/// A received request. Its sender had the key; nothing else in it is certain.
 #[derive(Debug)]
 pub struct Request {
     identity: Identity,
@@ -52,10 +52,10 @@ pub struct Request {
 }
 
 impl Request {
-    /// What these bytes ask for. They may come from anybody.
+    /// Reads a request from untrusted bytes.
     ///
     /// # Errors
-    /// If they are no request in PEM, are not signed by the key they are for, or do not name one identity.
+    /// The bytes are not a PEM request, are not signed by their key, or do not name exactly one identity.
     pub fn read(pem: &[u8]) -> Result<Self, CertificatesError> {
         let wrong = |why: String| CertificatesError::Request(why);
         if pem.len() > REQUEST_BYTES_MAX {
@@ -69,7 +69,7 @@ impl Request {
         }
         let CertificateSigningRequestParams { params, public_key } =
             CertificateSigningRequestParams::from_pem(text).map_err(|error| wrong(error.to_string()))?;
-        // The library takes the kind of key for that of the signature, and would certify another one wrongly.
+        // The library derives the kind of key from that of the signature, and would certify another key wrongly.
         if public_key.algorithm() != &rcgen::PKCS_ECDSA_P256_SHA256 || public_key.der_bytes().len() != P256_KEY_BYTES {
             return Err(wrong("its key is not on the curve P-256, as `archon cert request` makes them".to_owned()));
         }
@@ -91,12 +91,12 @@ impl Request {
         Ok(Self { identity, hosts, public_key })
     }
 
-    /// Who it says it is for.
+    /// Returns the requested identity.
     pub const fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Where it says that one is reached.
+    /// Returns the requested hosts.
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }

@@ -1,4 +1,4 @@
-//! Directories that cannot be used, each with what is wrong with which file.
+//! Invalid directories of credentials, and the errors that name the file and reason.
 
 use crate::support::{DAY, authority, directory, handmade, identity, issue, issue_at, uri};
 use archon_certificates::Authority;
@@ -18,7 +18,7 @@ fn refused(directory: &Path, at: SystemTime, parts: &[&str]) -> CredentialsError
 }
 
 #[test]
-fn what_holds_and_fits_together_is_loaded() {
+fn valid_and_consistent_credentials_load() {
     let now = SystemTime::now();
     let directory = directory(&issue(&authority(), "node/athens"));
     let loaded = Credentials::load(directory.path(), now).unwrap();
@@ -28,7 +28,7 @@ fn what_holds_and_fits_together_is_loaded() {
 }
 
 #[test]
-fn what_holds_no_more_or_not_yet_is_refused_with_its_date() {
+fn expired_and_future_certificates_are_rejected_with_date() {
     let now = SystemTime::now();
     let authority = authority();
     let athens = directory(&issue_at(&authority, "node/athens", now - 100 * DAY));
@@ -40,21 +40,21 @@ fn what_holds_no_more_or_not_yet_is_refused_with_its_date() {
 }
 
 #[test]
-fn an_authority_that_holds_no_more_vouches_for_nobody() {
+fn expired_authority_is_not_trusted() {
     let now = SystemTime::now();
     let (old, new) = (Authority::create("test", now - 3_700 * DAY).unwrap(), authority());
     let mut issued = issue(&new, "node/athens");
     issued.authorities_pem = old.believed_pem().to_owned();
     let error = refused(directory(&issued).path(), now, &["ca.crt", "Archon authority of test", "expired"]);
     assert!(matches!(error, CredentialsError::Date { .. }), "{error}");
-    // Beside one that holds it is what the end of a change looks like.
+    // Beside a valid one: the last phase of a change of authority.
     issued.authorities_pem = [old.believed_pem(), new.believed_pem()].concat();
     let loaded = Credentials::load(directory(&issued).path(), now).unwrap();
     assert_eq!(loaded.authorities_expire, new.certificate().not_after);
 }
 
 #[test]
-fn a_certificate_of_another_authority_is_refused_though_that_is_called_the_same() {
+fn certificate_of_authority_with_same_name_is_rejected() {
     let mut issued = issue(&authority(), "node/athens");
     issued.authorities_pem = authority().believed_pem().to_owned();
     let parts = ["tls.crt", "node/athens", "not one that ca.crt vouches for"];
@@ -62,14 +62,14 @@ fn a_certificate_of_another_authority_is_refused_though_that_is_called_the_same(
 }
 
 #[test]
-fn a_member_s_certificate_is_no_authority() {
+fn certificate_of_member_is_not_an_authority() {
     let mut issued = issue(&authority(), "node/athens");
     issued.authorities_pem = issued.certificate_pem.clone();
     refused(directory(&issued).path(), SystemTime::now(), &["ca.crt", "no certificate authority's"]);
 }
 
 #[test]
-fn the_key_of_another_certificate_is_refused() {
+fn key_of_another_certificate_is_rejected() {
     let authority = authority();
     let mut issued = issue(&authority, "node/athens");
     issued.key_pem = issue(&authority, "node/athens").key_pem;
@@ -77,7 +77,7 @@ fn the_key_of_another_certificate_is_refused() {
 }
 
 #[test]
-fn a_key_that_others_may_read_is_refused() {
+fn key_readable_by_others_is_rejected() {
     let directory = directory(&issue(&authority(), "node/athens"));
     let key = directory.path().join("tls.key");
     let root = std::os::unix::fs::MetadataExt::uid(&fs::metadata(&key).unwrap()) == 0;
@@ -92,9 +92,9 @@ fn a_key_that_others_may_read_is_refused() {
     }
 }
 
-/// Whoever could write there had members and clients believe an authority of his own.
+/// Otherwise a user who can write there makes members and clients trust their own authority.
 #[test]
-fn authorities_were_believed_that_others_could_have_written() {
+fn authorities_writable_by_others_are_rejected() {
     let directory = directory(&issue(&authority(), "node/athens"));
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     let usable = || Credentials::load(directory.path(), SystemTime::now());
@@ -109,11 +109,11 @@ fn authorities_were_believed_that_others_could_have_written() {
         set(&path, right);
         assert!(usable().is_ok(), "{name} that others may read");
     }
-    // As Kubernetes mounts secrets: anybody may make files there, and nobody may replace root's.
+    // As Kubernetes mounts secrets: all users can create files, but not replace root's.
     set(directory.path(), 0o1777);
     assert!(usable().is_ok());
     set(directory.path(), 0o700);
-    // A link to where others may write.
+    // A link into a directory that others can write to.
     let elsewhere = tempfile::tempdir().unwrap();
     let (file, led_to) = (directory.path().join("ca.crt"), elsewhere.path().join("ca.crt"));
     fs::rename(&file, &led_to).unwrap();
@@ -124,7 +124,7 @@ fn authorities_were_believed_that_others_could_have_written() {
 }
 
 #[test]
-fn authorities_were_believed_that_belong_to_another_user() {
+fn authorities_owned_by_another_user_are_rejected() {
     let directory = directory(&issue(&authority(), "node/athens"));
     let file = directory.path().join("ca.crt");
     if std::os::unix::fs::chown(&file, Some(4_711), None).is_err() {
@@ -136,7 +136,7 @@ fn authorities_were_believed_that_belong_to_another_user() {
 }
 
 #[test]
-fn two_authorities_of_one_name_could_not_be_told_apart() {
+fn authorities_of_same_name_are_distinguished() {
     use archon_security::{authority_of, certificates};
     let (old, new) = (authority(), authority());
     let both = tempfile::NamedTempFile::new().unwrap();
@@ -152,7 +152,7 @@ fn two_authorities_of_one_name_could_not_be_told_apart() {
 }
 
 #[test]
-fn a_certificate_must_name_one_of_ours_and_one_alone() {
+fn certificate_must_name_exactly_one_identity() {
     let now = SystemTime::now();
     let host = || SanType::DnsName("athens".try_into().unwrap());
     let both = [ServerAuth, ClientAuth];
@@ -171,7 +171,7 @@ fn a_certificate_must_name_one_of_ours_and_one_alone() {
 }
 
 #[test]
-fn a_server_whose_certificate_was_for_clients_alone_was_started() {
+fn server_rejects_certificate_for_clients_only() {
     let now = SystemTime::now();
     for (who, usages, taken) in [
         ("node/athens", &[ClientAuth][..], false),
@@ -190,7 +190,7 @@ fn a_server_whose_certificate_was_for_clients_alone_was_started() {
 }
 
 #[test]
-fn files_that_are_missing_empty_garbage_or_huge_are_refused_by_name() {
+fn invalid_files_are_rejected_by_name() {
     let directory = directory(&issue(&authority(), "node/athens"));
     let huge = vec![b'x'; (1 << 20) + 1];
     let cut = b"-----BEGIN CERTIFICATE-----\nMIIB";

@@ -1,4 +1,4 @@
-//! Handshakes over loopback: who is let in, and what the others hear.
+//! Handshakes over loopback: accepted and rejected peers, and their errors.
 
 use crate::support::{authority, echo, handmade, handmade_until, identity, issue, pair, shake, tls, uri};
 use archon_security::{Expected, Protocol, Tls, TlsError};
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 #[tokio::test]
-async fn both_sides_know_who_the_other_is() {
+async fn both_sides_know_identity_of_peer() {
     let authority = authority();
     let (_athens, server) = tls(&issue(&authority, "node/athens"));
     for who in ["client/shop", "node/sparta", "coordinator/1", "participant/billing", "operator/o", "admin/alice"] {
@@ -35,7 +35,7 @@ async fn both_sides_know_who_the_other_is() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_who_is_expected_is_refused() {
+async fn unexpected_server_is_rejected() {
     let authority = authority();
     let (_client, client) = tls(&issue(&authority, "client/shop"));
     for (who, expected, right) in [
@@ -61,7 +61,7 @@ async fn a_server_that_is_not_who_is_expected_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_must_be_certified_for_the_host_that_is_dialled() {
+async fn server_certificate_must_name_dialled_host() {
     let authority = authority();
     let (_server, server) = tls(&issue(&authority, "node/athens"));
     let (_client, client) = tls(&issue(&authority, "client/shop"));
@@ -79,7 +79,7 @@ async fn a_server_must_be_certified_for_the_host_that_is_dialled() {
 }
 
 #[tokio::test]
-async fn strangers_of_another_authority_are_refused_though_that_is_called_the_same() {
+async fn peer_of_authority_with_same_name_is_rejected() {
     let (ours, theirs) = (authority(), authority());
     let (_server, server) = tls(&issue(&ours, "node/athens"));
     let (_client, client) = tls(&issue(&theirs, "client/shop"));
@@ -88,7 +88,7 @@ async fn strangers_of_another_authority_are_refused_though_that_is_called_the_sa
     assert!(error.contains("its certificate is refused") && error.contains("of another cluster?"), "{error}");
     assert!(accepted.is_err());
 
-    // One that believes us, and has a certificate of theirs.
+    // A client that trusts our authority, with a certificate of the other one.
     let mut issued = issue(&theirs, "client/shop");
     issued.authorities_pem = [theirs.believed_pem(), ours.believed_pem()].concat();
     let (_client, client) = tls(&issued);
@@ -96,13 +96,13 @@ async fn strangers_of_another_authority_are_refused_though_that_is_called_the_sa
     let error = accepted.unwrap_err();
     assert!(matches!(error, TlsError::Certificate(_)), "{error:?}");
     assert!(error.to_string().contains("of another cluster?"), "{error}");
-    // Of this handshake the client hears the end with its first byte.
+    // The client learns that this handshake failed when it reads its first byte.
     let error = dialled.unwrap().read_u8().await.unwrap_err();
     let said = archon_security::in_words(&error).unwrap().to_string();
     assert!(said.contains("refuses this process's certificate"), "{said}");
 }
 
-/// Somebody who believes our authority, and shows nothing.
+/// Returns a client that trusts our authority and has no certificate.
 fn without_certificate(authorities_pem: &str) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authorities_pem.as_bytes()).unwrap()).unwrap();
@@ -116,7 +116,7 @@ fn without_certificate(authorities_pem: &str) -> TlsConnector {
 }
 
 #[tokio::test]
-async fn nobody_is_let_in_without_a_certificate() {
+async fn client_without_certificate_is_rejected() {
     let authority = authority();
     let (_server, server) = tls(&issue(&authority, "node/athens"));
     let connector = without_certificate(authority.believed_pem());
@@ -129,7 +129,7 @@ async fn nobody_is_let_in_without_a_certificate() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_names_nobody_is_refused() {
+async fn certificate_without_identity_is_rejected() {
     let usages = [rcgen::ExtendedKeyUsagePurpose::ServerAuth, ClientAuth];
     let at = SanType::IpAddress("127.0.0.1".parse().unwrap());
     let two = vec![uri("archon:///client/shop"), uri("archon:///admin/alice")];
@@ -148,7 +148,7 @@ async fn a_certificate_that_names_nobody_is_refused() {
     }
 }
 
-/// Somebody who shows whatever it has.
+/// Returns a client that shows any certificate.
 fn with_certificate(issued: &archon_certificates::Issued, authorities_pem: &str) -> TlsConnector {
     use rustls::pki_types::PrivateKeyDer;
     let mut roots = RootCertStore::empty();
@@ -166,7 +166,7 @@ fn with_certificate(issued: &archon_certificates::Issued, authorities_pem: &str)
 }
 
 #[tokio::test]
-async fn a_client_s_certificate_served() {
+async fn certificate_of_client_cannot_serve() {
     let authority = authority();
     let (_client, client) = tls(&issue(&authority, "client/shop"));
     let (_server, server) = tls(&issue(&authority, "admin/alice"));
@@ -174,7 +174,7 @@ async fn a_client_s_certificate_served() {
     let error = dialled.unwrap_err();
     assert!(matches!(error, TlsError::Certificate(_)), "{error:?}");
     assert!(accepted.is_err());
-    // Even where it names the host: it is not for servers.
+    // Even if it names the host: its usages do not allow serving.
     let at = vec![uri("archon:///client/shop"), SanType::IpAddress("127.0.0.1".parse().unwrap())];
     let made = handmade(at, &[ClientAuth]);
     let (_server, server) = tls(&made);
@@ -187,7 +187,7 @@ async fn a_client_s_certificate_served() {
 }
 
 #[tokio::test]
-async fn plaintext_is_told_from_tls_on_both_sides() {
+async fn plaintext_is_detected_on_both_sides() {
     let authority = authority();
     let (_server, server) = tls(&issue(&authority, "node/athens"));
     for said in [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], b"ARCHON x, and some more"] {
@@ -202,7 +202,7 @@ async fn plaintext_is_told_from_tls_on_both_sides() {
     assert!(matches!(error, TlsError::Plaintext) && error.to_string().contains("--tls-dir"), "{error:?}");
 }
 
-/// What a client says first that knows TLS 1.2 and nothing newer: no extension names another version.
+/// Returns the first message of a client that supports only TLS 1.2: no extension names another version.
 fn hello_of_tls_1_2() -> Vec<u8> {
     let mut body = vec![3, 3]; // TLS 1.2
     body.extend([7; 32]); // random
@@ -216,7 +216,7 @@ fn hello_of_tls_1_2() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn nothing_older_than_tls_1_3_is_spoken() {
+async fn versions_before_tls_1_3_are_rejected() {
     let (_server, server) = tls(&issue(&authority(), "node/athens"));
     let (mut dialled, accepted) = pair().await;
     dialled.write_all(&hello_of_tls_1_2()).await.unwrap();
@@ -224,13 +224,13 @@ async fn nothing_older_than_tls_1_3_is_spoken() {
     assert!(matches!(error, TlsError::Broken(_)), "{error:?}");
     let mut answer = Vec::new();
     dialled.read_to_end(&mut answer).await.unwrap();
-    // A record that is an alert, fatal, protocol_version.
+    // An alert record: fatal, protocol_version.
     assert_eq!((answer.first(), answer.get(5..7)), (Some(&21), Some(&[2, 70][..])), "{answer:?}");
 }
 
-/// TLS takes up a session again without asking for certificates: that a certificate has ended since must be seen all the same.
+/// TLS resumes sessions without requesting certificates: the expiry of a certificate must be noticed anyway.
 #[tokio::test]
-async fn an_expired_certificate_was_let_in_by_a_session_that_was_taken_up_again() {
+async fn resumed_session_with_expired_certificate_is_rejected() {
     let authority = authority();
     let stranger = handmade_until(vec![uri("archon:///client/shop")], &[ClientAuth], Duration::from_secs(2));
     let end = archon_security::Certificate::read(
@@ -246,7 +246,7 @@ async fn an_expired_certificate_was_let_in_by_a_session_that_was_taken_up_again(
     let (dialled, accepted) = pair().await;
     let (dialled, accepted) = tokio::join!(connector.connect(name.clone(), dialled), server.accept(accepted));
     let (mut dialled, mut accepted) = (dialled.unwrap(), accepted.expect("it holds for two seconds"));
-    // The tickets come with the first byte.
+    // The session tickets come with the first byte.
     accepted.write_all(b"!").await.unwrap();
     accepted.flush().await.unwrap();
     assert_eq!(dialled.read_u8().await.unwrap(), b'!');
@@ -261,7 +261,7 @@ async fn an_expired_certificate_was_let_in_by_a_session_that_was_taken_up_again(
 }
 
 #[tokio::test]
-async fn strangers_who_said_nothing_kept_everybody_out() {
+async fn silent_strangers_do_not_block_other_handshakes() {
     let authority = authority();
     let (_server, server) = tls(&issue(&authority, "node/athens"));
     let (_client, client) = tls(&issue(&authority, "client/shop"));
@@ -272,7 +272,7 @@ async fn strangers_who_said_nothing_kept_everybody_out() {
         let server = Arc::clone(&server);
         accepting.spawn(async move { server.accept(accepted).await });
     }
-    // Each of them has been looked at once when this one has.
+    // Each of the strangers has been polled once when this yields.
     tokio::task::yield_now().await;
     let (dialled, accepted) = shake(&client, &server, "127.0.0.1", &Expected::Servers).await;
     echo(&mut dialled.unwrap(), &mut accepted.unwrap()).await.unwrap();
@@ -281,11 +281,11 @@ async fn strangers_who_said_nothing_kept_everybody_out() {
     assert!(ended.is_none(), "they are still waited for: {ended:?}");
 }
 
-/// Far more than a handshake takes, which is a second at most on a machine that is busy.
+/// Far above the duration of a handshake, which is a second at most on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::test(start_paused = true)]
-async fn somebody_who_says_nothing_is_not_waited_for() {
+async fn silent_peer_times_out() {
     let (_server, server) = tls(&issue(&authority(), "node/athens"));
     let (_dialled, accepted) = pair().await;
     let error = tokio::time::timeout(TIMEOUT, server.accept(accepted)).await.unwrap().unwrap_err();

@@ -1,5 +1,5 @@
-//! Directories of credentials, handshakes by them, and their renewal, with certificates as `archon cert` issues them and with such
-//! as it never would.
+//! Credential directories, handshakes and renewal, with certificates as `archon cert` issues them and with invalid
+//! ones.
 #![allow(clippy::unwrap_used)]
 
 mod credentials;

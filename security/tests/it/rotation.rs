@@ -1,4 +1,4 @@
-//! Files that are replaced while a process runs with them.
+//! Credential files that change while a process uses them.
 
 use crate::support::{authority, echo, identity, issue, issue_at, issue_until, replace, shake, tls as open};
 use archon_certificates::{Authority, Issued};
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// The end of the certificate that is used: another one has another.
+/// Returns the end of the certificate in use, which identifies it.
 fn end(tls: &Tls) -> SystemTime {
     tls.credentials().certificate.not_after
 }
 
-/// A renewed certificate of the same one, which ends a day earlier so that it can be told.
+/// Issues a renewed certificate of the same identity; it ends a day earlier, to distinguish it.
 fn renewed(authority: &Authority, who: &str) -> Issued {
     let who = identity(who);
     let hosts = ["127.0.0.1".parse().unwrap()];
@@ -24,7 +24,7 @@ fn renewed(authority: &Authority, who: &str) -> Issued {
 }
 
 #[test]
-fn a_renewed_certificate_is_taken_when_the_files_are_looked_at() {
+fn renewed_certificate_is_loaded_at_next_check() {
     let authority = authority();
     let (directory, tls) = open(&issue(&authority, "node/athens"));
     let before = end(&tls);
@@ -36,9 +36,9 @@ fn a_renewed_certificate_is_taken_when_the_files_are_looked_at() {
     assert_eq!(tls.not_taken(), None);
 }
 
-/// Also where the new files are as long and as old as those before, so that only their numbers tell them.
+/// Also if the new files have the length and age of the old ones, so that only their inodes differ.
 #[test]
-fn links_that_are_set_anew_are_seen() {
+fn replaced_links_are_detected() {
     let authority = authority();
     let root = tempfile::tempdir().unwrap();
     let old = issue(&authority, "node/athens");
@@ -65,7 +65,7 @@ fn links_that_are_set_anew_are_seen() {
 }
 
 #[test]
-fn a_bad_pair_is_kept_out_and_it_is_said_why_until_it_is_mended() {
+fn invalid_pair_is_not_loaded_and_reason_is_reported() {
     let authority = authority();
     let (directory, tls) = open(&issue(&authority, "node/athens"));
     let before = end(&tls);
@@ -78,7 +78,7 @@ fn a_bad_pair_is_kept_out_and_it_is_said_why_until_it_is_mended() {
     };
     let aside = |path: &Path| path.with_extension("aside");
 
-    // The certificate is renewed before its key, and nothing is taken until both are there.
+    // The certificate is renewed before its key; nothing is loaded until both are there.
     let new = renewed(&authority, "node/athens");
     fs::rename(file(CERTIFICATE_FILE), aside(&file(CERTIFICATE_FILE))).unwrap();
     not_taken("tls.crt");
@@ -87,7 +87,7 @@ fn a_bad_pair_is_kept_out_and_it_is_said_why_until_it_is_mended() {
     fs::write(file(CERTIFICATE_FILE), "garbage").unwrap();
     not_taken("holds no certificate");
 
-    // What was there before is put back, the very same file.
+    // The previous file is restored, with the same inode.
     fs::rename(aside(&file(CERTIFICATE_FILE)), file(CERTIFICATE_FILE)).unwrap();
     tls.look_now();
     assert_eq!(tls.not_taken(), None, "what is there is what is used");
@@ -102,7 +102,7 @@ fn a_bad_pair_is_kept_out_and_it_is_said_why_until_it_is_mended() {
 }
 
 #[test]
-fn somebody_else_s_certificate_is_kept_out() {
+fn certificate_of_another_identity_is_not_loaded() {
     let authority = authority();
     let (directory, tls) = open(&issue(&authority, "node/athens"));
     fs::remove_file(directory.path().join(CERTIFICATE_FILE)).unwrap();
@@ -151,10 +151,10 @@ fn renewal_with_a_withdrawn_certificate_is_rejected() {
     assert_eq!(end(&tls), before, "the old one is used");
 }
 
-/// First everybody believes both, then gets a certificate of the new one, then believes the new one alone: at each step whoever is
-/// a step ahead and whoever is a step behind understand each other.
+/// Phases: all trust both authorities, then get a certificate of the new one, then trust only the new one. Peers that
+/// are one phase apart accept each other.
 #[tokio::test]
-async fn authorities_change_without_anybody_being_refused() {
+async fn change_of_authority_rejects_no_peer() {
     let (old, new) = (authority(), authority());
     let both = [old.believed_pem(), new.believed_pem()].concat();
     let (athens, server) = open(&issue(&old, "node/athens"));
@@ -174,15 +174,15 @@ async fn authorities_change_without_anybody_being_refused() {
             echo(&mut dialled.unwrap(), &mut accepted.unwrap()).await.unwrap();
         }
     }
-    // Who has missed it all is out.
+    // A peer that missed all phases is rejected.
     let (_late, late) = open(&issue(&old, "client/late"));
     let (dialled, accepted) = shake(&late, &server, "127.0.0.1", &Expected::Servers).await;
     assert!(dialled.is_err() && accepted.is_err());
 }
 
-/// Whoever could write to the directory had a running member believe an authority of his own.
+/// Otherwise a user who can write to the directory makes a running member trust their own authority.
 #[test]
-fn new_authorities_were_taken_from_where_everybody_may_write() {
+fn new_authorities_writable_by_others_are_not_loaded() {
     use std::os::unix::fs::PermissionsExt as _;
     let ours = authority();
     let (directory, tls) = open(&issue(&ours, "node/athens"));
@@ -199,9 +199,10 @@ fn new_authorities_were_taken_from_where_everybody_may_write() {
     assert_eq!(tls.not_taken(), None);
 }
 
-/// An operator's certificate was good for as long as its connections stood. Those of nodes are kept: they end on one day.
+/// Otherwise an operator's certificate stays usable while its connections last. Those of nodes stay open: their
+/// certificates often expire on the same day.
 #[tokio::test]
-async fn a_connection_outlived_the_certificate_that_had_made_it() {
+async fn expired_certificate_closes_connections_of_operators() {
     let authority = authority();
     let (_athens, server) = open(&issue(&authority, "node/athens"));
     let soon = |who: &str| {
@@ -225,16 +226,16 @@ async fn a_connection_outlived_the_certificate_that_had_made_it() {
     };
     assert!(node.credentials().certificate.not_after < SystemTime::now(), "it was ended before its time");
     assert!(error.to_string().contains("that of operator/watch has expired"), "{error}");
-    // Also where everybody is looked at again.
+    // Also after all peers are verified again.
     server.withdraw([(identity("admin/alice"), None)].into());
     echo(&mut of_node.0, &mut of_node.1).await.unwrap();
     let (_, accepted) = shake(&node, &server, "127.0.0.1", &Expected::Servers).await;
     assert!(accepted.is_err(), "nobody is let in anew by it");
 }
 
-/// Who had once been let in stayed in, whatever became of the authority that had vouched for it.
+/// Otherwise a connected peer stays connected after its authority is removed.
 #[tokio::test]
-async fn a_connection_outlived_the_authority_that_had_vouched_for_it() {
+async fn removed_authority_closes_connections() {
     let (old, new) = (authority(), authority());
     let (athens, server) = open(&issue(&old, "node/athens"));
     let (_shop, client) = open(&issue(&old, "client/shop"));
@@ -251,7 +252,7 @@ async fn a_connection_outlived_the_authority_that_had_vouched_for_it() {
         server.look_now();
         assert_eq!(server.not_taken(), None);
     };
-    // Renewed, or joined by another authority: that is no reason to go.
+    // A renewed or added authority closes no connections.
     believe(&old, old.believed_pem());
     believe(&new, &[old.believed_pem(), new.believed_pem()].concat());
     for _ in 0..100 {

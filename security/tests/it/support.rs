@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// An authority that holds as long as any test needs.
+/// Creates an authority that is valid for the whole test.
 pub(crate) fn authority() -> Authority {
     Authority::create("test", SystemTime::now() - 365 * DAY).unwrap()
 }
@@ -23,7 +23,7 @@ pub(crate) fn identity(text: &str) -> Identity {
     text.parse().unwrap()
 }
 
-/// Issued now; servers are reached at 127.0.0.1.
+/// Issues credentials that begin now; servers are reached at 127.0.0.1.
 pub(crate) fn issue(authority: &Authority, who: &str) -> Issued {
     issue_at(authority, who, SystemTime::now())
 }
@@ -34,7 +34,7 @@ pub(crate) fn issue_at(authority: &Authority, who: &str, now: SystemTime) -> Iss
     authority.issue(&who, hosts, validity(who.role()), now).unwrap()
 }
 
-/// One that ends then; servers are reached at 127.0.0.1.
+/// Issues credentials that end at `until`; servers are reached at 127.0.0.1.
 pub(crate) fn issue_until(authority: &Authority, who: &str, until: SystemTime) -> Issued {
     let who = identity(who);
     let hosts: &[Host] = if who.role().is_server() { &["127.0.0.1".parse().unwrap()] } else { &[] };
@@ -47,7 +47,7 @@ pub(crate) fn directory(issued: &Issued) -> TempDir {
     directory
 }
 
-/// The credentials of one process, and the directory that must stay as long as they are used.
+/// Opens the credentials of a process, and returns the directory, which must exist while they are used.
 pub(crate) fn tls(issued: &Issued) -> (TempDir, Arc<Tls>) {
     let directory = directory(issued);
     let tls = Tls::open(directory.path()).unwrap();
@@ -62,12 +62,12 @@ pub(crate) fn uri(text: &str) -> SanType {
     SanType::URI(Ia5String::try_from(text).unwrap())
 }
 
-/// A certificate that no `archon cert` issues, of an authority of its own.
+/// Makes a certificate that `archon cert` never issues, signed by its own authority.
 pub(crate) fn handmade(names: Vec<SanType>, usages: &[ExtendedKeyUsagePurpose]) -> Issued {
     handmade_until(names, usages, DAY)
 }
 
-/// The same, from now on for that long.
+/// Does the same with a validity that begins now.
 pub(crate) fn handmade_until(names: Vec<SanType>, usages: &[ExtendedKeyUsagePurpose], valid_for: Duration) -> Issued {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -83,7 +83,7 @@ pub(crate) fn handmade_until(names: Vec<SanType>, usages: &[ExtendedKeyUsagePurp
     Issued { certificate_pem, key_pem: key.serialize_pem(), authorities_pem }
 }
 
-/// Two ends of a connection on loopback: who dialled, and who listened.
+/// Returns both ends of a connection on loopback: the dialling one, then the accepting one.
 pub(crate) async fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let dialling = TcpStream::connect(listener.local_addr().unwrap());
@@ -91,7 +91,7 @@ pub(crate) async fn pair() -> (TcpStream, TcpStream) {
     (dialled.unwrap(), accepted.unwrap().0)
 }
 
-/// The outcome of a handshake on both sides.
+/// Returns the outcome of a handshake on both sides.
 pub(crate) async fn shake(
     client: &Tls,
     server: &Tls,
@@ -102,7 +102,7 @@ pub(crate) async fn shake(
     tokio::join!(client.connect(dialled, host, expected, Protocol::Frames), server.accept(accepted))
 }
 
-/// One byte there and back: with TLS 1.3 whoever dialled hears only now that its certificate was refused.
+/// Sends one byte in both directions: with TLS 1.3 the client learns only now that its certificate was rejected.
 pub(crate) async fn echo(dialled: &mut Stream, accepted: &mut Stream) -> io::Result<()> {
     dialled.write_all(b"?").await?;
     dialled.flush().await?;

@@ -1,4 +1,4 @@
-//! Certificates that were withdrawn though the authority vouches for them.
+//! Revoked certificates.
 
 use crate::support::{authority, echo, identity, issue, issue_at, pair, shake, tls};
 use archon_security::{Expected, Protocol, Tls, TlsError, WithdrawnCertificates, in_words};
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-/// Certificates of one that begin before that moment, or all of them.
+/// Revokes the certificates of an identity that begin before `before`, or all of them.
 fn withdraw(at: &Tls, who: &str, before: Option<SystemTime>) {
     at.withdraw(WithdrawnCertificates::from([(identity(who), before)]));
 }
 
 #[tokio::test]
-async fn a_stolen_certificate_was_good_until_it_ended() {
+async fn revoked_certificate_is_rejected_at_once() {
     let authority = authority();
     let (_athens, server) = tls(&issue(&authority, "node/athens"));
     let (_alice, alice) = tls(&issue(&authority, "admin/alice"));
@@ -22,10 +22,10 @@ async fn a_stolen_certificate_was_good_until_it_ended() {
     echo(&mut dialled, &mut accepted).await.unwrap();
 
     withdraw(&server, "admin/alice", Some(SystemTime::now()));
-    // Who is there is turned away at the next word.
+    // An existing connection is closed on the next request.
     let error = echo(&mut dialled, &mut accepted).await.unwrap_err().to_string();
     assert!(error.contains("that of admin/alice") && error.contains("was withdrawn"), "{error}");
-    // Who comes is refused, also by the session of before, and told so.
+    // A new connection is rejected with the reason, also with a resumed session.
     for resumed in [true, false] {
         let fresh = tls(&issue(&authority, "admin/alice"));
         let client = if resumed { &alice } else { &fresh.1 };
@@ -38,10 +38,10 @@ async fn a_stolen_certificate_was_good_until_it_ended() {
             assert!(said.contains("refuses this process's certificate: it was withdrawn"), "{said}");
         }
     }
-    // Nobody else is.
+    // Other identities are not affected.
     let (dialled, accepted) = shake(&bob, &server, "127.0.0.1", &Expected::Servers).await;
     echo(&mut dialled.unwrap(), &mut accepted.unwrap()).await.unwrap();
-    // All count again.
+    // All certificates are accepted again.
     server.withdraw(WithdrawnCertificates::new());
     let (_alice, alice) = tls(&issue(&authority, "admin/alice"));
     let (dialled, accepted) = shake(&alice, &server, "127.0.0.1", &Expected::Servers).await;
@@ -49,7 +49,7 @@ async fn a_stolen_certificate_was_good_until_it_ended() {
 }
 
 #[tokio::test]
-async fn whoever_was_given_a_new_certificate_goes_on() {
+async fn certificate_issued_after_revocation_is_accepted() {
     let authority = authority();
     let (_athens, server) = tls(&issue(&authority, "node/athens"));
     let (_old, old) = tls(&issue_at(&authority, "admin/alice", SystemTime::now() - Duration::from_secs(60)));
@@ -61,9 +61,9 @@ async fn whoever_was_given_a_new_certificate_goes_on() {
     assert!(matches!(accepted.unwrap_err(), TlsError::Revoked(_)));
 }
 
-/// Of a removed coordinator, whose number is not given again.
+/// As of a removed coordinator, whose number is not reused.
 #[tokio::test]
-async fn whoever_dials_takes_a_withdrawn_certificate_of_nobody() {
+async fn client_rejects_revoked_certificate_of_server() {
     let authority = authority();
     let (_third, server) = tls(&issue(&authority, "coordinator/3"));
     let (_athens, client) = tls(&issue(&authority, "node/athens"));
@@ -77,9 +77,9 @@ async fn whoever_dials_takes_a_withdrawn_certificate_of_nobody() {
     assert!(matches!(error, TlsError::Revoked(_)) && error.to_string().contains("coordinator/3"), "{error}");
 }
 
-/// An admin who withdrew the own certificate heard "outcome unknown".
+/// Otherwise an admin who revokes their own certificate gets "outcome unknown".
 #[tokio::test]
-async fn whoever_withdrew_the_own_certificate_heard_no_answer() {
+async fn admin_who_revokes_own_certificate_gets_the_answer() {
     let authority = authority();
     let (_one, server) = tls(&issue(&authority, "coordinator/1"));
     let (_alice, alice) = tls(&issue(&authority, "admin/alice"));
@@ -88,21 +88,22 @@ async fn whoever_withdrew_the_own_certificate_heard_no_answer() {
     echo(&mut dialled, &mut accepted).await.unwrap();
     let begun = Instant::now();
     withdraw(&server, "admin/alice", Some(SystemTime::now()));
-    // As servers do: the next word is listened for while the answer is made.
+    // Servers also read the next request while they make the answer.
     let mut byte = [0];
     assert!(timeout(Duration::from_millis(100), accepted.read(&mut byte)).await.is_err(), "turned away too soon");
     accepted.write_all(b"!").await.unwrap();
     accepted.flush().await.unwrap();
     assert_eq!(dialled.read_u8().await.unwrap(), b'!');
-    // Whoever only listens is turned away as well.
+    // A peer that only reads is disconnected as well.
     let turned_away = async { while timeout(Duration::from_millis(50), accepted.read(&mut byte)).await.is_err() {} };
     timeout(Duration::from_secs(10), turned_away).await.expect("it listens on");
     assert!(begun.elapsed() >= Duration::from_secs(2), "an answer that nodes are waited for would not arrive");
 }
 
-/// At times they heard of a reset connection: what they had sent lay unread where it was closed.
+/// Otherwise a rejected peer sometimes gets a connection reset: its sent data is unread when the connection is
+/// closed.
 #[tokio::test]
-async fn whoever_was_refused_lost_the_reason_among_what_it_had_sent() {
+async fn rejected_peer_reads_reason_despite_unread_data() {
     let authority = authority();
     let (_athens, server) = tls(&issue(&authority, "node/athens"));
     let (_alice, alice) = tls(&issue(&authority, "admin/alice"));
@@ -112,7 +113,7 @@ async fn whoever_was_refused_lost_the_reason_among_what_it_had_sent() {
         let asked = async {
             let connected = alice.connect(dialled, "127.0.0.1", &Expected::Servers, Protocol::Grpc).await;
             let mut dialled = connected.unwrap();
-            // As somebody who says several things before anything is answered.
+            // A peer that sends several messages before any answer.
             for _ in 0..200 {
                 let sent = async {
                     dialled.write_all(&[7; 100]).await?;

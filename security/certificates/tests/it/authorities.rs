@@ -6,7 +6,7 @@ use archon_security::CredentialsError;
 use std::fs;
 
 #[test]
-fn an_authority_is_written_for_its_owner_alone_and_signs_again_when_loaded() {
+fn authority_is_owner_only_and_signs_after_reload() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("ca");
     let created = authority();
@@ -14,14 +14,14 @@ fn an_authority_is_written_for_its_owner_alone_and_signs_again_when_loaded() {
     assert_eq!((mode(&directory), mode(&directory.join("ca.key"))), (0o700, 0o600));
     let loaded = Authority::load(&directory).unwrap();
     assert_eq!(loaded.certificate(), created.certificate());
-    // Both vouch for whom the other has signed.
+    // Each accepts certificates that the other has signed.
     let mut issued = issue(&loaded, "node/athens");
     issued.authorities_pem = created.believed_pem().to_owned();
     assert_eq!(load(&issued, now()).unwrap().identity, identity("node/athens"));
 }
 
 #[test]
-fn an_authority_was_overwritten() {
+fn authority_is_never_overwritten() {
     let directory = tempfile::tempdir().unwrap();
     authority().write(directory.path()).unwrap();
     let key = fs::read(directory.path().join("ca.key")).unwrap();
@@ -33,7 +33,7 @@ fn an_authority_was_overwritten() {
 }
 
 #[test]
-fn a_directory_that_is_no_authority_s_says_which_file_and_what_to_do() {
+fn error_of_invalid_authority_names_file_and_remedy() {
     let directory = tempfile::tempdir().unwrap();
     let [certificate, key] = ["ca.crt", "ca.key"].map(|name| directory.path().join(name));
     let refused = |parts: &[&str]| {
@@ -64,7 +64,7 @@ fn a_directory_that_is_no_authority_s_says_which_file_and_what_to_do() {
     fs::write(&key, &right_key).unwrap();
     for open in [0o640, 0o604, 0o644] {
         set_mode(&key, open);
-        // Of root's files the group may read, as in containers.
+        // The group may read root's files, as in containers.
         if open == 0o640 {
             continue;
         }
@@ -88,7 +88,7 @@ fn a_directory_that_is_no_authority_s_says_which_file_and_what_to_do() {
 }
 
 #[test]
-fn an_expired_authority_issues_nothing() {
+fn expired_authority_issues_nothing() {
     let directory = tempfile::tempdir().unwrap();
     Authority::create("test", now() - 11 * YEAR).unwrap().write(directory.path()).unwrap();
     let expired = Authority::load(directory.path()).unwrap();
@@ -96,9 +96,9 @@ fn an_expired_authority_issues_nothing() {
     assert!(matches!(error, CertificatesError::AuthorityDate { .. }), "{error}");
 }
 
-/// While one authority takes over from another, both are believed, and the key says which of them signs.
+/// During a change of authority both are trusted; the key decides which one signs.
 #[test]
-fn an_authority_hands_on_whom_else_to_believe() {
+fn authority_issues_all_trusted_certificates() {
     let directory = tempfile::tempdir().unwrap();
     let (old, new) = (authority(), authority());
     new.write(directory.path()).unwrap();

@@ -1,4 +1,4 @@
-//! What is written where, and what is not overwritten.
+//! Written files, and files that are not overwritten.
 
 use crate::support::{authority, hosts, identity, issue, mode, now};
 use archon_certificates::{
@@ -8,7 +8,7 @@ use archon_security::Credentials;
 use std::fs;
 
 #[test]
-fn credentials_are_for_their_owner_alone() {
+fn credentials_are_readable_by_owner_only() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("below/athens");
     write_credentials(&directory, &issue(&authority(), "node/athens"), false).unwrap();
@@ -20,7 +20,7 @@ fn credentials_are_for_their_owner_alone() {
 }
 
 #[test]
-fn renewal_must_be_asked_for_and_is_for_the_same_one() {
+fn renewal_needs_replace_flag_and_same_identity() {
     let directory = tempfile::tempdir().unwrap();
     let authority = authority();
     let files = ["ca.crt", "tls.crt", "tls.key"].map(|name| directory.path().join(name));
@@ -40,7 +40,7 @@ fn renewal_must_be_asked_for_and_is_for_the_same_one() {
     write_credentials(directory.path(), &renewed, true).unwrap();
     assert_eq!(fs::read_to_string(&files[1]).unwrap(), renewed.certificate_pem);
     assert_eq!(fs::read_to_string(&files[2]).unwrap(), renewed.key_pem);
-    // One file alone is as much in the way, and nothing is half written.
+    // A single existing file is enough, and nothing is written partially.
     for file in &files[..2] {
         fs::remove_file(file).unwrap();
     }
@@ -52,7 +52,7 @@ fn renewal_must_be_asked_for_and_is_for_the_same_one() {
 }
 
 #[test]
-fn members_keys_and_the_authority_s_are_kept_apart() {
+fn keys_of_members_and_authority_need_own_directories() {
     let directory = tempfile::tempdir().unwrap();
     let authority = authority();
     authority.write(directory.path()).unwrap();
@@ -68,7 +68,7 @@ fn members_keys_and_the_authority_s_are_kept_apart() {
 }
 
 #[test]
-fn a_request_does_not_take_the_key_of_whoever_runs_there() {
+fn request_does_not_overwrite_existing_key() {
     let directory = tempfile::tempdir().unwrap();
     let [first, second] = [(); 2].map(|()| request(&identity("client/shop"), &[]).unwrap());
     write_request(directory.path(), &first).unwrap();
@@ -80,7 +80,7 @@ fn a_request_does_not_take_the_key_of_whoever_runs_there() {
 }
 
 #[test]
-fn a_certificate_is_written_over_an_older_one_of_the_same() {
+fn certificate_replaces_older_one_of_same_identity() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("athens.crt");
     let authority = authority();
@@ -94,7 +94,7 @@ fn a_certificate_is_written_over_an_older_one_of_the_same() {
 }
 
 #[test]
-fn a_whole_cluster_is_made_at_once() {
+fn write_cluster_issues_all_credentials() {
     let root = tempfile::tempdir().unwrap();
     let members = [("coordinator/1", &["127.0.0.1"][..]), ("node/athens", &["127.0.0.1", "::1"]), ("admin/alice", &[])]
         .map(|(who, at)| (identity(who), hosts(at)));

@@ -1,4 +1,4 @@
-//! What a certificate says.
+//! Content of issued certificates.
 
 use crate::support::{DAY, YEAR, authority, der, hosts, identity, issue, load, now, read, some_hosts};
 use archon_certificates::{Authority, CertificatesError, validity};
@@ -10,7 +10,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 const MEMBERS: [&str; 6] =
     ["coordinator/1", "node/athens", "participant/billing-3", "client/shop", "operator/dashboard", "admin/alice"];
 
-/// Reads a certificate in full.
+/// Parses a certificate in full.
 fn parsed<T>(pem: &str, look: impl FnOnce(&X509Certificate<'_>) -> T) -> T {
     let der = der(pem);
     let (rest, certificate) = X509Certificate::from_der(&der).unwrap();
@@ -19,7 +19,7 @@ fn parsed<T>(pem: &str, look: impl FnOnce(&X509Certificate<'_>) -> T) -> T {
 }
 
 #[test]
-fn every_role_is_loaded_as_who_it_is() {
+fn credentials_of_every_role_load_with_its_identity() {
     let authority = authority();
     for text in MEMBERS {
         let credentials = load(&issue(&authority, text), now()).unwrap();
@@ -32,7 +32,7 @@ fn every_role_is_loaded_as_who_it_is() {
 }
 
 #[test]
-fn a_certificate_of_a_client_could_serve() {
+fn only_certificates_of_servers_allow_server_auth() {
     let authority = authority();
     for text in MEMBERS {
         let server = identity(text).role().is_server();
@@ -45,7 +45,7 @@ fn a_certificate_of_a_client_could_serve() {
 }
 
 #[test]
-fn a_certificate_is_for_signatures_of_handshakes_alone() {
+fn certificate_allows_only_digital_signatures() {
     parsed(&issue(&authority(), "node/athens").certificate_pem, |certificate| {
         let usage = certificate.key_usage().unwrap().unwrap();
         assert!(usage.critical && usage.value.digital_signature());
@@ -60,7 +60,7 @@ fn a_certificate_is_for_signatures_of_handshakes_alone() {
 }
 
 #[test]
-fn servers_name_their_hosts_once_and_in_order() {
+fn server_certificate_names_hosts_once_and_in_order() {
     let (authority, athens) = (authority(), identity("node/athens"));
     let given = hosts(&["athens.example.org", "10.0.0.7", "::1", "athens.example.org", "localhost"]);
     let issued = authority.issue(&athens, &given, DAY, now()).unwrap();
@@ -77,7 +77,7 @@ fn servers_name_their_hosts_once_and_in_order() {
 }
 
 #[test]
-fn dates_allow_for_clocks_that_differ_and_end_as_asked() {
+fn validity_tolerates_clock_skew_and_ends_as_requested() {
     let authority = authority();
     for role in Role::ALL {
         let who = Identity::new(role, if role == Role::Coordinator { "1" } else { "a" }).unwrap();
@@ -99,7 +99,7 @@ fn dates_allow_for_clocks_that_differ_and_end_as_asked() {
 }
 
 #[test]
-fn nobody_is_vouched_for_beyond_the_end_of_the_authority() {
+fn certificate_does_not_outlive_authority() {
     let authority = authority();
     let end = authority.certificate().not_after;
     assert!(end > now() + 3_650 * DAY, "ten years");
@@ -115,7 +115,7 @@ fn nobody_is_vouched_for_beyond_the_end_of_the_authority() {
 }
 
 #[test]
-fn serial_numbers_are_random_and_all_different() {
+fn serial_numbers_are_random_and_unique() {
     let authority = authority();
     let serials: BTreeSet<Vec<u8>> = (0..64)
         .map(|_| {
@@ -128,7 +128,7 @@ fn serial_numbers_are_random_and_all_different() {
 }
 
 #[test]
-fn an_authority_vouches_for_members_and_for_no_further_authority() {
+fn authority_cannot_sign_further_authorities() {
     let authority = Authority::create("harbour", now()).unwrap();
     assert!(authority.certificate().is_authority);
     parsed(authority.believed_pem(), |certificate| {
@@ -147,7 +147,7 @@ fn an_authority_vouches_for_members_and_for_no_further_authority() {
 }
 
 #[test]
-fn another_authority_of_the_same_name_vouches_for_nobody_here() {
+fn authority_of_same_name_is_not_trusted() {
     let mut issued = issue(&authority(), "client/shop");
     issued.authorities_pem = authority().believed_pem().to_owned();
     let error = load(&issued, now()).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What is issued, as those read it who use it.
+//! Issued certificates, read with `archon-security`.
 #![allow(clippy::unwrap_used)]
 
 mod authorities;

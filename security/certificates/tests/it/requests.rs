@@ -1,4 +1,4 @@
-//! Requests, which come from anybody.
+//! Requests from untrusted senders.
 
 use crate::support::{DAY, authority, hosts, identity, load, now, read};
 use archon_certificates::{CertificatesError, Issued, Request, request};
@@ -10,7 +10,7 @@ fn uri(text: &str) -> SanType {
     SanType::URI(Ia5String::try_from(text).unwrap())
 }
 
-/// A request that says what it likes.
+/// Creates a request with any content.
 fn of(names: Vec<SanType>, key: &KeyPair, change: impl FnOnce(&mut CertificateParams)) -> String {
     let mut params = CertificateParams::default();
     params.subject_alt_names = names;
@@ -26,7 +26,7 @@ fn why(pem: &[u8]) -> String {
 }
 
 #[test]
-fn a_request_is_signed_and_its_key_stays_where_it_was() {
+fn signed_request_does_not_contain_the_key() {
     let (authority, athens) = (authority(), identity("node/athens"));
     let asked = request(&athens, &hosts(&["athens.example.org", "10.0.0.7"])).unwrap();
     assert!(!asked.request_pem.contains("PRIVATE") && asked.key_pem.contains("PRIVATE"));
@@ -42,7 +42,7 @@ fn a_request_is_signed_and_its_key_stays_where_it_was() {
 }
 
 #[test]
-fn who_signs_says_for_whom() {
+fn signer_chooses_identity_and_hosts() {
     let authority = authority();
     let asked = request(&identity("admin/alice"), &[]).unwrap();
     let found = Request::read(asked.request_pem.as_bytes()).unwrap();
@@ -57,7 +57,7 @@ fn who_signs_says_for_whom() {
 }
 
 #[test]
-fn a_request_made_itself_an_authority() {
+fn request_cannot_become_an_authority() {
     let authority = authority();
     let key = KeyPair::generate().unwrap();
     let asked = of(vec![uri("archon:///client/shop")], &key, |params| {
@@ -75,7 +75,7 @@ fn a_request_made_itself_an_authority() {
 }
 
 #[test]
-fn wrong_requests_say_what_is_wrong() {
+fn invalid_requests_are_rejected_with_reason() {
     let key = KeyPair::generate().unwrap();
     let right = of(vec![uri("archon:///client/shop")], &key, |_| {});
     assert_eq!(Request::read(right.as_bytes()).unwrap().identity(), &identity("client/shop"));
@@ -106,7 +106,7 @@ fn wrong_requests_say_what_is_wrong() {
 }
 
 #[test]
-fn a_request_that_was_changed_on_its_way_is_refused() {
+fn modified_request_is_rejected() {
     let asked = request(&identity("client/shop"), &[]).unwrap().request_pem;
     let der = pem_bytes(&asked);
     let mut refused = 0;
@@ -115,14 +115,14 @@ fn a_request_that_was_changed_on_its_way_is_refused() {
         changed[place] ^= 1;
         match Request::read(pem_of(&changed).as_bytes()) {
             Err(_) => refused += 1,
-            // What is around that which is signed: how long it is, how many bits of the signature count.
+            // Bytes outside the signed part: lengths, and the number of unused bits of the signature.
             Ok(found) => assert_eq!(found.identity(), &identity("client/shop"), "byte {place}"),
         }
     }
     assert!(refused >= der.len() - 4, "{refused} of {}", der.len());
 }
 
-/// The bytes of a block of PEM.
+/// Returns the bytes of a PEM block.
 fn pem_bytes(pem: &str) -> Vec<u8> {
     use rustls::pki_types::CertificateSigningRequestDer;
     use rustls::pki_types::pem::PemObject as _;
@@ -143,7 +143,7 @@ fn pem_of(der: &[u8]) -> String {
 }
 
 #[test]
-fn requests_keep_to_the_rules_of_hosts() {
+fn requests_check_hosts_by_role() {
     let refused = |who: &str, at: &[&str]| request(&identity(who), &hosts(at)).unwrap_err();
     assert!(matches!(refused("node/athens", &[]), CertificatesError::NoHost(_)));
     assert!(matches!(refused("client/shop", &["localhost"]), CertificatesError::HostUnwanted(_)));

@@ -1,4 +1,4 @@
-//! Authorities, and what is issued as `archon-security` reads it.
+//! Authorities, and issued certificates as `archon-security` reads them.
 
 use archon_certificates::{Authority, Host, Issued, write_credentials};
 use archon_security::{Certificate, Credentials, CredentialsError, Identity};
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub(crate) const YEAR: Duration = DAY.saturating_mul(365);
 
-/// Noon of a day, without fractions of a second, which certificates do not say.
+/// Noon of a day, in whole seconds: certificates have no fractions.
 pub(crate) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000)
 }
@@ -27,7 +27,7 @@ pub(crate) fn hosts(texts: &[&str]) -> Vec<Host> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-/// Hosts that a certificate of this one must have.
+/// Returns the hosts that a certificate of this identity must have.
 pub(crate) fn some_hosts(of: &Identity) -> Vec<Host> {
     if of.role().is_server() { hosts(&["localhost"]) } else { Vec::new() }
 }
@@ -45,7 +45,7 @@ pub(crate) fn read(pem: &str) -> Certificate {
     Certificate::read(&der(pem)).unwrap()
 }
 
-/// As a process is given it and loads it.
+/// Writes the credentials and loads them as a process does.
 pub(crate) fn load(issued: &Issued, at: SystemTime) -> Result<Credentials, CredentialsError> {
     let directory = tempfile::tempdir().unwrap();
     write_credentials(directory.path(), issued, false).unwrap();
