@@ -1,15 +1,15 @@
-//! Clocks as arguments. Leases count on one that includes suspend.
+//! Clocks as arguments. Leases use one that includes suspend.
 
 use archon_types::Millis;
 
-/// Something that tells the time in milliseconds; the place that uses it says from which instant.
+/// A clock in milliseconds; its user defines the origin.
 pub trait Clock: Send + Sync + 'static {
-    /// The present instant.
+    /// Returns the current time.
     fn now(&self) -> Millis;
 }
 
-/// Milliseconds since the machine started, suspend included: what leases count on (PROTOCOL rule 14). The time in which a hypervisor
-/// stops a whole virtual machine is commonly not included; see docs/LEASES.md.
+/// Milliseconds since the machine started, including suspend: the clock of leases (PROTOCOL rule 14). It usually does
+/// not include time in which a hypervisor stops the virtual machine; see docs/LEASES.md.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct BootClock;
 
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_boot_clock_does_not_go_back() {
+    fn boot_clock_is_monotonic() {
         let first = BootClock.now();
         assert!(first > Millis::ZERO && BootClock.now() >= first);
     }

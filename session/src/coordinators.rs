@@ -1,4 +1,4 @@
-//! Which coordinator leads, as far as this member can tell.
+//! The coordinators that a member knows, and the probable leader.
 
 use crate::beats::{Answered, BeatStreams, Heard, Recipient};
 use crate::link::Links;
@@ -18,24 +18,24 @@ use std::time::{Duration, Instant};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
-/// Attempts of one call after which its caller backs off.
+/// Attempts of one call before its caller backs off.
 const ATTEMPTS_MAX: usize = 8;
 
-/// The addresses of coordinators that were learned; they change while the member runs.
+/// Returns the learned addresses of coordinators, which change at run time.
 type Learned = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
-/// Why nothing was granted to a heartbeat.
+/// Reason why a heartbeat granted nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotGranted {
-    /// This incarnation is over.
+    /// This incarnation is fenced.
     Stale,
-    /// No coordinator answers the relay that was asked. It keeps the heartbeat for whoever leads next.
+    /// No coordinator answers the relay, which keeps the heartbeat for the next leader.
     NoCoordinator,
-    /// No answer that counts; perhaps a hint who leads.
+    /// No valid answer; may hold the address of the leader.
     Failed(Option<String>),
 }
 
-/// The coordinators, the leading one first.
+/// The known coordinators, the probable leader first.
 pub struct Coordinators {
     configured: Vec<String>,
     learned: Learned,
@@ -45,7 +45,7 @@ pub struct Coordinators {
 }
 
 impl Coordinators {
-    /// Those that are `configured`, and those that are `learned`.
+    /// Creates the set of `configured` and `learned` addresses.
     pub fn new(
         configured: Vec<String>,
         transport: Transport,
@@ -55,7 +55,7 @@ impl Coordinators {
         Self { configured, learned: Box::new(learned), transport, links, leader: Mutex::new(None) }
     }
 
-    /// All addresses, the one that probably leads first. Never empty if any is configured.
+    /// Returns all addresses, the probable leader first. Not empty if any is configured.
     pub fn order(&self) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let leader = self.leader.lock().clone();
@@ -63,7 +63,7 @@ impl Coordinators {
         all.filter(|address| seen.insert(address.clone())).collect()
     }
 
-    /// Somebody said, or showed, that `address` leads.
+    /// Records that `address` leads, according to an answer or a hint.
     pub fn leads(&self, address: &str) {
         let mut leader = self.leader.lock();
         if leader.as_deref() != Some(address) {
@@ -71,7 +71,7 @@ impl Coordinators {
         }
     }
 
-    /// `address` does not lead, or does not answer.
+    /// Records that `address` does not lead or does not answer.
     pub fn doubt(&self, address: &str) {
         let mut leader = self.leader.lock();
         if leader.as_deref() == Some(address) {
@@ -79,18 +79,19 @@ impl Coordinators {
         }
     }
 
-    /// How they are reached.
+    /// Returns the transport to the coordinators.
     pub(crate) const fn transport(&self) -> &Transport {
         &self.transport
     }
 
-    /// Streams for the heartbeats of a life, which are nobody else's: a large report must not delay one. Each answer is waited for
-    /// `deadline`. What relays bring is proven with `key`, if there is one.
+    /// Creates streams for the heartbeats of an incarnation, separate from other traffic: a large report must not
+    /// delay a heartbeat. Each answer has `deadline`. If there is a `key`, answers from relays must be proven with
+    /// it.
     pub fn beat_streams(&self, member: Member, key: Option<BeatKey>, deadline: Duration) -> (BeatStreams, Heard) {
         BeatStreams::new(member, key, self.transport.clone(), deadline)
     }
 
-    /// Sends a heartbeat and waits for its answer. A coordinator that gives one that counts leads.
+    /// Sends a heartbeat and waits for its answer. A coordinator that gives a valid one is the leader.
     ///
     /// # Errors
     /// As [`BeatStreams::beat`].
@@ -106,10 +107,10 @@ impl Coordinators {
         Ok(answered)
     }
 
-    /// One heartbeat, by the ways that [`Attempts`] says, until one is answered.
+    /// Sends one heartbeat along the ways that [`Attempts`] chooses, until one is answered.
     ///
     /// # Errors
-    /// The outcome of the attempts, if nobody grants anything.
+    /// The outcome of the attempts, if none granted anything.
     pub async fn heartbeat<T>(
         &self,
         relays: &[RelayAddress],
@@ -150,8 +151,7 @@ impl Coordinators {
         }
     }
 
-    /// Calls the leading coordinator with a message: follows hints, and tries the others when one does not answer, within
-    /// `deadline`.
+    /// Calls the leading coordinator: follows hints, and tries the others if one does not answer, within `deadline`.
     ///
     /// # Errors
     /// The last refusal.
@@ -178,7 +178,7 @@ impl Coordinators {
             let channel = match self.links.channel(&address) {
                 Ok(channel) => channel,
                 Err(detail) => {
-                    // One that was learned; the others may still do.
+                    // A learned address; the others may still be usable.
                     last = ErrorDetail::new(ErrorKind::Unreachable, detail.message);
                     continue;
                 }
@@ -229,7 +229,7 @@ impl Coordinators {
             }
             last = detail;
         }
-        // If none answers, each may have its own reason.
+        // If none answers, each may have another reason.
         if last.kind == ErrorKind::Unreachable && silent.len() > 1 {
             last.message = silent.join("; ");
         }

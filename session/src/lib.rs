@@ -1,16 +1,16 @@
-//! How a member, be it a node or a participant, reaches the leading coordinator: which one that is, how it is called, and the
-//! clock on which leases count. What is said to it, and what follows, is decided by `archon-member`.
+//! Connection of a member (node or participant) to the leading coordinator: leader discovery, calls, heartbeat
+//! streams and the lease clock. `archon-member` decides the content of messages and their consequences.
 //!
-//! | Module | |
+//!  Module | Contents |
 //! |---|---|
-//! | `beats/` | heartbeats on their way, and who waits for which answer |
-//! | `clock` | time that includes suspend |
-//! | `coordinators` | who leads, and calls that follow it |
-//! | `link` | channels |
-//! | `registration` | registering and leaving |
-//! | `relay/` | heartbeats carried for others |
-//! | `relay_ways` | the relays of a member, and which of them is tried first |
-//! | `report` | facts, told until they are answered |
+//!  `beats/` | heartbeat streams and pending answers |
+//!  `clock` | time that includes suspend |
+//!  `coordinators` | the leader, and calls that follow it |
+//!  `link` | channels |
+//!  `registration` | registration and leaving |
+//!  `relay/` | heartbeats carried for other members |
+//!  `relay_ways` | the relays of a member, in order of preference |
+//!  `report` | reports, repeated until they are answered |
 
 mod beats;
 mod clock;

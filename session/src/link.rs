@@ -1,4 +1,4 @@
-//! Channels to other processes: connected when first used, kept, with a time-out.
+//! Channels to other processes, connected on first use and kept, with a time-out.
 
 use archon_security::{CONNECT_TIMEOUT, Expected, Transport};
 use archon_types::{ErrorDetail, ErrorKind};
@@ -9,10 +9,11 @@ use tonic::transport::{Channel, Endpoint};
 
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Channels kept at once; more than a cluster has members means that addresses changed many times.
+/// Maximum number of kept channels; more than the members of a cluster means that addresses changed many times.
 const CHANNELS_MAX: usize = 4_096;
 
-/// One lazily connected channel per address. Each purpose keeps its own, so that bulk cannot delay what is urgent.
+/// One lazily connected channel per address. Each purpose has its own set, so that bulk traffic cannot delay urgent
+/// calls.
 #[derive(Debug)]
 pub struct Links {
     transport: Transport,
@@ -20,15 +21,15 @@ pub struct Links {
 }
 
 impl Links {
-    /// None yet.
+    /// Creates an empty set.
     pub fn new(transport: Transport) -> Self {
         Self { transport, channels: Mutex::default() }
     }
 
-    /// The channel to `address`, `host:port`, where a coordinator is to be.
+    /// Returns the channel to the coordinator at `address`, `host:port`.
     ///
     /// # Errors
-    /// That is not an address, or one to which plaintext must not go.
+    /// The text is not an address, or plaintext is not allowed for it.
     pub fn channel(&self, address: &str) -> Result<Channel, ErrorDetail> {
         let mut channels = self.channels.lock();
         if let Some(channel) = channels.get(address) {
@@ -44,7 +45,7 @@ impl Links {
     }
 }
 
-/// How `address` is dialled.
+/// Returns the endpoint of `address`.
 ///
 /// # Errors
 /// As [`Links::channel`].
@@ -59,10 +60,10 @@ fn endpoint(address: &str, transport: &Transport) -> Result<Endpoint, ErrorDetai
         .keep_alive_while_idle(true))
 }
 
-/// A channel of its own to a process, connected.
+/// Returns a separate, connected channel to a process.
 ///
 /// # Errors
-/// As [`Links::channel`]; `Unreachable` if it is not there, or not who is expected.
+/// As [`Links::channel`]; `Unreachable` if the process is not reachable or not expected.
 pub async fn connect(transport: &Transport, address: &str, expected: Expected) -> Result<Channel, ErrorDetail> {
     let endpoint = endpoint(address, transport)?;
     let connected = transport.connected_channel(&endpoint, address, expected, CONNECT_TIMEOUT).await;
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_address_beyond_this_machine_that_a_coordinator_names_is_not_dialled_in_plaintext() {
+    async fn learned_remote_address_is_not_dialled_in_plaintext() {
         let told = "10.0.0.1:7101";
         let refused = Links::new(Transport::plaintext(false)).channel(told).unwrap_err();
         assert!(refused.kind == ErrorKind::Refused && refused.message.contains(told), "{refused}");

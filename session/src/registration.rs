@@ -1,4 +1,4 @@
-//! Registering with the leading coordinator, and saying farewell to it.
+//! Registration with the leading coordinator, and leaving.
 
 use crate::clock::Clock;
 use crate::coordinators::Coordinators;
@@ -11,14 +11,15 @@ use tokio_util::sync::CancellationToken;
 
 const REGISTER_DEADLINE: Duration = Duration::from_secs(4);
 const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
-/// How often the log says why the member is not registered while that stays the same.
+/// Interval at which an unchanged reason for a missing registration is logged.
 const SAY_AGAIN: Duration = Duration::from_secs(5);
 
-/// Registers, however long it takes; `None` if `end` comes first. Each attempt says what `registration` makes of the registration
-/// that is taken to be on record; each that was refused, and may succeed later, is told to `refused`.
+/// Registers the member, however long it takes; returns `None` if `end` comes first. `registration` builds each
+/// attempt from the incarnation that is assumed to be on record; `refused` gets each refusal that a later attempt may
+/// overcome.
 ///
 /// # Errors
-/// A refusal that no later attempt can change.
+/// A refusal that no later attempt can overcome.
 pub async fn register(
     coordinators: &Coordinators,
     clock: &dyn Clock,
@@ -88,8 +89,8 @@ fn severity(kind: ErrorKind, waited: Duration) -> Severity {
     }
 }
 
-/// Says farewell: nothing is led any more, so that the coordinator need not wait for the lease to run out. The caller's lease must
-/// have ended before.
+/// Leaves the cluster: the member no longer leads any partition, so the coordinator need not wait for the lease to
+/// expire. The caller's lease must have ended before.
 pub async fn leave(coordinators: &Coordinators, member: Member) {
     let request = v1::LeaveRequest::from(member);
     let answer = coordinators.call(LEAVE_DEADLINE, request, async |mut client, request| client.leave(request).await);

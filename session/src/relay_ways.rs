@@ -1,10 +1,10 @@
-//! The relays of a member, as it was told, and which of them is tried first.
+//! The relays of a member and their order of preference.
 
 use archon_member::Ways;
 use archon_types::{NodeId, RelayAddress};
 use parking_lot::Mutex;
 
-/// By which relays a member's heartbeats travel.
+/// The relays for a member's heartbeats.
 #[derive(Debug, Default)]
 pub struct RelayWays(Mutex<Inside>);
 
@@ -12,22 +12,22 @@ pub struct RelayWays(Mutex<Inside>);
 struct Inside {
     addresses: Vec<RelayAddress>,
     ways: Ways,
-    /// Who answered last, if it was a relay.
+    /// The relay that answered last; none if a coordinator did.
     last: Option<NodeId>,
 }
 
 impl RelayWays {
-    /// These are the member's relays from now on, the one that is to be tried first at the front.
+    /// Sets the member's relays, the preferred one first.
     pub fn set(&self, addresses: Vec<RelayAddress>) {
         self.0.lock().addresses = addresses;
     }
 
-    /// All of them.
+    /// Returns all relays.
     pub fn all(&self) -> Vec<RelayAddress> {
         self.0.lock().addresses.clone()
     }
 
-    /// Those to be tried in this round, in this order, before the coordinators; none if `relays` says that nobody relays.
+    /// Returns the relays to try in this round before the coordinators, in order; none if `relays` is false.
     pub fn order(&self, relays: bool) -> Vec<RelayAddress> {
         let mut inside = self.0.lock();
         let numbers: Vec<NodeId> = inside.addresses.iter().map(|relay| relay.node).filter(|_| relays).collect();
@@ -36,13 +36,13 @@ impl RelayWays {
         order.into_iter().filter_map(address).collect()
     }
 
-    /// The name of this member's relay at an address.
+    /// Returns the name of the relay at an address.
     pub fn name_at(&self, address: &str) -> Option<String> {
         let inside = self.0.lock();
         inside.addresses.iter().find(|relay| relay.address == address).map(|relay| relay.name.clone())
     }
 
-    /// Who answered: a relay, or a coordinator itself.
+    /// Records the answering relay; `None` for a coordinator.
     pub fn answered_by(&self, relay: Option<&RelayAddress>) {
         let mut inside = self.0.lock();
         let number = relay.map(|relay| relay.node);

@@ -1,4 +1,4 @@
-//! Reports: facts on their way to the coordinator, repeated until each is answered.
+//! Reports to the coordinator, repeated until each is answered.
 
 use crate::coordinators::Coordinators;
 use crate::link::connect;
@@ -17,34 +17,35 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tonic::Request;
 
-/// Bytes of reports in one request, unless one report alone is longer.
+/// Maximum bytes of reports in one request, unless one report alone is longer.
 const REPORTS_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 2;
-/// Bytes that a report takes in a request beside its own: a tag and a length.
+/// Encoding overhead of a report in a request: a tag and a length.
 const REPORT_OVERHEAD_BYTES: usize = 8;
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Facts that wait to be told.
+/// Reports that wait to be sent.
 pub trait Facts {
     /// Copies up to `count` of them; they stay until they are answered.
     fn peek(&self, count: usize) -> Vec<Report>;
 
-    /// One was answered: taken, or refused with an error of this kind. Returns whether it is done with.
+    /// Handles the answer to a report: accepted, or rejected with an error of this kind. Returns whether the report
+    /// is finished.
     fn answered(&self, report: &Report, refused: Option<ErrorKind>) -> bool;
 
-    /// Waits until one was put in since the last wait.
+    /// Waits until a report was added since the last wait.
     fn filled(&self) -> impl Future<Output = ()>;
 }
 
-/// Who passes reports on where no coordinator can be called (PROTOCOL rule 82).
+/// Relays that forward reports when no coordinator is reachable (PROTOCOL rule 82).
 pub trait ReportRelays {
-    /// The relays that are to be asked, one after the other; none: nobody passes anything on.
+    /// Returns the relays to try in order; none disables forwarding.
     fn relays(&self) -> Vec<RelayAddress>;
 
-    /// What is passed on is proven with this, where members say who they are.
+    /// Returns the key that proves forwarded reports, where members authenticate themselves.
     fn key(&self) -> Option<&BeatKey>;
 }
 
-/// Nobody passes anything on.
+/// Disables forwarding.
 #[derive(Clone, Copy, Debug)]
 pub struct NoRelays;
 
@@ -58,7 +59,7 @@ impl ReportRelays for NoRelays {
     }
 }
 
-/// Tells facts for as long as it is polled.
+/// Sends reports while polled.
 pub async fn reports(coordinators: &Coordinators, member: Member, facts: &impl Facts, relays: &impl ReportRelays) {
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     loop {
@@ -97,7 +98,8 @@ pub async fn reports(coordinators: &Coordinators, member: Member, facts: &impl F
     }
 }
 
-/// Counts the reports, from the first on, that fit into one request: one in any case. Reports of keys are as long as the keys.
+/// Counts the leading reports that fit into one request, at least one. Reports can hold keys, and are then as long as
+/// these.
 fn count_that_fits(reports: &[Report]) -> usize {
     let mut bytes = 0;
     for (number, report) in reports.iter().enumerate() {
@@ -109,7 +111,7 @@ fn count_that_fits(reports: &[Report]) -> usize {
     reports.len()
 }
 
-/// Tells the coordinators, or a relay that passes it on if none of them can be called.
+/// Sends reports to the coordinators, or to a relay that forwards them if no coordinator is reachable.
 async fn tell(
     coordinators: &Coordinators,
     request: v1::ReportRequest,
@@ -129,7 +131,8 @@ async fn tell(
     Err(last)
 }
 
-/// Whether a coordinator may lead that cannot be called from here. Where none leads at all, nobody is asked to look for one.
+/// Returns whether a coordinator may lead that is not reachable from here. If there is no leader, relays are not
+/// asked.
 fn is_out_of_reach(detail: &ErrorDetail) -> bool {
     match detail.kind {
         ErrorKind::Unreachable | ErrorKind::DeadlineExceeded => true,
@@ -138,7 +141,7 @@ fn is_out_of_reach(detail: &ErrorDetail) -> bool {
     }
 }
 
-/// Has a relay pass them on. What it answers counts only if it is proven, if there is a key.
+/// Forwards reports by a relay. If there is a key, the answer must be proven.
 async fn by_relay(
     transport: &Transport,
     relay: &RelayAddress,

@@ -1,10 +1,10 @@
-//! The heartbeats of one life on their way to coordinators or relays and back.
+//! Heartbeats of one incarnation, sent to coordinators or relays, and their answers.
 //!
-//! | Module | |
+//!  Module | Contents |
 //! |---|---|
-//! | `mod` | who waits for which answer |
-//! | `stream` | one stream, to one address |
-//! | `streams` | all that are open |
+//!  `mod` | pending heartbeats and their answers |
+//!  `stream` | one stream, to one address |
+//!  `streams` | all open streams |
 
 mod stream;
 mod streams;
@@ -29,26 +29,26 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-/// The streams of one life to whom it sends its heartbeats.
+/// Heartbeat streams of one incarnation.
 #[derive(Debug)]
 pub struct BeatStreams {
     member: Member,
-    /// What is said by way of relays is proven with this, where members say who they are.
+    /// Verifies answers that relays bring; set where members authenticate themselves.
     key: Option<BeatKey>,
-    /// How long the answer of a coordinator is waited for.
+    /// Time to wait for the answer of a coordinator.
     deadline: Duration,
     streams: Streams,
-    /// Heartbeats whose answer somebody waits for, by number.
+    /// Pending heartbeats, by number.
     asked: Mutex<BTreeMap<u64, Asked>>,
-    /// A coordinator answered that this life is fenced, perhaps after every waiter timed out.
+    /// A coordinator answered that this incarnation is fenced, perhaps after every waiter timed out.
     over: AtomicBool,
 }
 
-/// What arrives on the streams of a life.
+/// Receiver of the messages that arrive on the streams of an incarnation.
 #[derive(Debug)]
 pub struct Heard(mpsc::Receiver<Said>);
 
-/// To whom a heartbeat is sent.
+/// Recipient of a heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recipient<'a> {
     /// A coordinator, by its address.
@@ -57,12 +57,12 @@ pub enum Recipient<'a> {
     Relay(&'a RelayAddress),
 }
 
-/// A heartbeat was answered.
+/// Answer to a heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answered {
-    /// What became of the answer.
+    /// Outcome of the answer.
     pub taken: Taken,
-    /// In how many milliseconds the relay's next batch leaves, if a relay brought it.
+    /// Milliseconds until the relay's next batch leaves, if a relay brought the answer.
     pub next_departure_ms: Option<u64>,
 }
 
@@ -90,17 +90,19 @@ impl Recipient<'_> {
 }
 
 impl BeatStreams {
-    /// None yet, for the life of `member`, which waits for each answer of a coordinator for `deadline`. What relays bring counts only if it is
-    /// proven with `key`, if there is one: members that say who they are have one. What arrives is for [`listen`](Self::listen).
+    /// Creates an empty set of streams for the incarnation of `member`, which waits `deadline` for each answer of a
+    /// coordinator. If there is a `key` (where members authenticate themselves), answers from relays must be proven
+    /// with it. Pass the receiver to [`listen`](Self::listen).
     pub fn new(member: Member, key: Option<BeatKey>, transport: Transport, deadline: Duration) -> (Self, Heard) {
         let (streams, heard) = Streams::new(transport, Backlog::Newest, deadline);
         (Self { member, key, deadline, streams, asked: Mutex::default(), over: AtomicBool::new(false) }, Heard(heard))
     }
 
-    /// Sends a heartbeat and waits for its answer, which [`listen`](Self::listen) takes in.
+    /// Sends a heartbeat and waits for its answer, which [`listen`](Self::listen) processes.
     ///
     /// # Errors
-    /// Nothing is granted in time, and why. An answer that comes later still counts, if no later heartbeat's did.
+    /// The reason why nothing was granted in time. A later answer still counts, unless one to a newer heartbeat was
+    /// processed.
     pub async fn beat(&self, to: Recipient<'_>, mut beat: Beat) -> Result<Answered, NotGranted> {
         let by_relay = matches!(to, Recipient::Relay(_));
         if let Some(key) = self.key.as_ref().filter(|_| by_relay) {
@@ -123,14 +125,14 @@ impl BeatStreams {
         }
     }
 
-    /// Nobody else than whoever serves at this address is asked from now on, as long as it answers.
+    /// Closes the streams to all other addresses, as long as this one answers.
     pub(crate) fn keep_only(&self, address: &str) {
         self.streams.keep_only(address);
     }
 
-    /// Takes in what is said, also to heartbeats that nobody waits for any more: each lease goes to `take`, with what the answer says of
-    /// the cluster; word that a life is over to `told_over`, with the address of whoever says so, which the member asked, and that returns
-    /// whether it is this one; and what came along of tables and nodes to `news`, or why that is none.
+    /// Processes incoming messages, including answers after the deadline: leases go to `take`, with the cluster data
+    /// of the answer; notices that an incarnation is fenced go to `told_over`, with the dialled address of their
+    /// sender, and it returns whether this incarnation is meant; table updates, or the error in them, go to `news`.
     pub async fn listen(
         &self,
         heard: &mut Heard,
@@ -139,7 +141,7 @@ impl BeatStreams {
         news: impl Fn(Result<News, ErrorDetail>),
     ) -> Infallible {
         loop {
-            // The sender is ours.
+            // `self` holds a sender, so the channel stays open.
             let Some(Said { address, by_relay, stream, what }) = heard.0.recv().await else {
                 std::future::pending().await
             };
@@ -172,12 +174,12 @@ impl BeatStreams {
         }
     }
 
-    /// Whether a coordinator said so to this life, and not the relay that brought it.
+    /// Returns whether a coordinator made the answer for this incarnation, and not the relay that brought it.
     fn is_proven(&self, answer: &BeatAnswer, now: ClusterNow) -> bool {
         self.key.as_ref().is_none_or(|key| key.proves(&answer_statement(answer, &now), &answer.proof))
     }
 
-    /// What a coordinator told this life of tables and nodes, and not the relay that brought it (rule 79).
+    /// Reads table updates, and rejects those that no coordinator made (rule 79).
     fn read_news(&self, for_it: &NewsFor, brought: &[impl AsRef<[u8]>]) -> Result<News, ErrorDetail> {
         let Member { node, incarnation, .. } = self.member;
         let bytes = brought.get(for_it.place).map_or(&[][..], AsRef::as_ref);
@@ -217,28 +219,29 @@ impl BeatStreams {
         self.settle(number, outcome);
     }
 
-    /// Nothing of a frame is answered from there.
+    /// Handles a refusal of a whole frame.
     fn refused(&self, number: u64, detail: ErrorDetail) {
         let by_relay = self.asked.lock().get(&number).is_some_and(|asked| asked.by_relay);
         let why = match detail.kind {
-            // It keeps the heartbeat, and sends it to whoever leads next.
+            // The relay keeps the heartbeat and sends it to the next leader.
             ErrorKind::NoQuorum if by_relay => NotGranted::NoCoordinator,
-            // A refusal of a relay names no life: one is ended by a coordinator's answer to the heartbeat itself, or by word of its end.
+            // A relay's refusal names no incarnation: only a coordinator's answer to the heartbeat itself, or a
+            // fencing notice, ends one.
             _ if by_relay => NotGranted::Failed(None),
             _ => not_granted(detail),
         };
         self.settle(number, Err(why));
     }
 
-    /// Tells whoever waits for the answer to a heartbeat, if anybody does.
+    /// Passes the outcome to the waiter of a heartbeat, if there is one.
     fn settle(&self, number: u64, outcome: Result<Answered, NotGranted>) {
         if let Some(asked) = self.asked.lock().remove(&number) {
-            // Whoever waits no more has its reasons.
+            // A waiter that is gone needs no outcome.
             let _ = asked.outcome.send(outcome);
         }
     }
 
-    /// A stream has ended: what was asked on it is not answered any more.
+    /// Handles the end of a stream: its pending heartbeats get no answer.
     fn ended(&self, address: &str, number: u64, error: FrameError) {
         match &error {
             FrameError::Unreadable(_) => tracing::warn!(%error, address, "the answers to heartbeats cannot be read"),
@@ -260,7 +263,7 @@ impl BeatStreams {
     }
 }
 
-/// Forgets a heartbeat that nobody waits for any more.
+/// Removes a pending heartbeat when its waiter is gone.
 struct Forgets<'a> {
     streams: &'a BeatStreams,
     number: u64,

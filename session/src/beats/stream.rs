@@ -10,52 +10,52 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-/// A frame of heartbeats that is to leave.
+/// A heartbeat frame to send.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
-    /// Rises with each frame that is given to one stream.
+    /// Increases with each frame given to one stream.
     pub(super) sequence: u64,
     pub(super) frame: Arc<v1::Beats>,
-    /// Nobody waits for its answer after this: it does not leave any more, for an old sign of life is none.
+    /// Deadline of the answer. A later frame is not sent: an old sign of life is none.
     pub(super) until: Instant,
 }
 
-/// What a stream has to say.
+/// A message of a stream.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) address: String,
-    /// A relay serves there.
+    /// Set if the peer is a relay.
     pub(crate) by_relay: bool,
-    /// The stream's number.
+    /// Number of the stream.
     pub(crate) stream: u64,
-    /// Answers; or why the stream has ended.
+    /// Answers, or the error that ended the stream.
     pub(crate) what: Result<BeatAnswers, FrameError>,
 }
 
-/// One stream, as its task has it.
+/// The state of one stream in its task.
 #[derive(Debug)]
 pub(super) struct Carrier {
     pub(super) transport: Transport,
     pub(super) address: String,
-    /// Who is to serve there.
+    /// Expected peer.
     pub(super) expected: Expected,
-    /// Its number.
+    /// Number of the stream.
     pub(super) stream: u64,
     pub(super) newest: watch::Receiver<Vec<Waiting>>,
-    /// For how long an answer may be owed before the stream counts as broken.
+    /// Maximum age of a pending answer; an older one breaks the stream.
     pub(super) stalled: Duration,
     pub(super) said: mpsc::Sender<Said>,
 }
 
 impl Carrier {
-    /// Connects, and sends what waits, until nobody gives it anything any more or the stream ends.
+    /// Connects and sends frames until the senders are dropped or the stream ends.
     pub(super) async fn run(mut self) {
         if let Err(error) = self.carry().await {
             self.say(Err(error)).await;
         }
     }
 
-    /// Whether anybody listens.
+    /// Passes a message on; returns whether the receiver exists.
     async fn say(&self, what: Result<BeatAnswers, FrameError>) -> bool {
         let by_relay = matches!(self.expected, Expected::Node(_));
         let said = Said { address: self.address.clone(), by_relay, stream: self.stream, what };
@@ -73,7 +73,7 @@ impl Carrier {
             CONNECT_TIMEOUT,
         )
         .await?;
-        // Since when an answer is owed, and the last frame that was looked at.
+        // Time since which an answer is pending, and the last frame that was sent.
         let mut owed: Option<Instant> = None;
         let mut last = 0;
         loop {

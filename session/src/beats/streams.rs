@@ -1,4 +1,4 @@
-//! Streams of heartbeats, one to each address that is asked and whose word may still matter. They end with this.
+//! Open heartbeat streams, one per address. Dropping the set ends them.
 
 use super::stream::{Carrier, Said, Waiting};
 use archon_proto::v1;
@@ -11,19 +11,19 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-/// Streams at once; a cluster has fewer coordinators, and a member two relays.
+/// Maximum number of streams; a cluster has fewer coordinators, and a member has two relays.
 const STREAMS_MAX: usize = 32;
-/// What streams said and nobody has looked at yet; a stream waits when it is full.
+/// Capacity for unprocessed messages; streams wait while it is full.
 const SAID_MAX: usize = 64;
-/// How long a stream may owe an answer, at least, before it counts as broken and is made anew.
+/// Minimum time for which an answer may be pending before the stream is replaced.
 const STALLED_MIN: Duration = Duration::from_secs(1);
 
-/// How many frames wait on a stream that has not taken them yet; of more, the newest stay.
+/// Limit of frames that wait on a stream; the newest ones stay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Backlog {
-    /// A member's own: only its newest heartbeat says anything.
+    /// For a member's own heartbeats: only the newest one matters.
     Newest,
-    /// Heartbeats of others: each frame has those of other members.
+    /// For carried heartbeats: each frame has those of other members.
     Frames(usize),
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Backlog {
 pub(crate) struct Streams {
     transport: Transport,
     backlog: Backlog,
-    /// How long a stream may owe an answer.
+    /// Maximum age of a pending answer.
     stalled: Duration,
     open: Mutex<Open>,
     said: mpsc::Sender<Said>,
@@ -40,11 +40,11 @@ pub(crate) struct Streams {
 #[derive(Debug, Default)]
 struct Open {
     streams: BTreeMap<String, Stream>,
-    /// Streams, and frames, so far.
+    /// Number of streams and frames so far.
     count: u64,
 }
 
-/// A stream's end that its task listens to; the task ends when it is dropped.
+/// The sending end of a stream's task, which ends when this is dropped.
 #[derive(Debug)]
 struct Stream {
     number: u64,
@@ -52,17 +52,18 @@ struct Stream {
 }
 
 impl Streams {
-    /// None yet. What arrives is received; an answer is waited for `deadline` as a rule.
+    /// Creates an empty set. Messages arrive at the receiver; `deadline` is the usual time for an answer.
     pub(crate) fn new(transport: Transport, backlog: Backlog, deadline: Duration) -> (Self, mpsc::Receiver<Said>) {
         let (said, heard) = mpsc::channel(SAID_MAX);
         let stalled = STALLED_MIN.max(2 * deadline);
         (Self { transport, backlog, stalled, open: Mutex::default(), said }, heard)
     }
 
-    /// Gives a frame to the stream to this address, which is begun if there is none. It does not leave after `until`.
+    /// Passes a frame to the stream of this address, which is opened if there is none. The frame is not sent after
+    /// `until`.
     ///
     /// # Errors
-    /// Plaintext must not go there.
+    /// Plaintext is not allowed for the address.
     pub(crate) fn send(
         &self,
         address: &str,
@@ -104,12 +105,12 @@ impl Streams {
         Ok(())
     }
 
-    /// Nobody else than whoever serves at this address is asked from now on, as long as it answers.
+    /// Closes the streams to all other addresses, as long as this one answers.
     pub(crate) fn keep_only(&self, address: &str) {
         self.open.lock().streams.retain(|other, _| other == address);
     }
 
-    /// A stream has ended. Returns whether it was the one that is open to its address.
+    /// Removes a stream that has ended; returns whether it was the open one of its address.
     pub(crate) fn ended(&self, address: &str, number: u64) -> bool {
         let mut open = self.open.lock();
         let is_open = open.streams.get(address).is_some_and(|stream| stream.number == number);

@@ -1,10 +1,10 @@
-//! A heartbeat of another member.
+//! A carried heartbeat.
 
 use archon_member::Carried;
 use archon_proto::convert::beats::Beat;
 use archon_types::{Incarnation, NodeId};
 
-/// A heartbeat as its member sent it: nothing of it is changed on the way.
+/// A heartbeat of another member, passed on unchanged.
 #[derive(Clone, Debug)]
 pub(super) struct CarriedBeat(pub(super) Beat);
 

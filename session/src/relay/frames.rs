@@ -1,15 +1,15 @@
-//! Batches cut into frames that a coordinator reads from somebody whom it does not know yet.
+//! Batches cut into frames that a coordinator accepts from an unidentified peer.
 
 use archon_frames::STRANGER_BYTES_MAX;
 use archon_proto::convert::beats::{BEATS_MAX, Beat};
 use archon_proto::v1;
 use prost::Message as _;
 
-/// Most bytes of heartbeats in one frame.
+/// Maximum bytes of heartbeats in one frame.
 const FRAME_BYTES: usize = STRANGER_BYTES_MAX / 2;
 
-/// Cuts heartbeats into frames, each small enough and none empty. What a member says of its load may be large once; one that is larger
-/// than a frame goes without it.
+/// Cuts heartbeats into frames, each within the limit and none empty. Load data may make a heartbeat larger than a
+/// frame: it is then removed.
 pub(super) fn cut(beats: impl Iterator<Item = Beat>) -> Vec<Vec<v1::Beat>> {
     let mut frames: Vec<Vec<v1::Beat>> = Vec::new();
     let mut bytes = FRAME_BYTES;
@@ -34,7 +34,7 @@ pub(super) fn cut(beats: impl Iterator<Item = Beat>) -> Vec<Vec<v1::Beat>> {
 }
 
 fn encoded_bytes(beat: &v1::Beat) -> usize {
-    // With its tag and length.
+    // Including tag and length.
     beat.encoded_len() + 8
 }
 
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_was_larger_than_what_a_coordinator_reads_of_a_stranger() {
+    fn large_batch_is_cut_into_frames_within_the_limit() {
         let beats: Vec<Beat> = (1..=3_000).map(|node| beat(node, node % 40)).collect();
         let frames = cut(beats.iter().cloned());
         let beats: Vec<_> = beats.into_iter().map(v1::Beat::from).collect();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_with_much_to_say_lives_all_the_same() {
+    fn oversized_load_is_removed_from_heartbeat() {
         let frames = cut([beat(1, 10), beat(2, 10_000), beat(3, 10)].into_iter());
         let found: Vec<_> = frames.concat().iter().map(|beat| (beat.node, beat.load.is_some())).collect();
         assert_eq!(found, [(1, true), (2, false), (3, true)]);

@@ -1,12 +1,12 @@
-//! Heartbeats carried for others: streams of members on one side, coordinators on the other. What leaves when, and who hears which
-//! answer, is decided in `archon_member::Relay`.
+//! Relay of heartbeats: streams of members on one side, coordinators on the other. `archon_member::Relay` decides
+//! when batches leave and which member gets which answer.
 //!
-//! | Module | |
+//!  Module | Contents |
 //! |---|---|
-//! | `mod` | one life of a relay |
-//! | `carried` | what it carries |
-//! | `frames` | batches cut into frames |
-//! | `stream` | the stream of one member |
+//!  `mod` | one incarnation of a relay |
+//!  `carried` | a carried heartbeat |
+//!  `frames` | batches cut into frames |
+//!  `stream` | the stream of one member |
 
 mod carried;
 mod frames;
@@ -33,31 +33,31 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// What members said and the relay has not looked at yet; a stream waits when it is full.
+/// Capacity for unprocessed input of members; streams wait while it is full.
 const INPUTS_MAX: usize = 1_024;
-/// Frames that wait on the stream to a coordinator that has not taken them yet.
+/// Frames that wait on the stream to a coordinator.
 const BACKLOG: usize = 64;
-/// How long a batch is worth sending: a heartbeat that left later would be of no use to its member.
+/// Maximum age of a batch that is sent: a later heartbeat is of no use to its member.
 const WORTH: Duration = Duration::from_millis(150);
 
-/// What a relay counts; see docs/METRICS.md.
+/// Counters of a relay; see docs/METRICS.md.
 #[derive(Debug, Default)]
 pub struct RelayCounts {
     /// Heartbeats passed on to coordinators.
     pub beats: AtomicU64,
-    /// Batches of them.
+    /// Batches passed on.
     pub batches: AtomicU64,
-    /// Heartbeats turned away because enough members were carried.
+    /// Heartbeats refused because the relay was full.
     pub busy: AtomicU64,
-    /// Times that members heard that no coordinator answers.
+    /// Notices to members that no coordinator answers.
     pub no_coordinator: AtomicU64,
-    /// Members told that their life is over.
+    /// Notices to members that their incarnation is fenced.
     pub over: AtomicU64,
     /// Members carried now.
     pub members: AtomicU64,
 }
 
-/// Where streams of members go, and what carries them while this process has a life in the cluster.
+/// Entry point for streams of members; [`carry`](Self::carry) processes them while this process is registered.
 #[derive(Clone, Debug)]
 pub struct RelayStreams {
     inputs: mpsc::Sender<Input>,
@@ -73,19 +73,19 @@ impl Default for RelayStreams {
 }
 
 impl RelayStreams {
-    /// Nobody is carried yet.
+    /// Creates a relay that carries no members yet.
     pub fn new() -> Self {
         let (inputs, waiting) = mpsc::channel(INPUTS_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
         Self { inputs, waiting, streams: Arc::default(), counts: Arc::default() }
     }
 
-    /// What it counted so far.
+    /// Returns the counters.
     pub fn counts(&self) -> &RelayCounts {
         &self.counts
     }
 
-    /// Serves the stream of one member until it ends, or until `stop`. Whether it is the one of this number says `check`.
+    /// Serves the stream of one member until it ends or `stop`. `check` verifies the member's number.
     pub async fn serve(
         &self,
         clock: &dyn Clock,
@@ -98,8 +98,8 @@ impl RelayStreams {
         stream::serve(number, &self.inputs, clock, reader, writer, check, stop).await;
     }
 
-    /// Carries what comes for as long as it is polled, in the name of this life. What it knows of the others stands in `rows`, which
-    /// `changes` follows.
+    /// Relays heartbeats while polled, as this incarnation of the node. `rows` holds its rows of other members;
+    /// `changes` announces new ones.
     pub async fn carry(
         &self,
         coordinators: &Coordinators,
@@ -109,7 +109,7 @@ impl RelayStreams {
         rows: &(dyn Rows + Sync),
         mut changes: watch::Receiver<Version>,
     ) -> Infallible {
-        // One life at a time.
+        // One incarnation at a time.
         let mut waiting = self.waiting.lock().await;
         let (streams, mut heard) = Streams::new(coordinators.transport().clone(), Backlog::Frames(BACKLOG), WORTH);
         let mut life = Life {
@@ -140,7 +140,7 @@ impl RelayStreams {
     }
 }
 
-/// One life of a relay.
+/// One incarnation of a relay.
 struct Life<'a> {
     coordinators: &'a Coordinators,
     clock: &'a dyn Clock,
@@ -148,7 +148,7 @@ struct Life<'a> {
     rows: &'a (dyn Rows + Sync),
     streams: Streams,
     relay: Relay<CarriedBeat>,
-    /// Where the streams of members wait for answers.
+    /// Channels for answers, by stream of a member.
     members: BTreeMap<u64, mpsc::Sender<BeatAnswers>>,
     counts: &'a RelayCounts,
 }
@@ -187,7 +187,7 @@ impl Life<'_> {
         }
     }
 
-    /// A coordinator said something, or its stream ended.
+    /// Handles a message of a coordinator, or the end of its stream.
     fn hear(&mut self, Said { address, stream, what, .. }: Said) {
         let now = self.clock.now();
         let refused = match what {
@@ -218,14 +218,14 @@ impl Life<'_> {
         }
     }
 
-    /// Each answer goes to the stream of the member that it names.
+    /// Passes each answer to the stream of the member that it names.
     fn pass_back(&mut self, batch: u64, judged: Judged) {
         let named = judged.answers.iter().map(|answer| (answer.node, answer.incarnation, answer.number));
         let routes = self.relay.answered(batch, named);
         let next_departure_ms = Some(self.relay.next_departure_ms(self.clock.now()));
         for (mut answer, to) in judged.answers.into_iter().zip(routes) {
             if let Some(to) = to {
-                // What comes along for it, as it is.
+                // Table updates are passed on unchanged.
                 let news =
                     answer.news.as_mut().and_then(|news| judged.news.get(std::mem::take(&mut news.place)).cloned());
                 let news = news.into_iter().collect();
@@ -279,7 +279,7 @@ impl Life<'_> {
 
     fn answer(&self, to: ReturnAddress, answers: BeatAnswers) {
         if let Some(stream) = self.members.get(&to.stream) {
-            // One that does not take its answers asks again, or is gone.
+            // A member that does not read its answers retries, or is gone.
             let _ = stream.try_send(answers);
         }
     }

@@ -1,4 +1,4 @@
-//! The stream of one member at a relay: its heartbeats come in, their answers go out.
+//! Stream of one member at a relay: heartbeats come in, answers go out.
 
 use crate::clock::Clock;
 use archon_frames::{FrameError, FrameReader, FrameWriter, end_stream};
@@ -10,35 +10,35 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// Answers that wait for their stream: of those that a member did not take in time the later ones are dropped.
+/// Answers that wait on a stream; further ones are dropped if the member does not read them in time.
 const ANSWERS_MAX: usize = 8;
-/// How long a stream may be silent: a member that is carried beats several times a second.
+/// Maximum silence of a stream: a carried member sends several heartbeats per second.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long a member may take nothing of its answers.
+/// Maximum time for which a member may read none of its answers.
 const STALLED: Duration = Duration::from_secs(1);
 
-/// What the streams of members bring.
+/// Input from the streams of members.
 #[derive(Debug)]
 pub(super) enum Input {
     /// Heartbeats.
     Carry(Carry),
-    /// The stream of this number is over.
+    /// The stream with this number has ended.
     Ended(u64),
 }
 
 /// Heartbeats of one member.
 #[derive(Debug)]
 pub(super) struct Carry {
-    /// The number of its stream.
+    /// Number of the stream.
     pub(super) stream: u64,
     pub(super) beats: Beats,
-    /// Where the stream waits for answers.
+    /// Channel for answers.
     pub(super) answers: mpsc::Sender<BeatAnswers>,
-    /// When they came.
+    /// Arrival time.
     pub(super) came: Millis,
 }
 
-/// Serves a stream until it ends, or until `stop`.
+/// Serves a stream until it ends or `stop`.
 pub(super) async fn serve(
     number: u64,
     inputs: &mpsc::Sender<Input>,
@@ -88,7 +88,8 @@ async fn carry(
     }
 }
 
-/// Each stream is one member's: what a relay carries comes from the members themselves.
+/// Rejects frames other than a member's own heartbeat: relays carry only heartbeats that come from the members
+/// themselves.
 fn check_own(beats: &Beats, check: &(dyn Fn(NodeId) -> Result<(), ErrorDetail> + Sync)) -> Result<(), ErrorDetail> {
     if let ([beat], None) = (&beats.beats[..], beats.relay) {
         return check(beat.node);

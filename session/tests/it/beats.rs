@@ -1,4 +1,4 @@
-//! Heartbeats on their streams, to coordinators that the test plays.
+//! Heartbeat streams to coordinators simulated by the test.
 
 use crate::support::{self, Played, SOON};
 use archon_frames::{FrameReader, FrameWriter};
@@ -31,7 +31,7 @@ impl Stream {
         Self { reader, writer }
     }
 
-    /// The number of the next heartbeat.
+    /// Returns the number of the next heartbeat.
     async fn heard(&mut self) -> u64 {
         let beats: v1::Beats = timeout(SOON, self.reader.next()).await.expect("a heartbeat").unwrap();
         let [beat] = &beats.beats[..] else { panic!("{beats:?}") };
@@ -59,7 +59,7 @@ fn beat(number: u64) -> Beat {
     support::beat(NODE, LIFE, number)
 }
 
-/// A member's side: its coordinators, its streams, and the numbers whose answers were taken in.
+/// A member: its coordinators, and the numbers of processed answers.
 struct TestBed {
     coordinators: Coordinators,
     taken: Mutex<Vec<u64>>,
@@ -74,7 +74,7 @@ impl TestBed {
         }
     }
 
-    /// Runs `test` while what arrives is taken in.
+    /// Runs `test` while incoming messages are processed.
     async fn run<T>(&self, test: impl AsyncFn(&BeatStreams) -> T) -> T {
         let member = Member { cluster: ClusterId::new(Uuid::from_u128(1)), node: NODE, incarnation: LIFE };
         let (streams, mut heard) = self.coordinators.beat_streams(member, None, DEADLINE);
@@ -103,14 +103,14 @@ impl TestBed {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_waits_for_any_more_still_counts() {
+async fn answer_after_the_deadline_still_counts() {
     let played = Played::start().await;
     let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let serves = async {
             let mut stream = Stream::of(&played).await;
             assert_eq!(stream.heard().await, 1);
-            // The answer to the first comes after that to the second, on the same stream.
+            // The first answer comes after the second, on the same stream.
             assert_eq!(stream.heard().await, 2);
             stream.grants(2).await;
             stream.grants(1).await;
@@ -128,16 +128,17 @@ async fn an_answer_that_nobody_waits_for_any_more_still_counts() {
     .await;
 }
 
-/// If coordinators answered after its deadline, a node never learned that it had failed, and did not register again.
+/// Otherwise, if coordinators answer after its deadline, a node never learns that it is failed, and does not register
+/// again.
 #[tokio::test]
-async fn late_answer_ends_a_life_that_is_over() {
+async fn late_answer_ends_fenced_incarnation() {
     let played = Played::start().await;
     let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let serves = async {
             let mut stream = Stream::of(&played).await;
             assert_eq!(stream.heard().await, 1);
-            // The second one is asked once the first is given up.
+            // The second heartbeat is sent once the first one timed out.
             assert_eq!(stream.heard().await, 2);
             let over = ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
             stream.says(BeatAnswers::new(1, Ok(judged(BeatAnswer::new(NODE, LIFE, 1, Err(over)))))).await;
@@ -153,7 +154,7 @@ async fn late_answer_ends_a_life_that_is_over() {
 }
 
 #[tokio::test]
-async fn whoever_breaks_off_is_not_waited_for_and_the_next_heartbeat_begins_anew() {
+async fn closed_stream_fails_at_once_and_next_beat_reconnects() {
     let played = Played::start().await;
     let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
@@ -174,7 +175,7 @@ async fn whoever_breaks_off_is_not_waited_for_and_the_next_heartbeat_begins_anew
         assert_eq!(asked, Ok(()));
     })
     .await;
-    // Nobody listens there any more.
+    // This address has no listener any longer.
     let address = Played::start().await.address;
     bed.run(async |streams| {
         let begun = Instant::now();
@@ -186,7 +187,7 @@ async fn whoever_breaks_off_is_not_waited_for_and_the_next_heartbeat_begins_anew
 }
 
 #[tokio::test]
-async fn refusals_name_who_leads_or_end_the_life() {
+async fn refusals_name_the_leader_or_end_the_incarnation() {
     let played = Played::start().await;
     let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
@@ -198,7 +199,7 @@ async fn refusals_name_who_leads_or_end_the_life() {
             stream.says(BeatAnswers::new(number, Err(elsewhere))).await;
             let number = stream.heard().await;
             let over = || ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
-            // That of another life is nobody's business here.
+            // An answer for another incarnation has no effect.
             let former = Incarnation::new(2);
             let foreign = BeatAnswer::new(NODE, former, number, Err(over()));
             stream.says(BeatAnswers::new(number, Ok(judged(foreign)))).await;
@@ -219,13 +220,13 @@ async fn refusals_name_who_leads_or_end_the_life() {
 }
 
 #[tokio::test]
-async fn whoever_owes_an_answer_for_long_is_connected_to_anew() {
+async fn stream_with_overdue_answer_is_reconnected() {
     let played = Played::start().await;
     let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let serves = async {
             let mut silent = Stream::of(&played).await;
-            // It takes heartbeats and never answers, as a connection does whose other end is cut off.
+            // The peer reads heartbeats and never answers, like a connection that is cut off.
             let hears = async {
                 while silent.reader.next::<v1::Beats>().await.is_ok() {}
                 Stream::of(&played).await
@@ -251,7 +252,7 @@ async fn whoever_owes_an_answer_for_long_is_connected_to_anew() {
 }
 
 #[tokio::test]
-async fn once_another_coordinator_grants_the_stream_to_the_former_one_ends() {
+async fn grant_of_new_leader_closes_stream_to_former_one() {
     let (former, next) = (Played::start().await, Played::start().await);
     let bed = TestBed::new(&[&former, &next]);
     bed.run(async |streams| {
@@ -275,14 +276,14 @@ async fn once_another_coordinator_grants_the_stream_to_the_former_one_ends() {
 }
 
 #[tokio::test]
-async fn answers_that_cannot_be_read_end_their_stream_and_grant_nothing() {
+async fn unreadable_answer_ends_stream_and_grants_nothing() {
     let played = Played::start().await;
     let bed = TestBed::new(&[&played]);
     bed.run(async |streams| {
         let serves = async {
             let mut stream = Stream::of(&played).await;
             let number = stream.heard().await;
-            // Without a replication time-out: no answer of a coordinator.
+            // Without a replication time-out: not an answer of a coordinator.
             stream.writer.push(&v1::BeatAnswers { batch: number, ..v1::BeatAnswers::default() });
             stream.writer.flush().await.unwrap();
             let ended = timeout(SOON, stream.reader.next::<v1::Beats>()).await.expect("an end");
@@ -296,7 +297,7 @@ async fn answers_that_cannot_be_read_end_their_stream_and_grant_nothing() {
 }
 
 #[tokio::test]
-async fn all_whom_no_relay_helped_asked_the_new_leader_at_once() {
+async fn few_members_without_relay_ask_the_leader_directly() {
     let bed = TestBed {
         coordinators: Coordinators::new(vec!["c".into()], archon_security::Transport::default(), Vec::new),
         taken: Mutex::default(),
@@ -315,7 +316,7 @@ async fn all_whom_no_relay_helped_asked_the_new_leader_at_once() {
         let answered = bed.coordinators.heartbeat(&relays, attempt).await;
         assert!(matches!(answered, Ok(()) | Err(NotGranted::NoCoordinator)), "{answered:?}");
     }
-    // One in 32: a hundred, give or take ten.
+    // One in 32: a hundred on average, with a standard deviation of ten.
     let asked = asked.into_inner();
     assert!((30..300).contains(&asked), "{asked} of 3200 asked for themselves");
 }

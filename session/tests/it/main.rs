@@ -1,4 +1,4 @@
-//! Heartbeats and reports, to coordinators and relays that the tests play.
+//! Heartbeats and reports, sent to coordinators and relays simulated by the tests.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Heartbeats that a node carries for others, between members and a coordinator that the test plays.
+//! Heartbeats that a node carries between members and a coordinator simulated by the test.
 
 use crate::support::relaying::{Carried, LIFE, NOW, Relay, Serving, cluster, granted, granted_as};
 use crate::support::{Played, SOON};
@@ -17,7 +17,7 @@ fn over(node: u64, incarnation: Incarnation) -> Over {
 }
 
 #[tokio::test]
-async fn heartbeats_of_two_members_travel_together_and_each_has_its_own_answer() {
+async fn heartbeats_share_a_batch_and_get_separate_answers() {
     let coordinator = Played::start().await;
     let relay = Relay::start(&[&coordinator]).await;
     let (mut one, mut two) = (Carried::new(1), Carried::new(2));
@@ -42,7 +42,7 @@ async fn heartbeats_of_two_members_travel_together_and_each_has_its_own_answer()
 }
 
 #[tokio::test]
-async fn whoever_leads_next_answers_the_heartbeat_that_the_relay_kept() {
+async fn next_leader_answers_heartbeat_kept_by_relay() {
     let (gone, next_leader) = (Played::start().await, Played::start().await);
     let relay = Relay::start(&[&gone, &next_leader]).await;
     let mut member = Carried::new(1);
@@ -62,21 +62,21 @@ async fn whoever_leads_next_answers_the_heartbeat_that_the_relay_kept() {
 }
 
 #[tokio::test]
-async fn a_member_that_is_failed_hears_so_from_its_relay_without_asking() {
+async fn relay_notifies_fenced_member_unasked() {
     let coordinator = Played::start().await;
     let relay = Relay::start(&[&coordinator]).await;
     let mut member = Carried::new(1);
     let serves = Serving::once(&coordinator, granted);
     let (_open, (answered, _)) = tokio::join!(serves, member.asks(&relay, 1, true));
     answered.unwrap();
-    // That of another life is not for it.
+    // A notice for another incarnation does not concern it.
     relay.told.ends(over(1, Incarnation::new(2)));
     relay.told.ends(over(1, LIFE));
     assert_eq!(member.told_over().await, (over(1, LIFE), relay.address.address.clone()));
 }
 
 #[tokio::test]
-async fn a_life_that_is_over_hears_so_when_it_calls_though_no_coordinator_answers() {
+async fn fenced_member_is_notified_without_any_coordinator() {
     let relay = Relay::start(&[]).await;
     relay.told.ends(over(1, LIFE));
     let (answered, _) = Carried::new(1).asks(&relay, 1, false).await;
@@ -84,7 +84,7 @@ async fn a_life_that_is_over_hears_so_when_it_calls_though_no_coordinator_answer
     let (answered, _) = Carried::new(2).asks(&relay, 1, false).await;
     let lives = matches!(answered, Err(NotGranted::NoCoordinator | NotGranted::Failed(None)));
     assert!(lives, "another member is not told so: {answered:?}");
-    // One that knows of no such word takes it for a refusal of this relay.
+    // A client that does not know this notice reads it as a refusal of the relay.
     let (mut reader, mut writer) = relay.stream().await;
     let beats = vec![Carried::new(1).beat(9)];
     writer.push(&v1::Beats::from(Beats { cluster: cluster(), batch: 7, beats, relay: None }));
@@ -94,7 +94,7 @@ async fn a_life_that_is_over_hears_so_when_it_calls_though_no_coordinator_answer
 }
 
 #[tokio::test]
-async fn a_relay_that_stops_says_so_and_is_left_at_once() {
+async fn stopping_relay_is_left_at_once() {
     let coordinator = Played::start().await;
     let relay = Relay::start(&[&coordinator]).await;
     let mut member = Carried::new(1);
@@ -109,7 +109,7 @@ async fn a_relay_that_stops_says_so_and_is_left_at_once() {
 }
 
 #[tokio::test]
-async fn heartbeats_of_others_that_a_member_sends_are_refused() {
+async fn member_cannot_send_heartbeats_of_others() {
     let coordinator = Played::start().await;
     let relay = Relay::start(&[&coordinator]).await;
     let (mut reader, mut writer) = relay.stream().await;
@@ -126,7 +126,7 @@ fn key(storage: u128) -> BeatKey {
 }
 
 #[tokio::test]
-async fn what_a_relay_made_up_was_taken_for_a_lease() {
+async fn lease_forged_by_relay_is_rejected() {
     let coordinator = Played::start().await;
     let relay = Relay::start(&[&coordinator]).await;
     let mut member = Carried::with_key(1, Some(key(1)));
@@ -150,7 +150,7 @@ async fn what_a_relay_made_up_was_taken_for_a_lease() {
     assert_eq!(leases, [1_001]);
 }
 
-/// What brings a node to this version, as a coordinator encodes it.
+/// Returns updates that bring a node to this version, as a coordinator encodes them.
 fn encoded_news(version: u64) -> bytes::Bytes {
     let (complete, newest) = (Version::new(version), Version::new(version));
     let (deltas, coordinators) = (Vec::new(), Vec::new());
@@ -158,7 +158,7 @@ fn encoded_news(version: u64) -> bytes::Bytes {
         .with_encoded(Vec::new(), bytes::Bytes::new())
 }
 
-/// Answers the first heartbeat of a batch, and brings it one of these news.
+/// Answers the first heartbeat of a batch, with the update at `place`.
 fn answer_with(
     beats: &Beats,
     news: Vec<bytes::Bytes>,
@@ -180,7 +180,7 @@ fn answer_with(
 }
 
 #[tokio::test]
-async fn what_a_relay_brings_of_tables_is_for_the_member_that_the_answer_names() {
+async fn table_updates_go_to_member_named_in_answer() {
     let coordinator = Played::start().await;
     let relay = Relay::start(&[&coordinator]).await;
     let mut member = Carried::new(1);
@@ -192,7 +192,7 @@ async fn what_a_relay_brings_of_tables_is_for_the_member_that_the_answer_names()
 }
 
 #[tokio::test]
-async fn tables_that_a_relay_made_up_were_taken_in() {
+async fn table_updates_forged_by_relay_are_rejected() {
     let coordinator = Played::start().await;
     let relay = Relay::start(&[&coordinator]).await;
     let mut member = Carried::with_key(1, Some(key(1)));
@@ -203,7 +203,7 @@ async fn tables_that_a_relay_made_up_were_taken_in() {
             let news = vec![encoded_news(version)];
             serving.answers(|beats| answer_with(beats, news, 0, Some(&own), Some(&forger))).await;
         }
-        // Proven are others than those that come.
+        // The proof is for other updates than the ones that come.
         let others = |beats: &Beats| {
             let news = vec![encoded_news(10)];
             Judged { news, ..answer_with(beats, vec![encoded_news(9)], 0, Some(&own), Some(&own)) }

@@ -1,4 +1,4 @@
-//! Reports that a relay passes on, where no coordinator can be called (PROTOCOL rule 82).
+//! Reports that a relay forwards because no coordinator is reachable (PROTOCOL rule 82).
 
 use archon_proto::convert::report::Outcomes;
 use archon_proto::convert::report_proofs::{NONCE_BYTES, outcomes_statement, reports_statement};
@@ -26,7 +26,7 @@ fn key() -> BeatKey {
     BeatKey::new(StorageId::new(Uuid::from_u128(1)), BootId::new(Uuid::from_u128(2)))
 }
 
-/// A relay that makes up what it brings, or brings what a coordinator said.
+/// A relay that forges its answers, or forwards those of a coordinator.
 #[derive(Clone)]
 struct Played {
     honest: bool,
@@ -47,7 +47,7 @@ impl Carrier for Played {
     }
 }
 
-/// A relay on a port of its own, and what it is asked.
+/// Starts a relay; returns its address and the received requests.
 async fn relay(node: u64, honest: bool) -> (RelayAddress, mpsc::UnboundedReceiver<v1::ReportRequest>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -57,7 +57,7 @@ async fn relay(node: u64, honest: bool) -> (RelayAddress, mpsc::UnboundedReceive
     (RelayAddress { node: NodeId::new(node), name: format!("n{node}"), address }, requests)
 }
 
-/// One fact, until it is answered.
+/// One report that waits for its answer.
 #[derive(Clone, Default)]
 struct OneFact(Arc<(Mutex<bool>, Notify)>);
 
@@ -97,7 +97,7 @@ impl ReportRelays for Relays {
     }
 }
 
-/// Tells one fact where nobody serves at the only coordinator's address.
+/// Sends one report while nothing listens at the only coordinator's address.
 async fn tell(relays: Vec<RelayAddress>, key: Option<BeatKey>) -> OneFact {
     let nowhere = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
     let fact = OneFact::default();
@@ -114,7 +114,7 @@ async fn tell(relays: Vec<RelayAddress>, key: Option<BeatKey>) -> OneFact {
 }
 
 #[tokio::test]
-async fn what_no_coordinator_could_be_told_was_told_to_nobody() {
+async fn unreachable_coordinators_get_reports_by_relay() {
     let (address, mut asked) = relay(8, false).await;
     let fact = tell(vec![address], None).await;
     timeout(SOON, fact.0.1.notified()).await.expect("an answer");
@@ -123,7 +123,7 @@ async fn what_no_coordinator_could_be_told_was_told_to_nobody() {
 }
 
 #[tokio::test]
-async fn a_relay_that_made_up_what_came_of_a_report_had_it_forgotten() {
+async fn forged_answer_of_relay_does_not_finish_report() {
     let ((liar, mut lied), (honest, mut passed_on)) = (relay(8, false).await, relay(9, true).await);
     let fact = tell(vec![liar, honest], Some(key())).await;
     timeout(SOON, fact.0.1.notified()).await.expect("an answer");
@@ -135,7 +135,7 @@ async fn a_relay_that_made_up_what_came_of_a_report_had_it_forgotten() {
 }
 
 #[tokio::test]
-async fn a_fact_that_only_a_liar_answers_is_told_again_each_time_with_another_number() {
+async fn report_with_forged_answer_is_repeated_with_new_nonce() {
     let (address, mut asked) = relay(8, false).await;
     let fact = tell(vec![address], Some(key())).await;
     let (first, second) = (asked.recv().await.unwrap(), asked.recv().await.unwrap());

@@ -1,4 +1,4 @@
-//! What tests of heartbeats share.
+//! Shared helpers of the heartbeat tests.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 pub mod relaying;
@@ -11,10 +11,10 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-/// How long something is waited for that is to happen.
+/// Deadline of events that must happen.
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// A heartbeat of a member of which there is nothing to say.
+/// Returns a heartbeat without any data.
 pub fn beat(node: NodeId, incarnation: Incarnation, number: u64) -> Beat {
     Beat {
         node,
@@ -29,7 +29,7 @@ pub fn beat(node: NodeId, incarnation: Incarnation, number: u64) -> Beat {
     }
 }
 
-/// A coordinator's listener, or a relay's.
+/// Listener of a coordinator or relay.
 pub struct Played {
     listener: TcpListener,
     pub address: String,
@@ -42,7 +42,7 @@ impl Played {
         Self { listener, address }
     }
 
-    /// The next stream of heartbeats that is begun here, whenever that is.
+    /// Waits for the next heartbeat stream, without deadline.
     pub async fn next_stream(&self) -> (FrameReader, FrameWriter) {
         let (connection, _) = self.listener.accept().await.unwrap();
         let (kind, reader, writer) = accept(connection.into(), |_| PartialBudget::new(1 << 20)).await.unwrap();
@@ -50,7 +50,7 @@ impl Played {
         (reader, writer)
     }
 
-    /// As [`next_stream`](Self::next_stream), soon.
+    /// As [`next_stream`](Self::next_stream), within [`SOON`].
     pub async fn stream(&self) -> (FrameReader, FrameWriter) {
         timeout(SOON, self.next_stream()).await.expect("a stream")
     }

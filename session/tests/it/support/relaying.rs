@@ -1,4 +1,4 @@
-//! A coordinator, a relay and members, as tests of relays play them.
+//! Coordinator, relay and members for tests of relays.
 
 use super::{Played, SOON};
 use archon_frames::{FrameReader, FrameWriter, StreamKind};
@@ -25,20 +25,20 @@ pub fn cluster() -> ClusterId {
     ClusterId::new(Uuid::from_u128(1))
 }
 
-/// A coordinator that the test plays, as one stream has it.
+/// One stream at a simulated coordinator.
 pub struct Serving {
     reader: FrameReader,
     stream: FrameWriter,
 }
 
 impl Serving {
-    /// The stream that is begun there next.
+    /// Accepts the next stream.
     pub async fn begin(coordinator: &Played) -> Self {
         let (reader, stream) = coordinator.stream().await;
         Self { reader, stream }
     }
 
-    /// The next batch that comes.
+    /// Returns the next batch.
     pub async fn hears(&mut self) -> Beats {
         let beats: v1::Beats = timeout(SOON, self.reader.next()).await.expect("a batch").unwrap();
         beats.try_into().unwrap()
@@ -50,14 +50,14 @@ impl Serving {
         self.stream.flush().await.unwrap();
     }
 
-    /// Hears a batch and answers it so.
+    /// Reads a batch and answers it with `judge`.
     pub async fn answers(&mut self, judge: impl FnOnce(&Beats) -> Judged) -> Beats {
         let beats = self.hears().await;
         self.says(&beats, Ok(judge(&beats))).await;
         beats
     }
 
-    /// A stream on which the first batch is answered so.
+    /// Accepts a stream and answers its first batch with `judge`.
     pub async fn once(coordinator: &Played, judge: impl FnOnce(&Beats) -> Judged) -> Self {
         let mut serving = Self::begin(coordinator).await;
         serving.answers(judge).await;
@@ -65,16 +65,16 @@ impl Serving {
     }
 }
 
-/// A lease for each heartbeat.
+/// Grants a lease for each heartbeat.
 pub fn granted(beats: &Beats) -> Judged {
     granted_as(beats, None)
 }
 
-/// The same, each proven with the key that is taken for the members', if there is one.
+/// Does the same, with proofs by `key` if there is one.
 pub fn granted_as(beats: &Beats, key: Option<&BeatKey>) -> Judged {
     let granted = |beat: &Beat| {
         let Beat { node, incarnation, number, .. } = *beat;
-        // By the lease it is seen whose answer it is.
+        // The duration identifies the member.
         let outcome = Ok(Granted { lease_ms: 1_000 + node.get(), withdrawn: vec![] });
         let mut answer = BeatAnswer::new(node, incarnation, number, outcome);
         if let Some(key) = key {
@@ -85,7 +85,7 @@ pub fn granted_as(beats: &Beats, key: Option<&BeatKey>) -> Judged {
     Judged::new(beats.beats.iter().map(granted).collect(), NOW)
 }
 
-/// The lives that are over, as the relay's node was told.
+/// Fenced incarnations that the relay's node knows of.
 #[derive(Default)]
 pub struct Told {
     over: Mutex<Vec<Over>>,
@@ -110,7 +110,7 @@ impl Rows for Told {
     }
 }
 
-/// A relay on a port of its own, and the coordinators that it knows. It ends with this.
+/// A relay with its own port and the coordinators that it knows. Dropping it stops it.
 pub struct Relay {
     pub address: RelayAddress,
     pub told: Arc<Told>,
@@ -165,14 +165,14 @@ impl Drop for Relay {
     }
 }
 
-/// A member, and what it was told of lives that are over, with who said so.
+/// A member, with the received fencing notices and their senders.
 pub struct Carried {
     streams: BeatStreams,
     heard: Heard,
     node: NodeId,
     told: mpsc::UnboundedSender<(Over, String)>,
     hears: mpsc::UnboundedReceiver<(Over, String)>,
-    /// What came of tables and nodes: up to where it holds everything then, or why it is not taken in.
+    /// Received table updates: the version up to which they are complete, or the error.
     pub news: Mutex<Vec<Result<Version, ErrorKind>>>,
 }
 
@@ -193,7 +193,7 @@ impl Carried {
         super::beat(self.node, LIFE, number)
     }
 
-    /// Beats by the relay once, and then listens until a lease was taken in, if `until_taken`.
+    /// Sends one heartbeat by the relay, then listens until a lease was granted, if `until_taken`.
     pub async fn asks(
         &mut self,
         relay: &Relay,
@@ -228,7 +228,7 @@ impl Carried {
         }
     }
 
-    /// Listens until it is told that a life is over.
+    /// Listens until a fencing notice arrives.
     pub async fn told_over(&mut self) -> (Over, String) {
         let take = |answer: LeaseAnswer, _| panic!("{answer:?}");
         let told_over = |over: Over, by: &str| self.told.send((over, by.to_owned())).is_ok();
