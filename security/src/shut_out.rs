@@ -1,10 +1,8 @@
 //! Detection of this process's own revoked certificate.
 //!
 //! A rejection counts only on a connection where the coordinator has authenticated itself; earlier, anybody on the
-//! path could
-//! have sent it. More than half of the coordinators must reject the certificate for a while: a single one may have a
-//! revocation that was
-//! undone, or may be malicious.
+//! path could have sent it. More than half of the coordinators must reject the certificate for a while: a single one
+//! may have a revocation that was undone, or may be malicious.
 
 use crate::error::{TlsError, is_of_withdrawal};
 use crate::identity::{Identity, Role};

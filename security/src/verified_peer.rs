@@ -1,12 +1,9 @@
 //! Continued verification of the peer's certificate on open connections.
 //!
 //! A handshake checks the trusted authorities and revocations of that moment. After an authority is removed (because
-//! its key was
-//! stolen, or after a change of authority) or a certificate is revoked, each peer is verified again on its next
-//! request. Expiry of its
-//! certificate ends a connection as well, except those of coordinators and nodes: certificates of a cluster often
-//! expire on the same day,
-//! which would make all data unavailable at once.
+//! its key was stolen, or after a change of authority) or a certificate is revoked, each peer is verified again on
+//! its next request. Expiry of its certificate ends a connection as well, except those of coordinators and nodes:
+//! certificates of a cluster often expire on the same day, which would make all data unavailable at once.
 
 use crate::credentials::verify;
 use crate::error::{TlsError, in_words};

@@ -1,16 +1,16 @@
 //! Connection of a member (node or participant) to the leading coordinator: leader discovery, calls, heartbeat
 //! streams and the lease clock. `archon-member` decides the content of messages and their consequences.
 //!
-//!  Module | Contents |
+//! | Module | Contents |
 //! |---|---|
-//!  `beats/` | heartbeat streams and pending answers |
-//!  `clock` | time that includes suspend |
-//!  `coordinators` | the leader, and calls that follow it |
-//!  `link` | channels |
-//!  `registration` | registration and leaving |
-//!  `relay/` | heartbeats carried for other members |
-//!  `relay_ways` | the relays of a member, in order of preference |
-//!  `report` | reports, repeated until they are answered |
+//! | `beats/` | heartbeat streams and pending answers |
+//! | `clock` | time that includes suspend |
+//! | `coordinators` | the leader, and calls that follow it |
+//! | `link` | channels |
+//! | `registration` | registration and leaving |
+//! | `relay/` | heartbeats carried for other members |
+//! | `relay_ways` | the relays of a member, in order of preference |
+//! | `report` | reports, repeated until they are answered |
 
 mod beats;
 mod clock;

@@ -1,8 +1,7 @@
 //! Certificates of a cluster: authorities, requests and issued credentials.
 //!
 //! * [`Authority`] is the cluster's certificate authority: it defines who belongs to the cluster. It consists of two
-//!   files in a
-//!   directory; the key is kept on a machine that runs no member.
+//!   files in a directory; the key is kept on a machine that runs no member.
 //! * [`Issued`] is a certificate with its key; [`write_credentials`] writes it as the directory of credentials of a
 //!   process.
 //! * [`Request`] asks for a certificate without its key, which never leaves the machine where it was made.
@@ -10,8 +9,7 @@
 //! * [`write_cluster`] issues all certificates of a cluster, for tests and the demonstration.
 //!
 //! This crate alone decides the content of certificates: one role and one name as a URI, hosts for servers only, and
-//! usages with
-//! which only servers can serve. `archon-security` reads the same content.
+//! usages with which only servers can serve. `archon-security` reads the same content.
 
 mod authority;
 mod certify;

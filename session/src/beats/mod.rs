@@ -1,10 +1,10 @@
 //! Heartbeats of one incarnation, sent to coordinators or relays, and their answers.
 //!
-//!  Module | Contents |
+//! | Module | Contents |
 //! |---|---|
-//!  `mod` | pending heartbeats and their answers |
-//!  `stream` | one stream, to one address |
-//!  `streams` | all open streams |
+//! | `mod` | pending heartbeats and their answers |
+//! | `stream` | one stream, to one address |
+//! | `streams` | all open streams |
 
 mod stream;
 mod streams;

@@ -1,12 +1,12 @@
 //! Relay of heartbeats: streams of members on one side, coordinators on the other. `archon_member::Relay` decides
 //! when batches leave and which member gets which answer.
 //!
-//!  Module | Contents |
+//! | Module | Contents |
 //! |---|---|
-//!  `mod` | one incarnation of a relay |
-//!  `carried` | a carried heartbeat |
-//!  `frames` | batches cut into frames |
-//!  `stream` | the stream of one member |
+//! | `mod` | one incarnation of a relay |
+//! | `carried` | a carried heartbeat |
+//! | `frames` | batches cut into frames |
+//! | `stream` | the stream of one member |
 
 mod carried;
 mod frames;
