@@ -1,15 +1,16 @@
-//! The attempts of one heartbeat: by relays, one after the other; then the coordinator that probably leads; then all others at once
-//! (PROTOCOL rules 67 and 68). Who is asked next follows from what came of those before: sending, waiting and giving up are the
-//! shell's.
+//! Attempts to send one heartbeat: to relays in turn, then to the probable leader, then to all other coordinators at
+//! once (PROTOCOL rules 67 and 68). Chooses the next recipients from the outcomes so far; the shell sends, waits and
+//! gives up.
 
 use crate::mutant::{Broken, Mutant};
 use archon_types::NodeId;
 use std::collections::VecDeque;
 
-/// Of those whom a relay told that no coordinator answers it, and whom no other relay helps, one in so many asks for itself (rule 68).
+/// Of the members without a usable relay whose relay reported that no coordinator answers, one in this many asks the
+/// coordinators directly (rule 68).
 const ASKS_FOR_ITSELF: u32 = 32;
 
-/// Whom a heartbeat is sent to. `C` is how the shell names a coordinator.
+/// Recipient of a heartbeat. `C` identifies a coordinator to the shell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way<C> {
     /// A relay.
@@ -18,64 +19,64 @@ pub enum Way<C> {
     Coordinator(C),
 }
 
-/// Why an attempt granted nothing.
+/// Reason why an attempt granted nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unanswered<C> {
-    /// A relay has no coordinator that answers it. It keeps the heartbeat for whoever leads next.
+    /// No coordinator answers the relay, which keeps the heartbeat for the next leader.
     NoCoordinator,
-    /// Nothing came in time, or a refusal; perhaps with word of who leads.
+    /// No answer in time, or a refusal, possibly with a hint to the leader.
     Failed(Option<C>),
 }
 
-/// What a member does next about a heartbeat that is not answered yet.
+/// Next step for a heartbeat without an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step<C> {
-    /// One leaves for each of these, all at once, each with a number of its own. At least one.
+    /// Send a heartbeat to each of these at once, each with its own number. Never empty.
     Ask(Vec<Way<C>>),
-    /// Others that were asked at the same time may still answer.
+    /// Wait: others that were asked at the same time may still answer.
     Wait,
-    /// Nobody is asked any more. A relay keeps the heartbeat for whoever leads next.
+    /// Stop: a relay keeps the heartbeat for the next leader.
     Kept,
-    /// Nobody is asked any more: none of all that there are granted anything.
+    /// Stop: all recipients failed.
     Failed,
 }
 
-/// The attempts of one heartbeat.
+/// The attempts for one heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attempts<C> {
     /// Relays that were not asked yet.
     relays: VecDeque<NodeId>,
     asked: Asked<C>,
-    /// A relay said that no coordinator answers it.
+    /// A relay reported that no coordinator answers it.
     none_answers: bool,
     broken: Broken,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Asked<C> {
-    /// Nobody, or relays.
+    /// None yet, or relays.
     Relays,
-    /// The coordinator that probably leads.
+    /// The probable leader.
     Leader(C),
-    /// All others, of whom so many may still answer.
+    /// All other coordinators; this many may still answer.
     Others(usize),
 }
 
 impl<C: Clone + PartialEq> Attempts<C> {
-    /// Nobody is asked yet. The relays are in the order that [`Ways`](crate::Ways) gave.
+    /// Starts without any attempt. The relays are in the order of [`Ways`](crate::Ways).
     pub fn by(relays: impl IntoIterator<Item = NodeId>) -> Self {
         let relays = relays.into_iter().collect();
         Self { relays, asked: Asked::Relays, none_answers: false, broken: Broken::default() }
     }
 
-    /// With a rule taken away.
+    /// Disables a rule.
     #[must_use]
     pub const fn broken_by(mut self, broken: Broken) -> Self {
         self.broken = broken;
         self
     }
 
-    /// Whom the heartbeat goes to first. `coordinators`: all that are known now, the one that probably leads first.
+    /// Returns the first step. `coordinators` returns all known coordinators, the probable leader first.
     pub fn begin(&mut self, coordinators: impl FnOnce() -> Vec<C>) -> Step<C> {
         match self.relays.pop_front() {
             Some(relay) => Step::Ask(vec![Way::Relay(relay)]),
@@ -83,7 +84,7 @@ impl<C: Clone + PartialEq> Attempts<C> {
         }
     }
 
-    /// One of those that were asked last granted nothing. `draw` gives a number below the one it is given, each as likely as another.
+    /// Returns the step after a failed attempt. `draw` returns a uniformly random number below its argument.
     pub fn unanswered(
         &mut self,
         why: Unanswered<C>,
@@ -92,7 +93,7 @@ impl<C: Clone + PartialEq> Attempts<C> {
     ) -> Step<C> {
         match &mut self.asked {
             Asked::Relays => {
-                // It may be the relay that is cut off: the next one is asked all the same.
+                // Only that relay may be cut off: ask the next one too.
                 self.none_answers |= why == Unanswered::NoCoordinator;
                 if let Some(relay) = self.relays.pop_front() {
                     return Step::Ask(vec![Way::Relay(relay)]);
@@ -122,7 +123,7 @@ impl<C: Clone + PartialEq> Attempts<C> {
         }
     }
 
-    /// Whoever was asked last is not waited for any more.
+    /// Returns the step after the last recipients timed out.
     pub fn given_up(&mut self, coordinators: impl FnOnce() -> Vec<C>, draw: impl FnOnce(u32) -> u32) -> Step<C> {
         if let Asked::Others(_) = self.asked {
             self.asked = Asked::Others(0);
@@ -144,7 +145,7 @@ mod tests {
     const ONE: NodeId = NodeId::new(1);
     const TWO: NodeId = NodeId::new(2);
 
-    /// The coordinators that a member knows.
+    /// Coordinators that the member knows.
     fn known() -> Vec<char> {
         vec!['a', 'b', 'c']
     }
@@ -153,13 +154,13 @@ mod tests {
         Step::Ask(ways.to_vec())
     }
 
-    /// Of those that are told that no coordinator answers, none is drawn.
+    /// Returns the next step of a member that is not drawn to ask directly.
     fn next(attempts: &mut Attempts<char>, why: Unanswered<char>) -> Step<char> {
         attempts.unanswered(why, known, |below| below - 1)
     }
 
     #[test]
-    fn relays_are_asked_one_after_the_other_then_the_leader_then_all_others() {
+    fn relays_are_tried_first_then_leader_then_all_others() {
         let mut attempts = Attempts::by([ONE, TWO]);
         assert_eq!(attempts.begin(known), ask(&[Way::Relay(ONE)]));
         assert_eq!(next(&mut attempts, Unanswered::Failed(None)), ask(&[Way::Relay(TWO)]));
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_the_first_coordinator_names_is_asked_with_the_others_even_if_it_was_not_known() {
+    fn hinted_leader_is_asked_even_if_unknown() {
         let first = |hint| {
             let mut attempts = Attempts::by([]);
             assert_eq!(attempts.begin(known), ask(&[Way::Coordinator('a')]));
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_knows_one_coordinator_or_none_does_not_wait_for_others() {
+    fn single_or_missing_coordinator_fails_without_waiting() {
         let mut attempts: Attempts<char> = Attempts::by([]);
         assert_eq!(attempts.begin(Vec::new), Step::Failed);
         assert_eq!(attempts.begin(|| vec!['a']), ask(&[Way::Coordinator('a')]));
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_were_asked_at_once_are_given_up_at_once() {
+    fn parallel_attempts_time_out_together() {
         let mut attempts = Attempts::by([]);
         attempts.begin(known);
         assert_eq!(attempts.given_up(known, |_| 0), ask(&[Way::Coordinator('b'), Way::Coordinator('c')]));
@@ -199,14 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_that_is_cut_off_kept_its_members_from_their_other_relay() {
+    fn second_relay_is_asked_when_first_has_no_coordinator() {
         let mut attempts = Attempts::by([ONE, TWO]);
         attempts.begin(known);
         assert_eq!(next(&mut attempts, Unanswered::NoCoordinator), ask(&[Way::Relay(TWO)]));
         assert_eq!(next(&mut attempts, Unanswered::Failed(None)), Step::Kept, "the first one keeps it");
     }
 
-    fn few_of_those_whom_no_relay_helps_ask_for_themselves(mutant: Option<Mutant>) -> bool {
+    fn few_members_without_relay_ask_coordinators_directly(mutant: Option<Mutant>) -> bool {
         let drawn = |drawn: u32| {
             let mut attempts = Attempts::by([ONE]).broken_by(Broken::by(mutant));
             attempts.begin(known);
@@ -218,6 +219,6 @@ mod tests {
     }
 
     archon_types::shown_by! {
-        AllAskThemselves => few_of_those_whom_no_relay_helps_ask_for_themselves,
+        AllAskThemselves => few_members_without_relay_ask_coordinators_directly,
     }
 }

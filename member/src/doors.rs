@@ -1,28 +1,28 @@
-//! What a keeper of doors remembers of those at which it knocks, and what it says of them (PROTOCOL rules 73 and 74).
+//! Probes of other nodes' client listeners: the keeper's observations and its report (PROTOCOL rules 73 and 74).
 
 use archon_types::{DoorFailure, DoorReport, Incarnation, Millis, NodeId, SHUT_DOORS_MAX, ShutDoor};
 use std::collections::BTreeMap;
 
-/// Deadline of an answer at a door, in milliseconds, at most the time between two knocks: TCP, TLS and the answer take
+/// Deadline of a probe's answer in milliseconds, limited by the interval between probes: TCP, TLS and the answer take
 /// three round trips.
 const ANSWER_MS: u64 = 1_500;
 
-/// A knock at a door that is over.
+/// A finished probe of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Knock {
-    /// Whose door it was.
+    /// The probed node.
     pub node: NodeId,
-    /// In which life, as the row said.
+    /// Its incarnation according to its row.
     pub incarnation: Incarnation,
-    /// When it began.
+    /// Time of the start.
     pub began: Millis,
-    /// When it was over.
+    /// Time of the end.
     pub ended: Millis,
-    /// Whether it was answered; if not, how it ended.
+    /// Success, or the kind of failure.
     pub outcome: Result<(), DoorFailure>,
 }
 
-/// A door that was knocked at.
+/// State of one probed node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Door {
     incarnation: Incarnation,
@@ -31,10 +31,10 @@ struct Door {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
-    /// No knock has ended yet.
+    /// No probe has finished yet.
     Unknown,
     Open,
-    /// Since when no knock has been answered, when the last one began, and how it ended.
+    /// Start of the first and of the last failed probe in a row, and the failure of the last one.
     Shut {
         first: Millis,
         last: Millis,
@@ -42,16 +42,16 @@ enum Found {
     },
 }
 
-/// The doors at which a node knocks.
+/// The nodes that this keeper probes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Doors {
     doors: BTreeMap<NodeId, Door>,
-    /// How often it knocks, in milliseconds.
+    /// Interval between probes of a node, in milliseconds.
     every_ms: u64,
 }
 
 impl Doors {
-    /// From now on it knocks at these, as often as this. What is known of others, and of other lives, is forgotten.
+    /// Sets the probed nodes and the interval. Drops observations of other nodes and incarnations.
     pub fn keep(&mut self, every_ms: u64, members: impl IntoIterator<Item = (NodeId, Incarnation)>) {
         self.every_ms = every_ms;
         let known = std::mem::take(&mut self.doors);
@@ -62,13 +62,13 @@ impl Doors {
         self.doors = kept.collect();
     }
 
-    /// Deadline of the answer to a knock, in milliseconds.
+    /// Returns the deadline of a probe's answer, in milliseconds.
     pub fn within_ms(&self) -> u64 {
         ANSWER_MS.min(self.every_ms)
     }
 
-    /// A knock is over. One that took longer than knocks take says that the keeper itself stood still: it says nothing of the door, and
-    /// neither does the silence before it.
+    /// Records a finished probe. If it took much longer than its deadline, the keeper itself was paused: the probe
+    /// and the silence before it say nothing about the node.
     pub fn note(&mut self, knock: Knock) {
         let within_ms = self.within_ms();
         let Knock { node, incarnation, began, ended, outcome } = knock;
@@ -78,7 +78,7 @@ impl Doors {
         door.found = match (outcome, door.found) {
             (Ok(()), _) => Found::Open,
             (Err(_), _) if late => Found::Unknown,
-            // Nobody knocked in between: that silence is the keeper's own.
+            // No probe in between: the keeper itself was silent.
             (Err(how), Found::Shut { first, last, .. }) if began.since(last) <= every_ms.saturating_mul(2) => {
                 Found::Shut { first, last: began, how }
             }
@@ -86,14 +86,14 @@ impl Doors {
         };
     }
 
-    /// What is to be said of them at `now`; `None` if it knocks at none.
+    /// Returns the report at `now`; `None` if it probes no node.
     pub fn report(&self, now: Millis) -> Option<DoorReport> {
         if self.doors.is_empty() {
             return None;
         }
         let shut = self.doors.iter().filter_map(|(node, door)| {
             let Found::Shut { first, last, how } = door.found else { return None };
-            // A keeper that stands still knows nothing of the time since it knocked last.
+            // A paused keeper knows nothing about the time since its last probe.
             let known_until = last.plus(self.every_ms).min(now);
             Some(ShutDoor { node: *node, incarnation: door.incarnation, how, since_ms: known_until.since(first) })
         });
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_door_is_shut_from_the_first_knock_that_was_not_answered_until_one_is() {
+    fn node_is_shut_from_first_failed_probe_to_next_success() {
         let mut doors = keeper(3);
         assert_eq!(said(&doors, 0), (3, 0, vec![]), "nobody was asked yet");
         doors.note(knock(1, 0, 2, Ok(())));
@@ -146,12 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn a_keeper_that_stood_still_took_its_own_silence_for_that_of_others() {
+    fn paused_keeper_does_not_count_its_own_silence() {
         let mut doors = keeper(1);
-        // Its process was stopped while it waited.
+        // The keeper was paused during a probe.
         doors.note(knock(1, 0, 20_000, Err(DoorFailure::Silent)));
         assert_eq!(said(&doors, 20_000), (1, 0, vec![]));
-        // It was stopped between two knocks.
+        // The keeper was paused between two probes.
         doors.note(knock(1, 21_000, 500, Err(DoorFailure::Silent)));
         assert_eq!(said(&doors, 60_000), (1, 0, vec![(1, 1_000)]));
         doors.note(knock(1, 60_000, 500, Err(DoorFailure::Silent)));
@@ -159,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn another_life_and_another_member_are_unknown() {
+    fn new_incarnations_and_members_are_unknown() {
         let mut doors = keeper(2);
         doors.note(knock(1, 0, 500, Err(DoorFailure::Silent)));
         doors.note(knock(2, 0, 1, Ok(())));
         doors.keep(EVERY_MS, [(NodeId::new(1), Incarnation::new(9)), (NodeId::new(2), Incarnation::new(2))]);
         assert_eq!(said(&doors, 600), (2, 1, vec![]));
-        // A knock that was under way is of a life that is over.
+        // A probe that was in flight refers to an old incarnation.
         doors.note(knock(1, 0, 500, Err(DoorFailure::Silent)));
         doors.note(knock(7, 0, 500, Err(DoorFailure::Silent)));
         assert_eq!(said(&doors, 600), (2, 1, vec![]));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_shut_doors_those_are_told_that_have_been_shut_for_longest() {
+    fn report_is_limited_to_the_longest_shut_nodes() {
         let mut doors = keeper(100);
         for node in 1..=100 {
             doors.note(knock(node, 1_000 - node, 500, Err(DoorFailure::Silent)));

@@ -1,47 +1,46 @@
-//! What the coordinator has granted a registration of the member: the lease, and the leaderships it does not cover
-//! (PROTOCOL rules 14, 15, 52, 53 and 72).
+//! Lease of a registration, and the leaderships that it does not cover (PROTOCOL rules 14, 15, 52, 53 and 72).
 
 use crate::heartbeat::{Heartbeats, LeaseAnswer};
 use crate::mutant::{Broken, Mutant};
 use archon_types::{Epoch, Incarnation, Lease, Millis, NodeId, Over, PartitionId};
 use std::collections::BTreeMap;
 
-/// The outcome of the answer to a heartbeat.
+/// Outcome of an answer to a heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// It answers no heartbeat that this life remembers having sent: it counts for nothing.
+    /// Ignored: it answers no heartbeat that this incarnation remembers.
     Foreign,
-    /// It was overtaken by the answer to a later heartbeat, came twice, or came after the registration's end: it could only bring
-    /// back a leadership that was withdrawn since.
+    /// Ignored: it is older than a processed answer, a duplicate, or later than the end of the registration. It could
+    /// only restore a leadership that was withdrawn since.
     Overtaken,
     /// The lease is extended.
     Granted {
-        /// For how long there was none, in milliseconds; zero if the last one had not run out.
+        /// Milliseconds without a lease before this one; zero if the last one had not expired.
         lapsed_ms: u64,
-        /// Leaderships that it does not cover, to be given up.
+        /// Leaderships that the lease does not cover, to be given up.
         withdrawn: Vec<(PartitionId, Epoch)>,
     },
 }
 
-/// What one registration was granted. It begins with no lease, and ends for good.
+/// The grants of one registration. Starts without a lease; its end is final.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     lease: Lease,
-    /// Leaderships that the lease does not cover: those in these epochs and before.
+    /// Leaderships that the lease does not cover: these epochs and earlier ones.
     withdrawn: BTreeMap<PartitionId, Epoch>,
-    /// Number of the newest heartbeat whose answer was taken in.
+    /// Number of the newest heartbeat with a processed answer.
     newest: u64,
     broken: Broken,
 }
 
 impl Grants {
-    /// Nothing is granted yet.
+    /// Starts without a lease.
     pub fn new(broken: Broken) -> Self {
         Self { broken, ..Self::default() }
     }
 
-    /// Takes in the answer to one of the `heartbeats` of this life, which arrived at `now` on the local clock. Lease and withdrawn
-    /// leaderships are taken together, or neither is.
+    /// Processes the answer to one of the `heartbeats` of this incarnation, received at `now` on the local clock.
+    /// Takes the lease and the withdrawn leaderships together, or neither.
     pub fn take(&mut self, heartbeats: &Heartbeats, answer: LeaseAnswer, now: Millis) -> Taken {
         let Some(sent) = heartbeats.sent(&answer, self.broken) else { return Taken::Foreign }; // rule 52
         let older = answer.number <= self.newest && !self.broken.breaks(Mutant::OlderAnswerTaken);
@@ -61,13 +60,14 @@ impl Grants {
         Taken::Granted { lapsed_ms, withdrawn }
     }
 
-    /// Ends the lease for good: the registration is over, and no answer to it counts any more.
+    /// Ends the lease for good: the registration has ended, and later answers do not count.
     pub fn end(&mut self) {
         *self = Self { newest: u64::MAX, ..Self::default() };
     }
 
-    /// Somebody who holds the row says that a life is over. If it is this one, of `node` and `incarnation`, the lease ends for good; of
-    /// another one nothing is changed, for that may be a former life of this very node. Returns whether this ended it.
+    /// Processes a notice that an incarnation is fenced. Ends the lease for good if it names this `node` and
+    /// `incarnation`; a notice for another one, such as an earlier incarnation of this node, has no effect. Returns
+    /// whether it ended this registration.
     pub fn told_over(&mut self, node: NodeId, incarnation: Incarnation, over: Over) -> bool {
         let this_life = over.incarnation == incarnation || self.broken.breaks(Mutant::OverWithoutLife);
         let ends = over.node == node && this_life && self.newest != u64::MAX; // rule 72
@@ -77,17 +77,17 @@ impl Grants {
         ends
     }
 
-    /// Whether the lease holds at `now`, whatever it covers.
+    /// Returns whether there is a lease at `now`, regardless of the leaderships it covers.
     pub fn is_valid(&self, now: Millis) -> bool {
         self.lease.is_valid(now)
     }
 
-    /// Whether the lease covers the leadership of `partition` in `epoch` at `now`.
+    /// Returns whether the lease covers the leadership of `partition` in `epoch` at `now`.
     pub fn covers(&self, partition: PartitionId, epoch: Epoch, now: Millis) -> bool {
         self.lease.is_valid(now) && self.withdrawn.get(&partition).is_none_or(|withdrawn| *withdrawn < epoch)
     }
 
-    /// When the lease ends, if there is one.
+    /// Returns the end of the lease, if any.
     pub fn until(&self) -> Option<Millis> {
         self.lease.until()
     }

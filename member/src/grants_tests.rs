@@ -1,4 +1,4 @@
-//! Tests of what is granted, and of the rules that mutants take away.
+//! Tests of grants, and of the rules that mutants disable.
 
 use super::*;
 use crate::heartbeat::Heartbeat;
@@ -17,7 +17,7 @@ fn at(ms: u64) -> Millis {
     Millis::new(ms)
 }
 
-/// What a life has sent, and what it was granted.
+/// The heartbeats and grants of one incarnation.
 struct TestBed {
     heartbeats: Heartbeats,
     grants: Grants,
@@ -45,7 +45,7 @@ fn answer(heartbeat: Heartbeat) -> LeaseAnswer {
     heartbeat.answer(LEASE_MS, vec![])
 }
 
-/// An answer that withdraws the leadership of partition 1 in epoch 4.
+/// Returns an answer that withdraws the leadership of partition 1 in epoch 4.
 fn withdrawing(heartbeat: Heartbeat) -> LeaseAnswer {
     heartbeat.answer(LEASE_MS, vec![(partition(1), Epoch::new(4))])
 }
@@ -55,7 +55,7 @@ fn granted(lapsed_ms: u64, withdrawn: Vec<(PartitionId, Epoch)>) -> Taken {
 }
 
 #[test]
-fn the_lease_counts_from_sending_and_ends() {
+fn lease_starts_at_sending_and_expires() {
     let mut bed = TestBed::new(None);
     assert!(!bed.grants.is_valid(at(0)));
     let heartbeat = bed.send(100);
@@ -67,7 +67,7 @@ fn the_lease_counts_from_sending_and_ends() {
 }
 
 #[test]
-fn an_answer_to_another_heartbeat_or_life_grants_nothing() {
+fn answer_to_foreign_heartbeat_grants_nothing() {
     let mut bed = TestBed::new(None);
     let heartbeat = bed.send(100);
     let unsent = LeaseAnswer { number: 2, ..answer(heartbeat) };
@@ -81,7 +81,7 @@ fn an_answer_to_another_heartbeat_or_life_grants_nothing() {
 }
 
 #[test]
-fn the_last_sixteen_heartbeats_are_remembered_and_no_others() {
+fn only_last_sixteen_heartbeats_are_remembered() {
     let mut bed = TestBed::new(None);
     let sent: Vec<Heartbeat> = (0..17).map(|count| bed.send(100 * count)).collect();
     assert_eq!(bed.take(answer(sent[0]), 1_700), Taken::Foreign, "its place is another one's by now");
@@ -91,21 +91,21 @@ fn the_last_sixteen_heartbeats_are_remembered_and_no_others() {
     assert_eq!(bed.grants.until(), Some(at(2_600)));
 }
 
-fn a_lease_does_not_outlive_its_length_after_sending(mutant: Option<Mutant>) -> bool {
+fn lease_ends_its_duration_after_sending(mutant: Option<Mutant>) -> bool {
     let mut bed = TestBed::new(mutant);
     let heartbeat = bed.send(100);
     bed.take(answer(heartbeat), 900);
     !bed.grants.is_valid(at(1_100))
 }
 
-fn what_is_withdrawn_is_not_covered(mutant: Option<Mutant>) -> bool {
+fn withdrawn_leadership_is_not_covered(mutant: Option<Mutant>) -> bool {
     let mut bed = TestBed::new(mutant);
     let heartbeat = bed.send(100);
     bed.take(withdrawing(heartbeat), 100);
     !bed.covers(4, 200)
 }
 
-fn a_lease_counts_from_when_the_heartbeat_was_sent_that_the_answer_names(mutant: Option<Mutant>) -> bool {
+fn lease_starts_when_the_answered_heartbeat_was_sent(mutant: Option<Mutant>) -> bool {
     let mut bed = TestBed::new(mutant);
     let first = bed.send(100);
     bed.send(300);
@@ -113,7 +113,7 @@ fn a_lease_counts_from_when_the_heartbeat_was_sent_that_the_answer_names(mutant:
     bed.grants.until() == Some(at(1_100))
 }
 
-fn an_answer_to_the_former_life_grants_nothing(mutant: Option<Mutant>) -> bool {
+fn answer_to_former_incarnation_grants_nothing(mutant: Option<Mutant>) -> bool {
     let mut bed = TestBed::new(mutant);
     let former = Heartbeats::new(NODE, Incarnation::new(2)).send(at(50));
     bed.send(100);
@@ -121,7 +121,7 @@ fn an_answer_to_the_former_life_grants_nothing(mutant: Option<Mutant>) -> bool {
     bed.grants.until().is_none()
 }
 
-fn an_older_answer_does_not_bring_back_what_was_withdrawn(mutant: Option<Mutant>) -> bool {
+fn older_answer_does_not_restore_withdrawn_leadership(mutant: Option<Mutant>) -> bool {
     let mut bed = TestBed::new(mutant);
     let (first, second) = (bed.send(50), bed.send(100));
     bed.take(withdrawing(second), 110);
@@ -133,8 +133,8 @@ fn over(node: NodeId, incarnation: u64) -> Over {
     Over { node, incarnation: Incarnation::new(incarnation), version: archon_types::Version::new(99) }
 }
 
-/// A node that registered anew hears, late, that its former life is over, or what is meant for another one.
-fn word_of_another_life_ends_none(mutant: Option<Mutant>) -> bool {
+/// A node that registered again receives a late notice for its former incarnation, or one for another node.
+fn fencing_notice_for_another_incarnation_is_ignored(mutant: Option<Mutant>) -> bool {
     let mut bed = TestBed::new(mutant);
     let beat = bed.send(100);
     bed.take(answer(beat), 110);
@@ -144,16 +144,16 @@ fn word_of_another_life_ends_none(mutant: Option<Mutant>) -> bool {
 }
 
 archon_types::shown_by! {
-    LeaseFromReceipt => a_lease_does_not_outlive_its_length_after_sending,
-    NodeWideLease => what_is_withdrawn_is_not_covered,
-    AnswerForLatest => a_lease_counts_from_when_the_heartbeat_was_sent_that_the_answer_names,
-    LifeNotNamed => an_answer_to_the_former_life_grants_nothing,
-    OlderAnswerTaken => an_older_answer_does_not_bring_back_what_was_withdrawn,
-    OverWithoutLife => word_of_another_life_ends_none,
+    LeaseFromReceipt => lease_ends_its_duration_after_sending,
+    NodeWideLease => withdrawn_leadership_is_not_covered,
+    AnswerForLatest => lease_starts_when_the_answered_heartbeat_was_sent,
+    LifeNotNamed => answer_to_former_incarnation_grants_nothing,
+    OlderAnswerTaken => older_answer_does_not_restore_withdrawn_leadership,
+    OverWithoutLife => fencing_notice_for_another_incarnation_is_ignored,
 }
 
 #[test]
-fn a_withdrawn_leadership_is_not_covered_and_others_are() {
+fn withdrawal_affects_only_its_leadership() {
     let mut bed = TestBed::new(None);
     let (first, second) = (bed.send(50), bed.send(100));
     assert_eq!(bed.take(withdrawing(second), 110), granted(0, vec![(partition(1), Epoch::new(4))]));
@@ -164,7 +164,7 @@ fn a_withdrawn_leadership_is_not_covered_and_others_are() {
 }
 
 #[test]
-fn after_the_end_no_answer_counts() {
+fn answers_after_the_end_are_ignored() {
     let mut bed = TestBed::new(None);
     let (first, second) = (bed.send(100), bed.send(100));
     assert_eq!(bed.take(answer(first), 100), granted(0, vec![]));
@@ -174,10 +174,10 @@ fn after_the_end_no_answer_counts() {
 }
 
 proptest! {
-    /// Answers in any order, repeated, lost, late, and to numbers that were never sent: the lease is that of the newest heartbeat
-    /// whose answer came while it was remembered, and covers what that answer says.
+    /// Answers arrive in any order, repeatedly, late or never, also to heartbeats that were never sent: the lease is
+    /// that of the newest heartbeat whose answer came while it was remembered, and covers what that answer says.
     #[test]
-    fn in_whatever_order_answers_come_the_newest_heartbeat_counts(
+    fn newest_heartbeat_counts_in_any_order_of_answers(
         story in prop::collection::vec(prop_oneof![Just(None), (0_u64..40, any::<bool>()).prop_map(Some)], 1..120),
     ) {
         let mut bed = TestBed::new(None);
@@ -208,7 +208,7 @@ proptest! {
 }
 
 #[test]
-fn a_life_that_is_told_that_it_is_over_has_no_lease_and_gets_none() {
+fn fencing_notice_ends_lease_for_good() {
     let mut bed = TestBed::new(None);
     let (first, second) = (bed.send(100), bed.send(300));
     bed.take(answer(first), 110);

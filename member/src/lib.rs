@@ -1,22 +1,21 @@
-//! A member's session with the leading coordinator, as far as it is decided: what follows from refusals, which answers to
-//! heartbeats count and from when, what the lease covers, and which facts are told until when. Asking, waiting and time-outs
-//! are the shell's.
+//! Decisions of a member's session with the leading coordinator: consequences of refusals, validity of answers, scope
+//! of leases, and reports. The shell does requests, waiting and time-outs.
 //!
-//! A member is a node of the key-value store or a participant, which owns partitions for a service of its own. Both drive
-//! the same session, and so do the simulator's machines. A [`Broken`] takes one of the rules in `mutant.rs` away, in tests
-//! alone.
+//! A member is a node of the key-value store or a participant, which owns partitions for another service. Both drive
+//! this session, and so do the machines of the simulator. A [`Broken`] disables one of the rules in `mutant.rs`, in
+//! tests only.
 //!
-//! | Module | What it decides |
+//! | Module | Contents |
 //! |---|---|
-//! | `attempts` | whom a heartbeat is sent to, one after the other |
-//! | `doors` | what is found at the doors of other nodes, and said of them |
-//! | `grants` | what the lease covers, and which word ends it |
-//! | `heartbeat` | heartbeats, and which answer belongs to which |
-//! | `participant/` | which partitions a participant acquires, releases and has lost |
-//! | `relay/` | heartbeats that are carried for others |
-//! | `registering` | what follows from a refused registration |
-//! | `reports` | facts on their way to the coordinator |
-//! | `ways` | by which relays heartbeats travel |
+//! | `attempts` | recipients of a heartbeat, in order |
+//! | `doors` | probes of other nodes' client listeners |
+//! | `grants` | the lease, its scope and its end |
+//! | `heartbeat` | heartbeats and their matching answers |
+//! | `participant/` | partitions that a participant acquires, releases and loses |
+//! | `relay/` | heartbeats carried for other members |
+//! | `registering` | consequences of a refused registration |
+//! | `reports` | reports to the coordinator |
+//! | `ways` | choice of relays for heartbeats |
 
 mod attempts;
 mod doors;

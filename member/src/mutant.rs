@@ -1,41 +1,41 @@
-//! The rules of a member's session that a test can take away.
+//! Rules of a member's session that a test can disable.
 
 archon_types::mutants! {
-    /// The lease counts from the receipt of the answer.
+    /// The lease starts when the answer is received.
     LeaseFromReceipt = 14,
-    /// The lease covers every leadership, withdrawn ones too.
+    /// The lease covers every leadership, including withdrawn ones.
     NodeWideLease = 15,
-    /// What a participant acquired once counts as owned from then on.
+    /// A partition that was acquired once counts as owned from then on.
     CheckBeforeUse = 28,
-    /// What a participant has lost is told as if it had been released.
+    /// A participant reports a lost partition as released.
     LostAsReleased = 28,
-    /// A participant says that it drops a partition, and releases it after.
+    /// A participant reports that it drops a partition before it releases it.
     DropTellsFirst = 28,
-    /// The lease counts from when the newest heartbeat was sent, whichever is answered.
+    /// The lease starts when the newest heartbeat was sent, regardless of the answered one.
     AnswerForLatest = 52,
-    /// An answer counts whatever member and life it names.
+    /// An answer counts for any member and incarnation.
     LifeNotNamed = 52,
-    /// An answer counts that was overtaken by the answer to a later heartbeat.
+    /// An answer counts after one to a newer heartbeat.
     OlderAnswerTaken = 53,
-    /// A relay brings an answer to its member, whichever life of that it names.
+    /// A relay passes an answer to its member regardless of the incarnation.
     AnswerToAnotherLife = 65,
-    /// A relay passes on a heartbeat however long ago it came, again and again.
+    /// A relay passes on a heartbeat of any age, repeatedly.
     OldBeatPassedOn = 66,
-    /// A relay takes a heartbeat that comes after a later one, in place of that.
+    /// A relay replaces a heartbeat by an older one that arrives later.
     OlderBeatTaken = 66,
-    /// A member that once asked the coordinators itself never asks a relay again.
+    /// A member that once asked the coordinators directly never uses a relay again.
     DirectForEver = 67,
-    /// A relay that no coordinator answers forgets what it carries.
+    /// A relay without an answering coordinator drops the carried heartbeats.
     BeatsNotKept = 68,
-    /// A relay that no coordinator answers keeps that to itself.
+    /// A relay does not report that no coordinator answers.
     SilenceUntold = 68,
-    /// Whoever is told that no coordinator answers asks all of them.
+    /// Every member that learns of a silent coordinator asks all coordinators.
     AllAskThemselves = 68,
-    /// A relay does not tell the members whose life its rows have ended.
+    /// A relay does not notify members that its rows show as fenced.
     OverUntold = 72,
-    /// Word that a life of a member is over ends whichever it lives.
+    /// A fencing notice for any incarnation of a member ends the current one.
     OverWithoutLife = 72,
-    /// A relay counts participants among the nodes for which it carries.
+    /// A relay counts participants among the nodes that it carries for.
     ParticipantsCrowdOut = 81,
 }
 

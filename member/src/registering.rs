@@ -1,23 +1,23 @@
-//! A member that asks to be registered, until it is, or until it is refused for good.
+//! Registration of a member, retried until it succeeds or is refused for good.
 
 use archon_types::{ErrorDetail, ErrorKind, Incarnation, Millis};
 
-/// How long another claimant of this member's name may keep it from registering, in milliseconds, unless a longer time-out is
-/// asked for: a predecessor that died is failed within the failure time-out, so whoever still holds the name after this is alive.
+/// Time in milliseconds for which another holder of this member's name can delay the registration, unless a longer
+/// time-out is set. A dead predecessor is failed within the failure time-out, so a later holder of the name is alive.
 const NAME_TAKEN_TIMEOUT_MS: u64 = 10_000;
 
-/// Whether a registration that was refused is asked for again.
+/// Retry decision after a refused registration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Again {
-    /// Never: the node will not be accepted as it is.
+    /// Never: the node is not acceptable in its current state.
     Never,
-    /// At once, with what it now knows to be on record.
+    /// At once, with the incarnation that is now known to be on record.
     AtOnce,
     /// After a pause.
     Later,
 }
 
-/// The attempts to begin one life.
+/// The attempts to start one incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Registering {
     expects: Option<Incarnation>,
@@ -32,23 +32,23 @@ impl Default for Registering {
 }
 
 impl Registering {
-    /// A node whose data directory knows of this last registration, if of any.
+    /// Starts for a data directory with this last registration, if any.
     pub const fn new(last: Option<Incarnation>) -> Self {
         Self { expects: last, name_taken: None, timeout_ms: NAME_TAKEN_TIMEOUT_MS }
     }
 
-    /// How long, in milliseconds, another claimant of the name is waited for, which may be dead: 10 s at least.
+    /// Sets the time in milliseconds to wait for another holder of the name, which may be dead: 10 s at least.
     #[must_use]
     pub fn with_timeout(self, timeout_ms: u64) -> Self {
         Self { timeout_ms: timeout_ms.max(NAME_TAKEN_TIMEOUT_MS), ..self }
     }
 
-    /// The registration of this directory that is taken to be on record. What the next attempt says is said knowing of it.
+    /// Returns the incarnation of this directory that is assumed to be on record; the next attempt names it.
     pub const fn expects(&self) -> Option<Incarnation> {
         self.expects
     }
 
-    /// An attempt was refused at `now`.
+    /// Handles a refusal at `now`.
     pub fn refused(&mut self, error: &ErrorDetail, now: Millis) -> Again {
         match error.kind {
             ErrorKind::NameTaken => {
@@ -60,8 +60,8 @@ impl Registering {
             | ErrorKind::InvalidArgument
             | ErrorKind::Refused
             | ErrorKind::DataLoss => Again::Never,
-            // Another registration of this directory is on record: one of ours whose answer was lost, or one by another
-            // process.
+            // Another registration of this directory is on record: an own one whose answer was lost, or one of
+            // another process.
             ErrorKind::StaleVersion => match error.have.map(Incarnation::new) {
                 Some(have) if have != self.expects.unwrap_or(Incarnation::ZERO) => {
                     self.expects = Some(have);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_another_holds_is_waited_for_as_long_as_a_dead_one_could_hold_it() {
+    fn taken_name_is_retried_until_the_time_out() {
         let mut registering = Registering::default();
         let taken = refusal(ErrorKind::NameTaken);
         assert_eq!(registering.refused(&taken, Millis::new(1_000)), Again::Later);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_that_was_overtaken_is_repeated_at_once_knowing_of_the_other() {
+    fn stale_registration_is_retried_at_once_with_new_version() {
         let mut registering = Registering::new(Some(Incarnation::new(3)));
         let overtaken = refusal(ErrorKind::StaleVersion).with_have_need(5, 3);
         assert_eq!(registering.refused(&overtaken, Millis::ZERO), Again::AtOnce);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_later_attempt_can_change_is_refused_for_good() {
+    fn permanent_refusals_are_not_retried() {
         for kind in [ErrorKind::WrongCluster, ErrorKind::ProtocolMismatch, ErrorKind::Refused, ErrorKind::DataLoss] {
             assert_eq!(Registering::default().refused(&refusal(kind), Millis::ZERO), Again::Never);
         }

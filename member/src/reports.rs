@@ -1,22 +1,23 @@
-//! Facts on their way to the coordinator: bounded, the newest per fact, kept until they are answered for good.
+//! Queue of reports to the coordinator: bounded, with the newest report per fact, each kept until its final answer.
 
 use archon_types::{Epoch, ErrorKind, Fact, PartitionId, PlacementId, Report};
 use std::collections::BTreeMap;
 
-/// Most reports that wait. Replicas repeat what matters, so what does not fit is not lost for good.
+/// Maximum number of queued reports. Replicas repeat important reports, so one that does not fit is not lost for
+/// good.
 const WAITING_MAX: usize = 65_536;
 
-/// Which fact about which placement: a newer report of the same replaces an older one. Of releases each epoch's counts.
+/// Key of a fact about a placement: a newer report replaces an older one with the same key. Releases count per epoch.
 type Key = (PlacementId, u8, Epoch);
 
-/// The reports of one life of a member.
+/// The reports of one incarnation of a member.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reports {
     waiting: BTreeMap<Key, Report>,
 }
 
 impl Reports {
-    /// Takes in a report. Returns whether there was room for it.
+    /// Adds a report. Returns whether there was room.
     pub fn put(&mut self, report: Report) -> bool {
         let key = key(&report);
         let room = self.waiting.len() < WAITING_MAX || self.waiting.contains_key(&key);
@@ -26,13 +27,13 @@ impl Reports {
         room
     }
 
-    /// Up to `count` reports to be sent; they stay until they are answered.
+    /// Returns up to `count` reports to send; they stay until they are answered.
     pub fn peek(&self, count: usize) -> Vec<Report> {
         self.waiting.values().take(count).cloned().collect()
     }
 
-    /// A report was answered: taken, or refused with an error of this kind. Returns whether it is done with; otherwise it is to be
-    /// sent again. It is forgotten then, unless a newer one has taken its place meanwhile.
+    /// Handles the answer to a report: accepted, or rejected with an error of this kind. Returns whether the report
+    /// is finished, otherwise it is sent again. A finished one is removed unless a newer one has replaced it.
     pub fn answered(&mut self, report: &Report, refused: Option<ErrorKind>) -> bool {
         if refused.is_some_and(|kind| asks_again(&report.fact, kind)) {
             return false;
@@ -44,33 +45,33 @@ impl Reports {
         true
     }
 
-    /// Whether something about this partition waits.
+    /// Returns whether a report about this partition is queued.
     pub(crate) fn is_about(&self, partition: PartitionId) -> bool {
         self.waiting.values().any(|report| report.partition == partition)
     }
 
-    /// Forgets what was to be told of this copy in this epoch.
+    /// Removes reports about this placement in this epoch.
     pub(crate) fn forget(&mut self, placement: PlacementId, epoch: Epoch) {
         self.waiting.retain(|_, report| (report.placement, report.epoch) != (placement, epoch));
     }
 
-    /// Forgets everything: the life whose facts they were is over.
+    /// Removes all reports, because their incarnation has ended.
     pub fn clear(&mut self) {
         self.waiting.clear();
     }
 
-    /// Whether nothing waits.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 }
 
-/// Whether a report so answered is to be sent again. A report of an epoch that is over never comes true again, although
-/// an *operation* so answered may succeed elsewhere: kept, it would block a stopping node until its time-out.
-/// `StaleVersion` says that the row changed while the report was on its way into the log; but for requests, which name the
-/// version they are about, that takes nothing away from what is reported, and the replica would repeat it much later. `Refused`
-/// says of a release that whoever was to lead next has gone meanwhile: another one is named the next time. Whether a partition is to
-/// be split or merged is looked at anew in any case.
+/// Returns whether to send a report again after this error. A report of a past epoch never becomes valid, although an
+/// *operation* with this error may succeed elsewhere: repeated, it would block a stopping node until its time-out.
+/// `StaleVersion` means that the row changed before the report was applied. Requests name the version they refer to
+/// and are invalid then; facts stay true, and the replica would repeat them much later. `Refused` for a release means
+/// that the chosen next leader has gone: the next attempt chooses another one. Reports for splits and merges are
+/// evaluated again anyway.
 fn asks_again(fact: &Fact, kind: ErrorKind) -> bool {
     match kind {
         _ if matches!(fact, Fact::Outgrown { .. } | Fact::Undersized(_)) => false,
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_report_of_a_fact_is_kept_and_a_late_answer_does_not_remove_it() {
+    fn late_answer_does_not_remove_newer_report() {
         let mut reports = Reports::default();
         assert!(reports.put(report(1, 1)));
         let taken = reports.peek(10);
@@ -135,16 +136,16 @@ mod tests {
     }
 
     #[test]
-    fn releases_of_two_epochs_are_both_told() {
+    fn releases_of_two_epochs_are_both_reported() {
         let mut reports = Reports::default();
         let released = |epoch| Report { epoch: Epoch::new(epoch), fact: Fact::Released, ..report(1, 1) };
         assert!(reports.put(released(3)) && reports.put(released(5)));
         assert_eq!(reports.peek(10).len(), 2);
     }
 
-    /// It would stay in the queue, and what is told of a partition that is above a limit is of use for a moment only.
+    /// Otherwise it stays in the queue, although a report of a partition above a limit is useful for a moment only.
     #[test]
-    fn a_split_that_is_not_wanted_now_is_not_asked_for_again() {
+    fn refused_split_report_is_not_repeated() {
         let mut reports = Reports::default();
         let outgrown = Report { fact: Fact::Outgrown { at: "m".into(), by: Outgrown::Bytes(9) }, ..report(1, 5) };
         for kind in [ErrorKind::StaleVersion, ErrorKind::Refused, ErrorKind::Unavailable] {
@@ -154,9 +155,9 @@ mod tests {
         }
     }
 
-    /// Nobody owned the partition until the life of its former owner ended.
+    /// Otherwise the partition has no owner until the incarnation of the former one ends.
     #[test]
-    fn a_release_was_forgotten_when_the_next_owner_had_just_failed() {
+    fn release_is_repeated_when_next_owner_failed() {
         let mut reports = Reports::default();
         for fact in [Fact::Released, Fact::Declined] {
             let released = Report { fact, ..report(1, 5) };
@@ -170,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn a_report_of_an_epoch_that_is_over_is_not_sent_for_ever() {
+    fn report_of_past_epoch_is_not_repeated() {
         assert!(!asks_again(&Fact::Released, ErrorKind::StaleEpoch));
         assert!(!asks_again(&Fact::Released, ErrorKind::NotFound));
         assert!(asks_again(&Fact::Released, ErrorKind::NoQuorum));
     }
 
     #[test]
-    fn a_release_that_another_change_of_the_row_overtook_is_sent_again() {
+    fn release_is_repeated_after_change_of_row() {
         let mut reports = Reports::default();
         let released = Report { fact: Fact::Released, ..report(1, 1) };
         assert!(reports.put(released.clone()));

@@ -1,68 +1,68 @@
-//! By which relays a member's heartbeats travel, and when it turns to the coordinators itself (PROTOCOL rule 67).
+//! Choice of relays for a member's heartbeats, and fallback to the coordinators (PROTOCOL rule 67).
 
 use crate::mutant::{Broken, Mutant};
 use archon_types::{Millis, NodeId};
 
-/// How long the answer of a relay is waited for, in milliseconds: it says within 50 ms that no coordinator answers it.
+/// Time-out for a relay's answer, in milliseconds: a relay reports within 50 ms that no coordinator answers.
 pub const RELAY_ANSWER_MS: u64 = 80;
-/// How long a node waits for the answer of a coordinator, in milliseconds.
+/// Time-out for a coordinator's answer at a node, in milliseconds.
 pub const COORDINATOR_ANSWER_MS: u64 = 150;
-/// Rounds for which a member that a coordinator answered, and no relay, goes straight to the coordinators.
+/// Rounds for which a member goes directly to the coordinators after no relay answered but a coordinator did.
 const DIRECT_ROUNDS: u32 = 10;
-/// How long before a relay's batch leaves a member's heartbeat sets out, in milliseconds.
+/// Time in milliseconds by which a member's heartbeat precedes the relay's batch.
 const AHEAD_MS: u64 = 10;
 
-/// What a member remembers of the ways that its heartbeats took.
+/// A member's experience with relays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ways {
     /// The relay that answered last.
     preferred: Option<NodeId>,
-    /// How many more rounds go straight to the coordinators.
+    /// Number of further rounds that go directly to the coordinators.
     direct: u32,
-    /// Whether there was a relay to be tried in the present round.
+    /// Set if the current round tries relays.
     tried: bool,
     broken: Broken,
 }
 
 impl Ways {
-    /// With a rule taken away.
+    /// Disables a rule.
     #[must_use]
     pub const fn broken_by(mut self, broken: Broken) -> Self {
         self.broken = broken;
         self
     }
 
-    /// The relays to be tried in this round, one after the other and before the coordinators, of those that are the member's.
+    /// Returns the member's relays to try in this round before the coordinators, in order.
     pub fn order(&mut self, relays: &[NodeId]) -> Vec<NodeId> {
         let mut order = if self.direct > 0 { Vec::new() } else { relays.to_vec() };
         self.tried = !order.is_empty();
-        // The one that answered stays first.
+        // The last one that answered stays first.
         order.sort_by_key(|relay| Some(*relay) != self.preferred);
         order
     }
 
-    /// Who answered this round: a relay, or a coordinator itself.
+    /// Records the answering relay of this round; `None` for a coordinator.
     pub fn answered_by(&mut self, relay: Option<NodeId>) {
         match relay {
             Some(_) => *self = Self { preferred: relay, direct: 0, ..*self },
             None if self.tried => self.direct = DIRECT_ROUNDS,
             None if self.broken.breaks(Mutant::DirectForEver) => {} // rule 67
-            // There was none to be tried, as in the first round of a life, which does not know yet how many there are.
+            // No relay was tried, as in the first round of an incarnation, before the relays are known.
             None => self.direct = self.direct.saturating_sub(1),
         }
     }
 }
 
-/// When the next heartbeat leaves, if the last one left at `sent` and a relay, whose batches leave every `relay_every_ms`, said at `now` that
-/// the next one leaves in `departure_ms`: shortly before one leaves, about a heartbeat interval after the last one and no later than a
-/// quarter of the relay's interval beyond that.
+/// Returns the time of the next heartbeat, if the last one was sent at `sent` and a relay, with a batch every
+/// `relay_every_ms`, reported at `now` that the next batch leaves in `departure_ms`: shortly before a batch, about a
+/// heartbeat interval after the last heartbeat, and at most a quarter of the relay's interval later.
 pub fn next_by_relay(sent: Millis, now: Millis, departure_ms: u64, heartbeat_ms: u64, relay_every_ms: u64) -> Millis {
     let every = relay_every_ms.max(1);
     let departure = now.plus(departure_ms.min(every));
     let latest = sent.plus(heartbeat_ms).plus(every / 4);
     let first = Millis::new(departure.get().saturating_sub(AHEAD_MS));
     let fitting = first.plus(latest.since(first) / every * every);
-    // Whoever beats more often than its relay does not fall in with it: what comes between leaves as well.
+    // A member with a shorter interval than its relay is not aligned: heartbeats in between are sent as well.
     fitting.min(latest).max(sent.plus(heartbeat_ms / 4))
 }
 
@@ -75,7 +75,7 @@ mod tests {
     const TWO: NodeId = NodeId::new(2);
 
     #[test]
-    fn the_relay_that_answered_stays_first_and_whoever_had_to_go_straight_does_so_for_a_while() {
+    fn answering_relay_is_preferred_and_fallback_lasts_ten_rounds() {
         let mut ways = Ways::default();
         assert_eq!(ways.order(&[ONE, TWO]), [ONE, TWO]);
         ways.answered_by(Some(TWO));
@@ -90,14 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn a_life_that_knew_of_no_relay_yet_went_straight_for_ten_more_rounds() {
+    fn first_round_without_relays_causes_no_fallback() {
         let mut ways = Ways::default();
         assert_eq!(ways.order(&[]), []);
         ways.answered_by(None);
         assert_eq!(ways.order(&[ONE, TWO]), [ONE, TWO]);
     }
 
-    fn whoever_went_straight_tries_its_relays_again(mutant: Option<Mutant>) -> bool {
+    fn relays_are_tried_again_after_direct_rounds(mutant: Option<Mutant>) -> bool {
         let mut ways = Ways::default().broken_by(Broken::by(mutant));
         let mut round = |straight: bool| {
             let tried = !ways.order(&[ONE, TWO]).is_empty();
@@ -108,12 +108,12 @@ mod tests {
     }
 
     archon_types::shown_by! {
-        DirectForEver => whoever_went_straight_tries_its_relays_again,
+        DirectForEver => relays_are_tried_again_after_direct_rounds,
     }
 
     proptest! {
         #[test]
-        fn a_member_falls_in_with_its_relay_and_beats_about_as_often_as_ever(
+        fn heartbeats_align_with_relay_and_keep_their_rate(
             phase in 0_u64..200, sent in 0_u64..1_000, delay in 0_u64..40,
         ) {
             let mut sent = Millis::new(10_000 + sent);
@@ -130,7 +130,7 @@ mod tests {
         }
 
         #[test]
-        fn a_participant_that_beats_more_rarely_than_its_relay_falls_in_with_it_too(
+        fn slower_heartbeats_align_with_relay(
             phase in 0_u64..200, sent in 0_u64..1_000, delay in 0_u64..40, heartbeat in 200_u64..5_000,
         ) {
             let (sent, now) = (Millis::new(10_000 + sent), Millis::new(10_000 + sent + delay));
@@ -141,7 +141,7 @@ mod tests {
         }
 
         #[test]
-        fn a_participant_that_beats_more_often_than_its_relay_neither_waits_for_it_nor_hurries(
+        fn faster_heartbeats_keep_their_interval(
             sent in 0_u64..1_000, delay in 0_u64..40, departure_ms in 0_u64..300, heartbeat in 20_u64..200,
         ) {
             let (sent, now) = (Millis::new(10_000 + sent), Millis::new(10_000 + sent + delay));

@@ -1,17 +1,17 @@
-//! What a participant's service is to do.
+//! Effects: requests to a participant's service.
 
 use super::holdings::Acquired;
 use super::why::Why;
 
-/// What is to be done, in the order in which it is given out. Of each acquisition exactly one ending is told: it failed, its
-/// release was finished, or [`Effect::Lost`].
+/// A request to the service, in order. Each acquisition ends in exactly one way: it fails, its release finishes, or
+/// [`Effect::Lost`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// The service is to make ready to own it; [`super::Participation::acquired`] says how that ended.
+    /// Prepare to own the partition; [`super::Participation::acquired`] reports the outcome.
     Acquire(Acquired),
-    /// The service still owns it and is to bring to an end what it does with it; [`super::Participation::released`] says
-    /// that it has.
+    /// Finish the work on the partition, which the service still owns; [`super::Participation::released`] reports the
+    /// end.
     Release(Acquired, Why),
-    /// It is over already: whatever the service does with it is to be broken off, and nothing touched.
+    /// The partition is lost: abort all work and touch nothing.
     Lost(Acquired),
 }

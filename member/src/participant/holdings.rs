@@ -1,4 +1,4 @@
-//! What a participant owns, to be looked at from any thread at the moment of use.
+//! Partitions that a participant owns, readable from any thread at the moment of use.
 
 use super::tenure::{Stage, Tenure};
 use crate::grants::Grants;
@@ -7,19 +7,19 @@ use archon_types::{Epoch, Millis, PartitionId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What was acquired once. What it is worth now is asked of [`Holdings::check`], each time before it is used.
+/// An acquisition. [`Holdings::check`] returns whether it is still owned, and must be called before each use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Acquired {
     /// The partition.
     pub partition: PartitionId,
-    /// In which epoch: whoever owns it later has a higher one.
+    /// Its epoch; later owners have a higher one.
     pub epoch: Epoch,
-    /// Which acquisition of this participant it is. One that was lost does not come back with another one, not even in the
-    /// same epoch.
+    /// Number of the acquisition within this participant. A lost acquisition is not restored by another one, even in
+    /// the same epoch.
     pub number: u64,
 }
 
-/// The partitions and the lease of a participant as of one moment. Cheap to clone, and published as a whole.
+/// The partitions and the lease of a participant at one moment. Cheap to clone, and published as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
     pub(crate) grants: Grants,
@@ -32,13 +32,13 @@ impl Holdings {
         Self { grants: Grants::new(broken), tenures: Arc::default(), broken }
     }
 
-    /// Whether new work for this partition may be taken on at `now`: it is owned and not being released.
+    /// Returns the acquisition if the partition accepts new work at `now`: it is owned and not being released.
     pub fn have(&self, partition: PartitionId, now: Millis) -> Option<Acquired> {
         let tenure = self.tenures.get(&partition).filter(|tenure| tenure.stage == Stage::Owned)?;
         self.held(acquired(partition, tenure), now)
     }
 
-    /// Whether what was acquired is still owned at `now`. While it is being released it is.
+    /// Returns whether the acquisition is still owned at `now`, including while it is being released.
     pub fn check(&self, acquired: Acquired, now: Millis) -> bool {
         if self.broken.breaks(Mutant::CheckBeforeUse) {
             return true; // rule 28
@@ -47,18 +47,18 @@ impl Holdings {
         self.tenures.get(&acquired.partition).filter(same).is_some() && self.held(acquired, now).is_some()
     }
 
-    /// All that new work may be taken on for at `now`.
+    /// Returns all acquisitions that accept new work at `now`.
     pub fn owned(&self, now: Millis) -> impl Iterator<Item = Acquired> + use<'_> {
         let owned = self.tenures.iter().filter(|(_, tenure)| tenure.stage == Stage::Owned);
         owned.filter_map(move |(partition, tenure)| self.held(acquired(*partition, tenure), now))
     }
 
-    /// When the lease ends, if there is one.
+    /// Returns the end of the lease, if any.
     pub fn until(&self) -> Option<Millis> {
         self.grants.until()
     }
 
-    /// Whether the lease holds at `now`, whatever it covers.
+    /// Returns whether there is a lease at `now`, regardless of the partitions it covers.
     pub fn is_valid(&self, now: Millis) -> bool {
         self.grants.is_valid(now)
     }

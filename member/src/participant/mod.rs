@@ -1,12 +1,11 @@
-//! A participant: which partitions it acquires and releases, when it has lost them, and what it tells of them (PROTOCOL rule
-//! 28).
+//! Participants: acquisition, release and loss of partitions, and reports on them (PROTOCOL rule 28).
 //!
-//! | Module | What it decides |
+//! | Module | Contents |
 //! |---|---|
-//! | `participation` | what follows from duties, leases, and what the service says |
-//! | `tenure` | how far one partition has come |
-//! | `holdings` | what is owned at a moment |
-//! | `effect`, `why` | what the service is told |
+//! | `participation` | consequences of duties, leases and the service's answers |
+//! | `tenure` | state of one partition |
+//! | `holdings` | owned partitions at one moment |
+//! | `effect`, `why` | requests to the service |
 
 mod effect;
 mod holdings;

@@ -1,4 +1,4 @@
-//! What a participant does with its partitions.
+//! State machine of a participant's partitions.
 
 use super::effect::Effect;
 use super::holdings::{Acquired, Holdings, acquired};
@@ -14,32 +14,32 @@ use archon_types::{
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// The partitions of one participant, through all of its lives. Every input takes the time first, so that nothing outlives
-/// the lease: what it does not cover any more is lost before anything else is looked at.
+/// The partitions of one participant, across its incarnations. Every input first applies the time: partitions that
+/// the lease no longer covers are lost before the input is processed.
 #[derive(Clone, Debug, Default)]
 pub struct Participation {
     life: Option<Incarnation>,
     heartbeats: Heartbeats,
     holdings: Holdings,
     reports: Reports,
-    /// The last epoch of each partition that duties have ended in this life.
+    /// The last epoch of each partition that duties have ended in this incarnation.
     over: BTreeMap<PartitionId, Epoch>,
-    /// Term and version of the duties that are obeyed.
+    /// Term and version of the current duties.
     obeyed: (u64, Version),
     stopping: bool,
-    /// Acquisitions so far.
+    /// Number of acquisitions so far.
     acquisitions: u64,
     effects: VecDeque<Effect>,
     broken: Broken,
 }
 
 impl Participation {
-    /// It is not registered and has nothing.
+    /// Starts unregistered and without partitions.
     pub fn new(broken: Broken) -> Self {
         Self { holdings: Holdings::new(broken), broken, ..Self::default() }
     }
 
-    /// It is registered from now on, as this life of this member. Whatever the one before had is lost.
+    /// Starts an incarnation of this member. The partitions of the previous one are lost.
     pub fn begin_life(&mut self, node: NodeId, life: Incarnation, now: Millis) {
         self.end_life(now);
         self.life = Some(life);
@@ -47,7 +47,7 @@ impl Participation {
         self.holdings.grants = Grants::new(self.broken);
     }
 
-    /// Its life is over: the lease ends, everything is lost, and nothing more is told of it.
+    /// Ends the incarnation: the lease ends, all partitions are lost, and pending reports are dropped.
     pub fn end_life(&mut self, now: Millis) {
         self.life = None;
         self.holdings.grants.end();
@@ -58,12 +58,12 @@ impl Participation {
         self.obeyed = (0, Version::ZERO);
     }
 
-    /// A heartbeat is about to be sent.
+    /// Creates a heartbeat that is about to be sent.
     pub const fn send(&mut self, now: Millis) -> Heartbeat {
         self.heartbeats.send(now)
     }
 
-    /// Takes in the answer to a heartbeat.
+    /// Processes the answer to a heartbeat.
     pub fn granted(&mut self, answer: LeaseAnswer, now: Millis) -> Taken {
         self.expire(now);
         if self.life.is_none() {
@@ -78,7 +78,7 @@ impl Participation {
         taken
     }
 
-    /// Takes in all duties of a life, as they follow from the state of this term and version. Returns whether they were news.
+    /// Processes the complete duties of an incarnation, as of this term and version. Returns whether they are new.
     pub fn duties(&mut self, life: Incarnation, term: u64, version: Version, duties: &[Duty], now: Millis) -> bool {
         self.expire(now);
         if self.life != Some(life) || (term, version) <= self.obeyed {
@@ -100,18 +100,19 @@ impl Participation {
         true
     }
 
-    /// Term and version of the duties that are obeyed.
+    /// Returns the term and version of the current duties.
     pub const fn obeyed(&self) -> (u64, Version) {
         self.obeyed
     }
 
-    /// Time has passed. [`Holdings::until`] says when this is due.
+    /// Applies the time. Due at [`Holdings::until`].
     pub fn tick(&mut self, now: Millis) {
         self.expire(now);
         self.proceed(now);
     }
 
-    /// The service has acquired it, or could not. One that was lost meanwhile is not of interest.
+    /// Handles the end of the service's acquisition; `well` is its success. Ignored if the partition was lost
+    /// meanwhile.
     pub fn acquired(&mut self, of: Acquired, well: bool, now: Millis) {
         self.expire(now);
         let Some(Stage::Acquiring { then }) = self.stage_of(of) else { return };
@@ -126,7 +127,7 @@ impl Participation {
         }
     }
 
-    /// The service has released it. One that was lost meanwhile is not of interest.
+    /// Handles the end of the service's release. Ignored if the partition was lost meanwhile.
     pub fn released(&mut self, of: Acquired, now: Millis) {
         self.expire(now);
         if let Some(Stage::Releasing(why)) = self.stage_of(of) {
@@ -134,7 +135,7 @@ impl Participation {
         }
     }
 
-    /// The participant wants to be rid of this partition. Returns whether it had it, or was about to.
+    /// Drops a partition at the service's request. Returns whether it was owned or going to be.
     pub fn drop(&mut self, partition: PartitionId, now: Millis) -> bool {
         self.expire(now);
         let open = |tenure: &Tenure| {
@@ -151,45 +152,45 @@ impl Participation {
         had
     }
 
-    /// The participant stops: it releases everything and acquires nothing any more.
+    /// Stops the participant: it releases everything and acquires nothing.
     pub fn stop(&mut self, now: Millis) {
         self.expire(now);
         self.stopping = true;
         self.proceed(now);
     }
 
-    /// Whether the service has nothing any more and everything is told, so that it may say farewell.
+    /// Returns whether the service has no partitions and everything is reported, so that the participant can leave.
     pub fn is_done(&self) -> bool {
         self.stopping && self.reports.is_empty() && !self.holdings.tenures.values().any(Tenure::is_under_way)
     }
 
-    /// Whether the service does nothing with this partition any more, and what became of it was told.
+    /// Returns whether the service has finished with this partition and the outcome was reported.
     pub fn is_told(&self, partition: PartitionId) -> bool {
         let under_way = self.holdings.tenures.get(&partition).is_some_and(Tenure::is_under_way);
         !under_way && !self.reports.is_about(partition)
     }
 
-    /// What the service is to do next.
+    /// Returns the next request to the service.
     pub fn next_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
-    /// What is owned.
+    /// Returns the owned partitions.
     pub const fn holdings(&self) -> &Holdings {
         &self.holdings
     }
 
-    /// Up to `count` facts to be told.
+    /// Returns up to `count` reports to send.
     pub fn reports(&self, count: usize) -> Vec<Report> {
         self.reports.peek(count)
     }
 
-    /// A report was answered, as [`Reports::answered`].
+    /// Handles the answer to a report, as [`Reports::answered`].
     pub fn reported(&mut self, report: &Report, refused: Option<ErrorKind>) -> bool {
         self.reports.answered(report, refused)
     }
 
-    /// Whatever the lease does not cover at `now` is lost.
+    /// Loses all partitions that the lease does not cover at `now`.
     fn expire(&mut self, now: Millis) {
         let grants = &self.holdings.grants;
         let covered = |id: &PartitionId, epoch: Epoch| grants.covers(*id, epoch, now);
@@ -201,12 +202,12 @@ impl Participation {
         }
     }
 
-    /// It is over, and nothing is told of it. If the row still names this participant in the same epoch once a lease covers it
-    /// again, nobody else had it, and it is acquired anew.
+    /// Loses a partition without a report. If its row still names this participant in the same epoch once a lease
+    /// covers it again, it had no other owner, and is acquired again.
     fn lose(&mut self, partition: PartitionId) {
         let Some(tenure) = self.holdings.tenures.get(&partition).copied() else { return };
         if tenure.is_under_way() {
-            // Duties that ask for it to be handed over are not told twice.
+            // A duty to hand over is not sent twice.
             let asked = matches!(
                 tenure.stage,
                 Stage::Acquiring { then: Some(Why::HandedOver) } | Stage::Releasing(Why::HandedOver)
@@ -220,7 +221,7 @@ impl Participation {
         }
     }
 
-    /// What duties do not name any more, or in another epoch, is over.
+    /// Ends partitions that the duties no longer name, or name in another epoch.
     fn end_unnamed(&mut self, named: &BTreeMap<PartitionId, Named<'_>>) {
         let stands = |partition: &PartitionId, tenure: &Tenure| {
             let named = named.get(partition);
@@ -239,10 +240,10 @@ impl Participation {
         }
     }
 
-    /// Duties name this participant the owner of a partition.
+    /// Handles a duty that names this participant as the owner.
     fn offer(&mut self, partition: PartitionId, named: &Named<'_>) {
         let offered = Tenure::offered(named.placement, named.row.epoch, named.row.version);
-        // A list of an older state, from a coordinator that leads anew, had ended it.
+        // An older list, from a new leader that is behind, cannot restore an ended epoch.
         if self.over.get(&partition).is_some_and(|over| offered.epoch <= *over) {
             self.tell_over(partition, &offered);
             return;
@@ -250,14 +251,14 @@ impl Participation {
         let tenure = self.tenures().entry(partition).or_insert(offered);
         tenure.version = offered.version;
         if let Stage::Offered { then: then @ Some(Why::HandedOver) } = &mut tenure.stage {
-            *then = None; // Unless it is still asked for.
+            *then = None; // Unless it is requested again.
         }
         if named.hands_over {
             self.give_up(partition, Why::HandedOver);
         }
     }
 
-    /// Its table was dropped, and nothing of it is to be deleted here. It is lost by now.
+    /// Handles a dropped table: there is no data to delete here, and the partition is lost by now.
     fn unload(&mut self, partition: PartitionId, placement: PlacementId, version: Version) {
         if let Some(epoch) = self.over.remove(&partition) {
             self.reports.forget(placement, epoch);
@@ -266,7 +267,8 @@ impl Participation {
         self.reports.put(Report { partition, placement, epoch, version, fact });
     }
 
-    /// Acquires what is offered and covered, or says that it is not wanted; gives up everything if the participant stops.
+    /// Acquires offered partitions that the lease covers, or reports them as unwanted; gives up everything if the
+    /// participant stops.
     fn proceed(&mut self, now: Millis) {
         let tenures: Vec<(PartitionId, Tenure)> = self.holdings.tenures.iter().map(|(id, of)| (*id, *of)).collect();
         for (partition, tenure) in tenures {
@@ -291,7 +293,7 @@ impl Participation {
         self.effects.push_back(Effect::Acquire(acquired(partition, &begun)));
     }
 
-    /// Gives up what is owned, or will be.
+    /// Gives up a partition that is owned or going to be.
     fn give_up(&mut self, partition: PartitionId, why: Why) {
         let Some(tenure) = self.holdings.tenures.get(&partition).copied() else { return };
         match tenure.stage {
@@ -305,7 +307,8 @@ impl Participation {
         }
     }
 
-    /// Epochs of what is withdrawn are over below the one in which duties name this life again, also those that it never heard of.
+    /// Ends withdrawn epochs below the one in which duties name this incarnation again, including epochs that it
+    /// never saw.
     fn passed(&mut self, withdrawn: &[(PartitionId, Epoch)]) {
         for (partition, epoch) in withdrawn {
             let later = self.holdings.tenures.get(partition).filter(|tenure| tenure.epoch > *epoch).copied();
@@ -316,20 +319,20 @@ impl Participation {
         }
     }
 
-    /// This life begins the partition no more in this epoch, or an earlier one.
+    /// Records that this incarnation does not acquire the partition in this epoch or an earlier one.
     fn mark_over(&mut self, partition: PartitionId, epoch: Epoch) {
         let over = self.over.entry(partition).or_insert(epoch);
         *over = (*over).max(epoch);
     }
 
-    /// Duties have ended it in this epoch, and this life begins it no more. Unless that is told, each answer to a heartbeat goes
-    /// on listing it as withdrawn (rule 15).
+    /// Reports an epoch that duties have ended and that this incarnation does not acquire again. Without the report,
+    /// each answer to a heartbeat would list it as withdrawn (rule 15).
     fn tell_over(&mut self, partition: PartitionId, of: &Tenure) {
         let Tenure { placement, epoch, version, .. } = *of;
         self.reports.put(Report { partition, placement, epoch, version, fact: Fact::Released });
     }
 
-    /// It is given up for good in this epoch. Only then is it told.
+    /// Gives up a partition for good in this epoch, then reports it.
     fn end(&mut self, partition: PartitionId, why: Why) {
         self.set(partition, Stage::Gone);
         let fact = if why == Why::Declined { Fact::Declined } else { Fact::Released };
@@ -358,15 +361,15 @@ impl Participation {
     }
 }
 
-/// A partition of which a duty makes this participant the owner.
+/// A partition that a duty assigns to this participant.
 struct Named<'a> {
     row: &'a Partition,
     placement: PlacementId,
-    /// It is to hand it over.
+    /// The participant must hand it over.
     hands_over: bool,
 }
 
-/// What a duty makes this participant the owner of. The target of a move owns nothing yet.
+/// Returns the partition that a duty assigns to this participant. The target of a move owns nothing yet.
 fn owner(duty: &Duty) -> Option<Named<'_>> {
     match duty {
         Duty::Host { partition: row, placement } if row.leader == Some(*placement) => {

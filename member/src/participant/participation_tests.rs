@@ -1,4 +1,4 @@
-//! Tests of what a participant does with its partitions, and of the rules that mutants take away.
+//! Tests of a participant's partitions, and of the rules that mutants disable.
 
 use super::{Acquired, Effect, Participation, Why};
 use crate::mutant::{Broken, Mutant};
@@ -43,7 +43,7 @@ fn hand_over(index: u32, epoch: u64) -> Duty {
     Duty::HandOver { partition: row(index, epoch, epoch, Some(OWN)), placement: OWN, to: PlacementId::new(8) }
 }
 
-/// A participant and its duties, each list of a higher version.
+/// A participant and its duties; each list has a higher version.
 struct TestBed {
     it: Participation,
     version: u64,
@@ -56,7 +56,7 @@ impl TestBed {
         Self { it, version: 0 }
     }
 
-    /// It has a lease from `now` on, and these duties.
+    /// Starts with a lease from time 0 and these duties.
     fn with(mutant: Option<Mutant>, duties: &[Duty]) -> Self {
         let mut bed = Self::new(mutant);
         bed.lease(0, &[]);
@@ -86,7 +86,7 @@ impl TestBed {
         }
     }
 
-    /// It owns the one partition that its duties name.
+    /// Acquires the only partition that the duties name.
     fn owning(&mut self, now: u64) -> Acquired {
         let of = self.acquiring();
         self.it.acquired(of, true, at(now));
@@ -99,7 +99,7 @@ impl TestBed {
 }
 
 #[test]
-fn what_is_offered_is_acquired_once_a_lease_covers_it() {
+fn offered_partition_is_acquired_once_a_lease_covers_it() {
     let mut bed = TestBed::new(None);
     bed.told(&[host(1, 4)], 0);
     assert_eq!(bed.effects(), []);
@@ -115,13 +115,13 @@ fn what_is_offered_is_acquired_once_a_lease_covers_it() {
 }
 
 #[test]
-fn the_target_of_a_move_owns_nothing_yet() {
+fn target_of_move_owns_nothing_yet() {
     let waits = Duty::Host { partition: row(1, 4, 4, Some(PlacementId::new(8))), placement: OWN };
     assert_eq!(TestBed::with(None, &[waits]).effects(), []);
 }
 
 #[test]
-fn a_hand_over_is_told_after_the_service_has_released() {
+fn hand_over_is_reported_after_the_service_released() {
     let mut bed = TestBed::with(None, &[host(1, 4)]);
     let of = bed.owning(1);
     bed.told(&[hand_over(1, 4)], 2);
@@ -140,7 +140,7 @@ fn a_hand_over_is_told_after_the_service_has_released() {
 }
 
 #[test]
-fn what_is_to_be_handed_over_while_it_is_acquired_is_released_right_after() {
+fn hand_over_during_acquisition_releases_right_after() {
     let mut bed = TestBed::with(None, &[host(1, 4)]);
     let of = bed.acquiring();
     bed.told(&[hand_over(1, 4)], 1);
@@ -152,7 +152,7 @@ fn what_is_to_be_handed_over_while_it_is_acquired_is_released_right_after() {
 }
 
 #[test]
-fn a_hand_over_that_is_no_longer_asked_for_before_anything_began_is_forgotten() {
+fn cancelled_hand_over_is_forgotten_before_acquisition() {
     let mut bed = TestBed::new(None);
     bed.told(&[hand_over(1, 4)], 0);
     bed.told(&[host(1, 4)], 1);
@@ -165,7 +165,7 @@ fn a_hand_over_that_is_no_longer_asked_for_before_anything_began_is_forgotten() 
 }
 
 #[test]
-fn a_service_that_cannot_acquire_drops_it() {
+fn failed_acquisition_declines_the_partition() {
     let mut bed = TestBed::with(None, &[host(1, 4)]);
     let of = bed.acquiring();
     bed.it.acquired(of, false, at(1));
@@ -173,7 +173,7 @@ fn a_service_that_cannot_acquire_drops_it() {
 }
 
 #[test]
-fn everything_is_lost_when_the_lease_ends_and_acquired_anew_under_the_next() {
+fn expired_lease_loses_all_and_next_one_acquires_again() {
     let mut bed = TestBed::with(None, &[host(1, 4), host(2, 4), host(3, 4)]);
     let [Effect::Acquire(first), Effect::Acquire(second), Effect::Acquire(third)] = bed.effects()[..] else { panic!() };
     bed.it.acquired(second, true, at(1));
@@ -196,7 +196,7 @@ fn everything_is_lost_when_the_lease_ends_and_acquired_anew_under_the_next() {
 }
 
 #[test]
-fn an_answer_that_comes_after_the_lease_does_not_hide_that_it_was_lost() {
+fn answer_after_lease_end_does_not_hide_the_loss() {
     let mut bed = TestBed::with(None, &[host(1, 4)]);
     let of = bed.owning(1);
     bed.lease(LEASE_MS + 500, &[]);
@@ -206,7 +206,7 @@ fn an_answer_that_comes_after_the_lease_does_not_hide_that_it_was_lost() {
 }
 
 #[test]
-fn what_is_withdrawn_or_named_no_more_or_in_another_epoch_is_lost() {
+fn withdrawn_unnamed_or_reassigned_partitions_are_lost() {
     let mut bed = TestBed::with(None, &[host(1, 4), host(2, 4), host(3, 4)]);
     let begun: Vec<Acquired> = bed
         .effects()
@@ -226,7 +226,7 @@ fn what_is_withdrawn_or_named_no_more_or_in_another_epoch_is_lost() {
 }
 
 #[test]
-fn what_was_owned_of_a_dropped_table_is_lost_and_told_to_be_deleted() {
+fn partition_of_dropped_table_is_lost_and_reported_unloaded() {
     let mut bed = TestBed::with(None, &[host(0, 5)]);
     let owned = bed.owning(0);
     bed.it.reports(10).iter().for_each(|report| assert!(bed.it.reported(report, None)));
@@ -235,9 +235,9 @@ fn what_was_owned_of_a_dropped_table_is_lost_and_told_to_be_deleted() {
     assert_eq!(bed.facts(), [(0, Fact::Unloaded)]);
 }
 
-/// The list of those withdrawn grew with each lapse for as long as the life went on.
+/// Otherwise the list of withdrawn leaderships grows with each lapsed lease for as long as the incarnation lasts.
 #[test]
-fn a_leadership_that_lapsed_was_listed_for_ever() {
+fn lapsed_leadership_is_reported_released() {
     let mut bed = TestBed::with(None, &[host(1, 4)]);
     let owned = bed.owning(1);
     bed.it.reports(10).iter().for_each(|report| assert!(bed.it.reported(report, None)));
@@ -246,16 +246,16 @@ fn a_leadership_that_lapsed_was_listed_for_ever() {
     assert_eq!(bed.facts(), [], "the row may still name it");
     bed.told(&[], 11);
     assert_eq!(bed.facts(), [(4, Fact::Released)]);
-    // A coordinator that leads anew may be behind: its list brings nothing back that is told to be over.
+    // A new leader may be behind: its list restores nothing that was reported as ended.
     bed.it.duties(LIFE, 2, Version::new(9), &[host(1, 4)], at(5_000));
     bed.lease(2, &[]);
     assert_eq!(bed.effects(), []);
     assert_eq!(bed.facts(), [(4, Fact::Released)]);
 }
 
-/// It was paused while it was the owner in epoch 4, and heard of epoch 6 first.
+/// The participant was paused while it owned the partition in epoch 4, and saw epoch 6 next.
 #[test]
-fn an_epoch_that_a_participant_never_heard_of_was_listed_for_ever() {
+fn unseen_withdrawn_epoch_is_reported_released() {
     let mut bed = TestBed::with(None, &[host(1, 6)]);
     bed.owning(1);
     bed.it.reports(10).iter().for_each(|report| assert!(bed.it.reported(report, None)));
@@ -265,7 +265,7 @@ fn an_epoch_that_a_participant_never_heard_of_was_listed_for_ever() {
 }
 
 #[test]
-fn older_duties_and_those_of_another_life_change_nothing() {
+fn older_or_foreign_duties_change_nothing() {
     let mut bed = TestBed::with(None, &[host(1, 4)]);
     bed.owning(1);
     for (life, term, version) in [(LIFE, 1, 1), (LIFE, 0, 9), (Incarnation::new(2), 9, 9)] {
@@ -278,7 +278,7 @@ fn older_duties_and_those_of_another_life_change_nothing() {
 }
 
 #[test]
-fn with_another_registration_everything_is_lost() {
+fn new_registration_loses_everything() {
     let mut bed = TestBed::with(None, &[host(1, 4)]);
     let of = bed.owning(1);
     bed.it.begin_life(NodeId::new(2), Incarnation::new(9), at(2));
@@ -288,7 +288,7 @@ fn with_another_registration_everything_is_lost() {
 }
 
 #[test]
-fn whoever_stops_releases_everything_and_acquires_nothing() {
+fn stopping_participant_releases_all_and_acquires_nothing() {
     let mut bed = TestBed::with(None, &[host(1, 4), host(2, 4)]);
     let [Effect::Acquire(first), Effect::Acquire(second)] = bed.effects()[..] else { panic!() };
     bed.it.acquired(first, true, at(1));
@@ -308,7 +308,7 @@ fn whoever_stops_releases_everything_and_acquires_nothing() {
     assert!(bed.it.is_done());
 }
 
-fn it_is_looked_at_anew_at_each_use(mutant: Option<Mutant>) -> bool {
+fn ownership_is_checked_at_each_use(mutant: Option<Mutant>) -> bool {
     let mut bed = TestBed::with(mutant, &[host(1, 4)]);
     let of = bed.owning(1);
     let holdings = bed.it.holdings().clone();
@@ -316,14 +316,14 @@ fn it_is_looked_at_anew_at_each_use(mutant: Option<Mutant>) -> bool {
     !holdings.check(of, at(LEASE_MS))
 }
 
-fn what_is_lost_is_not_told_as_released(mutant: Option<Mutant>) -> bool {
+fn lost_partition_is_not_reported_as_released(mutant: Option<Mutant>) -> bool {
     let mut bed = TestBed::with(mutant, &[host(1, 4)]);
     bed.owning(1);
     bed.it.tick(at(LEASE_MS));
     bed.facts().is_empty()
 }
 
-fn what_is_dropped_is_told_after_it_ended(mutant: Option<Mutant>) -> bool {
+fn dropped_partition_is_reported_after_its_end(mutant: Option<Mutant>) -> bool {
     let mut bed = TestBed::with(mutant, &[host(1, 4)]);
     let of = bed.owning(1);
     assert!(bed.it.drop(id(1), at(2)));
@@ -334,14 +334,14 @@ fn what_is_dropped_is_told_after_it_ended(mutant: Option<Mutant>) -> bool {
 }
 
 archon_types::shown_by! {
-    CheckBeforeUse => it_is_looked_at_anew_at_each_use,
-    LostAsReleased => what_is_lost_is_not_told_as_released,
-    DropTellsFirst => what_is_dropped_is_told_after_it_ended,
+    CheckBeforeUse => ownership_is_checked_at_each_use,
+    LostAsReleased => lost_partition_is_not_reported_as_released,
+    DropTellsFirst => dropped_partition_is_reported_after_its_end,
 }
 
-/// The duties that ask for it are not told twice, so the next owner waited until the leadership was withdrawn.
+/// A duty to hand over is not sent twice; otherwise the next owner waits until the leadership is withdrawn.
 #[test]
-fn what_was_to_be_handed_over_was_acquired_again_when_the_lease_had_lapsed() {
+fn hand_over_survives_lapsed_lease() {
     let mut bed = TestBed::with(None, &[host(1, 4)]);
     let of = bed.owning(0);
     bed.told(&[hand_over(1, 4)], 10);

@@ -1,5 +1,5 @@
-//! A participant among whatever can happen to it: answers late, twice or never, duties of older versions, callbacks that end at
-//! any time.
+//! Property tests of a participant: answers late, twice or never, duties of older versions, callbacks that end at any
+//! time.
 
 use super::participation_tests::row;
 use super::{Acquired, Effect, Participation};
@@ -14,24 +14,24 @@ use std::collections::{BTreeMap, BTreeSet};
 const PARTITIONS: u32 = 3;
 const LEASE_MS: u64 = 100;
 
-/// Something that happens.
+/// An event.
 #[derive(Clone, Debug)]
 enum Happens {
     Passes(u64),
     Beat,
-    /// The answer to one of the heartbeats, chosen by this number, with the partitions that it withdraws.
+    /// The answer to the heartbeat with this index, with the partitions that it withdraws.
     Answer(usize, Vec<u32>),
-    /// The coordinator changes a row: who leads it, in a higher epoch.
+    /// The coordinator changes a row: its leader, in a higher epoch.
     Row(u32, bool),
     HandOver(u32),
-    /// The present duties arrive, or a list of before.
+    /// The current duties arrive, or an older list.
     Duties,
     Late(usize),
-    /// A service's callback ends.
+    /// A callback of the service ends.
     CallbackEnds(usize, bool),
     Drops(u32),
     Stops,
-    /// It registers anew.
+    /// The participant registers again.
     Life,
     /// Reports are answered.
     Reported(bool),
@@ -71,16 +71,16 @@ struct World {
     rows: BTreeMap<u32, (u64, bool, bool)>,
     beats: Vec<Heartbeat>,
     sent: Vec<Sent>,
-    /// The service's callbacks under way, and whether each is to acquire.
+    /// Callbacks in progress; `true` for an acquisition.
     callbacks: Vec<(Acquired, bool)>,
-    /// What was begun and has no ending yet, and all that was begun.
+    /// Acquisitions without an ending, and all acquisitions.
     open: BTreeSet<Acquired>,
     begun: BTreeSet<u64>,
-    /// What was lost and not begun again, by partition.
+    /// Lost partitions that were not acquired again.
     lost: BTreeMap<PartitionId, Epoch>,
-    /// What duties have ended in this life.
+    /// Epochs that duties have ended in this incarnation.
     over: BTreeSet<(PartitionId, Epoch)>,
-    /// What was to be told at any time.
+    /// All reports so far.
     told: BTreeSet<(PlacementId, PartitionId, Epoch, String)>,
 }
 
@@ -103,7 +103,7 @@ impl World {
         self.life += 1;
         self.over.clear();
         for row in self.rows.values_mut() {
-            row.0 += 1; // Registration ends every leadership.
+            row.0 += 1; // A registration ends every leadership.
         }
         self.version += 1;
         self.it.begin_life(NodeId::new(2), Incarnation::new(self.life), self.at());
@@ -193,7 +193,7 @@ impl World {
                 if acquires {
                     self.it.acquired(of, *well, now);
                     if !well {
-                        self.open.remove(&of); // Unless it was lost before, this is its ending.
+                        self.open.remove(&of); // Its ending, unless it was lost before.
                     }
                 } else {
                     self.it.released(of, now);
@@ -218,7 +218,7 @@ impl World {
         }
     }
 
-    /// Takes what is to be done, and looks whether every rule holds.
+    /// Processes the effects and checks all rules.
     fn look(&mut self) {
         let now = self.at();
         while let Some(effect) = self.it.next_effect() {
@@ -242,7 +242,7 @@ impl World {
                 Effect::Lost(of) => {
                     assert!(self.open.remove(&of), "{of:?} has ended already");
                     self.lost.insert(of.partition, of.epoch);
-                    // The shell breaks off what is under way; some of it ends nevertheless and is told late.
+                    // The shell aborts callbacks of lost partitions; some of them finish anyway and report late.
                 }
             }
         }
@@ -258,7 +258,8 @@ impl World {
             let gives_up = matches!(report.fact, Fact::Released | Fact::Declined);
             let open = self.open.iter().any(|of| (of.partition, of.epoch) == (report.partition, report.epoch));
             assert!(!(gives_up && open), "{report:?} before it ended");
-            // What was lost may be named again; then a lease covers it before anything is told of it, unless duties ended it.
+            // A lost partition may be offered again: then a lease covers it before a new report on it, unless duties
+            // have ended it.
             let lost = self.lost.get(&report.partition) == Some(&report.epoch)
                 && !self.over.contains(&(report.partition, report.epoch));
             let covered = self.it.holdings().grants.covers(report.partition, report.epoch, now);
@@ -273,7 +274,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn each_acquisition_has_one_ending_and_nothing_is_owned_without_a_lease(
+    fn acquisitions_end_once_and_ownership_needs_a_lease(
         story in proptest::collection::vec(happens(), 1..120),
     ) {
         let mut world = World::new();
@@ -281,7 +282,7 @@ proptest! {
             world.play(happens);
             world.look();
         }
-        // In the end the lease is over, and with it everything.
+        // Once the lease has ended, all acquisitions must have ended.
         world.now += LEASE_MS;
         world.it.tick(world.at());
         world.look();
@@ -289,7 +290,7 @@ proptest! {
     }
 
     #[test]
-    fn a_coordinator_that_leads_anew_and_repeats_itself_changes_nothing(
+    fn repeated_duties_of_new_leader_change_nothing(
         story in proptest::collection::vec(happens(), 1..60),
     ) {
         let mut world = World::new();

@@ -1,9 +1,9 @@
-//! One partition that a participant is to own, in one epoch.
+//! State of one partition in one epoch at a participant.
 
 use super::why::Why;
 use archon_types::{Epoch, PlacementId, Version};
 
-/// How far it has come.
+/// Stage of a partition:
 ///
 /// ```text
 /// Offered ──► Acquiring ──► Owned ──► Releasing ──► Gone
@@ -12,26 +12,26 @@ use archon_types::{Epoch, PlacementId, Version};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// The row names this participant. Nothing is done before a lease covers it: then it is acquired, or given up at once if
-    /// `then` says so.
+    /// The row names this participant. Once a lease covers the partition, it is acquired, or given up at once if
+    /// `then` is set.
     Offered {
-        /// Why it will be given up.
+        /// The reason to give it up.
         then: Option<Why>,
     },
-    /// The service makes ready to own it, and is to release it at once if `then` says so.
+    /// The service prepares to own it, and releases it right after if `then` is set.
     Acquiring {
-        /// Why it will be released.
+        /// The reason to release it.
         then: Option<Why>,
     },
     /// The service owns it.
     Owned,
-    /// The service still owns it, takes no new work for it and brings what it has to an end.
+    /// The service still owns it, accepts no new work for it and finishes the current work.
     Releasing(Why),
-    /// It was given up in this epoch, for good.
+    /// It was given up for good in this epoch.
     Gone,
 }
 
-/// A partition that the duties name this participant the owner of.
+/// A partition that the duties assign to this participant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tenure {
     pub(crate) placement: PlacementId,
@@ -39,7 +39,7 @@ pub(crate) struct Tenure {
     /// The version of its row.
     pub(crate) version: Version,
     pub(crate) stage: Stage,
-    /// Which acquisition it is, of all of this participant.
+    /// Number of the acquisition within this participant.
     pub(crate) number: u64,
 }
 
@@ -48,12 +48,12 @@ impl Tenure {
         Self { placement, epoch, version, stage: Stage::Offered { then: None }, number: 0 }
     }
 
-    /// Whether the service has been asked to acquire it, and no ending was told.
+    /// Returns whether the service was asked to acquire it and the acquisition has not ended.
     pub(crate) const fn is_under_way(&self) -> bool {
         matches!(self.stage, Stage::Acquiring { .. } | Stage::Owned | Stage::Releasing(_))
     }
 
-    /// Whether the service owns it, as far as this goes: the lease is looked at besides.
+    /// Returns whether the service owns it; the lease is checked separately.
     pub(crate) const fn is_owned(&self) -> bool {
         matches!(self.stage, Stage::Owned | Stage::Releasing(_))
     }

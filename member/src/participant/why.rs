@@ -1,11 +1,11 @@
-//! Why a partition is released.
+//! Reasons to release a partition.
 
-/// Why a participant gives up a partition that it still owns.
+/// Reason why a participant gives up a partition that it still owns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
-    /// The coordinator wants another participant to own it.
+    /// The coordinator chose another owner.
     HandedOver,
-    /// The participant wants to be rid of it.
+    /// The service dropped it.
     Declined,
     /// The participant is stopping.
     Stopped,

@@ -1,20 +1,21 @@
-//! What a relay keeps of one member.
+//! State of one member at a relay.
 
 use super::ReturnAddress;
 use archon_types::{Incarnation, Millis};
 
-/// The newest heartbeat of a member, and where its answer goes.
+/// The newest heartbeat of a member and the address for its answer.
 #[derive(Clone, Debug)]
 pub(super) struct Kept<B> {
     pub(super) from: ReturnAddress,
-    /// Life and number of it.
+    /// Incarnation and number of the heartbeat.
     pub(super) newest: (Incarnation, u64),
-    /// When it came.
+    /// Arrival time.
     pub(super) came: Millis,
-    /// The heartbeat itself, until it is answered or too old.
+    /// The heartbeat, until it is answered or too old.
     pub(super) beat: Option<B>,
-    /// Whether it has left once.
+    /// Set once it was sent.
     pub(super) departed: bool,
-    /// Whether it is a node's, or a participant's, by the rows of when it came first or of when rows came last.
+    /// Set for nodes, unset for participants, according to the rows at the first heartbeat or the last update of
+    /// rows.
     pub(super) is_node: bool,
 }

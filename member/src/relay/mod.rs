@@ -1,8 +1,8 @@
-//! Heartbeats that a member carries for others (PROTOCOL rules 65 to 70 and 72). A relay is network: it gathers, passes on and brings
-//! back, and grants nothing. Of its own it says only that no coordinator answers it, that it carries for enough, and that a life is
-//! over whose end it was told of.
+//! Relay of heartbeats for other members (PROTOCOL rules 65 to 70 and 72). A relay acts as part of the network: it
+//! collects heartbeats, passes them on and returns answers, and grants nothing. It reports by itself only that no
+//! coordinator answers, that it is full, and that an incarnation is fenced according to its rows.
 //!
-//! Every member does this for whoever asks; who asks whom is computed in `archon_types::relays_of`.
+//! Every member carries heartbeats for any other one; `archon_types::relays_of` computes the relays of each.
 
 mod kept;
 
@@ -15,28 +15,28 @@ use crate::mutant::{Broken, Mutant};
 use archon_types::{Incarnation, LeaseTiming, Millis, NodeId, Over, PARTICIPANTS_CARRIED_MAX};
 use std::collections::BTreeMap;
 
-/// What comes between two departures leaves within this, in milliseconds.
+/// Maximum delay in milliseconds of a heartbeat that arrives between two departures.
 const GATHER_MS: u64 = 10;
-/// For so long a coordinator may owe an answer before members are told that none answers, in milliseconds: sooner than a member gives
-/// its relay up, or all of them would ask for themselves.
+/// Time in milliseconds after which a coordinator without an answer counts as silent and members are notified:
+/// shorter than a member's time-out for its relay, otherwise all members would ask the coordinators directly.
 const OWED_MS: u64 = 50;
-/// How often coordinators are asked while none answers, in milliseconds.
+/// Interval in milliseconds of requests to all coordinators while none answers.
 const ASK_AGAIN_MS: u64 = 30;
-/// Who was not heard for so many heartbeat intervals, and for a failure time-out before, is carried no more: whoever is failed can still be
-/// told so.
+/// Heartbeat intervals of silence, in addition to a failure time-out, after which a member is no longer carried: a
+/// failed member can still be notified until then.
 const FORGOTTEN_AFTER: u64 = 5;
 
-/// A heartbeat as a relay sees it.
+/// A heartbeat as seen by a relay.
 pub trait Carried: Clone {
-    /// Who lives.
+    /// Returns the member.
     fn node(&self) -> NodeId;
-    /// In which life.
+    /// Returns its incarnation.
     fn incarnation(&self) -> Incarnation;
-    /// Its number; it rises with each heartbeat of a life.
+    /// Returns the number, which increases with each heartbeat of an incarnation.
     fn number(&self) -> u64;
 }
 
-/// Where a member waits for the answer: its stream, and the number of its frame there.
+/// Address for a member's answer: its stream, and the number of the frame on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReturnAddress {
     /// The stream.
@@ -45,81 +45,82 @@ pub struct ReturnAddress {
     pub frame: u64,
 }
 
-/// Who is to have a batch.
+/// Recipients of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Towards {
-    /// The coordinator that leads, as far as is known.
+    /// The leading coordinator, as far as known.
     Leader,
-    /// All of them at once: the one that led does not answer.
+    /// All coordinators at once, because the last leader does not answer.
     Everybody,
 }
 
-/// What a relay knows of the cluster, by the rows that were told to its node.
+/// The rows of other members that a relay knows.
 pub trait Rows {
-    /// For how many nodes it carries at most.
+    /// Returns the maximum number of nodes to carry for.
     fn members_max(&self) -> usize;
-    /// Whether this is a node; else it is a participant, of which nodes hold no rows. Whoever holds none at all tells nobody apart.
+    /// Returns whether this is a node, otherwise a participant, which has no row at nodes. Implementations without
+    /// rows treat all as nodes.
     fn is_node(&self, _member: NodeId) -> bool {
         true
     }
-    /// Whether this life is over.
+    /// Returns the fencing notice if this incarnation is fenced.
     fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over>;
 }
 
-/// What a relay does next.
+/// Next action of a relay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RelayEffect<B> {
-    /// Heartbeats leave together.
+    /// Send a batch of heartbeats.
     Depart {
-        /// Rises with each batch.
+        /// Increases with each batch.
         batch: u64,
-        /// At least one.
+        /// Never empty.
         beats: Vec<B>,
-        /// Whom they go to.
+        /// Recipients.
         towards: Towards,
     },
-    /// The member hears that no coordinator answers. Its heartbeat is kept, and goes to whoever leads next.
+    /// Notify the member that no coordinator answers. Its heartbeat is kept for the next leader.
     NoCoordinator(ReturnAddress),
-    /// The member hears that its life is over. It is carried no more.
+    /// Notify the member that its incarnation is fenced. It is no longer carried.
     Over(ReturnAddress, Over),
 }
 
-/// What became of a heartbeat that came to a relay.
+/// Outcome of a heartbeat that arrived at a relay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Took {
     /// It leaves with the next batch.
     Leaves,
-    /// It is kept for whoever leads next: no coordinator answers.
+    /// It is kept for the next leader: no coordinator answers.
     Waits,
-    /// A newer one of the same member is here, or was: it counts for nothing.
+    /// Ignored: a newer one of the same member is or was here.
     Old,
-    /// Others are carried, and no more than those.
+    /// Refused: the relay is full.
     Busy,
-    /// That life is over, by a row that is held here: it is not passed on, and its member hears so.
+    /// The incarnation is fenced by a row: the heartbeat is not passed on, and its member is notified.
     Over(Over),
 }
 
-/// The heartbeats that one member carries for others. All times are its own clock's.
+/// Heartbeats that one member carries for others. Times are those of its own clock.
 #[derive(Clone, Debug)]
 pub struct Relay<B> {
     heartbeat_ms: u64,
     forgotten_after_ms: u64,
     members: BTreeMap<NodeId, Kept<B>>,
-    /// The number of the last batch.
+    /// Number of the last batch.
     batches: u64,
-    /// When the next batch leaves, as members were told.
+    /// Announced departure of the next batch.
     departure: Millis,
-    /// When what came between leaves, if anything did.
+    /// Departure of heartbeats that arrived in between, if any.
     extra: Option<Millis>,
-    /// The first batch that was not answered, and the last one, with when they left.
+    /// The first batch without an answer and the last batch, with their departure times.
     owed: Option<((u64, Millis), (u64, Millis))>,
-    /// Since when no coordinator answers, and when they are asked again.
+    /// Time since which no coordinator answers, and time of the next request to all of them.
     silent: Option<(Millis, Millis)>,
     broken: Broken,
 }
 
 impl<B: Carried> Relay<B> {
-    /// It carries for nobody yet. Batches leave once in a heartbeat interval.
+    /// Creates a relay without members. A batch leaves once per heartbeat interval.
     pub fn new(timing: LeaseTiming, now: Millis) -> Self {
         let heartbeat_ms = timing.heartbeat_ms.max(1);
         let forgotten_after_ms = timing.failure_timeout_ms.saturating_add(heartbeat_ms.saturating_mul(FORGOTTEN_AFTER));
@@ -137,29 +138,29 @@ impl<B: Carried> Relay<B> {
         }
     }
 
-    /// With a rule taken away.
+    /// Disables a rule.
     #[must_use]
     pub const fn broken_by(mut self, broken: Broken) -> Self {
         self.broken = broken;
         self
     }
 
-    /// For how many members it carries.
+    /// Returns the number of members it carries for.
     pub fn carries(&self) -> usize {
         self.members.len()
     }
 
-    /// Since when no coordinator answers, if none does.
+    /// Returns the time since which no coordinator answers, if none does.
     pub fn silent_since(&self) -> Option<Millis> {
         self.silent.map(|(since, _)| since)
     }
 
-    /// In how many milliseconds the next batch leaves that members are told of.
+    /// Returns the milliseconds until the next announced batch leaves.
     pub fn next_departure_ms(&self, now: Millis) -> u64 {
         self.departure.since(now)
     }
 
-    /// A heartbeat came. It carries for as many as `rows` say, and for whoever it carries already; for no life that they have ended.
+    /// Processes a heartbeat. New members are carried up to the limit of `rows`; fenced incarnations are not carried.
     pub fn heard(&mut self, from: ReturnAddress, beat: B, rows: &(impl Rows + ?Sized), now: Millis) -> Took {
         let (node, life) = (beat.node(), (beat.incarnation(), beat.number()));
         if let Some(over) = rows.over(node, life.0) {
@@ -185,7 +186,8 @@ impl<B: Carried> Relay<B> {
         Took::Leaves
     }
 
-    /// Whether it carries for one more. Participants take no node's place (rule 81): there may be any number of them.
+    /// Returns whether there is room for one more member. Participants are unlimited in number and take no place of a
+    /// node (rule 81).
     fn has_room(&self, is_node: bool, rows: &(impl Rows + ?Sized)) -> bool {
         if self.broken.breaks(Mutant::ParticipantsCrowdOut) {
             return self.members.len() < rows.members_max();
@@ -194,7 +196,7 @@ impl<B: Carried> Relay<B> {
         carried < if is_node { rows.members_max() } else { PARTICIPANTS_CARRIED_MAX }
     }
 
-    /// Rows of nodes came: whoever is carried in a life that they have ended hears so at once, and is carried no more.
+    /// Processes new rows of nodes: members with a fenced incarnation are notified at once and no longer carried.
     pub fn rows_changed(&mut self, rows: &(impl Rows + ?Sized)) -> Vec<RelayEffect<B>> {
         let mut told = Vec::new();
         if self.broken.breaks(Mutant::OverUntold) {
@@ -203,19 +205,19 @@ impl<B: Carried> Relay<B> {
         self.members.retain(|node, kept| {
             let over = rows.over(*node, kept.newest.0);
             told.extend(over.map(|over| RelayEffect::Over(kept.from, over)));
-            // Its row may have come after its first heartbeat.
+            // The member's row may have come after its first heartbeat.
             kept.is_node = rows.is_node(*node);
             over.is_none()
         });
         told
     }
 
-    /// A stream ended: whoever came by it is carried no more.
+    /// Handles the end of a stream: its members are no longer carried.
     pub fn ended(&mut self, stream: u64) {
         self.members.retain(|_, kept| kept.from.stream != stream);
     }
 
-    /// When [`due`](Self::due) has something to do, at the latest.
+    /// Returns the latest time for the next call of [`due`](Self::due).
     pub fn wake_at(&self) -> Millis {
         let owed = self.owed.map(|((_, left), _)| left.plus(OWED_MS));
         let asked_again = self.silent.map(|(_, again)| again);
@@ -223,7 +225,7 @@ impl<B: Carried> Relay<B> {
         leaves.into_iter().flatten().fold(self.departure, Millis::min)
     }
 
-    /// What the time that has passed makes due.
+    /// Returns the actions that are due.
     pub fn due(&mut self, now: Millis) -> Vec<RelayEffect<B>> {
         if self.silent.is_none() && self.owed.is_some_and(|((_, left), _)| left.plus(OWED_MS) <= now) {
             return self.falls_silent(now);
@@ -248,8 +250,8 @@ impl<B: Carried> Relay<B> {
         }
     }
 
-    /// A coordinator granted or refused heartbeats of a batch one by one, so it leads. Returns where each answer goes, in their
-    /// order: to the member that it names and to nobody else.
+    /// Processes the answers to a batch: this coordinator leads. Returns the address for each answer, in order: only
+    /// the member that it names receives it.
     pub fn answered(
         &mut self,
         batch: u64,
@@ -273,13 +275,13 @@ impl<B: Carried> Relay<B> {
         answers.into_iter().map(route).collect()
     }
 
-    /// Whoever was asked does not lead, or cannot be reached.
+    /// Handles a refused batch: its recipient does not lead or is unreachable.
     pub fn refused(&mut self, batch: u64, now: Millis) -> Vec<RelayEffect<B>> {
         let is_owed = self.owed.is_some_and(|((first, _), _)| batch >= first);
         if self.silent.is_none() && is_owed { self.falls_silent(now) } else { Vec::new() }
     }
 
-    /// The coordinator that led does not answer: members hear so, and all coordinators are asked.
+    /// Handles a silent leader: members are notified, and all coordinators are asked.
     fn falls_silent(&mut self, now: Millis) -> Vec<RelayEffect<B>> {
         self.silent = Some((now, now.plus(ASK_AGAIN_MS)));
         self.owed = None;
@@ -293,8 +295,8 @@ impl<B: Carried> Relay<B> {
         self.depart(Towards::Everybody, now).into_iter().chain(told).collect()
     }
 
-    /// Heartbeats leave: those that have not left yet, or all that were not answered. None that is older than an interval: an old
-    /// sign of life is none.
+    /// Sends heartbeats: those that were not sent yet, or all without an answer. Drops those older than an interval:
+    /// an old sign of life is none.
     fn depart(&mut self, towards: Towards, now: Millis) -> Option<RelayEffect<B>> {
         let old_counts = self.broken.breaks(Mutant::OldBeatPassedOn); // rule 66
         let mut beats = Vec::new();

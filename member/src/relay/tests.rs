@@ -19,7 +19,7 @@ impl Carried for Beat {
     }
 }
 
-/// It carries for so many, and knows of these lives that they are over.
+/// Limit of carried members, and fenced incarnations.
 struct Known(usize, Vec<Over>);
 
 impl Rows for Known {
@@ -50,7 +50,7 @@ fn relay() -> Relay<Beat> {
     Relay::new(LeaseTiming::default(), at(0))
 }
 
-/// The batch that leaves, if that is all that happens.
+/// Returns the batch, which must be the only effect.
 #[track_caller]
 fn batch(effects: &[RelayEffect<Beat>], to: Towards) -> (u64, Vec<Beat>) {
     let [RelayEffect::Depart { batch, beats, towards }] = effects else { panic!("{effects:?}") };
@@ -63,7 +63,7 @@ fn answer(beat: Beat) -> (NodeId, Incarnation, u64) {
 }
 
 #[test]
-fn what_comes_before_a_departure_leaves_with_it_and_what_comes_between_within_ten_milliseconds() {
+fn heartbeats_leave_with_the_batch_or_within_10_ms() {
     let mut relay = relay();
     assert_eq!(relay.next_departure_ms(at(150)), 50);
     assert_eq!(relay.heard(from(1, 1), Beat(1, 1, 1), &MANY, at(191)), Took::Leaves);
@@ -80,7 +80,7 @@ fn what_comes_before_a_departure_leaves_with_it_and_what_comes_between_within_te
 }
 
 #[test]
-fn an_answer_goes_to_the_life_that_it_names_and_to_nobody_else() {
+fn answer_goes_only_to_the_incarnation_it_names() {
     let mut relay = relay();
     relay.heard(from(1, 7), Beat(1, 5, 3), &MANY, at(195));
     relay.heard(from(2, 9), Beat(2, 5, 3), &MANY, at(195));
@@ -91,20 +91,20 @@ fn an_answer_goes_to_the_life_that_it_names_and_to_nobody_else() {
 }
 
 #[test]
-fn an_old_heartbeat_was_passed_on_after_a_newer_one_and_kept_the_dead_alive() {
+fn old_heartbeat_is_not_passed_on_after_a_newer_one() {
     let mut relay = relay();
     assert_eq!(relay.heard(from(1, 2), Beat(1, 5, 2), &MANY, at(100)), Took::Leaves);
     for old in [Beat(1, 5, 2), Beat(1, 5, 1), Beat(1, 4, 9)] {
         assert_eq!(relay.heard(from(2, 1), old, &MANY, at(101)), Took::Old);
     }
-    // It did not leave within an interval, whatever held the relay up.
+    // It was not sent within an interval, because the relay was delayed.
     assert_eq!(relay.due(at(301)), []);
     assert_eq!(relay.heard(from(1, 2), Beat(1, 5, 2), &MANY, at(302)), Took::Old, "nor is it taken again");
     assert_eq!(relay.heard(from(3, 1), Beat(1, 6, 1), &MANY, at(303)), Took::Leaves, "another life is");
 }
 
 #[test]
-fn members_hear_that_no_coordinator_answers_before_they_give_the_relay_up() {
+fn members_learn_of_silent_coordinator_before_time_out() {
     let mut relay = relay();
     relay.heard(from(1, 1), Beat(1, 1, 1), &MANY, at(195));
     batch(&relay.due(at(200)), Towards::Leader);
@@ -113,7 +113,7 @@ fn members_hear_that_no_coordinator_answers_before_they_give_the_relay_up() {
     assert_eq!(effects.last(), Some(&RelayEffect::NoCoordinator(from(1, 1))));
     assert_eq!(batch(&effects[..1], Towards::Everybody).1, [Beat(1, 1, 1)]);
     assert_eq!(relay.silent_since(), Some(at(250)));
-    // Whoever comes now hears so at once, and its heartbeat goes to whoever leads next.
+    // A heartbeat that arrives now is answered at once, and kept for the next leader.
     assert_eq!(relay.heard(from(2, 1), Beat(2, 1, 1), &MANY, at(260)), Took::Waits);
     assert_eq!(relay.wake_at(), at(280));
     let (number, beats) = batch(&relay.due(at(280)), Towards::Everybody);
@@ -124,7 +124,7 @@ fn members_hear_that_no_coordinator_answers_before_they_give_the_relay_up() {
 }
 
 #[test]
-fn a_coordinator_that_does_not_lead_is_no_reason_to_wait() {
+fn refusal_by_follower_asks_all_coordinators_at_once() {
     let mut relay = relay();
     relay.heard(from(1, 1), Beat(1, 1, 1), &MANY, at(195));
     let (number, _) = batch(&relay.due(at(200)), Towards::Leader);
@@ -134,7 +134,7 @@ fn a_coordinator_that_does_not_lead_is_no_reason_to_wait() {
 }
 
 #[test]
-fn an_answer_to_the_batch_before_does_not_excuse_the_last_one() {
+fn answer_to_earlier_batch_does_not_cover_the_last_one() {
     let mut relay = relay();
     relay.heard(from(1, 1), Beat(1, 1, 1), &MANY, at(100));
     let (first, _) = batch(&relay.due(at(110)), Towards::Leader);
@@ -146,7 +146,7 @@ fn an_answer_to_the_batch_before_does_not_excuse_the_last_one() {
 }
 
 #[test]
-fn it_carries_for_so_many_and_forgets_who_went() {
+fn relay_limits_members_and_forgets_departed_ones() {
     let mut relay = relay();
     for member in 1..=3 {
         let took = relay.heard(from(member, 1), Beat(member, 1, 1), &Known(2, vec![]), at(1));
@@ -164,11 +164,11 @@ fn it_carries_for_so_many_and_forgets_who_went() {
 }
 
 #[test]
-fn a_member_that_was_silent_is_told_that_it_is_failed_when_the_row_comes() {
+fn silent_member_is_notified_when_its_fencing_row_arrives() {
     let mut relay = relay();
     relay.heard(from(1, 7), Beat(1, 5, 3), &MANY, at(1));
     relay.heard(from(2, 9), Beat(2, 6, 3), &MANY, at(1));
-    // Batches leave on time, and it is silent for the failure time-out.
+    // Batches leave on time, and the member is silent for the failure time-out.
     (0..8).for_each(|batch| drop(relay.due(at(200 * batch))));
     let rows = Known(100, vec![over(1, 5), over(2, 5)]);
     assert_eq!(relay.rows_changed(&rows), [RelayEffect::Over(from(1, 7), over(1, 5))]);
@@ -177,7 +177,7 @@ fn a_member_that_was_silent_is_told_that_it_is_failed_when_the_row_comes() {
 }
 
 #[test]
-fn a_life_that_is_over_is_told_so_when_it_calls_and_is_not_carried() {
+fn fenced_incarnation_is_notified_and_not_carried() {
     let mut relay = relay();
     let rows = Known(100, vec![over(1, 5)]);
     relay.heard(from(1, 7), Beat(1, 5, 3), &MANY, at(191));
@@ -192,7 +192,7 @@ fn broken(mutant: Option<Mutant>) -> Relay<Beat> {
     relay().broken_by(Broken::by(mutant))
 }
 
-/// The heartbeats of all batches that leave.
+/// Returns the heartbeats of all sent batches.
 fn departed(effects: &[RelayEffect<Beat>]) -> Vec<Beat> {
     let beats = effects.iter().filter_map(|effect| match effect {
         RelayEffect::Depart { beats, .. } => Some(beats.clone()),
@@ -201,29 +201,29 @@ fn departed(effects: &[RelayEffect<Beat>]) -> Vec<Beat> {
     beats.flatten().collect()
 }
 
-fn an_answer_to_a_former_life_is_brought_to_nobody(mutant: Option<Mutant>) -> bool {
+fn answer_to_former_incarnation_is_dropped(mutant: Option<Mutant>) -> bool {
     let mut relay = broken(mutant);
     relay.heard(from(1, 7), Beat(1, 5, 3), &MANY, at(195));
     relay.due(at(200));
     relay.answered(1, [answer(Beat(1, 4, 3))]) == [None]
 }
 
-/// Its member died, and no coordinator answers for long.
-fn the_dead_are_not_kept_alive_by_their_last_heartbeat(mutant: Option<Mutant>) -> bool {
+/// The member died, and no coordinator answers for long.
+fn last_heartbeat_does_not_keep_dead_member_alive(mutant: Option<Mutant>) -> bool {
     let mut relay = broken(mutant);
     relay.heard(from(1, 1), Beat(1, 5, 3), &MANY, at(195));
     let left = (200..2_000).flat_map(|ms| departed(&relay.due(at(ms))).into_iter().map(move |_| ms));
     left.last().is_some_and(|last| last <= 395)
 }
 
-fn a_heartbeat_that_was_overtaken_takes_no_place(mutant: Option<Mutant>) -> bool {
+fn overtaken_heartbeat_does_not_replace_newer_one(mutant: Option<Mutant>) -> bool {
     let mut relay = broken(mutant);
     relay.heard(from(1, 2), Beat(1, 5, 2), &MANY, at(191));
     relay.heard(from(1, 1), Beat(1, 5, 1), &MANY, at(192));
     departed(&relay.due(at(200))) == [Beat(1, 5, 2)]
 }
 
-/// A batch left, and nothing came back.
+/// Sends a batch that gets no answer.
 fn unanswered(mutant: Option<Mutant>) -> (Relay<Beat>, Vec<RelayEffect<Beat>>) {
     let mut relay = broken(mutant);
     relay.heard(from(1, 1), Beat(1, 5, 3), &MANY, at(195));
@@ -232,21 +232,21 @@ fn unanswered(mutant: Option<Mutant>) -> (Relay<Beat>, Vec<RelayEffect<Beat>>) {
     (relay, effects)
 }
 
-fn a_member_is_told_that_no_coordinator_answers(mutant: Option<Mutant>) -> bool {
+fn member_is_notified_that_no_coordinator_answers(mutant: Option<Mutant>) -> bool {
     unanswered(mutant).1.contains(&RelayEffect::NoCoordinator(from(1, 1)))
 }
 
-fn whoever_leads_next_gets_what_was_kept(mutant: Option<Mutant>) -> bool {
+fn next_leader_gets_kept_heartbeats(mutant: Option<Mutant>) -> bool {
     departed(&unanswered(mutant).0.due(at(280))) == [Beat(1, 5, 3)]
 }
 
-fn a_member_hears_at_once_that_its_life_is_over(mutant: Option<Mutant>) -> bool {
+fn fenced_member_is_notified_at_once(mutant: Option<Mutant>) -> bool {
     let mut relay = broken(mutant);
     relay.heard(from(1, 7), Beat(1, 5, 3), &MANY, at(1));
     relay.rows_changed(&Known(100, vec![over(1, 5)])) == [RelayEffect::Over(from(1, 7), over(1, 5))]
 }
 
-/// Of which members below ten are nodes.
+/// Members below ten are nodes.
 struct OneNode;
 
 impl Rows for OneNode {
@@ -263,7 +263,7 @@ impl Rows for OneNode {
     }
 }
 
-fn participants_leave_nodes_their_places(mutant: Option<Mutant>) -> bool {
+fn participants_take_no_places_of_nodes(mutant: Option<Mutant>) -> bool {
     let mut relay = broken(mutant);
     let many = PARTICIPANTS_CARRIED_MAX as u64;
     let took: Vec<Took> =
@@ -274,7 +274,7 @@ fn participants_leave_nodes_their_places(mutant: Option<Mutant>) -> bool {
     (*last, node, other) == (Took::Busy, Took::Leaves, Took::Busy) && others.iter().all(|took| *took == Took::Leaves)
 }
 
-/// Counts how often it is asked who is a node; nobody is, until somebody is.
+/// Counts the calls of `is_node`, which returns `nodes`.
 #[derive(Default)]
 struct Asked {
     times: Cell<u32>,
@@ -297,24 +297,24 @@ impl Rows for Asked {
 }
 
 #[test]
-fn each_heartbeat_had_the_rows_asked_again_whether_it_is_a_nodes() {
+fn rows_are_read_once_per_member_and_update() {
     let (mut relay, rows) = (broken(None), Asked::default());
     for number in 1..=5 {
         assert_eq!(relay.heard(from(1, number), Beat(1, 5, number), &rows, at(number)), Took::Leaves);
     }
     assert_eq!(rows.times.get(), 1);
-    // Its row comes: from then on it takes a node's place.
+    // Its row arrives: from then on it takes the place of a node.
     rows.nodes.set(true);
     assert_eq!(relay.rows_changed(&rows), []);
     assert_eq!(relay.heard(from(2, 1), Beat(2, 5, 1), &rows, at(6)), Took::Busy);
 }
 
 archon_types::shown_by! {
-    ParticipantsCrowdOut => participants_leave_nodes_their_places,
-    AnswerToAnotherLife => an_answer_to_a_former_life_is_brought_to_nobody,
-    OldBeatPassedOn => the_dead_are_not_kept_alive_by_their_last_heartbeat,
-    OlderBeatTaken => a_heartbeat_that_was_overtaken_takes_no_place,
-    SilenceUntold => a_member_is_told_that_no_coordinator_answers,
-    BeatsNotKept => whoever_leads_next_gets_what_was_kept,
-    OverUntold => a_member_hears_at_once_that_its_life_is_over,
+    ParticipantsCrowdOut => participants_take_no_places_of_nodes,
+    AnswerToAnotherLife => answer_to_former_incarnation_is_dropped,
+    OldBeatPassedOn => last_heartbeat_does_not_keep_dead_member_alive,
+    OlderBeatTaken => overtaken_heartbeat_does_not_replace_newer_one,
+    SilenceUntold => member_is_notified_that_no_coordinator_answers,
+    BeatsNotKept => next_leader_gets_kept_heartbeats,
+    OverUntold => fenced_member_is_notified_at_once,
 }
