@@ -1,11 +1,11 @@
-//! The file system that a member keeps its data on.
+//! Readings of the file system that holds a member's data.
 
 use crate::metrics;
 use archon_types::metric::Definition;
 use std::path::Path;
 
 metrics! {
-    /// The file system that a member keeps its data on; nothing is told of one that does not answer.
+    /// The file system that holds a member's data; no values if it does not answer.
     #[derive(Clone, Copy, Debug, Default)]
     pub struct DiskReadings {
         free_bytes: Option<u64> = Definition::gauge(
@@ -17,7 +17,7 @@ metrics! {
 }
 
 impl DiskReadings {
-    /// The file system that `directory` is on.
+    /// Reads the file system that holds `directory`.
     pub fn of(directory: &Path) -> Self {
         let Ok(found) = rustix::fs::statvfs(directory) else { return Self::default() };
         let bytes = |blocks: u64| Some(blocks.saturating_mul(found.f_frsize));
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_has_no_more_free_than_its_size_and_one_that_is_not_there_says_nothing() {
+    fn free_space_is_within_size_and_missing_disk_has_no_values() {
         let found = DiskReadings::of(Path::new("/"));
         assert!(found.free_bytes.is_some() && found.free_bytes <= found.size_bytes, "{found:?}");
         let families = DiskReadings::of(Path::new("/nonexistent/data")).families();

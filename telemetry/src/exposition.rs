@@ -1,4 +1,4 @@
-//! The words that leave the process, in the two formats that scrapers read.
+//! Text formats of metrics.
 
 use crate::family::{Family, Series, Value};
 use archon_types::metric::{Definition, Kind};
@@ -11,19 +11,19 @@ use std::fmt;
 /// A format of metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// OpenMetrics 1.0, which a Prometheus server asks for.
+    /// OpenMetrics 1.0, which Prometheus servers request.
     OpenMetrics,
-    /// The older text, which everybody else reads, people included.
+    /// The older text format, for other scrapers and people.
     Text,
 }
 
 impl Format {
-    /// What somebody gets who accepts this (the header `Accept`): OpenMetrics only who names it.
+    /// Returns the format for an `Accept` header: OpenMetrics only if the header names it.
     pub fn accepted(accept: &str) -> Self {
         if accept.contains("application/openmetrics-text") { Self::OpenMetrics } else { Self::Text }
     }
 
-    /// Its media type.
+    /// Returns the media type.
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -32,10 +32,10 @@ impl Format {
     }
 }
 
-/// All families as text.
+/// Renders all families as text.
 ///
 /// # Errors
-/// None that a string could give; the writer's type has one.
+/// None for strings; the writer's type has one.
 pub fn render(families: Vec<Family>, format: Format) -> Result<String, fmt::Error> {
     let counters: Vec<&str> =
         families.iter().filter(|family| is_counter(family.definition)).map(|family| stem(family.definition)).collect();
@@ -49,7 +49,7 @@ pub fn render(families: Vec<Family>, format: Format) -> Result<String, fmt::Erro
     })
 }
 
-/// The older text of the same metrics: there a counter's head has its whole name, and the end is not said.
+/// Converts to the older format, in which the head of a counter has its full name and there is no end marker.
 fn older(open: &str, counters: &[&str]) -> String {
     let mut out = String::with_capacity(open.len() + 8 * counters.len());
     for line in open.lines().filter(|line| *line != "# EOF") {
@@ -68,7 +68,7 @@ fn is_counter(definition: &Definition) -> bool {
     definition.kind == Kind::Counter
 }
 
-/// A name as OpenMetrics has it in a metric's head: that of a counter without `_total`.
+/// Returns the name in the head of an OpenMetrics family: counters without `_total`.
 fn stem(definition: &Definition) -> &'static str {
     match definition.kind {
         Kind::Counter => definition.name.strip_suffix("_total").unwrap_or(definition.name),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_text_names_counters_as_they_are() {
+    fn text_format_uses_full_counter_names() {
         let text = render(tea(), Format::Text).unwrap();
         for line in [
             "# HELP archon_tea_cups_total cups that were filled",
@@ -174,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn open_metrics_has_counters_heads_without_their_end_and_an_end() {
+    fn open_metrics_heads_omit_total_and_text_ends_with_eof() {
         let text = render(tea(), Format::OpenMetrics).unwrap();
         assert!(text.contains("# TYPE archon_tea_cups counter\narchon_tea_cups_total 4\n"), "{text}");
         assert!(text.ends_with("# EOF\n"), "{text}");
     }
 
     #[test]
-    fn open_metrics_is_for_those_who_name_it() {
+    fn open_metrics_must_be_named_in_accept_header() {
         let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
         assert_eq!(Format::accepted(prometheus), Format::OpenMetrics);
         assert_eq!(Format::accepted("*/*"), Format::Text);

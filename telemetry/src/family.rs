@@ -1,4 +1,4 @@
-//! A metric's values as of one moment.
+//! Values of a metric at one moment.
 
 use crate::histogram::{Distribution, Histogram};
 use crate::metric::{Elapsed, Metric};
@@ -11,16 +11,16 @@ use std::time::Duration;
 pub enum Value {
     /// A count.
     Whole(u64),
-    /// Something measured.
+    /// A measurement.
     Real(f64),
-    /// Durations by buckets.
+    /// Durations in buckets.
     Distribution(Distribution),
 }
 
 /// One series of a metric.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Series {
-    /// The values of its labels, in the order of the definition's.
+    /// Label values, in the order of the definition's labels.
     pub labels: Vec<&'static str>,
     /// Its value.
     pub value: Value,
@@ -29,22 +29,22 @@ pub struct Series {
 /// A metric with all its series.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Family {
-    /// What it is.
+    /// Its definition.
     pub definition: &'static Definition,
-    /// Its series; none if there is nothing to tell now.
+    /// Its series; empty if there is no value now.
     pub series: Vec<Series>,
 }
 
 impl Family {
-    /// A metric as `reading` says it now.
+    /// Reads the current values of a metric.
     pub fn read(definition: &'static Definition, reading: &impl Reading) -> Self {
         Self { definition, series: reading.series() }
     }
 }
 
-/// Something of which a metric's values are read.
+/// A source of a metric's values.
 pub trait Reading {
-    /// The series that it has now, with label values in the order of the definition's labels.
+    /// Returns the current series, with label values in the order of the definition's labels.
     fn series(&self) -> Vec<Series>;
 }
 
@@ -77,7 +77,7 @@ impl Reading for Distribution {
     }
 }
 
-/// Nothing is told of what is not known.
+/// An unknown value has no series.
 impl<R: Reading> Reading for Option<R> {
     fn series(&self) -> Vec<Series> {
         self.as_ref().map(Reading::series).unwrap_or_default()
@@ -108,12 +108,12 @@ impl Reading for PerThread<Histogram> {
     }
 }
 
-/// Values by the words of one or more labels.
+/// Values by one or more labels.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Labelled<R>(Vec<(Vec<&'static str>, R)>);
 
 impl<R> Labelled<R> {
-    /// One value with these label values.
+    /// Creates a single value with these label values.
     pub fn one(labels: impl Into<Vec<&'static str>>, value: R) -> Self {
         Self(vec![(labels.into(), value)])
     }
@@ -135,21 +135,21 @@ impl<R: Reading> Reading for Labelled<R> {
     }
 }
 
-/// One number of a series, under a name of its own.
+/// One number of a series, with its full name.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Flat {
     /// The metric's name, with its labels as `name{label="value"}`.
     pub name: String,
-    /// Whether it only rises.
+    /// Set for numbers that only increase.
     pub counter: bool,
-    /// What it counts.
+    /// Help text.
     pub help: &'static str,
     /// The value.
     pub value: f64,
 }
 
-/// Every number by a name of its own. Of durations how many there were (`_count`), what they took together
-/// (`_sum`), and how many took no longer than each bound (`_bucket`).
+/// Flattens families into numbers with full names. Durations become a count (`_count`), a total (`_sum`), and the
+/// number within each bound (`_bucket`).
 pub fn flat(families: &[Family]) -> Vec<Flat> {
     let mut all = Vec::new();
     for Family { definition, series } in families {

@@ -1,21 +1,21 @@
-//! Durations by buckets with fixed bounds. Counting one costs two relaxed additions; nothing is locked and nothing allocated.
+//! Histograms of durations with fixed bounds. An observation costs two relaxed additions, without locks or
+//! allocations.
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The buckets' upper bounds, in microseconds, each included in its bucket. What took longer than the last is counted above
-/// all of them.
+/// Upper bounds of the buckets in microseconds, inclusive. A last bucket counts longer durations.
 pub const BOUNDS_MICROS: [u64; 16] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     5_000_000,
 ];
 
-/// With the one above the last bound.
+/// Includes the bucket above the last bound.
 const BUCKETS: usize = BOUNDS_MICROS.len() + 1;
 
-/// Durations that any thread may count. A thread that counts many has one of its own (see
-/// [`PerThread`](crate::PerThread)): it lies on cache lines of its own.
+/// Durations, counted by any thread. A thread that counts many has its own histogram (see
+/// [`PerThread`](crate::PerThread)) with its own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Histogram {
@@ -24,14 +24,14 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts something that took so long.
+    /// Counts a duration.
     pub fn observe(&self, took: Duration) {
         self.counts[bucket_of(took)].fetch_add(1, Ordering::Relaxed);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.sum_nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// What was counted so far. What is counted meanwhile may be in its bucket and not yet in the sum.
+    /// Returns the current counts. Concurrent observations may be in a bucket and not yet in the sum.
     pub fn read(&self) -> Distribution {
         Distribution {
             counts: std::array::from_fn(|bucket| self.counts[bucket].load(Ordering::Relaxed)),
@@ -40,12 +40,12 @@ impl Histogram {
     }
 }
 
-/// The bucket of a duration: the first whose bound is not below it.
+/// Returns the bucket of a duration: the first one with a bound of at least that duration.
 fn bucket_of(took: Duration) -> usize {
     BOUNDS_MICROS.partition_point(|bound| Duration::from_micros(*bound) < took)
 }
 
-/// Durations that were counted, as of one moment.
+/// Counted durations at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Distribution {
     counts: [u64; BUCKETS],
@@ -53,17 +53,18 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// How many were counted.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// How long all of them took together.
+    /// Returns the sum of the durations.
     pub const fn sum(&self) -> Duration {
         Duration::from_nanos(self.sum_nanos)
     }
 
-    /// The upper bound of each bucket in seconds, the last one infinite, and how many are in that bucket alone.
+    /// Returns the upper bound of each bucket in seconds, the last one infinite, and the number of durations in that
+    /// bucket alone.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let bounds = BOUNDS_MICROS.iter().map(|bound| Duration::from_micros(*bound).as_secs_f64());
         bounds.chain([f64::INFINITY]).zip(self.counts)
@@ -94,7 +95,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_bound_belongs_to_its_bucket_and_what_is_longer_to_the_next() {
+    fn bucket_includes_its_upper_bound() {
         assert_eq!(bucket_of(Duration::ZERO), 0);
         for (bucket, bound) in BOUNDS_MICROS.into_iter().enumerate() {
             assert_eq!(bucket_of(Duration::from_micros(bound)), bucket);
@@ -111,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn histograms_of_threads_add_up_to_that_of_all(durations in proptest::collection::vec((0..4_usize, 0..20_000_000_u64), 0..200)) {
+        fn histograms_of_threads_sum_to_the_total(durations in proptest::collection::vec((0..4_usize, 0..20_000_000_u64), 0..200)) {
             let (threads, all): ([Histogram; 4], Histogram) = Default::default();
             for (thread, micros) in &durations {
                 threads[*thread].observe(Duration::from_micros(*micros));
@@ -121,7 +122,7 @@ mod tests {
             prop_assert_eq!(sum, all.read());
             prop_assert_eq!(sum.count(), durations.len() as u64);
             prop_assert_eq!(sum.sum(), Duration::from_micros(durations.iter().map(|(_, micros)| micros).sum()));
-            // Each is counted in the bucket whose bounds enclose it.
+            // Each duration is counted in the bucket with its bounds.
             let mut below = -1.0;
             for (bound, count) in sum.buckets() {
                 let within = |micros: u64| (below..=bound).contains(&(micros as f64 / 1e6)) && micros as f64 / 1e6 != below;

@@ -1,9 +1,8 @@
-//! What a member tells of itself: numbers for those who scrape, and whether it is alive and ready.
+//! Metrics and health of a member.
 //!
-//! A metric is *defined* once, beside what counts it ([`metrics!`]): name, help, labels. Hot paths change relaxed atomics
-//! ([`Metric`], [`Histogram`]) and know nothing of who reads them; everything else is read when somebody asks. The words that
-//! leave the process are made here alone ([`render`]), and one [`MetricsServer`] gives them to whoever comes, apart from the
-//! port of the cluster and from the threads that serve it.
+//! A metric is *defined* once, beside the code that counts it ([`metrics!`]): name, help, labels. Hot paths update
+//! relaxed atomics ([`Metric`], [`Histogram`]); other values are read at scrape time. Only [`render`] produces text
+//! from them, and one [`MetricsServer`] serves it, on its own port and apart from the threads that serve the cluster.
 
 mod disk;
 mod exposition;

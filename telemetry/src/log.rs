@@ -1,4 +1,4 @@
-//! Readings of a member's write-ahead log: nodes and coordinators have the same log.
+//! Readings of a member's write-ahead log, which nodes and coordinators share.
 
 use crate::histogram::Distribution;
 use crate::metrics;

@@ -1,9 +1,9 @@
-//! Numbers that are counted where things happen, and how a room defines its own.
+//! Counters and gauges, and the macro that defines a crate's metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// One number that any thread may change.
+/// A number that any thread can change.
 #[derive(Debug, Default)]
 pub struct Metric(AtomicU64);
 
@@ -13,7 +13,7 @@ impl Metric {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Takes `count` away, stopping at zero.
+    /// Subtracts `count`, stopping at zero.
     pub fn subtract(&self, count: u64) {
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |value| Some(value.saturating_sub(count)));
     }
@@ -23,37 +23,37 @@ impl Metric {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// The value now.
+    /// Returns the value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Time that adds up, counted in whole microseconds and told in seconds.
+/// Accumulated time, counted in whole microseconds and reported in seconds.
 #[derive(Debug, Default)]
 pub struct Elapsed(AtomicU64);
 
 impl Elapsed {
-    /// Adds to it.
+    /// Adds a duration.
     pub fn add(&self, time: Duration) {
         self.0.fetch_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// All of it so far.
+    /// Returns the total.
     pub fn get(&self) -> Duration {
         Duration::from_micros(self.0.load(Ordering::Relaxed))
     }
 }
 
-/// Defines a struct of metrics, each with its definition beside it. What is counted has fields that count
-/// ([`Metric`], [`Histogram`](crate::Histogram)); what is only read when somebody asks has plain numbers, in a struct that cannot
-/// be made without all of them.
+/// Defines a struct of metrics, each with its definition beside it. Counted metrics have fields that count
+/// ([`Metric`], [`Histogram`](crate::Histogram)). Metrics that are read at scrape time have plain numbers, in a
+/// struct that cannot be created without all of them.
 ///
 /// ```
 /// use archon_telemetry::{Definition, Metric, metrics};
 ///
 /// metrics! {
-///     /// What a tea house counts.
+///     /// Metrics of a tea house.
 ///     #[derive(Debug, Default)]
 ///     pub(crate) struct Metrics {
 ///         cups: Metric = Definition::counter("archon_tea_cups_total", "cups that were filled");
@@ -71,14 +71,14 @@ macro_rules! metrics {
         $($(#[$field_meta:meta])* $field:ident: $type:ty = $definition:expr;)*
     }) => {
         $(#[$meta])*
-        #[allow(missing_docs)] // Each field's definition says what it is.
+        #[allow(missing_docs)] // The definition of each field describes it.
         $vis struct $name { $($(#[$field_meta])* $vis $field: $type,)* }
 
         impl $name {
-            /// What there is.
+            /// All definitions.
             $vis const DEFINITIONS: &'static [$crate::Definition] = &[$($definition,)*];
 
-            /// Every metric with its values, in the order of the definitions.
+            /// Returns every metric with its values, in the order of the definitions.
             $vis fn families(&self) -> Vec<$crate::Family> {
                 vec![$({
                     const DEFINITION: &$crate::Definition = &$definition;
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gauge_stops_at_zero() {
+    fn gauge_stops_at_zero() {
         let metric = Metric::default();
         metric.add(2);
         metric.subtract(5);

@@ -1,14 +1,15 @@
-//! Counters of which each thread that counts has its own, so that none waits for another's cache line.
+//! Per-thread counters, which avoid contention on cache lines.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// One `T` for each thread that counts; whoever reads sums them.
+/// One `T` per counting thread; readers sum them.
 #[derive(Debug, Default)]
 pub struct PerThread<T>(Mutex<Vec<Arc<T>>>);
 
 impl<T: Default> PerThread<T> {
-    /// Another thread's own. It counts for as long as this is there, also when the thread has ended.
+    /// Adds the counter of another thread. It is part of the sum as long as this value exists, even after the thread
+    /// has ended.
     pub fn member(&self) -> Arc<T> {
         let member = Arc::new(T::default());
         self.0.lock().push(Arc::clone(&member));
@@ -17,7 +18,7 @@ impl<T: Default> PerThread<T> {
 }
 
 impl<T> PerThread<T> {
-    /// The sum of all of them.
+    /// Returns the sum over all threads.
     pub fn sum<S: std::iter::Sum<S>>(&self, read: impl Fn(&T) -> S) -> S {
         self.0.lock().iter().map(|member| read(member)).sum()
     }

@@ -1,4 +1,4 @@
-//! What the system says of this process, and what it is.
+//! Readings of this process and its build.
 
 use crate::family::Labelled;
 use crate::metrics;
@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::time::{Duration, SystemTime};
 
-/// What was built.
+/// Labels of the build.
 const BUILD: &[Label] = &[Label { name: "version", values: &[env!("CARGO_PKG_VERSION")] }];
 
 metrics! {
@@ -43,7 +43,7 @@ metrics! {
 }
 
 impl ProcessReadings {
-    /// This process now.
+    /// Reads the current values.
     pub fn now(ready: bool) -> Self {
         let switches = Switches::of_this_process();
         Self {
@@ -65,7 +65,7 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Context switches of the threads that there are now; those of ended threads are gone.
+/// Context switches of the current threads; those of ended threads are not included.
 #[derive(Clone, Copy, Default)]
 struct Switches {
     voluntary: u64,
@@ -73,7 +73,7 @@ struct Switches {
 }
 
 impl Switches {
-    /// From `/proc/self/task/*/status`; zero where there is none.
+    /// Reads `/proc/self/task/*/status`; zero where there is none.
     fn of_this_process() -> Self {
         let mut sum = Self::default();
         for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
@@ -89,7 +89,7 @@ impl Switches {
     }
 }
 
-/// From `/proc/self/statm`, whose second field counts pages; zero where there is none.
+/// Reads `/proc/self/statm`, whose second field counts pages; returns zero where there is none.
 fn resident_bytes() -> u64 {
     let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_waits_switches() {
+    fn waiting_thread_counts_context_switches() {
         let before = Switches::of_this_process();
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(1));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_uses_time_memory_and_files() {
+    fn process_readings_are_plausible() {
         assert!(resident_bytes() > 100_000, "{}", resident_bytes());
         let before = cpu();
         let mut sum = 0u64;

@@ -1,6 +1,6 @@
-//! Metrics server: a listener of its own for scrapes and probes. HTTP, `GET` only, few connections, each for one request and a few
-//! seconds. Places are shared as on other listeners: a connection without a whole head makes way for a newer one. It is not on the
-//! port of the cluster nor on the threads that serve it, so neither can keep the other from answering.
+//! Metrics server: a separate listener for scrapes and probes. HTTP, `GET` only, few connections, each for one
+//! request and a few seconds. Connections are limited as on other listeners: one without a complete head makes room
+//! for a newer one. It shares neither port nor threads with the cluster's server, so neither can block the other.
 
 use crate::exposition::{Format, render};
 use crate::source::Source;
@@ -23,27 +23,28 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-/// Connections at once. A quarter of them can be without a whole head, and an eighth is reserved for this machine.
+/// Maximum number of connections. A quarter of them can be without a complete head, and an eighth is reserved for
+/// this machine.
 pub const CONNECTIONS_MAX: usize = 32;
-/// Requests of one address at once, and as many connections of it without a whole head.
+/// Maximum number of requests per address, and of its connections without a complete head.
 const ADDRESS_MAX: usize = 4;
-/// Deadline of a whole head, from the start of its connection.
+/// Deadline of a complete head, from the start of its connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a connection may take, from its begin to the end of its answer.
+/// Maximum duration of a connection, including its answer.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
-/// Most bytes of a request's head.
+/// Maximum size of a request's head, in bytes.
 pub const HEADER_BYTES_MAX: usize = 8 * 1024;
-/// Most headers of a request.
+/// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 64;
-/// How long it waits after a connection could not be accepted.
+/// Delay after a failed accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
-/// How long what is under way may take when the server closes.
+/// Time for open connections to finish when the server closes.
 pub const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 const PATHS: &str = "/metrics, /livez and /readyz";
 
-/// A metrics server that runs. Dropping it closes it; [`MetricsServer::close`] also waits for that.
+/// A running metrics server. Dropping it closes it; [`MetricsServer::close`] also waits for that.
 #[derive(Debug)]
 pub struct MetricsServer {
     address: SocketAddr,
@@ -53,10 +54,10 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Answers those who come to `listener` with what `source` says, until it is closed. Called within a runtime.
+    /// Serves the data of `source` on `listener` until closed. Must be called within a runtime.
     ///
     /// # Errors
-    /// If the listener has no address.
+    /// The listener has no address.
     pub fn open(listener: TcpListener, source: Arc<dyn Source>) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
         let end = CancellationToken::new();
@@ -67,12 +68,12 @@ impl MetricsServer {
         Ok(Self { address, end: end.drop_guard(), accepting, connections })
     }
 
-    /// Where it is; the real port when it was to be on port 0.
+    /// Returns the address, with the actual port if port 0 was requested.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Closes it. Whoever waits for an answer gets none.
+    /// Closes the server. Pending requests get no answer.
     pub async fn close(self) {
         drop(self.end);
         self.connections.close();
@@ -88,10 +89,10 @@ impl MetricsServer {
     }
 }
 
-/// What all connections share.
+/// State of all connections.
 struct Shared {
     source: Arc<dyn Source>,
-    /// One reading at a time, so that many who scrape cannot keep more than one thread busy.
+    /// Limits rendering to one thread, however many scrapes there are.
     rendering: Arc<Semaphore>,
 }
 
@@ -165,7 +166,7 @@ async fn answer(request: &Request<Incoming>, shared: Arc<Shared>) -> Response<Fu
     }
 }
 
-/// Reads everything on a thread for blocking work: the system is asked for much of it.
+/// Renders the metrics on a thread for blocking work, because it makes many system calls.
 async fn metrics(shared: Arc<Shared>, format: Format) -> Response<Full<Bytes>> {
     let Ok(turn) = Arc::clone(&shared.rendering).acquire_owned().await else { return not_rendered() };
     let rendered = tokio::task::spawn_blocking(move || {
@@ -198,7 +199,7 @@ fn response(status: StatusCode, content_type: &'static str, text: String) -> Res
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // What was true a moment ago is of no use to anybody.
+    // Cached health and metrics are useless.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

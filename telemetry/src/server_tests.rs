@@ -42,10 +42,10 @@ async fn open() -> (MetricsServer, Arc<FakeMember>) {
     (server, member)
 }
 
-/// All that comes back for these bytes until the connection ends.
+/// Sends bytes and returns everything received until the connection ends.
 async fn said(server: &MetricsServer, request: &str) -> String {
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
-    // Whoever is refused early may find the connection gone.
+    // The server may close the connection early if it refuses the request.
     let _ = stream.write_all(request.as_bytes()).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
@@ -57,7 +57,7 @@ async fn get(server: &MetricsServer, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn each_path_answers_and_one_connection_is_for_one_request() {
+async fn each_path_answers_and_connections_serve_one_request() {
     let (server, member) = open().await;
     let found = get(&server, "/metrics?since=ever").await;
     assert!(found.starts_with("HTTP/1.1 200 OK\r\n") && found.contains("archon_tea_asked_total 1\n"), "{found}");
@@ -75,7 +75,7 @@ async fn each_path_answers_and_one_connection_is_for_one_request() {
 }
 
 #[tokio::test]
-async fn whoever_names_open_metrics_gets_it() {
+async fn open_metrics_is_served_on_request() {
     let (server, _) = open().await;
     let accept = "accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
     let found = said(&server, &format!("GET /metrics HTTP/1.1\r\nhost: here\r\n{accept}\r\n\r\n")).await;
@@ -84,7 +84,7 @@ async fn whoever_names_open_metrics_gets_it() {
 }
 
 #[tokio::test]
-async fn wrong_requests_are_told_what_is_wrong() {
+async fn invalid_requests_get_descriptive_errors() {
     let (server, member) = open().await;
     let status = async |request: &str| said(&server, request).await.lines().next().unwrap_or_default().to_owned();
     for method in ["POST", "HEAD", "DELETE", "BREW"] {
@@ -106,7 +106,7 @@ async fn wrong_requests_are_told_what_is_wrong() {
     server.close().await;
 }
 
-/// Sixteen connections that sent one byte a second made every probe fail, and Kubernetes restarted the member.
+/// Otherwise, sixteen connections with one byte per second make every probe fail, and Kubernetes restarts the member.
 #[tokio::test]
 async fn probes_succeed_beside_connections_without_a_head() {
     let (server, _) = open().await;
@@ -127,7 +127,7 @@ async fn probes_succeed_beside_connections_without_a_head() {
 }
 
 #[tokio::test]
-async fn a_connection_that_says_nothing_is_ended() {
+async fn silent_connection_is_closed() {
     let (server, _) = open().await;
     let mut silent = TcpStream::connect(server.address()).await.unwrap();
     silent.write_all(b"GET /livez HTTP/1.1\r\nhost").await.unwrap();
@@ -139,7 +139,7 @@ async fn a_connection_that_says_nothing_is_ended() {
 }
 
 #[tokio::test]
-async fn a_closed_door_lets_nobody_in_and_ends_who_is_there() {
+async fn closed_server_refuses_new_and_ends_open_connections() {
     let (server, _) = open().await;
     let address = server.address();
     let mut inside = TcpStream::connect(address).await.unwrap();

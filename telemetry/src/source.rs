@@ -1,24 +1,24 @@
-//! What a member says of itself when somebody asks.
+//! Source of a member's metrics and health.
 
 use crate::family::Family;
 
-/// A member that is asked. Everything is looked at in the moment of the question; nothing may block for long.
+/// A member's metrics and health. Everything is evaluated on each call; implementations must not block for long.
 pub trait Source: Send + Sync + 'static {
-    /// Every metric with its values now.
+    /// Returns every metric with its current values.
     fn families(&self) -> Vec<Family>;
 
-    /// Whether the process should be left alone. One that says no cannot go on and is to be started anew.
+    /// Checks liveness: a process that fails cannot continue and must be restarted.
     ///
     /// # Errors
-    /// Why not, in words for an operator.
+    /// The reason, for an operator.
     fn alive(&self) -> Result<(), String>;
 
-    /// Whether the member takes part in its cluster now.
+    /// Checks whether the member takes part in its cluster now.
     ///
     /// # Errors
-    /// Why not, in words for an operator.
+    /// The reason why not, for an operator.
     fn ready(&self) -> Result<(), String>;
 }
 
-/// Asks a member, as often as one likes, whether it takes part in its cluster now; if not, the answer says why not.
+/// Checks whether a member takes part in its cluster now; the error is the reason why not.
 pub type AskReady = Box<dyn Fn() -> Result<(), String> + Send + Sync>;

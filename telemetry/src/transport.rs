@@ -1,4 +1,4 @@
-//! How a member talks to others.
+//! Readings of a member's transport.
 
 use crate::metrics;
 use archon_security::Transport;
@@ -6,7 +6,7 @@ use archon_types::metric::Definition;
 use std::time::SystemTime;
 
 metrics! {
-    /// How a member talks to others, and until when its certificate holds; nothing is told of certificates without TLS.
+    /// A member's transport, and the expiry of its certificate; no certificate values without TLS.
     #[derive(Clone, Copy, Debug, Default)]
     pub struct TransportReadings {
         insecure: bool = Definition::gauge(
@@ -29,7 +29,7 @@ metrics! {
 }
 
 impl TransportReadings {
-    /// The readings of a member that is reached by `transport`. Its files are looked at first, if that is due.
+    /// Reads a member with this transport. Checks its credential files first, if that is due.
     pub fn of(transport: &Transport) -> Self {
         let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let tls = transport.tls().inspect(|tls| tls.look());
