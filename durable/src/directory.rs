@@ -1,4 +1,4 @@
-//! Making directories.
+//! Durable creation of directories.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -9,11 +9,11 @@ use crate::{parent_of, sync_directory};
 
 /// Mode of directories.
 const MODE: u32 = 0o700;
-/// What of a mode is for others than the owner.
+/// Mode bits for other users than the owner.
 const OTHERS: u32 = 0o077;
 
-/// What making a directory asks of a file system. A trait, so that a test can end it between two calls and lose what was
-/// not synced.
+/// File-system operations of directory creation. A trait, so that a test can interrupt them between two calls and
+/// drop unsynced names.
 trait Directories {
     fn is_there(&self, path: &Path) -> bool;
     fn make(&self, path: &Path) -> io::Result<()>;
@@ -36,12 +36,12 @@ impl Directories for Real {
     }
 }
 
-/// Makes sure that a directory is there, durably and for its user alone. Those above it that are missing are made likewise;
-/// those that are there stay as they are. The directory itself loses the permissions of others if it is there and has some.
-/// Where that is refused, since it is somebody else's, it stays as it is, with a warning.
+/// Creates a directory durably, for its user only. Missing parents are created in the same way; existing ones do not
+/// change. If the directory itself exists, the permissions of other users are removed; if that fails because another
+/// user owns it, it stays unchanged, with a warning.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn create_directory(path: &Path) -> io::Result<()> {
     create(&Real, path)?;
     let mode = fs::metadata(path)?.permissions().mode();
@@ -56,8 +56,8 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes each directory durable in the one above before the next one is made in it. So at most the innermost of those that
-/// are there already can be without its name after a power failure, if whoever made it was ended then.
+/// Makes each directory durable in its parent before the next one is created in it. So of the existing directories
+/// only the innermost can lack its durable name, if its creator was killed at that moment.
 fn create(directories: &impl Directories, path: &Path) -> io::Result<()> {
     let mut missing = Vec::new();
     let mut there = path;
@@ -70,7 +70,7 @@ fn create(directories: &impl Directories, path: &Path) -> io::Result<()> {
         there = parent;
     }
     match directories.sync(parent_of(there)) {
-        // Those who may not even look into it have not made anything in it.
+        // A user without read access has not created anything in it.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
         synced => synced?,
     }
@@ -93,7 +93,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::PathBuf;
 
-    /// Directories in memory, and which names are durable. Ends whoever uses it after some calls.
+    /// Directories in memory, some with durable names. Fails after a number of calls, as if killed.
     #[derive(Clone, Default)]
     struct Memory {
         there: RefCell<BTreeSet<PathBuf>>,
@@ -108,7 +108,7 @@ mod tests {
             Ok(())
         }
 
-        /// As found after a power failure that takes every name that was not synced, and what is below it.
+        /// Returns the state after a power failure: unsynced names and everything below them are lost.
         fn lose_power(&self) -> BTreeSet<PathBuf> {
             let durable = self.durable.borrow();
             let reached =
@@ -138,21 +138,21 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_was_gone_after_a_power_failure_since_a_killed_start_had_made_it() {
+    fn directory_of_killed_start_survives_power_failure() {
         let path = Path::new("/var/lib/archon/c1");
         for calls in 0..12 {
             let disk = Memory { calls_left: RefCell::new(calls), ..Memory::default() };
             let whole = create(&disk, path).is_ok();
             assert_eq!(whole, calls >= 9, "four are made and synced, and the root is looked after first");
             *disk.calls_left.borrow_mut() = usize::MAX;
-            // The next start finds it half made, or whole, and relies on it.
+            // The next start finds it partial or complete, and relies on it.
             create(&disk, path).unwrap();
             assert!(disk.lose_power().contains(path), "killed after {calls} calls");
         }
     }
 
     #[test]
-    fn others_could_enter_the_directory_of_the_data() {
+    fn data_directory_excludes_other_users() {
         let root = tempfile::tempdir().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         let (above, data) = (root.path().join("above"), root.path().join("above/data"));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_way_is_an_error() {
+    fn existing_file_fails_directory_creation() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("file");
         fs::write(&path, "").unwrap();

@@ -1,11 +1,11 @@
-//! Files and directories that are there after a power failure, and that nobody but their user reads.
+//! Files and directories that survive a power failure and are readable only by their user.
 //!
-//! What a file holds and the name under which it is found are made durable apart from each other: the one by a sync of the
-//! file, the other by a sync of its directory, whose own name is a matter of the directory above. Whoever relies on a file
-//! relies on all of them. This is the one place where that is seen to for everything that is not the write-ahead log's own.
+//! The content of a file and its name become durable separately: the content by a sync of the file, the name by a
+//! sync of its directory, which in turn needs a durable name in its parent. A file is durable only if all of these are.
+//! This crate ensures that for everything except the write-ahead log.
 //!
-//! Directories are made with mode 0700 and files with 0600, whatever the umask allows beyond that: data, and ids that
-//! others take for proof, are nobody else's business.
+//! Directories have mode 0700 and files 0600, even if the umask allows more: other users must not read data, or ids
+//! that serve as proof.
 
 mod directory;
 mod lock;
@@ -21,38 +21,39 @@ pub use lock::{LOCK_FILE, Lock, LockError};
 /// Mode of files.
 const FILE_MODE: u32 = 0o600;
 
-/// Options that make files of mode 0600; otherwise as new ones.
+/// Returns options that create files with mode 0600; otherwise the defaults.
 pub fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(FILE_MODE);
     options
 }
 
-/// Where [`replace`] puts what is to take a file's place: the same name with `.tmp` behind it.
+/// Returns the temporary path that [`replace`] uses: the name with `.tmp` appended.
 pub fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     name.into()
 }
 
-/// Creates a file of mode 0600 that no other process has open. A file or link of this name, such as a crash leaves or another user
-/// plants, is removed, not followed.
+/// Creates a file of mode 0600 that no other process has open. An existing file or link of this name, left by a crash
+/// or planted by another user, is removed and not followed.
 ///
 /// # Errors
-/// Those of the file system; `AlreadyExists` if another process makes one of this name at the same time.
+/// Errors of the file system; `AlreadyExists` if another process creates the file at the same time.
 pub fn create_fresh(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // O_EXCL, which follows no link.
+    // O_EXCL follows no link.
     private().write(true).create_new(true).open(path)
 }
 
-/// Gives a file new contents, or makes it: a crash leaves the old ones or the new ones, and once this returns, the new ones.
+/// Replaces or creates a file: after a crash it has either the old or the new content; once this returns, the new
+/// one.
 ///
 /// # Errors
-/// Those of the file system. The old contents stand then, unless it was the last step that failed.
+/// Errors of the file system. The old content remains, unless the last step failed.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let temporary = temporary_path(path);
     let mut file = create_fresh(&temporary)?;
@@ -61,10 +62,10 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     rename(&temporary, path)
 }
 
-/// Renames a file or directory durably. Both names are in one directory; what the file holds is its writer's business.
+/// Renames a file or directory durably, within one directory. The content must be durable already.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     sync_directory(parent_of(to))
@@ -73,17 +74,17 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
 /// Makes the names in a directory durable.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// The directory that a name is in.
+/// Returns the directory that holds a name.
 pub fn parent_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         Some(_) => Path::new("."),
-        // The root is its own.
+        // The root is its own parent.
         None => path,
     }
 }
@@ -96,11 +97,11 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn others_could_read_what_was_stored() {
+    fn replaced_file_is_readable_by_owner_only() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("identity");
         replace(&path, b"old").unwrap();
-        // One that an earlier version made.
+        // A file of an earlier version.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         replace(&path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
-    /// A user who may write to the directory could keep the file open, or lead the contents elsewhere.
+    /// Otherwise a user with write access to the directory can keep the file open, or redirect the content.
     #[test]
     fn planted_temporary_file_is_not_written_to() {
         let directory = tempfile::tempdir().unwrap();
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_is_in_a_directory() {
+    fn parent_of_covers_relative_and_root_paths() {
         for (path, parent) in [("a/b", "a"), ("/a", "/"), ("a", "."), ("/", "/")] {
             assert_eq!(parent_of(Path::new(path)), Path::new(parent), "{path}");
         }

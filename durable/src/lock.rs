@@ -1,4 +1,4 @@
-//! One process per directory.
+//! Exclusive lock of a directory.
 
 use std::fmt;
 use std::fs::File;
@@ -10,29 +10,30 @@ use rustix::io::Errno;
 
 use crate::private;
 
-/// The file in the directory that is locked.
+/// Name of the lock file in the directory.
 pub const LOCK_FILE: &str = "LOCK";
 
-/// A directory that belongs to this process as long as the value lives.
+/// A directory locked by this process for as long as the value exists.
 #[derive(Debug)]
 pub struct Lock {
-    /// Held for its lock.
+    /// Keeps the lock.
     _file: File,
 }
 
-/// Why a directory could not be locked.
+/// Reason why a directory is not locked.
 #[derive(Debug)]
 pub enum LockError {
-    /// Another process has it; which one, if it said so.
+    /// Another process holds the lock; its id if known.
     Held {
         /// Its process id.
         process: Option<u32>,
     },
-    /// The operating system refused: a file system without locks, for one. Nobody would be kept out.
+    /// The operating system refuses, for example on a file system without locks. Without a lock, no process is
+    /// excluded.
     Io {
-        /// What was tried.
+        /// The failed operation.
         action: &'static str,
-        /// The refusal.
+        /// The error.
         source: io::Error,
     },
 }
@@ -50,10 +51,10 @@ impl fmt::Display for LockError {
 impl std::error::Error for LockError {}
 
 impl Lock {
-    /// Locks a directory without waiting, and notes for people which process has it.
+    /// Locks a directory without waiting, and records this process in the lock file for people.
     ///
     /// # Errors
-    /// [`LockError`]; what the holder noted is untouched.
+    /// [`LockError`]; the holder's record is unchanged.
     pub fn take(directory: &Path) -> Result<Lock, LockError> {
         let fail = |action| move |source| LockError::Io { action, source };
         let mut options = private();
@@ -64,14 +65,14 @@ impl Lock {
             Err(Errno::WOULDBLOCK) => {
                 let mut process = String::new();
                 let noted = (&mut file).take(20).read_to_string(&mut process);
-                // It only helps people: anything unreadable is left out.
+                // Only informative: unreadable content is ignored.
                 return Err(LockError::Held { process: noted.ok().and_then(|_| process.trim().parse().ok()) });
             }
             Err(errno) => return Err(fail("lock")(errno.into())),
         }
         let noted = file.set_len(0).and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()));
         if let Err(error) = noted {
-            // A full disk, for one: the lock holds all the same.
+            // For example a full disk: the lock is held nevertheless.
             tracing::debug!(%error, "the lock file does not name this process");
         }
         Ok(Lock { _file: file })
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_is_told_who_the_first_is() {
+    fn second_locker_gets_process_id_of_holder() {
         let directory = tempfile::tempdir().unwrap();
         let first = Lock::take(directory.path()).unwrap();
         let process = std::process::id();
