@@ -1,5 +1,5 @@
-//! The group-commit curve beside raw writes, on the disk of the temporary directory or of `WAL_BENCH_DIRECTORY`; with
-//! `WAL_BENCH_BUFFERED` as where a file system takes no direct writes, to compare in alternation.
+//! Benchmark of group commit beside raw writes, on the disk of the temporary directory or of `WAL_BENCH_DIRECTORY`;
+//! with `WAL_BENCH_BUFFERED` without direct writes, to compare in alternation.
 #![allow(missing_docs)]
 
 use std::error::Error;
@@ -49,7 +49,7 @@ fn line(name: &str, operations: u64, took: Duration, micros: &Histogram<u64>, sy
     );
 }
 
-/// What the disk gives: 4 KiB writes into a file that was filled with zeros before.
+/// Measures the disk: 4 KiB writes into a file filled with zeros before.
 fn raw(directory: &Path) -> Result<(), Box<dyn Error>> {
     const BYTES: u64 = 16 * 1024 * 1024;
     let path = directory.join("raw");
@@ -79,7 +79,7 @@ fn open(directory: &Path) -> Result<Wal, Box<dyn Error>> {
     Ok(Wal::open_on(Arc::new(disk), WalConfig::default())?.0)
 }
 
-/// A log that writes directly, and one that writes through the page cache.
+/// Returns a log with direct writes, and one that writes through the page cache.
 fn directed(directory: &Path) -> Result<[(&'static str, Wal); 2], Box<dyn Error>> {
     let open = |disk: RealDisk| Wal::open_on(Arc::new(disk), WalConfig::default());
     let direct = open(RealDisk::open(&directory.join("direct"))?)?.0;
@@ -87,7 +87,7 @@ fn directed(directory: &Path) -> Result<[(&'static str, Wal); 2], Box<dyn Error>
     Ok([("directly", direct), ("and cached", buffered)])
 }
 
-/// A log that uses its segments again, and one that makes each anew.
+/// Returns a log that recycles its segments, and one that creates each new.
 fn pooled(directory: &Path) -> Result<[(&'static str, Wal); 2], Box<dyn Error>> {
     let open = |name: &str, recycled_segments_max: usize| -> Result<Wal, Box<dyn Error>> {
         let config = WalConfig { recycled_segments_max, ..WalConfig::default() };
@@ -97,8 +97,8 @@ fn pooled(directory: &Path) -> Result<[(&'static str, Wal); 2], Box<dyn Error>> 
     Ok([("recycled", open("recycled", recycled_max)?), ("made anew", open("anew", 0)?)])
 }
 
-/// One append after the other, each written by the thread that brings it: to one log and to the other in turn, so that what else
-/// the machine does falls on both.
+/// Appends one after the other on the calling thread, to both logs in turn, so that other load on the machine affects
+/// both.
 fn in_turn(logs: [(&'static str, Wal); 2], record_bytes: usize) -> Result<(), Box<dyn Error>> {
     const TURN: u64 = 16;
     let histogram = Histogram::<u64>::new(3)?;
@@ -144,7 +144,7 @@ fn thread_cpu() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }
 
-/// `appenders` appends are always under way, each in a stream of its own.
+/// Keeps `appenders` appends in progress, each in its own stream.
 fn appends(directory: &Path, appenders: usize) -> Result<(), Box<dyn Error>> {
     let wal = open(directory)?;
     let record = Bytes::from(vec![7u8; RECORD_BYTES]);

@@ -1,4 +1,4 @@
-//! What a caller hands to the log.
+//! Batches: the input of the log.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::error::WalError;
 use crate::format::{FRAME_HEADER_BYTES, OP_HEADER_BYTES, padded};
 
-/// Names one of the streams that share a log. The caller chooses the numbers.
+/// Number of a stream in a log, chosen by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 
@@ -17,8 +17,8 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// Runs on the thread that writes after the batch is durable, or with the reason why it was not
-/// written. It must be short and must not wait for the log: everything behind it waits.
+/// Callback that runs on the writing thread once the batch is durable, or with the reason why it was not written. It
+/// must be short and must not wait for the log, because it delays everything behind it.
 pub type Done = Box<dyn FnOnce(Result<(), WalError>) + Send>;
 
 /// One step of a batch.
@@ -27,11 +27,11 @@ pub(crate) enum Op {
     Put {
         stream: u64,
         seq: u64,
-        /// Written before `data`.
+        /// Precedes `data`.
         head: Option<[u8; 8]>,
         data: Bytes,
     },
-    /// Removes records numbered `from` and above.
+    /// Removes records from number `from` on.
     Cut {
         stream: u64,
         from: u64,
@@ -71,8 +71,8 @@ impl Op {
     }
 }
 
-/// Changes that become durable together or not at all, also across a crash. They take effect in
-/// the order in which they were added; one batch may touch many streams.
+/// Changes that become durable together or not at all, including after a crash. They apply in the order in which they
+/// were added; a batch may change many streams.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WalBatch {
     pub(crate) ops: Vec<Op>,
@@ -83,18 +83,18 @@ pub struct WalBatch {
 }
 
 impl WalBatch {
-    /// An empty batch. Appending it waits for everything before it and syncs nothing of its own.
+    /// Creates an empty batch. Appending it waits for everything before it, without a sync of its own.
     pub fn new() -> WalBatch {
         WalBatch::default()
     }
 
-    /// Adds a record. `seq` must be the stream's last number + 1; where the stream holds nothing,
-    /// any number above what was trimmed starts it. `u64::MAX` is not a valid number.
+    /// Adds a record. `seq` must be the stream's last number + 1; an empty stream accepts any number above its trim
+    /// mark. `u64::MAX` is not a valid number.
     pub fn put(&mut self, stream: StreamId, seq: u64, data: Bytes) -> &mut WalBatch {
         self.push(Op::Put { stream: stream.0, seq, head: None, data })
     }
 
-    /// Adds a record of `head` and `data`, as [`WalBatch::put`] would add them joined, without joining them first.
+    /// Adds a record of `head` and `data`, like [`WalBatch::put`] of both joined, without joining them first.
     pub fn put_headed(&mut self, stream: StreamId, seq: u64, head: [u8; 8], data: Bytes) -> &mut WalBatch {
         self.push(Op::Put { stream: stream.0, seq, head: Some(head), data })
     }
@@ -104,55 +104,55 @@ impl WalBatch {
         self.push(Op::Cut { stream: stream.0, from: after_seq.saturating_add(1) })
     }
 
-    /// Removes all records of the stream and keeps its metas and its trim mark.
+    /// Removes all records of the stream; keeps its metas and trim mark.
     pub fn cut_all(&mut self, stream: StreamId) -> &mut WalBatch {
         self.push(Op::Cut { stream: stream.0, from: 0 })
     }
 
-    /// Forgets the stream's records up to and including `upto_seq`, for good: unlike [`Wal::trim`](crate::Wal::trim) it
-    /// is durable with the rest of the batch or not at all, for where another record must say what was forgotten. Numbers
-    /// beyond the last one that the stream holds by then mean that one.
+    /// Forgets the stream's records up to and including `upto_seq` for good. Unlike [`Wal::trim`](crate::Wal::trim),
+    /// this is durable with the batch or not at all; use it when another record must state what was forgotten.
+    /// Numbers beyond the stream's last one count as that one.
     pub fn trim(&mut self, stream: StreamId, upto_seq: u64) -> &mut WalBatch {
         self.push(Op::Trim { stream: stream.0, floor: upto_seq.saturating_add(1) })
     }
 
-    /// Sets a small value kept beside the stream, whatever is trimmed; an empty `data` deletes it.
-    /// Metas are copied into every segment, so they should stay small and few.
+    /// Sets a small value of the stream, which trims do not affect; an empty `data` deletes it. Metas are copied into
+    /// every segment, so they should be small and few.
     pub fn meta(&mut self, stream: StreamId, key: u32, data: Bytes) -> &mut WalBatch {
         self.push(Op::Meta { stream: stream.0, key, data })
     }
 
-    /// Forgets the stream: records, metas and marks. Its number may be used afresh afterwards.
+    /// Deletes the stream: records, metas and marks. Its number can be reused afterwards.
     pub fn drop_stream(&mut self, stream: StreamId) -> &mut WalBatch {
         self.push(Op::Drop { stream: stream.0 })
     }
 
-    /// Lets the batch use the space held in reserve when the disk is full. For what must be
-    /// written even then (an epoch, a vote), never for data.
+    /// Allows the batch to use the reserved space when the disk is full. For records that must be written even then
+    /// (an epoch, a vote), never for data.
     pub fn urgent(&mut self) -> &mut WalBatch {
         self.urgent = true;
         self
     }
 
-    /// Makes this batch number `number` of `producer`, and rising: when one is refused for lack of space, all later ones of
-    /// that producer are refused likewise, also those that would have fit, until it is appended again. So a batch is
-    /// never written before one that was to come first.
+    /// Makes this batch number `number` of `producer`; numbers must increase. After a refusal for lack of space, all
+    /// later batches of the producer are refused, even if they would fit, until the refused one is appended again. So
+    /// no batch is written before an earlier one.
     pub fn ordered(&mut self, producer: u32, number: u64) -> &mut WalBatch {
         self.order = Some((producer, number));
         self
     }
 
-    /// True when the batch holds no change.
+    /// Returns true if the batch has no changes.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
 
-    /// Number of changes in the batch.
+    /// Returns the number of changes.
     pub fn len(&self) -> usize {
         self.ops.len()
     }
 
-    /// Bytes the batch takes in the log and counts against the queue.
+    /// Returns the size of the batch in the log and in the queue, in bytes.
     pub fn bytes(&self) -> usize {
         padded(FRAME_HEADER_BYTES + self.ops_bytes)
     }

@@ -1,34 +1,34 @@
-//! The memory that the log is written from: whole blocks, the first of which may be written already in part.
+//! Write buffer of the log: whole blocks, the first of which may be partly written already.
 //!
-//! A direct write begins and ends with a block, a group of frames anywhere. So the unfinished last block is kept and
-//! written again with what follows it. What was acknowledged in it is written byte for byte as it lies there, so a write
-//! that is torn between two sectors, or lost, leaves it as it was; and what pads the block behind the last frame is zeros,
-//! as in a file that was filled with them, which recovery takes for the end.
+//! Direct writes cover whole blocks, but groups of frames begin and end anywhere. So the unfinished last block is
+//! kept and written again with the following data. Its acknowledged bytes are rewritten unchanged, so a write that is
+//! lost or torn between two sectors leaves them intact. The padding after the last frame is zeros, as in a
+//! zero-filled file, which recovery reads as the end.
 
 use std::io;
 
 use crate::disk::{BLOCK_ALIGNMENT, DurableFile};
 
-/// One buffer for all writes. It grows with the largest group and is kept, up to a bound.
+/// A buffer for all writes. It grows with the largest group and is kept, up to a bound.
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    /// Something to skip, then the blocks.
+    /// Unused bytes for alignment, then the blocks.
     bytes: Vec<u8>,
-    /// Where the first block begins. Whenever it is written this is an aligned address.
+    /// Start of the first block; an aligned address whenever it is written.
     lead: usize,
-    /// Bytes at its beginning that are durable already.
+    /// Leading bytes that are durable already.
     kept: usize,
     block_bytes: usize,
 }
 
 impl Blocks {
-    /// Ready for what follows `tail`, which are the bytes between the last multiple of `block_bytes` and the end.
+    /// Creates a buffer for the data after `tail`, the bytes between the last multiple of `block_bytes` and the end.
     pub(crate) fn new(block_bytes: usize, tail: &[u8]) -> Blocks {
         debug_assert!(tail.len() < block_bytes);
         Blocks { bytes: tail.to_vec(), lead: 0, kept: tail.len(), block_bytes }
     }
 
-    /// Goes on in another file with the same memory.
+    /// Continues in another file with the same memory.
     pub(crate) fn restart(&mut self, block_bytes: usize, tail: &[u8]) {
         debug_assert!(self.is_empty() && tail.len() < block_bytes);
         self.bytes.truncate(self.lead);
@@ -36,17 +36,17 @@ impl Blocks {
         (self.kept, self.block_bytes) = (tail.len(), block_bytes);
     }
 
-    /// Where in [`buffer`](Blocks::buffer) the bytes begin that are not written yet.
+    /// Returns the offset of the first unwritten byte in [`buffer`](Blocks::buffer).
     pub(crate) fn start(&self) -> usize {
         self.lead + self.kept
     }
 
-    /// The buffer, to append to.
+    /// Returns the buffer, to append to.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// How many bytes are not written yet.
+    /// Returns the number of unwritten bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.start()
     }
@@ -55,14 +55,14 @@ impl Blocks {
         self.len() == 0
     }
 
-    /// Writes what was appended, in one durable write, to `at` in `file`, whose size is `size`.
+    /// Writes the appended data in one durable write to `at` in `file`, which has `size` bytes.
     ///
     /// # Errors
-    /// Those of the file system; there is no second try.
+    /// Errors of the file system; the write must not be retried.
     pub(crate) fn write(&mut self, file: &dyn DurableFile, at: u32, size: u64) -> io::Result<()> {
         let first = u64::from(at) - self.kept as u64;
         let used = self.bytes.len() - self.lead;
-        // A file of an unusual size may end within a block.
+        // A file of unusual size may end within a block.
         let room = usize::try_from(size - first).unwrap_or(usize::MAX);
         let whole = used.next_multiple_of(self.block_bytes).min(room).max(used);
         self.bytes.resize(self.lead + whole, 0);
@@ -75,12 +75,12 @@ impl Blocks {
         Ok(())
     }
 
-    /// Gives memory above `bytes_max` back: one huge batch must not hold its memory for ever.
+    /// Releases memory above `bytes_max`, so that one huge batch does not hold it permanently.
     pub(crate) fn shrink_to(&mut self, bytes_max: usize) {
         self.bytes.shrink_to(bytes_max);
     }
 
-    /// Moves the blocks to where they are aligned: after the buffer grew, not at every write.
+    /// Moves the blocks to an aligned address: needed after the buffer has grown, not on every write.
     fn align(&mut self) {
         if self.block_bytes == 1 || self.aligned() == self.lead {
             return;
@@ -93,7 +93,7 @@ impl Blocks {
         self.lead = to;
     }
 
-    /// Where the first aligned address lies in the buffer.
+    /// Returns the offset of the first aligned address in the buffer.
     fn aligned(&self) -> usize {
         self.bytes.as_ptr().addr().next_multiple_of(BLOCK_ALIGNMENT) - self.bytes.as_ptr().addr()
     }
@@ -115,8 +115,8 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_written_behind_what_is_there_and_zeros_fill_the_block() {
-        // Stale bytes of an older use, the tail of a header, and then groups of many sizes.
+    fn groups_are_appended_and_blocks_padded_with_zeros() {
+        // Stale bytes of an earlier use, the tail of a header, then groups of many sizes.
         let (disk, file) = disk_with(&[0xee; 64 * 1024], 4096);
         let mut blocks = Blocks::new(4096, &[1; 70]);
         let mut expected = vec![1; 70];
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_ends_within_a_block_does_not_grow() {
+    fn file_that_ends_within_a_block_does_not_grow() {
         let (disk, file) = disk_with(&[0; 5000], 4096);
         let mut blocks = Blocks::new(4096, &[]);
         for (at, bytes) in [(0, 4090), (4090, 100), (4190, 810)] {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn without_blocks_nothing_but_the_new_bytes_is_written() {
+    fn block_size_one_writes_only_new_bytes() {
         let (disk, file) = disk_with(&[0xee; 8192], 1);
         let mut blocks = Blocks::new(1, &[]);
         blocks.buffer().extend_from_slice(&[1; 10]);
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(blocks.bytes.as_ptr().addr(), address, "reused");
         blocks.shrink_to(1 << 20);
         assert!(blocks.bytes.capacity() <= 1 << 20);
-        // It may lie elsewhere now.
+        // The buffer may have moved.
         blocks.buffer().extend_from_slice(&[1; 5000]);
         blocks.write(&*file, (5 << 20) + 5000, 8 << 20).unwrap();
     }

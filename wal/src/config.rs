@@ -1,39 +1,37 @@
-//! What can be tuned, with defaults and limits.
+//! Configuration of the log, with defaults and limits.
 
 use crate::error::WalError;
 use crate::format::{FRAME_HEADER_BYTES, OP_HEADER_BYTES};
 use crate::relocate::RelocationLimits;
 use crate::segment_pool::RESERVE;
 
-/// Smallest segment that is accepted; only tests want segments this small.
+/// Minimum segment size; only tests use segments this small.
 pub const SEGMENT_BYTES_MIN: u64 = 4 * 1024;
-/// Largest segment that is accepted: offsets inside a segment are 32 bits wide.
+/// Maximum segment size: offsets in a segment have 32 bits.
 pub const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Largest queue that is accepted, and so the largest single batch.
+/// Maximum queue size, and thus maximum size of one batch.
 pub const QUEUE_BYTES_MAX: usize = 512 * 1024 * 1024;
 
-/// How a [`Wal`](crate::Wal) uses memory and disk.
+/// Memory and disk use of a [`Wal`](crate::Wal).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WalConfig {
     /// Size of a segment file in bytes, 4 KiB to 1 GiB. Segments are filled with zeros ahead of
     /// use, so this much is written when a new one is made. Default 16 MiB.
     pub segment_bytes: u64,
-    /// Most bytes of batches that may be queued or under way, 4 KiB to 512 MiB. An append beyond
-    /// it is refused with [`WalFull`](crate::WalFull). Also bounds one batch. Default 64 MiB.
+    /// Maximum bytes of queued and unfinished batches, 4 KiB to 512 MiB. Appends beyond it are refused with
+    /// [`WalFull`](crate::WalFull). Also limits one batch. Default 64 MiB.
     pub queue_bytes_max: usize,
-    /// Most bytes taken from the queue for one durable write. A larger batch is written on
-    /// its own. Default 4 MiB.
+    /// Maximum bytes per durable write. A larger batch is written alone. Default 4 MiB.
     pub write_bytes_max: usize,
-    /// How many segments are made ready for ordinary batches, 1 to 64. One more is always kept in
-    /// reserve for urgent batches. Default 1.
+    /// Number of segments kept ready for ordinary batches, 1 to 64. One more is reserved for urgent batches. Default
+    /// 1.
     pub spare_segments: usize,
-    /// How many segments that nothing needs any more are kept to be used again, 0 to 64, if more
-    /// than `spare_segments`: under load none needs to be filled then. Without need of them one goes
-    /// every minute. Default 16, which is 272 MiB with the reserve.
+    /// Number of unneeded segments kept for reuse, 0 to 64, if more than `spare_segments`: under load no segment
+    /// needs to be filled then. One is removed per minute without use. Default 16, which is 272 MiB with the reserve.
     pub recycled_segments_max: usize,
-    /// Bytes of segments, without the newest, that old records may keep. Beyond it, and on a full disk at once, the
-    /// streams that hold the oldest segment are written again at the end of the log, as far as that frees twice what it
-    /// writes. At least twice the segment. Default 512 MiB.
+    /// Bytes of segments, without the newest, that old records may retain. Beyond it, and immediately on a full disk,
+    /// streams with records in the oldest segment are rewritten at the end of the log, as long as that frees twice
+    /// the written bytes. At least twice the segment size. Default 512 MiB.
     pub kept_bytes_max: u64,
     /// When true, [`Wal::open`](crate::Wal::open) refuses a damaged log with
     /// [`WalError::Corrupt`] and changes nothing; when false it opens, and the streams that
@@ -69,12 +67,12 @@ impl WalConfig {
         within("kept_bytes_max", self.kept_bytes_max, 2 * SEGMENT_BYTES_MIN, u64::MAX)
     }
 
-    /// Most files that are kept beside the segments in use.
+    /// Returns the maximum number of files kept beside the segments in use.
     pub(crate) fn spares_max(&self) -> usize {
         RESERVE + self.spare_segments.max(self.recycled_segments_max)
     }
 
-    /// Bounds of one relocation of old records; `kept_bytes_max` bytes of segments may stay as they are.
+    /// Returns the bounds of one relocation of old records; `kept_bytes_max` bytes of segments may stay unchanged.
     pub(crate) fn relocation(&self, kept_bytes_max: u64) -> RelocationLimits {
         RelocationLimits {
             kept_bytes_max,
@@ -83,7 +81,7 @@ impl WalConfig {
         }
     }
 
-    /// Largest batch, as it is encoded, that an append accepts.
+    /// Returns the maximum encoded size of a batch.
     pub(crate) fn batch_bytes_max(&self) -> usize {
         self.queue_bytes_max.saturating_sub(FRAME_HEADER_BYTES + OP_HEADER_BYTES)
     }
@@ -98,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_is_valid_and_a_tiny_segment_is_refused_by_name() {
+    fn default_is_valid_and_error_names_the_field() {
         WalConfig::default().check().unwrap();
         let config = WalConfig { segment_bytes: 100, ..WalConfig::default() };
         let error = config.check().unwrap_err().to_string();

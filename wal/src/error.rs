@@ -1,14 +1,14 @@
-//! What can go wrong, and what to do about it.
+//! Errors of the log, with remedies.
 
 use std::fmt;
 use std::io;
 
 use crate::batch::{Done, StreamId, WalBatch};
 
-/// Why the log refused something. Except where it is said otherwise nothing was changed.
+/// Reason why the log refused an operation. Nothing was changed unless stated otherwise.
 ///
-/// A failed write or sync of the log itself, the files that it makes ready included, is not among
-/// them: after it nobody knows what the disk holds, so the process is ended.
+/// A failed write or sync of the log, including files made ready, is not an error value: the content of the disk is
+/// unknown afterwards, so the process ends.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalError {
@@ -17,25 +17,25 @@ pub enum WalError {
     Config {
         /// Name of the field in `WalConfig`.
         field: &'static str,
-        /// The value given.
+        /// The given value.
         value: u64,
-        /// Smallest value accepted.
+        /// Minimum.
         min: u64,
-        /// Largest value accepted.
+        /// Maximum.
         max: u64,
     },
     /// An operation on the directory or one of its files failed.
     #[error("wal: cannot {action} {path}: check that the disk works and the directory is writable")]
     Io {
-        /// What was being done.
+        /// The operation.
         action: &'static str,
-        /// File or directory, relative to the log's directory where there is one.
+        /// The file or directory, relative to the log's directory if there is one.
         path: String,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A file was written by another version. Nothing was touched.
+    /// A file was written by another version. No file was changed.
     #[error(
         "wal segment {segment:016x} has format {found}, this program reads {supported}: \
          start the version that wrote it, or restore a backup made by this one"
@@ -48,7 +48,7 @@ pub enum WalError {
         /// The format this program reads.
         supported: u32,
     },
-    /// Stored bytes fail their checksum, and it is not the torn end of an interrupted write.
+    /// Stored bytes fail their checksum, and are not the torn end of an interrupted write.
     #[error(
         "wal segment {segment:016x} is damaged at offset {offset}: {what}; \
          rebuild this copy from its peers or restore a backup"
@@ -58,35 +58,35 @@ pub enum WalError {
         segment: u64,
         /// Offset in bytes from the start of the segment file.
         offset: u64,
-        /// What did not fit.
+        /// The mismatch.
         what: String,
     },
-    /// A put whose number does not follow the last one of its stream.
+    /// A put with a number that does not follow the last one of its stream.
     #[error("wal stream {stream}: put {seq} refused, the next number is {expected}{}", if *.or_above { " or above" } else { "" })]
     Sequence {
         /// The stream.
         stream: StreamId,
-        /// The number that was put.
+        /// The given number.
         seq: u64,
-        /// The number that would have been accepted.
+        /// The expected number.
         expected: u64,
-        /// True when the stream is empty, so that any number from `expected` on is accepted.
+        /// Set if the stream is empty, so that any number from `expected` on is accepted.
         or_above: bool,
     },
-    /// The stream lost records to damage: it can be read and dropped, nothing else.
+    /// The stream lost records to damage: it can only be read and dropped.
     #[error("wal stream {stream} is damaged: drop the stream and rebuild it from a peer")]
     StreamDamaged {
         /// The stream.
         stream: StreamId,
     },
-    /// The first record asked for is not there: trimmed, cut, or not yet durable.
+    /// The first requested record is not stored: trimmed, cut, or not yet durable.
     #[error("wal stream {stream}: record {seq} is not stored, the stream holds {held}")]
     Missing {
         /// The stream.
         stream: StreamId,
-        /// The number asked for.
+        /// The requested number.
         seq: u64,
-        /// What the stream holds, in words.
+        /// Description of the stored records.
         held: String,
     },
     /// The disk is full. The batch was not written; reads work, urgent batches still pass.
@@ -94,10 +94,10 @@ pub enum WalError {
         "wal: no space for another segment of {bytes} bytes: free space on the disk; the log is read-only until then"
     )]
     NoSpace {
-        /// Size of the segment that could not be made.
+        /// Size of the segment that could not be created.
         bytes: u64,
     },
-    /// The batch could never be accepted, however empty the queue is.
+    /// The batch is too large for an empty queue.
     #[error("wal batch of {bytes} bytes is above the limit of {max}: split it")]
     BatchTooLarge {
         /// Encoded size of the batch.
@@ -105,10 +105,10 @@ pub enum WalError {
         /// Largest size accepted.
         max: usize,
     },
-    /// The queue is full; try again when appends under way have finished.
+    /// The queue is full; retry when pending appends have finished.
     #[error("wal queue is full ({bytes} of {max} bytes): try again when appends have finished")]
     QueueFull {
-        /// Bytes queued and under way.
+        /// Bytes of queued and unfinished batches.
         bytes: usize,
         /// The limit.
         max: usize,
@@ -119,13 +119,13 @@ pub enum WalError {
     /// The log could not be closed in time; its thread may still be writing.
     #[error("wal did not close within {timeout_ms} ms: the disk is stalled, end the process")]
     CloseTimeout {
-        /// The time that was allowed, in milliseconds.
+        /// The time-out, in milliseconds.
         timeout_ms: u64,
     },
 }
 
 impl WalError {
-    /// True when the same call may succeed later without anybody changing the request.
+    /// Returns true if the same call may succeed later, with an unchanged request.
     pub fn is_retryable(&self) -> bool {
         match self {
             WalError::NoSpace { .. } | WalError::QueueFull { .. } | WalError::Io { .. } => true,
@@ -142,14 +142,14 @@ impl WalError {
     }
 }
 
-/// An append that was not even queued. It hands back what was given, so that the caller can wait
-/// and try again; `done` was not called and will not be.
+/// An append that was not queued. It returns the arguments, so that the caller can retry later; `done` was not called
+/// and will not be.
 pub struct WalFull {
-    /// Why: [`WalError::QueueFull`], [`WalError::BatchTooLarge`] or [`WalError::Closed`].
+    /// The reason: [`WalError::QueueFull`], [`WalError::BatchTooLarge`] or [`WalError::Closed`].
     pub reason: Box<WalError>,
-    /// The batch, unchanged.
+    /// The unchanged batch.
     pub batch: WalBatch,
-    /// The callback, not called.
+    /// The callback.
     pub done: Done,
 }
 

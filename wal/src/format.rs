@@ -1,4 +1,4 @@
-//! The bytes on disk: segment header, frames, and the steps inside a frame.
+//! Disk format: segment header, frames, and the steps inside a frame.
 //!
 //! ```text
 //! segment  = header (64 bytes) · snapshot frame · batch frame*     zeros or stale bytes follow
@@ -10,17 +10,17 @@
 //! All integers are little endian, all checksums CRC32C.
 //!
 //! * A frame is one batch, so a batch is whole or absent.
-//! * A frame's checksum also covers the segment's generation and salt and the frame's own offset:
-//!   what a recycled file held before, or a record that happens to look like a frame, never parses.
-//! * `group` is the offset at which the write began that carried the frame. Everything before it
-//!   was durable by then; this tells a torn write from damage.
-//! * `chain` is the checksum of the frame before. A leftover of a write that was cut off does not
-//!   continue what was written in its place.
-//! * `prev` is the batch that touched the stream before; a lost frame shows as a broken chain.
-//! * A step has checksums of its own, so that one record can be read and checked alone, and a
-//!   damaged frame can still say which streams it held. That of its header is masked: a sum over
-//!   bytes that are followed by their own sum is the same whatever the bytes are, so the frame's
-//!   would not see that a torn write left the steps of an older frame in place of its own.
+//! * A frame's checksum also covers the segment's generation and salt and the frame's own offset: earlier content of
+//!   a recycled file, or a record that looks like a frame, never parses.
+//! * `group` is the start offset of the write that carried the frame. Everything before it was durable by then; this
+//!   distinguishes a torn write from damage.
+//! * `chain` is the checksum of the previous frame. The remains of an interrupted write do not continue a later write
+//!   in its place.
+//! * `prev` is the previous batch that changed the stream; a lost frame shows as a broken chain.
+//! * A step has its own checksums, so that one record can be read and checked alone, and a damaged frame can still
+//!   name its streams. The checksum of a step's header is masked: a CRC over bytes followed by their own CRC does not
+//!   depend on the bytes, so the frame's CRC would not detect a torn write that left steps of an older frame in place
+//!   of its own.
 
 use crc32c::{crc32c, crc32c_append};
 
@@ -41,7 +41,7 @@ pub(crate) const KIND_DROP: u32 = 4;
 pub(crate) const KIND_TRIM: u32 = 5;
 pub(crate) const KIND_STREAM: u32 = 6;
 
-/// Frames begin at multiples of eight, which makes the search behind a damaged one cheap.
+/// Frames begin at multiples of eight, which speeds up the search behind a damaged one.
 pub(crate) const fn padded(bytes: usize) -> usize {
     bytes.next_multiple_of(8)
 }
@@ -54,21 +54,21 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..at.checked_add(8)?)?.try_into().ok().map(u64::from_le_bytes)
 }
 
-/// The first bytes of a segment file.
+/// Header of a segment file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) generation: u64,
-    /// Random, so that two segments that came to have one generation still differ.
+    /// Random, to distinguish two segments with the same generation.
     pub(crate) salt: u64,
     /// Number of the last batch before this segment.
     pub(crate) base_batch: u64,
     pub(crate) size: u64,
 }
 
-/// Why the start of a file is not a usable header.
+/// Reason why the start of a file is not a usable header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HeaderError {
-    /// Intact, and of another format.
+    /// Intact, but of another format.
     Format(u32),
     Bad(&'static str),
 }
@@ -97,8 +97,8 @@ impl SegmentHeader {
             return Err(HeaderError::Bad("the header is cut short"));
         };
         let intact = crc32c(&header[..60]) == crc;
-        // Every format keeps magic, number and this checksum where they are, so that a flipped bit in
-        // the number is damage and not a newer version.
+        // Every format keeps the magic, format number and this checksum in place, so that a flipped bit in the number
+        // is damage and not a newer version.
         if !intact || format == 0 {
             return Err(HeaderError::Bad("the header fails its checksum"));
         }
@@ -110,14 +110,14 @@ impl SegmentHeader {
     }
 }
 
-/// A frame's header, and where its payload lies.
+/// Header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) snapshot: bool,
     pub(crate) payload_bytes: usize,
     pub(crate) group: u32,
     pub(crate) batch: u64,
-    /// The checksum of the frame before in this segment; zero for the snapshot.
+    /// Checksum of the previous frame in this segment; zero for the snapshot.
     pub(crate) chain: u32,
 }
 
@@ -136,8 +136,8 @@ fn frame_crc(frame: &[u8], generation: u64, salt: u64, offset: u32) -> u32 {
     crc32c_append(crc, &frame[8..])
 }
 
-/// Fills in the header of the frame that begins at `start` in `buffer` and ends at its end, pads
-/// it, and returns its checksum. `offset` is where the frame will lie in the segment.
+/// Fills in the header of the frame from `start` to the end of `buffer`, pads the frame, and returns its checksum.
+/// `offset` is its future position in the segment.
 pub(crate) fn seal_frame(buffer: &mut Vec<u8>, start: usize, offset: u32, frame: Frame, header: &SegmentHeader) -> u32 {
     let unpadded = buffer.len() - start;
     buffer.resize(start + padded(unpadded), 0);
@@ -147,7 +147,7 @@ pub(crate) fn seal_frame(buffer: &mut Vec<u8>, start: usize, offset: u32, frame:
     bytes[8..12].copy_from_slice(&(frame.payload_bytes as u32).to_le_bytes());
     bytes[12..16].copy_from_slice(&frame.group.to_le_bytes());
     bytes[16..24].copy_from_slice(&frame.batch.to_le_bytes());
-    // The low half only tells stale frames apart quickly; the checksum covers all of it.
+    // The low half only rejects stale frames quickly; the checksum covers the whole number.
     bytes[24..28].copy_from_slice(&(header.generation as u32).to_le_bytes());
     bytes[28..32].copy_from_slice(&frame.chain.to_le_bytes());
     let crc = frame_crc(bytes, header.generation, header.salt, offset);
@@ -155,8 +155,7 @@ pub(crate) fn seal_frame(buffer: &mut Vec<u8>, start: usize, offset: u32, frame:
     crc
 }
 
-/// Reads the header at `offset` without checking the frame's sum: good enough only to look
-/// inside a frame already known to be damaged.
+/// Reads the header at `offset` without checking the frame's checksum: only for looking inside a damaged frame.
 pub(crate) fn peek_frame(segment: &[u8], offset: usize, generation: u64) -> Option<Frame> {
     let magic = u32_at(segment, offset)?;
     if magic != BATCH_MAGIC && magic != SNAPSHOT_MAGIC {
@@ -175,7 +174,7 @@ pub(crate) fn peek_frame(segment: &[u8], offset: usize, generation: u64) -> Opti
     (offset.checked_add(frame.bytes())? <= segment.len()).then_some(frame)
 }
 
-/// The frame at `offset` and its checksum, if one of this segment is there and whole.
+/// Returns the frame at `offset` and its checksum, if it is a whole frame of this segment.
 pub(crate) fn read_frame(segment: &[u8], offset: usize, header: &SegmentHeader) -> Option<(Frame, u32)> {
     let frame = peek_frame(segment, offset, header.generation)?;
     let bytes = &segment[offset..offset + frame.bytes()];
@@ -183,12 +182,12 @@ pub(crate) fn read_frame(segment: &[u8], offset: usize, header: &SegmentHeader) 
     (u32_at(bytes, 4)? == crc).then_some((frame, crc))
 }
 
-/// A checksum made fit to stand among bytes that have the same kind of checksum (LevelDB, `util/crc32c.h`).
+/// Masks a checksum that is stored among bytes with the same kind of checksum (LevelDB, `util/crc32c.h`).
 const fn masked(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// One step as stored; `data` lies behind its header.
+/// A stored step header; `data` follows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) kind: u32,
@@ -200,7 +199,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Reads and checks the header alone.
+    /// Reads and checks only the header.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Step> {
         let header = bytes.get(..OP_HEADER_BYTES)?;
         if u32_at(header, 36)? != masked(crc32c(&header[..36])) {
@@ -217,12 +216,12 @@ impl Step {
     }
 }
 
-/// Appends one step to a frame's payload and returns where in `buffer` it begins.
+/// Appends one step to a frame's payload and returns its offset in `buffer`.
 pub(crate) fn push_step(buffer: &mut Vec<u8>, kind: u32, stream: u64, prev: u64, arg: u64, data: &[u8]) -> usize {
     push_headed_step(buffer, (kind, stream, prev, arg), &[], data)
 }
 
-/// As [`push_step`], with the data in two pieces. The first four are kind, stream, prev and arg.
+/// As [`push_step`], with the data in two pieces. The tuple is kind, stream, prev and arg.
 pub(crate) fn push_headed_step(
     buffer: &mut Vec<u8>,
     (kind, stream, prev, arg): (u32, u64, u64, u64),
@@ -245,8 +244,8 @@ pub(crate) fn push_headed_step(
     start
 }
 
-/// Walks the steps of a payload: each with the position of its header in `payload`.
-/// Yields `None` once, and ends, where a header does not hold.
+/// Iterates over the steps of a payload, each with the offset of its header. Yields `None` once and ends at an
+/// invalid header.
 pub(crate) struct Steps<'a> {
     payload: &'a [u8],
     at: usize,
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn another_format_is_told_apart() {
+    fn other_format_is_distinguished_from_damage() {
         for format in [FORMAT - 1, FORMAT + 1] {
             let mut bytes = HEADER.encode();
             bytes[8..12].copy_from_slice(&format.to_le_bytes());
@@ -317,9 +316,9 @@ mod tests {
         }
     }
 
-    /// The blocks of a file become durable in any order, and a file that is used again holds frames of the same shape.
+    /// Blocks of a file become durable in any order, and a recycled file holds frames of the same layout.
     #[test]
-    fn a_frame_with_steps_of_an_older_one_in_place_of_its_own_is_not_whole() {
+    fn frame_with_steps_of_older_frame_is_rejected() {
         let frame = |kind, prev: u64, data: &[u8]| {
             let mut buffer = vec![0u8; FRAME_HEADER_BYTES];
             for stream in 0..3 {
@@ -358,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_a_frame_is_seen() {
+    fn every_flipped_bit_of_a_frame_is_detected() {
         let clean = sample(&HEADER, 0);
         for bit in 0..clean.len() * 8 {
             let mut bad = clean.clone();

@@ -1,6 +1,6 @@
-//! What is durable, in memory: for every stream its numbers, metas and where each record lies.
+//! In-memory index of durable data: for every stream its numbers, metas and record locations.
 //!
-//! Recovery fills it by replaying the log, the writer extends it after each durable write, readers look up.
+//! Recovery fills it from the log, the writer extends it after each durable write, and readers use it for lookups.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::disk::DiskFile;
 use crate::format::{KIND_STREAM, push_step, u32_at, u64_at};
 use crate::tail::{Refusal, Tail};
 
-/// Where a record's step begins, and how long its data is.
+/// Location of a record's step, and length of its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) segment: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Location {
     pub(crate) data_bytes: u32,
 }
 
-/// One durable step, ready to be applied.
+/// One durable step to apply.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
     Put {
@@ -44,7 +44,7 @@ pub(crate) enum Change {
         stream: u64,
         floor: u64,
     },
-    /// All records of the stream, from `first` on, lie elsewhere now.
+    /// All records of the stream, from `first` on, have new locations.
     Move {
         stream: u64,
         first: u64,
@@ -60,32 +60,32 @@ pub(crate) struct StreamIndex {
     pub(crate) base: u64,
     pub(crate) entries: VecDeque<Location>,
     pub(crate) metas: BTreeMap<u32, Bytes>,
-    /// The last batch that changed the stream.
+    /// Last batch that changed the stream.
     pub(crate) touched: u64,
-    /// Trimmed by the user, though the log does not say so yet.
+    /// Trim mark set by the user but not yet written to the log.
     pub(crate) hidden: u64,
 }
 
-/// One segment file in use.
+/// A segment file in use.
 #[derive(Debug)]
 pub(crate) struct SegmentEntry {
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) size: u64,
-    /// Entries of all streams that lie in it.
+    /// Number of entries of all streams in it.
     pub(crate) live: u64,
 }
 
-/// All of it.
+/// The index.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     pub(crate) streams: HashMap<u64, StreamIndex>,
     pub(crate) segments: BTreeMap<u64, SegmentEntry>,
-    /// The last durable batch.
+    /// Last durable batch.
     pub(crate) batch: u64,
 }
 
 impl StreamIndex {
-    /// First number a reader may see.
+    /// Returns the first number visible to readers.
     pub(crate) fn visible_first(&self) -> u64 {
         self.tail.first.max(self.hidden).max(self.base)
     }
@@ -104,7 +104,7 @@ impl StreamIndex {
         Ok(())
     }
 
-    /// Drops the entries that the tail no longer covers and hands each to `gone`.
+    /// Drops the entries that the tail no longer covers, and passes each to `gone`.
     fn settle(&mut self, mut gone: impl FnMut(Location)) {
         while self.base < self.tail.first
             && let Some(entry) = self.entries.pop_front()
@@ -124,7 +124,7 @@ impl StreamIndex {
 }
 
 impl Index {
-    /// Applies one durable step of `batch`. A refusal leaves the stream as it was.
+    /// Applies one durable step of `batch`. A refusal leaves the stream unchanged.
     pub(crate) fn apply(&mut self, batch: u64, change: Change) -> Result<(), Refusal> {
         let segments = &mut self.segments;
         let mut gone = |location: Location| {
@@ -182,7 +182,7 @@ impl Index {
         Ok(())
     }
 
-    /// Forgets where a stream's records lie, keeping the rest.
+    /// Forgets the locations of a stream's records; keeps the rest.
     pub(crate) fn forget_entries(&mut self, stream: u64) {
         let Some(entry) = self.streams.get_mut(&stream) else { return };
         for location in entry.entries.drain(..) {
@@ -193,8 +193,8 @@ impl Index {
         entry.base = entry.tail.next;
     }
 
-    /// Takes out the oldest segments that hold nothing live, never the newest one. Only a prefix
-    /// goes: a missing generation between two others is then always damage.
+    /// Removes and returns the oldest segments without live entries, never the newest one. Only a prefix is removed,
+    /// so a missing generation between two others is always damage.
     pub(crate) fn take_unneeded(&mut self) -> Vec<(u64, SegmentEntry)> {
         let mut taken = Vec::new();
         while self.has_unneeded() {
@@ -207,7 +207,7 @@ impl Index {
         self.segments.len() > 1 && self.segments.first_key_value().is_some_and(|(_, segment)| segment.live == 0)
     }
 
-    /// Writes every stream's numbers and metas as the payload of a snapshot frame.
+    /// Encodes every stream's numbers and metas as the payload of a snapshot frame.
     pub(crate) fn encode_snapshot(&self, buffer: &mut Vec<u8>) {
         let mut streams: Vec<_> = self.streams.iter().collect();
         streams.sort_unstable_by_key(|(stream, _)| **stream);
@@ -229,8 +229,7 @@ impl Index {
     }
 }
 
-/// Reads one stream of a snapshot back. Its entries are not in the snapshot: `base` says that
-/// none is known.
+/// Decodes one stream of a snapshot. Its entries are not in the snapshot: `base` says that none is known.
 pub(crate) fn decode_stream(touched: u64, data: &[u8]) -> Option<StreamIndex> {
     let tail = Tail {
         floor: u64_at(data, 0)?,

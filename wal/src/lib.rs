@@ -1,9 +1,8 @@
 //! One write-ahead log per process, shared by many streams.
 //!
-//! A *stream* is a sequence of records with consecutive numbers, and a few small *metas* beside
-//! it. Any number of streams share one log, so that one write makes the records of all of them
-//! durable: the writer thread takes whatever is queued, writes it with one durable write, and
-//! calls back. There is no timer; while a write is under way the next group gathers.
+//! A *stream* is a sequence of records with consecutive numbers, plus a few small *metas*. Any number of streams
+//! share one log, so one write makes the records of all of them durable: the writer thread takes the queued batches,
+//! writes them with one durable write, and calls back. There is no timer; the next group gathers during a write.
 //!
 //! ```no_run
 //! use archon_wal::{StreamId, Wal, WalBatch, WalConfig};
@@ -20,35 +19,34 @@
 //! # }
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! * A batch is whole or absent after any crash, and everything whose callback said `Ok` is there.
-//!   What was in flight may be there too.
-//! * Whatever [`Wal::open`] reports is durable, also after a failed sync ended the process before.
+//! * A batch is whole or absent after any crash, and every batch with an `Ok` callback is there. Pending ones may be
+//!   there too.
+//! * Everything that [`Wal::open`] reports is durable, even if a failed sync ended the previous process.
 //! * A failed write or sync of the log ends the process; it is never retried.
-//! * A torn end is cut; a note of what was durable tells it from damage of the last write, unless
-//!   the power failed before the system brought the note to the disk. Anything else that fails its
-//!   checksum is [`Damage`]: the log opens, and the streams that are not proven whole are closed for
-//!   writing until they are dropped.
-//! * Records that their owner may not forget do not keep the whole log: beyond
-//!   [`kept_bytes_max`](WalConfig::kept_bytes_max) the oldest are written again at its end.
-//! * Memory and queue are bounded; a full disk makes the log read-only until space returns, with a
-//!   reserve for [`urgent`](WalBatch::urgent) batches.
+//! * A torn end is cut. A note of the last durable batch distinguishes it from damage of the last write, unless the
+//!   power failed before the system wrote the note to disk. Any other checksum failure is [`Damage`]: the log opens,
+//!   and streams that are not proven whole are closed for writing until they are dropped.
+//! * Long-lived records do not retain the whole log: beyond [`kept_bytes_max`](WalConfig::kept_bytes_max) the oldest
+//!   are rewritten at its end.
+//! * Memory and queue are bounded; a full disk makes the log read-only until space returns, with a reserve for
+//!   [`urgent`](WalBatch::urgent) batches.
 //!
 //! # Parts
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `wal` | the handle that callers hold |
-//! | `batch`, `queue`, `writer` | the way in: what is appended, what waits, the one thread that writes |
-//! | `read` | the way out |
-//! | `index`, `tail` | what is durable; the pure rules of a stream's numbers |
-//! | `format`, `mark` | the bytes on disk; the note of what was durable |
-//! | `recover`, `replay`, `report` | recovery: reading and writing, its pure part, what it found |
-//! | `relocate` | choice of old records that are written again at the end |
-//! | `blocks` | the memory that is written from: whole blocks, the last one again and again |
-//! | `segment`, `spare`, `shortage`, [`disk`] | the files; those made ready; why there are none; the file system behind a trait |
-//! | `config`, `error`, `progress` | what can be tuned, what goes wrong, what a watchdog sees |
+//! | `wal` | the handle of callers |
+//! | `batch`, `queue`, `writer` | write path: appended batches, the queue, the writer thread |
+//! | `read` | read path |
+//! | `index`, `tail` | index of durable data; rules of a stream's numbers (pure) |
+//! | `format`, `mark` | disk format; note of the last durable batch |
+//! | `recover`, `replay`, `report` | recovery: I/O, its pure part, its results |
+//! | `relocate` | selection of old records to rewrite at the end |
+//! | `blocks` | write buffer of whole blocks |
+//! | `segment`, `segment_pool`, `shortage`, [`disk`] | segment files; prepared files; reasons for their lack; file system trait |
+//! | `config`, `error`, `progress` | configuration, errors, counters for a watchdog |
 
 mod batch;
 mod blocks;

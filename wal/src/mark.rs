@@ -1,10 +1,10 @@
-//! The note of what was durable, which tells a torn end from a damaged one.
+//! Note of the last durable batch, which distinguishes a torn end from a damaged one.
 //!
-//! A write that was cut off and a last write that decayed look alike: a frame that fails its checksum with nothing
-//! behind it. The first was never acknowledged and is cut; the second may have been. So after each durable write the
-//! number of the last durable batch is written to a small file. It is not synced then: it outlives the end of the
-//! process in the page cache, and the system brings it to the disk within its write-back time. It only ever names what
-//! was synced before, so an old note proves less and nothing wrong.
+//! An interrupted write and a decayed last write look alike: a frame with a wrong checksum and nothing behind it. The
+//! first was never acknowledged and is cut; the second may have been. So the number of the last durable batch is
+//! written to a small file after each durable write, without a sync: it survives the end of the process in the page
+//! cache, and the system writes it to disk within its write-back time. It names only synced batches, so an old note
+//! proves less, but nothing wrong.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::shortage::is_full;
 
 pub(crate) const MARK_NAME: &str = "durable.mark";
 const MAGIC: [u8; 8] = *b"ARCHMRK\n";
-/// Magic, batch, checksum, zeros: within one sector, so it is whole or the one before.
+/// Magic, batch, checksum, zeros: within one sector, so a write is atomic.
 const BYTES: usize = 24;
 
 fn encode(batch: u64) -> [u8; BYTES] {
@@ -35,7 +35,7 @@ fn decode(bytes: &[u8]) -> Option<u64> {
     (magic == MAGIC && u32_at(bytes, 16)? == crc32c(&bytes[..16])).then_some(batch)
 }
 
-/// The last batch that was surely durable, if a note of it is there and whole.
+/// Returns the last batch noted as durable, if the note exists and is intact.
 pub(crate) fn read(disk: &dyn Disk) -> Result<Option<u64>, WalError> {
     let failed = |source| WalError::Io { action: "read", path: MARK_NAME.to_owned(), source };
     let found = disk.list().map_err(failed)?.into_iter().find(|(name, _)| name == MARK_NAME);
@@ -47,14 +47,14 @@ pub(crate) fn read(disk: &dyn Disk) -> Result<Option<u64>, WalError> {
     Ok(decode(&bytes))
 }
 
-/// The file, open for writing. A log without one works; it only tells less about its end.
+/// The note, open for writing. Without one the log works, but distinguishes less at its end.
 #[derive(Debug)]
 pub(crate) struct Mark {
     file: Option<Arc<dyn DiskFile>>,
 }
 
 impl Mark {
-    /// Notes `batch`, durably, and keeps the file open.
+    /// Writes `batch` durably and keeps the file open.
     pub(crate) fn open(disk: &dyn Disk, batch: u64) -> Mark {
         let open = || -> io::Result<Arc<dyn DiskFile>> {
             let exists = disk.list()?.iter().any(|(name, _)| name == MARK_NAME);
@@ -74,11 +74,11 @@ impl Mark {
         mark
     }
 
-    /// Notes that everything up to `batch` is durable.
+    /// Notes that all batches up to `batch` are durable.
     ///
     /// # Errors
-    /// Those of the file system, but for a lack of space: file systems that copy on write may want some even here, and the
-    /// log goes on without its note then.
+    /// Errors of the file system, except for lack of space: copy-on-write file systems may need some even here; the
+    /// log then continues without its note.
     pub(crate) fn note(&mut self, disk: &dyn Disk, batch: u64) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         match file.write_at(0, &encode(batch)) {
@@ -90,7 +90,7 @@ impl Mark {
         }
     }
 
-    /// Syncs the note, when the log is closed in order.
+    /// Syncs the note when the log is closed properly.
     pub(crate) fn close(&mut self, disk: &dyn Disk) {
         if let Some(file) = self.file.take()
             && let Err(error) = file.sync()
@@ -113,7 +113,7 @@ mod tests {
     use crate::disk::MemoryDisk;
 
     #[test]
-    fn a_note_is_read_back_and_any_flipped_bit_voids_it() {
+    fn note_is_read_back_and_flipped_bits_void_it() {
         let disk = MemoryDisk::new();
         assert_eq!(read(&disk).unwrap(), None);
         Mark::open(&disk, 7).note(&disk, 9).unwrap();

@@ -1,26 +1,26 @@
-//! Counters from which a watchdog sees whether the disk still answers.
+//! Counters for a watchdog that detects an unresponsive disk.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the writer has done since the log was opened. All counters only rise.
+/// Counters of the writer since the log was opened; they never decrease, except for `outstanding_since`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of records written into segments, their headers and padding included; zero-filling is not, nor what a direct
-    /// write repeats of a block.
+    /// Bytes of records written into segments, including headers and padding; without zero-filling and block parts
+    /// that a direct write repeats.
     pub bytes: u64,
     /// Batches made durable.
     pub batches: u64,
-    /// Durable writes of segment files that completed, whether by one call or by a write and a sync.
+    /// Completed durable writes of segment files, in one call or as a write and a sync.
     pub fsyncs: u64,
-    /// Bytes of old records written again at the end of the log, to free the segments behind them.
+    /// Bytes of old records rewritten at the end of the log to free segments.
     pub relocated: u64,
-    /// When the write or sync now under way began; `None` while the writer waits for work.
+    /// Start of the write or sync in progress; `None` while the writer waits for work.
     pub outstanding_since: Option<Instant>,
 }
 
-/// Who is told how long each durable write took.
+/// Receives the duration of each durable write.
 type SyncObserver = Box<dyn Fn(Duration) + Send + Sync>;
 
 pub(crate) struct Counters {
@@ -47,7 +47,7 @@ impl Counters {
         }
     }
 
-    /// Tells `observer` of each durable write from now on; false if somebody is told already.
+    /// Sets the observer of durable writes; returns false if there is one already.
     pub(crate) fn observe(&self, observer: SyncObserver) -> bool {
         self.observer.set(observer).is_ok()
     }

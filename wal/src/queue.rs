@@ -17,13 +17,13 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct State {
     items: VecDeque<Item>,
-    /// Bytes queued and bytes taken whose writing is not finished.
+    /// Bytes of queued and unfinished batches.
     bytes: usize,
-    /// Marks to write with the next group; one number per stream at most.
+    /// Trim marks to write with the next group; at most one number per stream.
     trims: BTreeMap<u64, u64>,
-    /// The trims are worth a write of their own.
+    /// The trims justify a separate write.
     trims_wanted: bool,
-    /// Others need the space that old records keep.
+    /// Space retained by old records is needed.
     space_wanted: bool,
     closing: bool,
     finished: bool,
@@ -34,11 +34,11 @@ pub(crate) struct Item {
     pub(crate) done: Done,
 }
 
-/// What the writer takes at once.
+/// Work that the writer takes at once.
 pub(crate) struct Turn {
     pub(crate) items: Vec<Item>,
     pub(crate) trims: BTreeMap<u64, u64>,
-    /// Others need the space that old records keep.
+    /// Space retained by old records is needed.
     pub(crate) space_wanted: bool,
 }
 
@@ -59,8 +59,8 @@ impl Queue {
         Ok(())
     }
 
-    /// As [`push`](Queue::push), for a caller that is the writer at this moment: where nothing else waits it gets back
-    /// what it came with, to write it itself.
+    /// As [`push`](Queue::push), for a caller that holds the writer: if nothing else is queued, it gets the item back
+    /// to write it itself.
     pub(crate) fn pass(
         &self,
         batch: WalBatch,
@@ -69,11 +69,11 @@ impl Queue {
         queue_bytes_max: usize,
     ) -> Result<Option<Item>, WalFull> {
         let mut state = self.admit(batch, done, batch_bytes_max, queue_bytes_max)?;
-        // If others wait the writer thread was told, and takes this one along.
+        // Otherwise the writer thread was notified and takes this item too.
         Ok(if state.items.len() == 1 { state.items.pop_back() } else { None })
     }
 
-    /// Queues the batch if it may be.
+    /// Queues the batch if the limits allow it.
     fn admit(
         &self,
         batch: WalBatch,
@@ -100,7 +100,7 @@ impl Queue {
         Ok(state)
     }
 
-    /// Notes a trim; `wanted` asks for it to be written even when nothing else is.
+    /// Records a trim; `wanted` requests a write even without other work.
     pub(crate) fn trim(&self, stream: u64, floor: u64, wanted: bool) {
         let mut state = self.state.lock();
         let mark = state.trims.entry(stream).or_default();
@@ -112,7 +112,7 @@ impl Queue {
         }
     }
 
-    /// Asks the writer thread for the space that old records keep.
+    /// Asks the writer thread to free space retained by old records.
     pub(crate) fn want_space(&self) {
         let mut state = self.state.lock();
         let first = !std::mem::replace(&mut state.space_wanted, true);
@@ -122,7 +122,7 @@ impl Queue {
         }
     }
 
-    /// Keeps a waiting trim from reaching records that will be put after a cut or drop.
+    /// Prevents a pending trim from reaching records that are put after a cut or drop.
     pub(crate) fn limit_trim(&self, stream: u64, floor_max: u64) {
         let mut state = self.state.lock();
         if let Some(mark) = state.trims.get_mut(&stream) {
@@ -133,7 +133,7 @@ impl Queue {
         }
     }
 
-    /// Gives back trims that could not be written; they wait for the next group.
+    /// Returns trims that could not be written; they wait for the next group.
     pub(crate) fn return_trims(&self, trims: BTreeMap<u64, u64>) {
         let mut state = self.state.lock();
         for (stream, floor) in trims {
@@ -142,7 +142,7 @@ impl Queue {
         }
     }
 
-    /// Waits for work; false once the queue is closing and drained.
+    /// Waits for work; returns false once the queue is closing and drained.
     pub(crate) fn wait(&self) -> bool {
         let mut state = self.state.lock();
         loop {
@@ -158,7 +158,7 @@ impl Queue {
         }
     }
 
-    /// Takes up to `bytes_max` of the work there is, one item at least.
+    /// Takes up to `bytes_max` of the queued work, at least one item.
     pub(crate) fn take(&self, bytes_max: usize) -> Turn {
         let mut state = self.state.lock();
         let mut bytes = 0;
@@ -175,7 +175,7 @@ impl Queue {
         Turn { items, trims: std::mem::take(&mut state.trims), space_wanted }
     }
 
-    /// Bytes queued, and those taken whose writing is not finished.
+    /// Returns the bytes of queued and unfinished batches.
     pub(crate) fn bytes(&self) -> usize {
         self.state.lock().bytes
     }
@@ -185,13 +185,13 @@ impl Queue {
         state.bytes = state.bytes.saturating_sub(bytes);
     }
 
-    /// Takes no more appends; the writer ends after what is queued.
+    /// Refuses further appends; the writer ends after the queued work.
     pub(crate) fn close(&self) {
         self.state.lock().closing = true;
         self.work.notify_one();
     }
 
-    /// The writer's last call: returns what it will never write.
+    /// Ends the queue on behalf of the writer; returns the items that will never be written.
     pub(crate) fn finish(&self) -> Vec<Item> {
         let mut state = self.state.lock();
         state.closing = true;
@@ -202,7 +202,7 @@ impl Queue {
         items
     }
 
-    /// Waits until the writer has ended; false when that takes longer than `timeout`.
+    /// Waits until the writer has ended; returns false if that takes longer than `timeout`.
     pub(crate) fn wait_finished(&self, timeout: std::time::Duration) -> bool {
         let mut state = self.state.lock();
         self.idle.wait_while_for(&mut state, |state| !state.finished, timeout);
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_waiting_trim_is_limited_by_a_cut_and_forgotten_by_a_drop() {
+    fn cut_limits_and_drop_removes_pending_trim() {
         let queue = Queue::default();
         queue.trim(1, 50, true);
         queue.trim(1, 40, true);

@@ -1,4 +1,4 @@
-//! Reading records back: looked up under the lock, fetched and checked without it.
+//! Reading of records: looked up under the lock, fetched and checked without it.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::error::WalError;
 use crate::format::{KIND_PUT, OP_HEADER_BYTES, Step};
 use crate::index::{Index, Location};
 
-/// Records this near to each other are fetched by one read.
+/// Maximum gap between records that are fetched by one read.
 const GAP_BYTES_MAX: u32 = 4 * 1024;
-/// One read fetches no more than this, unless a single record is larger.
+/// Maximum bytes of one read, unless a single record is larger.
 const SPAN_BYTES_MAX: u32 = 1024 * 1024;
 
 /// One stored record.
@@ -21,7 +21,7 @@ const SPAN_BYTES_MAX: u32 = 1024 * 1024;
 pub struct Record {
     /// Its number in the stream.
     pub seq: u64,
-    /// What was put.
+    /// Its content.
     pub data: Bytes,
 }
 
@@ -34,7 +34,7 @@ struct Span {
     locations: Vec<Location>,
 }
 
-/// Which bytes to fetch for one call.
+/// Byte ranges to fetch for one call.
 pub(crate) struct Plan {
     stream: u64,
     first: u64,
@@ -55,7 +55,7 @@ impl Plan {
         }
         let skip = usize::try_from(from - entry.base.min(from)).unwrap_or(usize::MAX);
         let mut bytes = 0;
-        // Starting beyond the end yields nothing, as it should.
+        // A start beyond the end yields nothing.
         for location in entry.entries.range(skip.min(entry.entries.len())..) {
             let step_bytes = OP_HEADER_BYTES + location.data_bytes as usize;
             if bytes > 0 && bytes + step_bytes > bytes_max {

@@ -1,4 +1,4 @@
-//! Reads the directory at start-up and makes the end of the log durable.
+//! Recovery at start-up: reads the directory and makes the end of the log durable.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,15 +16,15 @@ use crate::replay::{Damage, Replay};
 use crate::segment::{Active, parse_segment_name, parse_spare_name};
 use crate::segment_pool::Spare;
 
-/// What was found.
+/// Result of recovery.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) index: Index,
     pub(crate) damages: Vec<Damage>,
-    /// No snapshot follows the last damage.
+    /// Set if no snapshot follows the last damage.
     pub(crate) unsettled: bool,
     pub(crate) torn_bytes_cut: u64,
-    /// The segment to go on in; `None` for an empty directory, or when its header is damaged.
+    /// The segment to continue in; `None` for an empty directory or a damaged segment header.
     pub(crate) active: Option<Active>,
     /// Generation of the next segment.
     pub(crate) generation_next: u64,
@@ -40,14 +40,14 @@ struct SegmentFile {
     header: Result<SegmentHeader, &'static str>,
 }
 
-/// Where the newest segment ends.
+/// The end of the newest segment.
 #[derive(Debug, Clone, Copy, Default)]
 struct End {
     /// Offset of the next frame.
     end: usize,
-    /// Where the last write began, of which it is unknown whether it was synced.
+    /// Start of the last write, which may not be synced.
     group: usize,
-    /// Where the leftovers of a torn write end.
+    /// End of the remains of a torn write.
     torn_end: usize,
     torn_bytes: u64,
     /// Checksum of the last frame.
@@ -56,7 +56,7 @@ struct End {
 
 pub(crate) fn recover(disk: &dyn Disk, config: &WalConfig) -> Result<Found, WalError> {
     let (segments, spare_files, spare_id_next) = list(disk)?;
-    // Older ones were left behind by writes that succeeded.
+    // Older segments were written without errors.
     if let Some(newest) = segments.last() {
         newest.file.forget_copies();
     }
@@ -74,7 +74,7 @@ pub(crate) fn recover(disk: &dyn Disk, config: &WalConfig) -> Result<Found, WalE
         end = replay_segment(&mut replay, segment, segments.get(at + 1), mark)?;
     }
     if let Some(mark) = mark.filter(|mark| replay.index.batch < *mark) {
-        // No segment is left that could have told, or the newest one lost its header.
+        // No segment is left that could contain these batches, or the newest one lost its header.
         let (generation, offset) = segments.last().map_or((0, 0), |segment| (segment.generation, 0));
         replay.damage_missing(generation, offset, mark);
     }
@@ -150,8 +150,7 @@ fn replay_segment(
     };
     let mut bytes = vec![0u8; usize::try_from(segment.size.min(header.size)).unwrap_or(0)];
     segment.file.read_at(0, &mut bytes).map_err(failed("read", &segment.name))?;
-    // The next segment tells which batch was the last one here; what may lie behind it is of no
-    // interest.
+    // The next segment names the last batch of this one; bytes behind it are irrelevant.
     let batch_last = next
         .filter(|next| next.generation == generation + 1)
         .and_then(|next| next.header.ok())
@@ -172,7 +171,7 @@ struct Scan<'a> {
     bytes: &'a [u8],
     header: SegmentHeader,
     newest: bool,
-    /// The last batch that was noted as durable, in the newest segment.
+    /// The last batch noted as durable, in the newest segment.
     mark: Option<u64>,
 }
 
@@ -203,7 +202,7 @@ impl Scan<'_> {
                             continue;
                         }
                         replay.damage_missing(generation, at as u64, mark);
-                        // Left as it is: it is not the leftover of a torn write.
+                        // Left unchanged: these are not the remains of a torn write.
                         return End { end: at, torn_end: at, ..end };
                     }
                     return self.finish(end, at, &after);
@@ -231,8 +230,8 @@ impl Scan<'_> {
         }
     }
 
-    /// The frame at `at`, unless it repeats what is known: then it is a leftover.
-    /// Directly after damage nothing is known of the frame before.
+    /// Returns the frame at `at`, unless it repeats known batches: then it is a remainder. Directly after damage the
+    /// previous frame is unknown.
     fn frame(&self, replay: &Replay, at: usize, chain: Option<u32>) -> Option<(Frame, u32)> {
         let (frame, crc) = read_frame(self.bytes, at, &self.header)?;
         let expected = if frame.snapshot { at == SEGMENT_HEADER_BYTES } else { frame.batch > replay.index.batch };
@@ -240,12 +239,12 @@ impl Scan<'_> {
         (expected && continues && frame.group as usize <= at).then_some((frame, crc))
     }
 
-    /// Whether batches that were durable have not been found yet.
+    /// Returns whether batches that were durable are missing.
     fn owes(&self, replay: &Replay) -> bool {
         self.mark.is_some_and(|mark| replay.index.batch < mark)
     }
 
-    /// Tells damage of the last frame, if its header and those of its steps still say what it was; gives its length.
+    /// Reports damage of the last frame if its header and those of its steps are still readable; returns its length.
     fn report_last(&self, replay: &mut Replay, at: usize) -> Option<usize> {
         let generation = self.header.generation;
         let frame = peek_frame(self.bytes, at, generation)?;
@@ -259,7 +258,7 @@ impl Scan<'_> {
         Some(frame.bytes())
     }
 
-    /// All whole frames behind a place where there is none.
+    /// Returns all whole frames behind an unreadable place.
     fn frames_after(&self, at: usize) -> Vec<(usize, Frame)> {
         let mut found = Vec::new();
         let mut at = at + 8;
@@ -277,7 +276,7 @@ impl Scan<'_> {
 
     fn report_damage(&self, replay: &mut Replay, at: usize, next: usize) {
         let generation = self.header.generation;
-        // Trust the broken frame's own length only where the next frame begins just there.
+        // Trust the broken frame's length only if the next frame begins there.
         let frame = peek_frame(self.bytes, at, generation)
             .filter(|frame| at + frame.bytes() == next)
             .filter(|frame| frame.snapshot || frame.batch == replay.index.batch.saturating_add(1));
@@ -316,14 +315,14 @@ fn refuse(index: &Index, damages: &[Damage]) -> Result<(), WalError> {
     Ok(())
 }
 
-/// Makes durable what was found. Bytes that survived the end of a process in the page cache need
-/// not be on the disk, and after a failed sync the system may believe that they are: so the last
-/// write is written again. Everything before it was synced before it began.
+/// Makes the recovered data durable. Bytes in the page cache that survived the end of a process may not be on the
+/// disk, and after a failed sync the system may assume that they are. So the last write is repeated; everything
+/// before it was synced before it began.
 fn secure(disk: &dyn Disk, segment: &SegmentFile, end: End) -> Result<(), WalError> {
     let mut last = vec![0u8; end.end - end.group];
     let file = &segment.file;
     file.read_at(end.group as u64, &mut last).map_err(failed("read", &segment.name))?;
-    // Whole frames behind the cut would come back to life after the next write.
+    // Whole frames behind the cut would become valid again after the next write.
     last.resize(last.len() + end.torn_end.saturating_sub(end.end), 0);
     if !last.is_empty() {
         file.write_at(end.group as u64, &last).map_err(failed("write", &segment.name))?;
@@ -332,7 +331,7 @@ fn secure(disk: &dyn Disk, segment: &SegmentFile, end: End) -> Result<(), WalErr
     disk.sync_directory().map_err(failed("sync", "the log directory"))
 }
 
-/// The newest segment, to be written where it ends.
+/// Opens the newest segment for writing at its end.
 fn go_on(disk: &dyn Disk, segment: &SegmentFile, header: SegmentHeader, end: End) -> Result<Active, WalError> {
     let out = disk.open_durable(&segment.name).map_err(failed("open", &segment.name))?;
     let mut tail = vec![0u8; Active::tail_bytes(&*out, end.end)];
@@ -347,7 +346,7 @@ fn take_spares(disk: &dyn Disk, config: &WalConfig, files: Vec<(String, u64)>) -
             let file = disk.open(&name).map_err(failed("open", &name))?;
             spares.push_back(Spare { name, file });
         } else {
-            // Half made, of another size, or one too many.
+            // Unfinished, of another size, or surplus.
             disk.remove(&name).map_err(failed("remove", &name))?;
         }
     }

@@ -1,8 +1,8 @@
-//! Relocation: chooses streams with few old records that keep much of the log, to be written again at its end.
+//! Relocation: selects streams with few old records that retain much of the log, to rewrite them at its end.
 //!
-//! Only a prefix of segments is ever freed, so one old record keeps everything behind it. A record that its owner may
-//! not forget is written again instead: its stream is cut and put once more, in one batch, which is whole or absent
-//! after any crash. The files need no format of their own for that.
+//! Only a prefix of segments is ever freed, so one old record retains everything behind it. Records that must be kept
+//! are therefore rewritten: their stream is cut and put again in one batch, which is whole or absent after any crash.
+//! This needs no special file format.
 
 use crate::format::OP_HEADER_BYTES;
 use crate::index::{Index, StreamIndex};
@@ -10,15 +10,16 @@ use crate::index::{Index, StreamIndex};
 /// Bounds of one relocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RelocationLimits {
-    /// Bytes of segments, without the newest, that may stay as they are.
+    /// Bytes of segments, without the newest, that may stay unchanged.
     pub(crate) kept_bytes_max: u64,
-    /// Bytes of records written again at once.
+    /// Bytes of records rewritten at once.
     pub(crate) moved_bytes_max: u64,
-    /// Bytes of a single larger stream, which is then moved alone.
+    /// Maximum size of a larger stream, which is moved alone.
     pub(crate) stream_bytes_max: u64,
 }
 
-/// Returns the streams to move, those with the oldest records first. None if moving frees less than twice what it writes.
+/// Returns the streams to move, those with the oldest records first; none if this would free less than twice the
+/// written bytes.
 pub(crate) fn plan_relocation(index: &Index, limits: RelocationLimits, is_movable: impl Fn(u64) -> bool) -> Vec<u64> {
     let Some((&newest, _)) = index.segments.last_key_value() else { return Vec::new() };
     let mut kept: u64 = index.segments.range(..newest).map(|(_, segment)| segment.size).sum();
@@ -39,7 +40,7 @@ pub(crate) fn plan_relocation(index: &Index, limits: RelocationLimits, is_movabl
         if kept <= limits.kept_bytes_max {
             return worthwhile(chosen, freed, moved);
         }
-        // A trim that is not written yet is about to free it.
+        // A pending trim will free it.
         let is_settled = entry.hidden <= entry.tail.first && !entry.tail.frozen && !entry.lost_records();
         let alone = limits.stream_bytes_max.max(limits.moved_bytes_max);
         let bytes = record_bytes(entry, alone);
@@ -58,7 +59,7 @@ fn worthwhile(chosen: Vec<u64>, freed: u64, moved: u64) -> Vec<u64> {
     if freed >= moved.saturating_mul(2) && freed > 0 { chosen } else { Vec::new() }
 }
 
-/// Bytes that the stream's records take; counted only until they exceed `enough`.
+/// Returns the bytes of the stream's records; stops counting above `enough`.
 fn record_bytes(entry: &StreamIndex, enough: u64) -> u64 {
     let mut bytes = 0;
     for location in &entry.entries {
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_cannot_be_moved_ends_the_plan() {
+    fn unmovable_stream_ends_the_plan() {
         let mut index = index(&[(2, &[1]), (3, &[4])], 10);
         assert_eq!(plan_relocation(&index, limits(0, 500), |stream| stream != 3), [2]);
         index.streams.get_mut(&2).unwrap().tail.frozen = true;
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn moving_is_refused_where_it_frees_less_than_twice_its_bytes() {
+    fn moves_must_free_twice_the_written_bytes() {
         let dense: Vec<(u64, Vec<u64>)> = (1..=9).map(|segment| (segment, vec![segment])).collect();
         let dense: Vec<(u64, &[u64])> = dense.iter().map(|(stream, at)| (*stream, &at[..])).collect();
         assert_eq!(plan_relocation(&index(&dense, 900), limits(0, 5_000), |_| true), NONE);
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_stream_is_moved_alone() {
+    fn large_stream_is_moved_alone() {
         let index = index(&[(2, &[1, 2]), (3, &[4])], 900);
         let limits = RelocationLimits { stream_bytes_max: 2_000, ..limits(0, 500) };
         assert_eq!(plan_relocation(&index, limits, |_| true), NONE);

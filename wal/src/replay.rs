@@ -1,4 +1,4 @@
-//! Replays the steps of a log and keeps account of what damage may have taken.
+//! Replay of a log's steps, and tracking of possible losses by damage.
 //!
 //! Pure: bytes in, index and damage out.
 
@@ -13,28 +13,28 @@ use crate::format::{
 };
 use crate::index::{Change, Index, Location, StreamIndex, decode_stream};
 
-/// A place where the log does not hold what was once durable there.
+/// A place where durable data is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// Generation of the segment, as in its file name.
     pub segment: u64,
     /// Offset in bytes from the start of the file.
     pub offset: u64,
-    /// Streams known to have lost something here, in order.
+    /// Streams that lost data here, in order.
     pub streams: Vec<StreamId>,
-    /// False when other streams may have lost something too: every stream that later records do
-    /// not prove to be whole is then reported as damaged.
+    /// False if other streams may have lost data too: every stream that later records do not prove whole is then
+    /// reported as damaged.
     pub streams_known: bool,
-    /// What did not fit.
+    /// The mismatch.
     pub what: String,
 }
 
-/// What is not certain about a stream.
+/// Doubt about a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doubt {
-    /// Something may have been lost; the next step of the stream will tell.
+    /// Data may be lost; the next step of the stream decides.
     Suspect,
-    /// Something was lost.
+    /// Data is lost.
     Broken,
 }
 
@@ -42,14 +42,14 @@ enum Doubt {
 pub(crate) struct Replay {
     pub(crate) index: Index,
     pub(crate) damages: Vec<Damage>,
-    /// No snapshot was read since the last damage.
+    /// Set if no snapshot was read since the last damage.
     pub(crate) unsettled: bool,
     doubts: BTreeMap<u64, Doubt>,
     has_base: bool,
 }
 
 impl Replay {
-    /// Notes damage that took an unknown set of streams.
+    /// Records damage of an unknown set of streams.
     pub(crate) fn damage_unknown(&mut self, segment: u64, offset: u64, what: String) {
         for stream in self.index.streams.keys() {
             self.doubts.entry(*stream).or_insert(Doubt::Suspect);
@@ -57,7 +57,7 @@ impl Replay {
         self.report(Damage { segment, offset, streams: Vec::new(), streams_known: false, what });
     }
 
-    /// Notes that the batches after those replayed, up to and including `upto`, were durable and are gone.
+    /// Records that the batches after the replayed ones, up to and including `upto`, were durable and are lost.
     pub(crate) fn damage_missing(&mut self, segment: u64, offset: u64, upto: u64) {
         let what = format!("batches {} to {upto} are missing", self.index.batch.saturating_add(1));
         self.damage_unknown(segment, offset, what);
@@ -69,8 +69,7 @@ impl Replay {
         self.damages.push(damage);
     }
 
-    /// Notes that a segment's snapshot is lost. It repeats what was replayed already, except in
-    /// the oldest segment.
+    /// Records the loss of a segment's snapshot. It repeats replayed data, except in the oldest segment.
     pub(crate) fn damage_snapshot(&mut self, segment: u64, offset: u64) {
         let what = "the snapshot at the start fails its checksum".to_owned();
         if !self.has_base {
@@ -80,7 +79,7 @@ impl Replay {
         self.report(Damage { segment, offset, streams, streams_known, what });
     }
 
-    /// Notes damage that took the batch in `payload`, naming its streams where they can be read.
+    /// Records the loss of the batch in `payload`; names its streams if they are readable.
     pub(crate) fn damage_frame(&mut self, segment: u64, offset: u64, frame: Frame, payload: &[u8]) {
         if frame.snapshot {
             return self.damage_snapshot(segment, offset);
@@ -103,8 +102,8 @@ impl Replay {
         self.report(Damage { segment, offset, streams, streams_known: true, what });
     }
 
-    /// Takes in a snapshot. It says what every stream was at this point, so it resolves doubt and
-    /// shows what was lost before.
+    /// Applies a snapshot. It has the state of every stream at this point, so it resolves doubts and reveals earlier
+    /// losses.
     pub(crate) fn snapshot(&mut self, segment: u64, offset: usize, frame: Frame, payload: &[u8]) {
         let mut streams: BTreeMap<u64, StreamIndex> = BTreeMap::new();
         for found in Steps::new(payload) {
@@ -143,7 +142,7 @@ impl Replay {
             if !broken && ours.touched == found.touched && ours.tail == found.tail {
                 return;
             }
-            // A stream given up in an earlier run keeps what was found of it then.
+            // A stream closed in an earlier run keeps the data found then.
             if !frozen || ours.tail != found.tail {
                 ours.tail = found.tail;
                 ours.metas = found.metas;
@@ -157,7 +156,7 @@ impl Replay {
         }
     }
 
-    /// Takes in the batch whose frame begins at `offset`.
+    /// Applies the batch of the frame at `offset`.
     pub(crate) fn batch(&mut self, segment: u64, offset: usize, frame: Frame, payload: &[u8]) {
         let mut lost: Vec<StreamId> = Vec::new();
         for found in Steps::new(payload) {
@@ -180,7 +179,7 @@ impl Replay {
         }
     }
 
-    /// False when the step shows for the first time that the stream lost something before it.
+    /// Applies a step; returns false if it first reveals an earlier loss of the stream.
     fn step(&mut self, segment: u64, offset: usize, batch: u64, step: &Step, data: &[u8]) -> bool {
         let stream = step.stream;
         let Some(change) = decode_change(segment, offset, step, data) else {
@@ -191,7 +190,7 @@ impl Replay {
             return self.index.apply(batch, change).is_ok();
         }
         if self.doubts.get(&stream) == Some(&Doubt::Broken) {
-            // Metas are still worth knowing; records behind a gap are not.
+            // Metas are still useful; records behind a gap are not.
             if let Change::Meta { .. } = change {
                 return self.index.apply(batch, change).is_ok();
             }
@@ -210,7 +209,7 @@ impl Replay {
         self.doubts.insert(stream, Doubt::Broken) == Some(Doubt::Broken)
     }
 
-    /// Settles what is left in doubt: such streams are closed for writing.
+    /// Resolves the remaining doubts: such streams are closed for writing.
     pub(crate) fn finish(mut self) -> (Index, Vec<Damage>) {
         for (stream, entry) in &mut self.index.streams {
             if self.doubts.contains_key(stream) || entry.lost_records() {

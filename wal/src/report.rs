@@ -1,4 +1,4 @@
-//! What the log tells about itself.
+//! Reports of the log about its content.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,50 +7,50 @@ use bytes::Bytes;
 use crate::batch::StreamId;
 use crate::replay::Damage;
 
-/// First and last number that a stream holds.
+/// First and last number of a stream's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// The first one.
+    /// First number.
     pub first: u64,
-    /// The last one, not below the first.
+    /// Last number, not below the first.
     pub last: u64,
 }
 
-/// What was found of one stream when the log was opened.
+/// State of one stream when the log was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamState {
-    /// The records held; `None` when there are none.
+    /// The stored records; `None` if there are none.
     pub bounds: Option<Bounds>,
-    /// Numbers below are trimmed; an empty stream accepts this one and above.
+    /// Lower numbers are trimmed; an empty stream accepts this number and higher ones.
     pub seq_min: u64,
     /// The metas by key.
     pub metas: BTreeMap<u32, Bytes>,
-    /// The stream lost something, or nobody can tell that it did not. `bounds` and `metas` are
-    /// what is left. It can be read; everything but [`WalBatch::drop_stream`](crate::WalBatch::drop_stream) is refused.
+    /// The stream lost data, or a loss cannot be excluded. `bounds` and `metas` are the remaining data. It can be
+    /// read; all changes except [`WalBatch::drop_stream`](crate::WalBatch::drop_stream) are refused.
     pub damaged: bool,
 }
 
-/// What was found when the log was opened. All of it is durable.
+/// State of the log when it was opened; all of it is durable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Every stream that exists.
     pub streams: BTreeMap<StreamId, StreamState>,
-    /// Every place that failed its checks. A stream may also be damaged from an earlier run:
-    /// [`StreamState::damaged`] is what counts.
+    /// Every place that failed its checks. A stream may also be damaged since an earlier run:
+    /// [`StreamState::damaged`] is authoritative.
     pub damaged: Vec<Damage>,
-    /// Bytes of an interrupted write that were cut off the end. Nothing in them was acknowledged.
+    /// Bytes of an interrupted write cut off the end; none of them were acknowledged.
     pub torn_bytes_cut: u64,
 }
 
 impl Recovered {
-    /// The streams that must be taken for lost.
+    /// Returns the damaged streams.
     pub fn damaged_streams(&self) -> BTreeSet<StreamId> {
         let damaged = self.streams.iter().filter(|(_, state)| state.damaged);
         damaged.map(|(stream, _)| *stream).collect()
     }
 }
 
-/// What keeps the oldest segment from being reused.
+/// Records that keep the oldest segment from being reused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pinned {
     /// Streams with records in the oldest segment, in order.

@@ -1,4 +1,4 @@
-//! Segment files: their names, and how one comes into use.
+//! Segment files: names and activation.
 
 use std::hash::{BuildHasher, Hasher};
 use std::io;
@@ -10,15 +10,15 @@ use crate::format::{FRAME_HEADER_BYTES, Frame, SEGMENT_HEADER_BYTES, SegmentHead
 use crate::index::Index;
 use crate::segment_pool::SegmentPool;
 
-/// The segment that is being written.
+/// The segment in use by the writer.
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) header: SegmentHeader,
-    /// For readers.
+    /// Handle for readers.
     pub(crate) file: Arc<dyn DiskFile>,
-    /// The same file, for the writer.
+    /// Handle for the writer.
     pub(crate) out: Arc<dyn DurableFile>,
-    /// The bytes before `end` that lie in the same block of `out`.
+    /// Bytes before `end` in the same block of `out`.
     pub(crate) tail: Vec<u8>,
     /// Offset of the next frame.
     pub(crate) end: u32,
@@ -27,7 +27,7 @@ pub(crate) struct Active {
 }
 
 impl Active {
-    /// How many bytes before `end` lie in the same block.
+    /// Returns the number of bytes before `end` in the same block.
     pub(crate) fn tail_bytes(out: &dyn DurableFile, end: usize) -> usize {
         end % out.block_bytes()
     }
@@ -36,7 +36,7 @@ impl Active {
         u64::from(self.end) + bytes as u64 <= self.header.size
     }
 
-    /// Bytes of frames for which there is space.
+    /// Returns the remaining bytes for frames.
     pub(crate) fn left(&self) -> u64 {
         self.header.size.saturating_sub(u64::from(self.end))
     }
@@ -61,42 +61,42 @@ pub(crate) fn parse_spare_name(name: &str) -> Option<u64> {
 fn parse_name(name: &str, prefix: &str, suffix: &str) -> Option<u64> {
     let digits = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
     let number = u64::from_str_radix(digits, 16).ok()?;
-    // Counting up from one never gets beyond half of the numbers: the rest is not ours.
+    // Numbers count up from one and stay below half of the range; others are not ours.
     (digits.len() == 16 && number <= u64::MAX / 2).then_some(number)
 }
 
-/// Why no new segment came into use.
+/// Reason why no new segment was activated.
 #[derive(Debug)]
 pub(crate) enum ActivateError {
-    /// Nothing happened; the caller may go on with what it has.
+    /// Nothing changed; the caller may continue with the current segment.
     Refused(WalError),
-    /// A write or sync failed half-way.
+    /// A write or sync failed halfway.
     Fatal(&'static str, io::Error),
 }
 
-/// The beginning of a segment, not yet sealed: what the log says up to there.
+/// Start of a segment, not yet sealed: the state of the log up to there.
 pub(crate) struct Beginning {
     buffer: Vec<u8>,
     batch: u64,
 }
 
 impl Beginning {
-    /// Copies what is needed out of `index`, in which everything must be durable.
+    /// Copies the required parts of `index`, which must be durable completely.
     pub(crate) fn new(index: &Index) -> Beginning {
         let mut buffer = vec![0u8; SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES];
         index.encode_snapshot(&mut buffer);
         Beginning { buffer, batch: index.batch }
     }
 
-    /// Bytes of a segment that it takes.
+    /// Returns the bytes that it takes in a segment.
     pub(crate) fn bytes(&self) -> u64 {
         (SEGMENT_HEADER_BYTES + padded(self.buffer.len() - SEGMENT_HEADER_BYTES)) as u64
     }
 }
 
-/// Puts a segment into use that has space for `need` bytes of frames. Header and snapshot are
-/// durable before the file gets its name, so a named segment always has both; and the name is
-/// durable before this returns, so before any frame is written.
+/// Activates a segment with space for `need` bytes of frames. Header and snapshot are durable before the file gets
+/// its name, so a named segment always has both; the name is durable before this returns, and so before any frame is
+/// written.
 pub(crate) fn activate(
     disk: &dyn Disk,
     pool: &SegmentPool,
@@ -122,7 +122,7 @@ pub(crate) fn activate(
     };
 
     let out = disk.open_durable(&spare.name).unwrap_or_else(|error| {
-        // Without a descriptor for it: the spare is open, and writing it through the page cache needs no other.
+        // Without a free descriptor: the spare is open already, and can be written through the page cache.
         tracing::debug!(%error, name = spare.name, "a log segment is written through the page cache");
         Arc::new(WriteThenSync(spare.file.clone()))
     });
@@ -142,8 +142,8 @@ pub(crate) fn activate(
     Ok(Active { header, file: spare.file, out, tail, end, chain })
 }
 
-/// Any number that two segments of one generation hardly share: the standard library seeds its
-/// hashers at random.
+/// Returns a number that is unlikely to repeat for the same generation: the standard library seeds its hashers
+/// randomly.
 fn salt() -> u64 {
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_round_trip_and_foreign_names_are_not_ours() {
+    fn names_round_trip_and_foreign_names_are_rejected() {
         assert_eq!(parse_segment_name(&segment_name(0xabc)), Some(0xabc));
         assert_eq!(parse_spare_name(&spare_name(7)), Some(7));
         for name in

@@ -1,7 +1,7 @@
-//! Files kept ready, so that the writer never waits for one to be filled with zeros or to be removed.
+//! Pool of prepared files, so that the writer never waits for one to be zero-filled or removed.
 //!
-//! A helper thread makes them, and takes back the segments that nothing needs any more: under load a file is used again and
-//! again. The last one is a reserve that only urgent batches may use.
+//! A helper thread prepares files and recycles unneeded segments: under load files are reused all the time. The last
+//! file is a reserve for urgent batches.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,10 +19,10 @@ use crate::segment::{ActivateError, segment_name, spare_name};
 use crate::shortage::failure;
 use fill::{FillError, FillPace};
 
-/// How long the helper rests after it could not make a file.
+/// Delay after a failure to create a file.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 const SURPLUS_AFTER: Duration = Duration::from_secs(60);
-/// Files that only urgent batches may use.
+/// Files reserved for urgent batches.
 pub(crate) const RESERVE: usize = 1;
 
 #[derive(Debug)]
@@ -35,11 +35,11 @@ pub(crate) struct Spare {
 pub(crate) struct SegmentPool {
     disk: Arc<dyn Disk>,
     segment_bytes: u64,
-    /// Files made ready, the reserve included.
+    /// Files to keep prepared, including the reserve.
     made_ready: usize,
-    /// Most files kept.
+    /// Maximum number of kept files.
     kept_max: usize,
-    /// After so long without need of one, one of those beyond what is made ready is removed.
+    /// Idle time after which one surplus file is removed.
     surplus_after: Duration,
     state: Mutex<State>,
     changed: Condvar,
@@ -50,26 +50,26 @@ pub(crate) struct SegmentPool {
 #[derive(Debug)]
 struct State {
     ready: VecDeque<Spare>,
-    /// Segments to be taken back, oldest first.
+    /// Segments to recycle, oldest first.
     retired: VecDeque<(u64, SegmentEntry)>,
-    /// One more is being taken back now.
+    /// Another segment is being recycled now.
     retiring: bool,
-    /// None is kept beyond those made ready.
+    /// Surplus files are being removed.
     shedding: bool,
-    /// How many callers wait for a file.
+    /// Number of callers that wait for a file.
     waiting: usize,
     next_id: u64,
     failed: Option<(io::ErrorKind, String)>,
 }
 
 impl State {
-    /// Whether a file may come that need not be made.
+    /// Returns whether a recycled file may arrive.
     fn expects(&self) -> bool {
         self.retiring || !self.retired.is_empty()
     }
 }
 
-/// What the helper does next.
+/// Next task of the helper.
 enum Task {
     Retire(u64, SegmentEntry),
     Make,
@@ -104,12 +104,12 @@ impl SegmentPool {
         self.segment_bytes
     }
 
-    /// True while only urgent batches are let through.
+    /// Returns true while only urgent batches are accepted.
     pub(crate) fn read_only(&self) -> bool {
         self.read_only.load(Ordering::Acquire)
     }
 
-    /// Why an ordinary batch is refused now, if it is.
+    /// Returns the reason why ordinary batches are refused now, if so.
     pub(crate) fn refusal(&self) -> Option<WalError> {
         if !self.read_only() {
             return None;
@@ -118,14 +118,14 @@ impl SegmentPool {
         state.failed.as_ref().map(|(kind, reason)| failure(*kind, reason, self.segment_bytes))
     }
 
-    /// Bytes of the files kept ready, and of those that wait to be taken back.
+    /// Returns the bytes of prepared files and of segments to recycle.
     pub(crate) fn bytes(&self) -> u64 {
         let state = self.state.lock();
         let retired: u64 = state.retired.iter().map(|(_, segment)| segment.size).sum();
         state.ready.len() as u64 * self.segment_bytes + retired
     }
 
-    /// Takes a file, waiting for one that is being made. The reserve is for urgent ones.
+    /// Takes a file; waits for one in preparation. The reserve is for urgent batches.
     pub(crate) fn take(&self, urgent: bool) -> Result<Spare, WalError> {
         let mut state = self.state.lock();
         loop {
@@ -151,22 +151,22 @@ impl SegmentPool {
                 return Err(error);
             }
             state.waiting += 1;
-            // Ends the rest of whoever fills a file.
+            // Wakes the helper if it rests while it fills a file.
             self.changed.notify_all();
             self.changed.wait(&mut state);
             state.waiting -= 1;
         }
     }
 
-    /// Makes a file of an unusual size at once, for a batch or snapshot that fits no other.
+    /// Creates a file of unusual size immediately, for a batch or snapshot that fits no other.
     pub(crate) fn make_large(&self, bytes: u64) -> Result<Spare, ActivateError> {
         let name = self.next_name();
         match self.fill(&name, bytes, FillPace::Unthrottled) {
             Ok(file) => Ok(Spare { name, file }),
             Err(FillError::Stopped) => Err(ActivateError::Refused(WalError::Closed)),
-            // Only this batch is too much; that is no reason to refuse smaller ones.
+            // Only this batch is too large; smaller ones need not be refused.
             Err(FillError::Refused(error)) => {
-                // It may find space when it comes again.
+                // A retry may find space.
                 self.shed();
                 Err(ActivateError::Refused(failure(error.kind(), &error.to_string(), bytes)))
             }
@@ -174,14 +174,14 @@ impl SegmentPool {
         }
     }
 
-    /// A name for a file that is about to become spare.
+    /// Returns the name of a future spare file.
     fn next_name(&self) -> String {
         let mut state = self.state.lock();
         state.next_id += 1;
         spare_name(state.next_id)
     }
 
-    /// Has the helper remove the files beyond those that are made ready.
+    /// Makes the helper remove surplus files.
     pub(crate) fn shed(&self) {
         let mut state = self.state.lock();
         if state.ready.len() > self.made_ready {
@@ -190,17 +190,17 @@ impl SegmentPool {
         }
     }
 
-    /// Has the helper take back segments that nothing needs any more, oldest first.
+    /// Makes the helper recycle unneeded segments, oldest first.
     pub(crate) fn retire_later(&self, unneeded: impl IntoIterator<Item = (u64, SegmentEntry)>) {
         self.state.lock().retired.extend(unneeded);
         self.changed.notify_all();
     }
 
-    /// Takes a segment back: it becomes a spare one, or is removed when it has an unusual size, when there are enough, or
-    /// when a reader still has it open.
+    /// Recycles a segment: it becomes a spare, or is removed if it has an unusual size, there are enough spares, or a
+    /// reader has it open.
     ///
     /// # Errors
-    /// Those of the file system. No younger segment may go then: the log would have a gap.
+    /// Errors of the file system. No newer segment may be removed then: the log would have a gap.
     pub(crate) fn retire(&self, generation: u64, segment: SegmentEntry) -> io::Result<()> {
         let name = segment_name(generation);
         let unread = Arc::strong_count(&segment.file) == 1;
@@ -208,7 +208,7 @@ impl SegmentPool {
         if recycle {
             let spare = Spare { name: self.next_name(), file: segment.file };
             self.disk.rename(&name, &spare.name)?;
-            // Before the file is used again and before a younger segment goes.
+            // Required before the file is reused and before a newer segment is removed.
             self.disk.sync_directory()?;
             self.give(spare);
         } else {
@@ -238,7 +238,7 @@ impl SegmentPool {
         self.changed.notify_all();
     }
 
-    /// The helper thread.
+    /// Runs the helper thread.
     pub(crate) fn run(&self) {
         while let Some(task) = self.next_task() {
             match task {
@@ -247,7 +247,7 @@ impl SegmentPool {
                         if powered_off(&*self.disk) {
                             return self.stop();
                         }
-                        // After a failed sync nobody knows which names the directory holds.
+                        // After a failed sync the names in the directory are unknown.
                         tracing::error!(%error, generation, "a log segment cannot be taken back: ending the process");
                         std::process::abort();
                     }
@@ -276,12 +276,12 @@ impl SegmentPool {
         }
     }
 
-    /// Waits until there is something to do; `None` is the end.
+    /// Waits for a task; `None` at the end.
     fn next_task(&self) -> Option<Task> {
         let mut state = self.state.lock();
         let mut rested = false;
         loop {
-            // What is still to be taken back then, the next start finds.
+            // The next start finds segments that are not recycled yet.
             if self.stop.load(Ordering::Acquire) {
                 return None;
             }
@@ -318,7 +318,7 @@ impl SegmentPool {
         self.changed.notify_all();
     }
 
-    /// Where no file could be made: from now on only urgent batches are let through.
+    /// Sets the log read-only after a file could not be created: only urgent batches are accepted.
     fn set_read_only(&self, state: &State) {
         let Some((_, error)) = &state.failed else { return };
         if !self.read_only.swap(true, Ordering::AcqRel) && !powered_off(&*self.disk) {

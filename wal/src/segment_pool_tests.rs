@@ -1,4 +1,4 @@
-//! The pool with its helper, on a disk in memory.
+//! Tests of the pool and its helper on a disk in memory.
 
 use super::*;
 use crate::disk::{Fault, FaultDisk, FaultPoint, MemoryDisk, Operation};
@@ -8,7 +8,7 @@ use std::time::Instant;
 const BYTES: u64 = 4096;
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A pool that makes two files and keeps four, with its helper; stopped and joined in the end.
+/// A pool that prepares two files and keeps four, with its helper; stopped and joined on drop.
 struct Rig {
     disk: MemoryDisk,
     pool: Arc<SegmentPool>,
@@ -31,7 +31,7 @@ impl Rig {
         rig
     }
 
-    /// Somebody who waits for a file by now.
+    /// Starts a thread that waits for a file.
     fn taker(&self) -> thread::JoinHandle<Result<String, WalError>> {
         let pool = self.pool.clone();
         let taker = thread::spawn(move || pool.take(false).map(|spare| spare.name));
@@ -46,7 +46,7 @@ impl Rig {
         self.helper = Some(thread::spawn(move || pool.run()));
     }
 
-    /// Segments as the writer leaves them behind.
+    /// Creates segments as the writer leaves them.
     fn segments(&self, generations: std::ops::Range<u64>) -> Vec<(u64, SegmentEntry)> {
         let segment = |generation| {
             let file = self.disk.create(&segment_name(generation)).unwrap();
@@ -56,7 +56,7 @@ impl Rig {
         generations.map(segment).collect()
     }
 
-    /// How many spare files and how many segments there are.
+    /// Returns the numbers of spare files and of segments.
     fn files(&self) -> (usize, usize) {
         let files = self.disk.list().unwrap();
         let count = |end: &str| files.iter().filter(|(name, _)| name.ends_with(end)).count();
@@ -81,7 +81,7 @@ impl Drop for Rig {
 }
 
 #[test]
-fn segments_that_come_free_are_kept_up_to_a_bound_and_used_before_any_is_made() {
+fn freed_segments_are_kept_up_to_a_bound_and_reused_first() {
     let rig = Rig::start(LIMIT);
     let mut unneeded = rig.segments(1..6);
     let read = unneeded[4].1.file.clone();
@@ -97,7 +97,7 @@ fn segments_that_come_free_are_kept_up_to_a_bound_and_used_before_any_is_made() 
 }
 
 #[test]
-fn what_is_not_needed_goes_after_a_while_or_when_the_space_is() {
+fn surplus_files_are_removed_after_a_while_or_on_demand() {
     let rig = Rig::start(LIMIT);
     rig.pool.retire_later(rig.segments(1..3));
     rig.wait_for("they are kept", 4, 0);
@@ -110,7 +110,7 @@ fn what_is_not_needed_goes_after_a_while_or_when_the_space_is() {
 }
 
 #[test]
-fn who_waits_gets_a_segment_that_comes_free_though_none_can_be_made() {
+fn waiting_caller_gets_recycled_segment_on_full_disk() {
     let mut rig = Rig::stopped(LIMIT);
     rig.pool.fail(&io::ErrorKind::StorageFull.into());
     rig.pool.retire_later(rig.segments(1..3));
@@ -120,7 +120,7 @@ fn who_waits_gets_a_segment_that_comes_free_though_none_can_be_made() {
 }
 
 #[test]
-fn who_waits_hears_that_the_power_failed_while_a_segment_was_taken_back() {
+fn waiting_caller_fails_on_power_loss_during_recycling() {
     let mut rig = Rig::stopped(LIMIT);
     rig.pool.retire_later(rig.segments(1..2));
     rig.disk.fail_power_after(0);
@@ -129,7 +129,7 @@ fn who_waits_hears_that_the_power_failed_while_a_segment_was_taken_back() {
     assert!(matches!(taker.join().unwrap(), Err(WalError::Closed)));
 }
 
-/// Keeps what is logged on this thread.
+/// Collects the log events of this thread.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<String>>>);
 
@@ -160,7 +160,7 @@ impl tracing::Subscriber for Heard {
 }
 
 #[test]
-fn no_space_was_blamed_where_descriptors_or_rights_were_wanting() {
+fn refusal_names_the_actual_system_error() {
     for (number, said) in [(24, "Too many open files"), (13, "Permission denied"), (28, "No space left on device")] {
         let pool = SegmentPool::new(Arc::new(MemoryDisk::new()), &WalConfig::default(), VecDeque::new(), 0);
         let heard = Heard::default();
@@ -169,7 +169,7 @@ fn no_space_was_blamed_where_descriptors_or_rights_were_wanting() {
         assert!(lines.iter().any(|line| line.contains("read-only") && line.contains(said)), "{lines:?}");
         let blames_space = lines.iter().any(|line| line.contains("no space") || line.contains("No space"));
         assert_eq!(blames_space, number == 28, "{lines:?}");
-        // The first batch that is refused, and those after it.
+        // The first refused batch, and later ones.
         for refused in [pool.take(false).unwrap_err(), pool.refusal().unwrap()] {
             match refused {
                 WalError::NoSpace { .. } => assert_eq!(number, 28),
@@ -181,7 +181,7 @@ fn no_space_was_blamed_where_descriptors_or_rights_were_wanting() {
 }
 
 #[test]
-fn a_disk_that_failed_under_a_large_batch_only_had_that_batch_refused() {
+fn disk_failure_during_large_batch_is_fatal() {
     let faults = [
         (Operation::Create, Fault::System(5), true),
         (Operation::Write, Fault::System(5), true),

@@ -1,4 +1,4 @@
-//! Why the log makes no further file ready.
+//! Reasons why the log cannot prepare files.
 
 use std::io;
 
@@ -6,35 +6,35 @@ use rustix::io::Errno;
 
 use crate::error::WalError;
 
-/// The log should have another file ready and could not make it.
+/// The log should have another file ready and could not create it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortage {
-    /// What the system said when it was tried last.
+    /// The system's error of the last attempt.
     pub kind: io::ErrorKind,
-    /// Bytes that are free on the disk, where that is known.
+    /// Free bytes on the disk, if known.
     pub free_bytes: Option<u64>,
-    /// Bytes that the file takes.
+    /// Size of the file in bytes.
     pub needed_bytes: u64,
 }
 
 impl Shortage {
-    /// Whether it is for lack of space, and not because the system refuses another file for another reason.
+    /// Returns whether space is lacking, rather than another resource.
     pub fn is_full(&self) -> bool {
         is_full(self.kind)
     }
 }
 
-/// Whether an error says that there is no space.
+/// Returns whether an error means lack of space.
 pub(crate) fn is_full(kind: io::ErrorKind) -> bool {
     matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether an error says that the disk itself fails.
+/// Returns whether an error means that the disk itself fails.
 pub(crate) fn is_broken(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
 
-/// Why a file of so many bytes could not be made.
+/// Returns the error for a file of this size that could not be created.
 pub(crate) fn failure(kind: io::ErrorKind, reason: &str, bytes: u64) -> WalError {
     if is_full(kind) {
         return WalError::NoSpace { bytes };

@@ -1,20 +1,20 @@
-//! The pure rules of one stream's numbers. The writer, recovery and the index all use this one
-//! function each, so that what was accepted is what is replayed.
+//! Rules of one stream's numbers (pure). The writer, recovery and the index use the same functions, so that accepted
+//! steps replay identically.
 
-/// Which numbers a stream holds, and which it would accept.
+/// Numbers that a stream holds and accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tail {
-    /// Numbers below are trimmed and never come back.
+    /// Lower numbers are trimmed for good.
     pub(crate) floor: u64,
-    /// First number held; equal to `next` when the stream is empty.
+    /// First stored number; equal to `next` if the stream is empty.
     pub(crate) first: u64,
-    /// The number after the last one held.
+    /// The number after the last stored one.
     pub(crate) next: u64,
-    /// The stream lost something: it takes no more puts or cuts until it is dropped.
+    /// The stream lost data: it accepts no puts or cuts until it is dropped.
     pub(crate) frozen: bool,
 }
 
-/// Why a step was refused.
+/// Reason why a step was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Sequence { expected: u64, or_above: bool },
@@ -54,7 +54,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Forgets numbers below `floor`, but none that the stream does not hold yet.
+    /// Forgets numbers below `floor`, limited to stored ones.
     pub(crate) fn trim(&mut self, floor: u64) {
         if self.is_empty() {
             return;
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn puts_follow_each_other_and_an_empty_stream_starts_anywhere_above_its_floor() {
+    fn puts_are_consecutive_and_start_above_the_floor() {
         let mut tail = Tail::default();
         tail.put(10).unwrap();
         tail.put(11).unwrap();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_keeps_what_is_below_and_ignores_what_is_above() {
+    fn cut_keeps_lower_numbers_and_ignores_missing_ones() {
         let mut tail = Tail::default();
         (1..=9).for_each(|seq| tail.put(seq).unwrap());
         tail.cut(20).unwrap();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_number_is_refused_instead_of_overflowing() {
+    fn largest_number_is_rejected() {
         let mut tail = Tail::default();
         assert!(tail.put(u64::MAX).is_err());
         tail.put(u64::MAX - 1).unwrap();

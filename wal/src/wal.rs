@@ -1,4 +1,4 @@
-//! The handle that callers hold.
+//! The handle of the log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use crate::segment::{ActivateError, Active, Beginning, activate};
 use crate::segment_pool::SegmentPool;
 use crate::writer::{self, Shared, Writer};
 
-/// A write-ahead log shared by many streams. Clones are handles to one log; when the last is
-/// dropped the log is drained and closed as by [`close`](Wal::close), waiting without limit.
+/// A write-ahead log shared by many streams. Clones are handles to one log; when the last one is dropped, the log is
+/// drained and closed as by [`close`](Wal::close), without a time limit.
 #[derive(Clone)]
 pub struct Wal {
     handle: Arc<Handle>,
@@ -35,7 +35,7 @@ pub struct Wal {
 
 struct Handle {
     shared: Arc<Shared>,
-    /// Held by whoever writes; empty before the log is open and after it was closed.
+    /// Held by the thread that writes; empty before the log is open and after it was closed.
     writer: Arc<Mutex<Option<Writer>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -47,14 +47,13 @@ impl std::fmt::Debug for Wal {
 }
 
 impl Wal {
-    /// Opens the log in `dir`, creating both when they do not exist, and makes what it finds
-    /// durable before returning it. Nobody else may have the directory open: locking it is the
-    /// caller's business.
+    /// Opens the log in `dir`, creates both if they do not exist, and makes the recovered data durable before it
+    /// returns. The caller must lock the directory against other processes.
     ///
     /// # Errors
-    /// [`WalError::Config`]; [`WalError::Io`]; [`WalError::OtherFormat`] and, where the
-    /// configuration says so, [`WalError::Corrupt`], both without any change to the directory;
-    /// [`WalError::NoSpace`] when not even one segment can be made.
+    /// [`WalError::Config`]; [`WalError::Io`]; [`WalError::OtherFormat`] and, if so configured,
+    /// [`WalError::Corrupt`], both without any change to the directory; [`WalError::NoSpace`] if not even one segment
+    /// can be created.
     pub fn open(dir: &Path, config: WalConfig) -> Result<(Wal, Recovered), WalError> {
         config.check()?;
         let disk = RealDisk::open(dir).map_err(|source| {
@@ -85,7 +84,7 @@ impl Wal {
         let wal = Wal {
             handle: Arc::new(Handle { shared: shared.clone(), writer: Arc::default(), threads: Mutex::default() }),
         };
-        // From here on dropping `wal` stops what was started.
+        // From here on, dropping `wal` stops the started threads.
         wal.spawn("wal-spare", || {
             let shared = shared.clone();
             move || shared.pool.run()
@@ -114,8 +113,8 @@ impl Wal {
         Ok(())
     }
 
-    /// The segment to write to: the last one found, unless there is none or there was damage. A
-    /// new one begins with a snapshot, which settles for the next start what was damaged.
+    /// Returns the segment to write to: the last recovered one, unless there is none or there was damage. A new one
+    /// begins with a snapshot, which resolves the damage for the next start.
     fn first_segment(&self, found: &mut Found) -> Result<Active, WalError> {
         let shared = &self.handle.shared;
         let found_active = match found.active.take() {
@@ -141,7 +140,7 @@ impl Wal {
                 }
                 Ok(active)
             }
-            // Without space for a new one, one that lost its snapshot must not be used.
+            // Without space for a new segment; one that lost its snapshot must not be used.
             (Err(ActivateError::Refused(error)), Some(active)) if active.end as usize > SEGMENT_HEADER_BYTES => {
                 tracing::warn!(%error, "going on in a damaged log segment");
                 Ok(active)
@@ -167,23 +166,22 @@ impl Wal {
         Recovered { streams: streams.collect(), damaged: found.damages.clone(), torn_bytes_cut: found.torn_bytes_cut }
     }
 
-    /// Queues a batch and returns at once. `done` runs on the thread that writes, in the order of the
-    /// appends, once the batch is durable or with the reason why it was not written:
-    /// [`WalError::Sequence`], [`WalError::StreamDamaged`], [`WalError::NoSpace`],
-    /// [`WalError::Closed`].
+    /// Queues a batch and returns at once. `done` runs on the writing thread, in the order of the appends, once the
+    /// batch is durable or with the reason why it was not written: [`WalError::Sequence`],
+    /// [`WalError::StreamDamaged`], [`WalError::NoSpace`], [`WalError::Closed`].
     ///
     /// # Errors
-    /// [`WalFull`] when the queue is full, the batch too large or the log closed; it returns the
-    /// batch and `done`, which is not called.
+    /// [`WalFull`] if the queue is full, the batch too large or the log closed; it returns the batch and `done`,
+    /// which is not called.
     pub fn append(&self, batch: WalBatch, done: Done) -> Result<(), WalFull> {
         let shared = &self.handle.shared;
         let config = &shared.config;
         shared.queue.push(batch, done, config.batch_bytes_max(), config.queue_bytes_max)
     }
 
-    /// As [`append`](Wal::append), but where nobody is writing and nothing else waits the batch is made durable on
-    /// this thread, and `done` runs on it before this returns: two changes of threads less, which take as long as a fast
-    /// disk. Returns whether it was so; the caller is kept for as long as the disk takes.
+    /// As [`append`](Wal::append), but if the writer is idle and the queue empty, the batch is made durable on this
+    /// thread, and `done` runs on it before this returns: this saves two thread switches, which take as long as a
+    /// fast disk. Returns whether it did so; the caller then waits for the disk.
     ///
     /// # Errors
     /// As [`append`](Wal::append).
@@ -202,11 +200,11 @@ impl Wal {
         Ok(true)
     }
 
-    /// Appends and waits until the batch is durable. Not from a callback, and not from a thread
-    /// that others wait for.
+    /// Appends and waits until the batch is durable. Must not be called from a callback or a thread that others wait
+    /// for.
     ///
     /// # Errors
-    /// Everything that [`append`](Wal::append) returns or hands to its callback.
+    /// All errors that [`append`](Wal::append) returns or passes to its callback.
     pub fn append_wait(&self, batch: WalBatch) -> Result<(), WalError> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let done: Done = Box::new(move |result| drop(sender.send(result)));
@@ -214,25 +212,22 @@ impl Wal {
         receiver.recv().unwrap_or(Err(WalError::Closed))
     }
 
-    /// Durable records in order without a gap, from `from_seq` on. Up to `bytes_max` bytes of
-    /// them, overhead of 40 bytes a record included, but at least one if it is there; none when
-    /// `from_seq` lies beyond the last or the stream does not exist. Each is checked against its
-    /// checksum. The data of one call may share memory.
+    /// Returns durable records from `from_seq` on, in order and without a gap: up to `bytes_max` bytes, including 40
+    /// bytes of overhead per record, but at least one if it exists; none if `from_seq` is beyond the last one or the
+    /// stream does not exist. Each is verified by its checksum. The records of one call may share memory.
     ///
     /// # Errors
-    /// [`WalError::Missing`] when `from_seq` was trimmed or cut away; [`WalError::Corrupt`];
-    /// [`WalError::Io`].
+    /// [`WalError::Missing`] if `from_seq` was trimmed or cut; [`WalError::Corrupt`]; [`WalError::Io`].
     pub fn read(&self, stream: StreamId, from_seq: u64, bytes_max: usize) -> Result<Vec<Record>, WalError> {
         let plan = Plan::new(&self.handle.shared.index.read(), stream, from_seq, bytes_max)?;
         plan.fetch()
     }
 
-    /// Lets the log forget the stream's durable records up to and including `upto_seq`; numbers
-    /// beyond the last durable one mean that one. Readers see it at once. It is written with a
-    /// later batch, so after a crash trimmed records may be back; and it may be durable before
-    /// batches that wait already: where one of them says what was trimmed, the trim belongs into
-    /// it ([`WalBatch::trim`]). A segment is reused once no record in it, nor in an older segment,
-    /// is held.
+    /// Allows the log to forget the stream's durable records up to and including `upto_seq`; numbers beyond the last
+    /// durable one count as that one. Readers see it at once. It is written with a later batch, so trimmed records
+    /// may return after a crash; and it may be durable before batches that are already queued: if one of them states
+    /// what was trimmed, the trim belongs into it ([`WalBatch::trim`]). A segment is reused once neither it nor an
+    /// older segment holds a record.
     pub fn trim(&self, stream: StreamId, upto_seq: u64) {
         let shared = &self.handle.shared;
         let mut index = shared.index.write();
@@ -245,23 +240,23 @@ impl Wal {
             return;
         }
         entry.hidden = floor;
-        // Worth a write of its own only where a segment may come free.
+        // A separate write is justified only if a segment may become free.
         let wanted = index.segments.len() > 1;
-        // Noted under the lock: a cut or drop that is published later limits it.
+        // Recorded under the lock: a cut or drop that is published later limits it.
         shared.queue.trim(stream.0, floor, wanted);
     }
 
-    /// First and last durable record of the stream; `None` when it holds none.
+    /// Returns the first and last durable record of the stream; `None` if there are none.
     pub fn bounds(&self, stream: StreamId) -> Option<Bounds> {
         self.handle.shared.index.read().streams.get(&stream.0).and_then(bounds_of)
     }
 
-    /// The durable value of one of the stream's metas.
+    /// Returns the durable value of one of the stream's metas.
     pub fn meta(&self, stream: StreamId, key: u32) -> Option<Bytes> {
         self.handle.shared.index.read().streams.get(&stream.0)?.metas.get(&key).cloned()
     }
 
-    /// All streams that exist, in order.
+    /// Returns all existing streams, in order.
     pub fn streams(&self) -> Vec<StreamId> {
         let mut streams: Vec<_> =
             self.handle.shared.index.read().streams.keys().map(|stream| StreamId(*stream)).collect();
@@ -269,43 +264,43 @@ impl Wal {
         streams
     }
 
-    /// Counters for a watchdog; costs a few loads.
+    /// Returns counters for a watchdog; costs a few loads.
     pub fn progress(&self) -> Progress {
         self.handle.shared.counters.read()
     }
 
-    /// Has `observer` told how long each durable write takes, from its begin until the disk has it: once per log, by the thread
-    /// that writes, so it must be quick. Returns false, and changes nothing, if somebody is told already.
+    /// Sets an observer of the duration of each durable write. It runs on the writing thread, so it must be quick.
+    /// Returns false and changes nothing if the log has an observer already.
     pub fn observe_syncs(&self, observer: impl Fn(Duration) + Send + Sync + 'static) -> bool {
         self.handle.shared.counters.observe(Box::new(observer))
     }
 
-    /// True while the disk has no space and only urgent batches are written. Ends by itself when
-    /// space returns, or after enough was trimmed.
+    /// Returns true while the disk has no space and only urgent batches are written. Ends by itself when space
+    /// returns or enough was trimmed.
     pub fn read_only(&self) -> bool {
         self.handle.shared.pool.read_only()
     }
 
-    /// Removes, soon, the spare files beyond those that are always kept ready: for when somebody else needs the disk.
+    /// Removes, asynchronously, the surplus spare files: for when others need the disk.
     pub fn shrink_pool(&self) {
         self.handle.shared.pool.shed();
     }
 
-    /// Gives up, soon, what the log can spare: for when the disk is full, and others need it. Removes spare files as
-    /// [`Wal::shrink_pool`] does, and writes old records again where that frees segments.
+    /// Frees, asynchronously, all dispensable space, for when the disk is full and others need it: removes spare
+    /// files like [`Wal::shrink_pool`], and rewrites old records if that frees segments.
     pub fn free_space(&self) {
         self.shrink_pool();
         self.handle.shared.queue.want_space();
     }
 
-    /// Bytes of all files of the log, spare ones included; without the one that is being taken back or removed.
+    /// Returns the bytes of all files of the log, including spares but not the one that is being recycled or removed.
     pub fn disk_bytes(&self) -> u64 {
         let shared = &self.handle.shared;
         let segments: u64 = shared.index.read().segments.values().map(|s| s.size).sum();
         segments + shared.pool.bytes()
     }
 
-    /// What keeps the log from shrinking; `None` while it consists of one segment. Looks at every
+    /// Returns the records that keep the log from shrinking; `None` if it has only one segment. Examines every
     /// stream.
     pub fn oldest_pinned(&self) -> Option<Pinned> {
         let index = self.handle.shared.index.read();
@@ -317,7 +312,7 @@ impl Wal {
         let mut streams = Vec::new();
         let mut next = newest;
         for (stream, entry) in &index.streams {
-            // What is trimmed but not yet written pins nothing for long.
+            // Trimmed records pin nothing for long, even before the trim is written.
             let hidden = entry.hidden.saturating_sub(entry.base);
             let skip = usize::try_from(hidden).unwrap_or(usize::MAX);
             match entry.entries.get(skip).map(|location| location.segment) {
@@ -331,11 +326,10 @@ impl Wal {
         Some(Pinned { streams, segment: oldest, bytes: freed.sum() })
     }
 
-    /// Takes no more appends, writes what is queued, and ends the threads.
+    /// Refuses further appends, writes the queued batches, and ends the threads.
     ///
     /// # Errors
-    /// [`WalError::CloseTimeout`] when that takes longer than `timeout`; the threads then end
-    /// whenever the disk lets them.
+    /// [`WalError::CloseTimeout`] if that takes longer than `timeout`; the threads then end when the disk responds.
     pub fn close(self, timeout: Duration) -> Result<(), WalError> {
         let shared = &self.handle.shared;
         shared.queue.close();
@@ -343,7 +337,7 @@ impl Wal {
         shared.pool.stop();
         let threads = std::mem::take(&mut *self.handle.threads.lock());
         if !in_time {
-            // Dropping the handles lets the threads be; joining could hang.
+            // Detaches the threads; joining them could hang.
             drop(threads);
             let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
             return Err(WalError::CloseTimeout { timeout_ms });
@@ -353,10 +347,10 @@ impl Wal {
     }
 }
 
-/// Runs what writes, or what is called back.
+/// Runs writing threads and callbacks; a panic ends the process.
 fn guard(body: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
-        // Callers would wait for ever on a log that is half way through a write.
+        // Callers would wait forever for a log that stopped halfway through a write.
         tracing::error!("a log thread or a callback of the log panicked: ending the process");
         std::process::abort();
     }
@@ -371,7 +365,7 @@ fn bounds_of(entry: &crate::index::StreamIndex) -> Option<Bounds> {
 fn join(threads: Vec<JoinHandle<()>>) {
     let current = thread::current().id();
     for thread in threads {
-        // The last handle may be dropped by a callback, on the writer's own thread.
+        // A callback may drop the last handle on the writer's own thread.
         if thread.thread().id() != current && thread.join().is_err() {
             tracing::error!("a log thread panicked");
         }
@@ -382,7 +376,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.shared.queue.close();
         let mut threads = std::mem::take(&mut *self.threads.lock());
-        // The writer may still need a spare to drain the queue, so the helper stops after it.
+        // The writer may need a spare to drain the queue, so the helper stops after it.
         if threads.len() > 1 {
             join(threads.split_off(1));
         }

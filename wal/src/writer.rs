@@ -1,4 +1,5 @@
-//! The one that writes: takes what is queued, one durable write, completes. A thread of its own, or for one batch a caller.
+//! The writer: takes the queued batches, makes one durable write, and completes them. Runs on its own thread, or for
+//! one batch on a caller's.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -28,7 +29,7 @@ use crate::segment::{ActivateError, Active, Beginning, activate};
 use crate::segment_pool::SegmentPool;
 use crate::tail::{Refusal, Tail};
 
-/// What the writer shares with callers.
+/// State shared by the writer and callers.
 pub(crate) struct Shared {
     pub(crate) config: WalConfig,
     pub(crate) disk: Arc<dyn Disk>,
@@ -36,11 +37,11 @@ pub(crate) struct Shared {
     pub(crate) queue: Queue,
     pub(crate) pool: SegmentPool,
     pub(crate) counters: Counters,
-    /// What is left of the segment that is being written; at no time more than there is.
+    /// Remaining bytes of the segment in use; never more than there are.
     pub(crate) active_left: AtomicU64,
 }
 
-/// Why the writer stops without another word: only the disks of tests give it a reason.
+/// Reason why the writer stops silently; occurs only with test disks.
 #[derive(Debug)]
 pub(crate) enum Halt {
     /// The simulated power is off.
@@ -60,7 +61,7 @@ impl Halt {
     }
 }
 
-/// What is accepted of a stream, durable or on the way.
+/// Accepted state of a stream, durable or pending.
 #[derive(Debug, Clone, Copy, Default)]
 struct Accepted {
     tail: Tail,
@@ -73,7 +74,7 @@ struct Finished {
     bytes: usize,
 }
 
-/// Pause before a large stream is read again that could not be moved: reading it holds up all writes.
+/// Pause before a large stream that could not be moved is read again: reading it delays all writes.
 const LARGE_RETRY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Writer {
@@ -82,35 +83,35 @@ pub(crate) struct Writer {
     mark: Mark,
     next_batch: u64,
     accepted: HashMap<u64, Accepted>,
-    /// Frames of the group under construction; the first byte that is not written yet belongs at `active.end`.
+    /// Frames of the group under construction; the first unwritten byte belongs at `active.end`.
     blocks: Blocks,
     changes: Vec<(u64, Change)>,
     finished: Vec<Finished>,
     batches: u64,
     scratch: HashMap<u64, Option<Tail>>,
-    /// Per producer the first of its ordered batches that was refused for lack of space and is to come again.
+    /// Per producer: the first ordered batch that was refused for lack of space and must be appended again.
     owed: HashMap<u32, u64>,
-    /// The simulated power went off while a caller wrote.
+    /// The simulated power failed during a write by a caller.
     halted: bool,
-    /// Old records may keep more than they should: a segment was begun, streams were trimmed, or a batch was refused for lack of
-    /// space.
+    /// Old records may retain more than allowed: a segment was started, streams were trimmed, or a batch was refused
+    /// for lack of space.
     relocation_due: bool,
-    /// Others need the space that old records keep.
+    /// Space retained by old records is needed.
     space_wanted: bool,
     /// Streams with unreadable records.
     immovable: BTreeSet<u64>,
-    /// When a large stream could not be moved for lack of space.
+    /// Time when a large stream could not be moved for lack of space.
     large_refused: Option<Instant>,
 }
 
-/// The writer thread: runs until the queue is closed and drained, and then takes the writer with it.
+/// Runs the writer thread until the queue is closed and drained, then drops the writer.
 pub(crate) fn run(shared: &Shared, place: &Mutex<Option<Writer>>) {
     let bytes_max = shared.config.write_bytes_max;
     while shared.queue.wait() {
-        // Before anything is taken, so that what is written first was queued first.
+        // Locked before anything is taken, so that batches are written in queue order.
         let mut held = place.lock();
         let Some(writer) = held.as_mut().filter(|writer| !writer.halted) else { break };
-        // Only here, since a caller that writes must not wait for it.
+        // Only on this thread: a writing caller must not wait for it.
         if writer.turn(shared.queue.take(bytes_max)).and_then(|()| writer.relocate()).is_err() {
             break;
         }
@@ -153,16 +154,16 @@ impl Writer {
         }
     }
 
-    /// Writes one batch for the caller who brings it.
+    /// Writes one batch on the caller's thread.
     pub(crate) fn write_one(&mut self, item: Item) {
         if self.turn(Turn { items: vec![item], trims: BTreeMap::new(), space_wanted: false }).is_err() {
             self.halted = true;
-            // The thread sees to the rest.
+            // The writer thread does the rest.
             self.shared.queue.close();
         }
     }
 
-    /// Whether a batch of so many bytes can be written without going on in another segment, which may take long.
+    /// Returns whether a batch of this size fits without starting another segment, which may take long.
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         !self.halted && self.active.fits(self.blocks.len() + bytes)
     }
@@ -198,14 +199,15 @@ impl Writer {
         self.flush()
     }
 
-    /// Writes old records again at the end of the log where they keep too much of it. Nothing is under construction.
+    /// Rewrites old records at the end of the log if they retain too much of it. Requires that no group is under
+    /// construction.
     fn relocate(&mut self) -> Result<(), Halt> {
         let space_wanted = std::mem::take(&mut self.space_wanted);
         if !std::mem::take(&mut self.relocation_due) && !space_wanted {
             return Ok(());
         }
         let config = &self.shared.config;
-        // On a full disk any freed space lets writes go on.
+        // On a full disk, any freed space allows writes again.
         let kept_bytes_max = if space_wanted || self.shared.pool.read_only() { 0 } else { config.kept_bytes_max };
         let mut limits = config.relocation(kept_bytes_max);
         if self.large_refused.is_some_and(|at| at.elapsed() < LARGE_RETRY) {
@@ -276,19 +278,19 @@ impl Writer {
         if batch.is_empty() {
             return Ok(());
         }
-        // A trim is what frees space: it may use the reserve.
+        // A trim frees space: it may use the reserve.
         batch.urgent();
         if let Err(error) = self.accept(&batch)? {
             tracing::warn!(%error, "trim marks wait for space in the log");
             self.shared.queue.return_trims(trims);
         } else {
-            // The remaining records may be few and old, before much that is free now.
+            // The remaining records may be few and old, in front of much free space.
             self.relocation_due = true;
         }
         Ok(())
     }
 
-    /// Checks a batch and adds it to the group, or says why not and changes nothing.
+    /// Checks a batch and adds it to the group, or returns the reason for its refusal without any change.
     fn accept(&mut self, batch: &WalBatch) -> Result<Result<(), WalError>, Halt> {
         let Some((producer, number)) = batch.order else { return self.take(batch) };
         if self.owed.get(&producer).is_some_and(|owed| number > *owed) {
@@ -326,7 +328,7 @@ impl Writer {
         Ok(Ok(()))
     }
 
-    /// Tries the steps on copies of the streams' numbers.
+    /// Checks the steps on copies of the streams' numbers.
     fn check(&mut self, batch: &WalBatch) -> Result<(), WalError> {
         self.scratch.clear();
         for op in &batch.ops {
@@ -344,7 +346,7 @@ impl Writer {
         self.batches += 1;
         let group = self.active.end;
         let segment = self.active.header.generation;
-        // Where the group begins in the buffer; its frames' places in the segment count from there.
+        // Start of the group in the buffer; positions of its frames in the segment count from there.
         let first = self.blocks.start();
         let buffer = self.blocks.buffer();
         let start = buffer.len();
@@ -406,9 +408,9 @@ impl Writer {
             }
             self.shared.counters.end(bytes, self.batches);
             self.active.end += bytes as u32;
-            // Before what was written is no longer counted as queued.
+            // Before the written bytes leave the queue's count.
             self.shared.active_left.store(self.active.left(), Ordering::Release);
-            // Before anybody hears of it.
+            // Before callers are notified.
             if let Err(error) = self.mark.note(&*self.shared.disk, self.next_batch - 1) {
                 return self.fatal("note the end of", &error);
             }
@@ -424,7 +426,7 @@ impl Writer {
     fn publish(&mut self) {
         let mut index = self.shared.index.write();
         for (batch, change) in self.changes.drain(..) {
-            // A trim that was asked for before this moment means the records that go now.
+            // A trim requested before this moment refers to the records that are removed now.
             match &change {
                 Change::Cut { stream, from } => self.shared.queue.limit_trim(*stream, *from),
                 Change::Drop { stream } => {
@@ -454,7 +456,7 @@ impl Writer {
         }
     }
 
-    /// Goes on in a new segment. Everything before must be durable.
+    /// Continues in a new segment. Everything before must be durable.
     fn roll(&mut self, need: usize, urgent: bool) -> Result<Result<(), WalError>, Halt> {
         self.shared.counters.begin();
         let generation = self.active.header.generation + 1;
@@ -467,9 +469,9 @@ impl Writer {
                 self.shared.counters.end(active.end as usize, 0);
                 self.blocks.restart(active.out.block_bytes(), &active.tail);
                 self.active = active;
-                // After the file is no longer counted as a spare one.
+                // After the file no longer counts as a spare.
                 self.shared.active_left.store(self.active.left(), Ordering::Release);
-                // The segment left behind may already hold nothing live.
+                // The previous segment may already hold no live records.
                 self.retire_unneeded();
                 self.relocation_due = true;
                 Ok(())
@@ -485,8 +487,8 @@ impl Writer {
         Ok(result)
     }
 
-    /// Ends the process: after a failed write or sync nobody knows what the disk holds, and
-    /// asking again may be answered "synced" though the pages were dropped.
+    /// Ends the process: after a failed write or sync the content of the disk is unknown, and a retry may be answered
+    /// with success although the pages were dropped.
     fn fatal<T>(&self, action: &str, error: &io::Error) -> Result<T, Halt> {
         Halt::check(&*self.shared.disk)?;
         let segment = self.active.header.generation;

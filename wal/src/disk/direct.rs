@@ -1,12 +1,12 @@
-//! Writing past the page cache, where the file system lets us.
+//! Direct writes, which bypass the page cache, on file systems that support them.
 //!
-//! A write through the page cache and its `fdatasync` are two calls, a copy, and the search for what is dirty; a direct
-//! synchronous write is one call that ends when the drive has the bytes. Both leave the same file, and large writes are
-//! made the first way.
+//! A write through the page cache with `fdatasync` takes two calls, a copy, and a search for dirty pages; a direct
+//! synchronous write is one call that returns once the drive has the bytes. Both produce the same file. Large writes
+//! use the page cache.
 //!
-//! Others read the file through the page cache meanwhile. Before and after a direct write Linux drops the pages it covers
-//! (and writes dirty ones first), so whoever reads after the write returned sees it. Of records that lie in the same block
-//! and were there before, a page read in between holds the same bytes.
+//! Others may read the file through the page cache meanwhile. Before and after a direct write Linux drops the pages
+//! it covers (and writes dirty ones first), so reads after the write see it. A page that is read in between holds the
+//! same bytes of older records in the block.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -20,23 +20,23 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{BLOCK_ALIGNMENT, DurableFile};
 
-/// Smaller writes are possible on some devices, but make those with larger sectors read before they write.
+/// Some devices accept smaller writes, but those with larger sectors then read before they write.
 const BLOCK_BYTES_MIN: usize = 4096;
-/// The page cache keeps what is written in memory that lies together. Ours is scattered over pages, each of which a direct
-/// write has to name to the device; from about this size on that costs more than a copy.
+/// Maximum size of a direct write. Its memory is scattered over pages, each of which is passed to the device; from
+/// about this size on that costs more than a copy into the contiguous page cache.
 const DIRECT_BYTES_MAX: usize = 16 * 1024;
 
-/// What is known of a directory: whether its files can be written to directly.
+/// Support for direct writes in a directory.
 #[derive(Debug, Default)]
 pub(super) struct DirectSupport {
-    /// They cannot, or are not to be.
+    /// Direct writes are not possible, or disabled.
     refused: AtomicBool,
-    /// A direct write succeeded, so that a later one that is refused is a fault of the disk.
+    /// A direct write succeeded, so a later refusal is a fault of the disk.
     proven: AtomicBool,
 }
 
 impl DirectSupport {
-    /// Has everything written through the page cache from now on.
+    /// Disables direct writes from now on.
     pub(super) fn disable(&self) {
         self.refused.store(true, Ordering::Relaxed);
     }
@@ -56,7 +56,7 @@ impl DirectSupport {
     }
 }
 
-/// A file open twice, for direct writes and for those that cannot be.
+/// A file opened twice, for direct and for buffered writes.
 #[derive(Debug)]
 pub(super) struct DirectFile {
     direct: File,
@@ -67,10 +67,11 @@ pub(super) struct DirectFile {
 }
 
 impl DirectFile {
-    /// `None` where the file system cannot be written to directly, as `direct_support` then says to all others.
+    /// Opens a file; returns `None` without support for direct writes, which is recorded in `direct_support` for
+    /// other files.
     ///
     /// # Errors
-    /// Those of the file system, but for that one.
+    /// Errors of the file system, except for missing support.
     pub(super) fn open(path: &Path, direct_support: &Arc<DirectSupport>) -> io::Result<Option<DirectFile>> {
         if direct_support.is_refused() {
             return Ok(None);
@@ -94,15 +95,16 @@ impl DirectFile {
             return Ok(None);
         };
         let buffered = OpenOptions::new().read(true).write(true).open(path)?;
-        // The zeros that filled it stay in the page cache: large writes find their pages there, and a direct one drops its own.
+        // The zeros that filled the file stay in the page cache: large writes find their pages there, and a direct
+        // write drops its own.
         Ok(Some(DirectFile { direct, buffered, block_bytes, direct_support: direct_support.clone() }))
     }
 
-    /// Fails with `Ok(false)` where nothing was written because the system does not do this here.
+    /// Returns `Ok(false)` if nothing was written because the system does not support it here.
     fn try_direct(&self, mut offset: u64, mut data: &[u8]) -> io::Result<bool> {
         while !data.is_empty() {
-            // The flag asks for what `fdatasync` does, where `O_SYNC` would also have the time of each write made durable.
-            // Nothing else in the process uses this call: traces and injected faults can name it.
+            // The flag has the effect of `fdatasync`, whereas `O_SYNC` would also make the time of each write
+            // durable. The process uses this call nowhere else: traces and injected faults can name it.
             match rustix::io::pwritev2(&self.direct, &[IoSlice::new(data)], offset, ReadWriteFlags::DSYNC) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(bytes) => {
@@ -145,34 +147,34 @@ impl DurableFile for DirectFile {
     }
 }
 
-/// What the file system asks of direct writes, made no smaller than is good for the device.
+/// Returns the block size that the file system requires for direct writes, at least the size that suits the device.
 fn block_bytes(file: &File) -> Option<usize> {
     let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
-    // Kernels before 6.1, and some file systems, do not say.
+    // Kernels before 6.1, and some file systems, do not report it.
     let Some(told) =
         told.ok().filter(|told| StatxFlags::from_bits_retain(told.stx_mask).contains(StatxFlags::DIOALIGN))
     else {
         return Some(BLOCK_BYTES_MIN);
     };
-    // Both are zero where the file cannot be written to directly.
+    // Both are zero if the file does not support direct writes.
     let (memory, offset) = (told.stx_dio_mem_align as usize, told.stx_dio_offset_align as usize);
     let block = offset.max(BLOCK_BYTES_MIN);
     let suits = offset > 0 && memory <= BLOCK_ALIGNMENT && block <= DIRECT_BYTES_MAX && block.is_power_of_two();
     suits.then_some(block)
 }
 
-/// Whether an error means that this cannot be done here, rather than that it failed. A sandbox that does not know the call
-/// answers that it is not permitted.
+/// Returns whether an error means that the operation is not supported, rather than that it failed. A sandbox that
+/// does not know the call answers that it is not permitted.
 fn refuses(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM))
 }
 
-/// Whether the file lies on a file system of which it is known that a direct write with `RWF_DSYNC` is durable when it returns.
-/// Some that live in user space, or elsewhere in a network, take the flag and do nothing about it.
+/// Returns whether the file system is known to make a direct write with `RWF_DSYNC` durable. Some in user space or on
+/// a network accept the flag and ignore it.
 fn syncs_direct_writes(file: &File) -> bool {
     /// ext2 to ext4, XFS, Btrfs, F2FS, as `statfs(2)` numbers them.
     const KNOWN: [u32; 4] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010];
-    // Of the magic numbers, whose type differs between machines, 32 bits count.
+    // The type of the magic numbers differs between machines; 32 bits are significant.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     rustix::fs::fstatfs(file).is_ok_and(|told| KNOWN.contains(&(told.f_type as u32)))
 }
@@ -192,7 +194,7 @@ mod tests {
         &bytes[start..start + count]
     }
 
-    /// A file of 8 KiB beside the build's output, if it takes direct writes.
+    /// Returns a file of 8 KiB in the temporary directory, if it supports direct writes.
     fn file(directory: &Path) -> Option<(DirectFile, Arc<DirectSupport>)> {
         let (path, direct_support) = (directory.join("a"), Arc::default());
         std::fs::write(&path, [9; 8192]).unwrap();
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_written_directly_and_anything_else_through_the_page_cache() {
+    fn only_whole_blocks_are_written_directly() {
         let directory = tempfile::tempdir().unwrap();
         let Some((file, direct_support)) = file(directory.path()) else { return };
         let (path, mut memory) = (directory.path().join("a"), Vec::new());
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_write_goes_through_the_page_cache_and_a_small_one_over_it_does_not() {
+    fn only_small_writes_are_direct() {
         let directory = tempfile::tempdir().unwrap();
         let Some((file, direct_support)) = file(directory.path()) else { return };
         file.write_durable(0, aligned_bytes(&mut Vec::new(), DIRECT_BYTES_MAX + 4096, 5)).unwrap();
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_write_that_is_refused_goes_through_the_page_cache_from_then_on() {
+    fn refused_first_write_switches_to_page_cache() {
         let directory = tempfile::tempdir().unwrap();
         let Some((mut file, direct_support)) = file(directory.path()) else { return };
         // No device writes blocks of eight bytes.
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_write_that_is_refused_fails() {
+    fn refused_later_write_fails() {
         let directory = tempfile::tempdir().unwrap();
         let Some((mut file, _)) = file(directory.path()) else { return };
         let mut memory = Vec::new();

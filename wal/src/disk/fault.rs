@@ -1,4 +1,4 @@
-//! A disk that fails, or ends the process, at a chosen operation. For crash tests.
+//! A disk that fails or ends the process at a chosen operation, for crash tests.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub enum Operation {
     Write,
     /// A file is synced.
     Sync,
-    /// Bytes are written and durable at once. Where that is a write and a sync, those are counted instead.
+    /// Bytes are written durably in one call. A write with a separate sync counts as those two.
     WriteDurable,
     /// A file is renamed.
     Rename,
@@ -29,38 +29,38 @@ pub enum Operation {
     SyncDirectory,
 }
 
-/// What happens there.
+/// Effect of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The process aborts before the operation.
     AbortBefore,
     /// The process aborts after half of a write, otherwise before the operation.
     AbortHalfway,
-    /// The process aborts in a write of which only some sectors of 512 bytes reached the disk: the bits, repeated, say
-    /// which. Otherwise before the operation.
+    /// The process aborts in a write of which only some sectors of 512 bytes reached the disk, selected by the
+    /// repeated bits. Otherwise before the operation.
     AbortTorn(u64),
     /// The process aborts right after the operation.
     AbortAfter,
     /// The operation does nothing and fails.
     Error(io::ErrorKind),
-    /// The operation does nothing and fails with this error number of the system.
+    /// The operation does nothing and fails with this system error number.
     System(i32),
-    /// As [`AbortTorn`](Fault::AbortTorn), but the operation fails and the process goes on.
+    /// As [`AbortTorn`](Fault::AbortTorn), but the operation fails and the process continues.
     ErrorTorn(u64, io::ErrorKind),
 }
 
-/// Where a fault strikes.
+/// Position of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultPoint {
     /// The kind of operation that is counted; `None` counts all.
     pub operation: Option<Operation>,
-    /// Which of them, from 0.
+    /// Number of the operation, from 0.
     pub nth: u64,
-    /// What happens.
+    /// Effect.
     pub fault: Fault,
 }
 
-/// Passes everything on to another disk, except for the fault.
+/// Passes all operations to another disk, except for the fault.
 #[derive(Debug)]
 pub struct FaultDisk {
     inner: Arc<dyn Disk>,
@@ -72,7 +72,7 @@ struct Shared {
     point: Mutex<Option<FaultPoint>>,
     count: AtomicU64,
     full: AtomicBool,
-    /// No further file can be opened for durable writes.
+    /// Fails the opening of further files for durable writes.
     unopenable: AtomicBool,
 }
 
@@ -82,18 +82,18 @@ impl FaultDisk {
         FaultDisk { inner, shared: Arc::default() }
     }
 
-    /// Arms a fault, counting from now; `None` disarms.
+    /// Sets a fault and restarts the count; `None` removes it.
     pub fn arm(&self, point: Option<FaultPoint>) {
         *self.shared.point.lock() = point;
         self.shared.count.store(0, Ordering::SeqCst);
     }
 
-    /// Makes opening files for durable writes fail, as without a descriptor for them, or not.
+    /// Sets whether opening files for durable writes fails, as without free descriptors.
     pub fn set_unopenable(&self, unopenable: bool) {
         self.shared.unopenable.store(unopenable, Ordering::SeqCst);
     }
 
-    /// Makes the disk full, or not: then files can neither be created nor grow.
+    /// Sets whether the disk is full, so that files can neither be created nor grow.
     pub fn set_full(&self, full: bool) {
         self.shared.full.store(full, Ordering::SeqCst);
     }
@@ -103,7 +103,7 @@ impl FaultDisk {
     }
 }
 
-/// What reaches the disk of a write that is cut off.
+/// Part of an interrupted write that reaches the disk.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Half,
@@ -249,11 +249,11 @@ impl DiskFile for FaultFile {
     }
 }
 
-/// Never grows its file, so that it needs no space.
+/// Never grows its file, so it needs no space.
 #[derive(Debug)]
 struct FaultDurable {
     inner: Arc<dyn DurableFile>,
-    /// The same file, to write what is left of a torn write.
+    /// The same file, to write the remains of a torn write.
     torn: Arc<dyn DiskFile>,
     shared: Arc<Shared>,
 }
@@ -275,7 +275,7 @@ mod tests {
     use crate::disk::MemoryDisk;
 
     #[test]
-    fn a_torn_write_leaves_the_sectors_it_is_told_to() {
+    fn torn_write_keeps_the_selected_sectors() {
         let memory = MemoryDisk::with_block_bytes(512);
         let disk = FaultDisk::new(Arc::new(memory.clone()));
         disk.create("a").unwrap().write_at(0, &[1; 3072]).unwrap();

@@ -1,4 +1,4 @@
-//! A disk in memory that can lose its power: what was not synced may vanish, whole or in part.
+//! A disk in memory with simulated power loss: unsynced data may vanish, completely or partly.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,12 +12,11 @@ const SECTOR_BYTES: usize = 512;
 
 /// A simulated disk. Clones share it.
 ///
-/// It keeps what is durable apart from what is merely written. [`power_loss`](MemoryDisk::power_loss)
-/// gives the disk as a machine would find it after its power failed: of the writes since a file's
-/// last sync any sectors, of the directory changes since the last directory sync any of them may
-/// have reached the disk, in any combination.
+/// It distinguishes durable from written data. [`power_loss`](MemoryDisk::power_loss) returns the disk as found after
+/// a power failure: of the writes since a file's last sync any sectors, and of the directory changes since the last
+/// directory sync any change may have reached the disk, in any combination.
 ///
-/// Like most real disks it takes durable writes in blocks of 4 KiB, unless it is made by
+/// Like most real disks it takes durable writes in blocks of 4 KiB, unless created with
 /// [`with_block_bytes`](MemoryDisk::with_block_bytes).
 #[derive(Debug, Clone)]
 pub struct MemoryDisk {
@@ -74,7 +73,7 @@ impl NameChange {
 }
 
 impl State {
-    /// Counts one changing operation; the one at which the power fails still leaves its traces.
+    /// Counts one changing operation; the one at which the power fails still has partial effects.
     fn step(&mut self) -> io::Result<Power> {
         if self.off {
             return Err(powered_off());
@@ -124,13 +123,13 @@ fn powered_off() -> io::Error {
 }
 
 impl MemoryDisk {
-    /// An empty disk.
+    /// Creates an empty disk.
     pub fn new() -> MemoryDisk {
         MemoryDisk::default()
     }
 
-    /// An empty disk with blocks of this size, a power of two. With 1 a durable write is a write and a sync, as where a
-    /// file system cannot be written to directly.
+    /// Creates an empty disk with blocks of this size, a power of two. With 1, a durable write is a write and a sync,
+    /// as on a file system without direct writes.
     pub fn with_block_bytes(block_bytes: usize) -> MemoryDisk {
         MemoryDisk { state: Arc::default(), block_bytes }
     }
@@ -139,20 +138,20 @@ impl MemoryDisk {
         MemoryDisk { state: Arc::new(Mutex::new(state)), block_bytes: self.block_bytes }
     }
 
-    /// Lets the power fail after `count` more changing operations (writes, syncs, creations,
-    /// renames, removals). The one at which it fails happens in part and reports an error.
+    /// Fails the power after `count` more changing operations (writes, syncs, creations, renames, removals). The
+    /// failing one happens partly and returns an error.
     pub fn fail_power_after(&self, count: u64) {
         let mut state = self.state.lock();
         state.operations_max = Some(state.operations + count);
     }
 
-    /// Changing operations so far.
+    /// Returns the number of changing operations so far.
     pub fn operations(&self) -> u64 {
         self.state.lock().operations
     }
 
-    /// Cuts the power now and returns the disk as found afterwards. `random` is called for every
-    /// choice and gives any number; the same numbers give the same disk.
+    /// Cuts the power and returns the disk as found afterwards. `random` returns a number for each choice; the same
+    /// numbers give the same disk.
     pub fn power_loss(&self, mut random: impl FnMut() -> u64) -> MemoryDisk {
         let mut state = self.state.lock();
         state.off = true;
@@ -160,7 +159,7 @@ impl MemoryDisk {
         for file in &state.files {
             let mut bytes = file.durable.clone();
             for (offset, data) in &file.pending {
-                // Most often all or nothing, as disks do; otherwise sector by sector.
+                // Usually all or nothing, as on real disks; otherwise sector by sector.
                 let mode = random() % 4;
                 if mode == 0 {
                     continue;
@@ -187,11 +186,11 @@ impl MemoryDisk {
         self.with_state(state)
     }
 
-    /// Ends whoever uses the disk, as a kill does, and returns the disk as the next process on the
-    /// same machine finds it: all that was written can be read, nothing more is durable.
+    /// Ends all users of the disk, like a kill, and returns the disk for the next process on the same machine: all
+    /// written data is readable, nothing more is durable.
     ///
-    /// With `writes_dropped` it is as after a failed sync: the system shows what was written since
-    /// the last sync, believes that it is on the disk, and will never write it.
+    /// With `writes_dropped`, the disk is as after a failed sync: the system shows the writes since the last sync,
+    /// assumes that they are on the disk, and never writes them.
     pub fn process_end(&self, writes_dropped: bool) -> MemoryDisk {
         let dead = State { off: true, ..State::default() };
         let mut state = std::mem::replace(&mut *self.state.lock(), dead);
@@ -202,7 +201,7 @@ impl MemoryDisk {
         self.with_state(state)
     }
 
-    /// Another disk with the same files, all of them durable.
+    /// Returns a copy of the disk with all files durable.
     pub fn copy(&self) -> MemoryDisk {
         let state = self.state.lock();
         let durable = |file: &FileState| FileState {
@@ -215,15 +214,14 @@ impl MemoryDisk {
         self.with_state(state)
     }
 
-    /// The contents of a file as a reader sees them, if it exists.
+    /// Returns the contents of a file as a reader sees them, if it exists.
     pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
         let state = self.state.lock();
         let file = *state.names.get(name)?;
         state.files.get(file).map(|file| file.current.clone())
     }
 
-    /// Overwrites a byte, durably, as decay would: `change` gets the old one. Returns whether the
-    /// byte exists.
+    /// Overwrites a byte durably, like decay: `change` maps the old value. Returns whether the byte exists.
     pub fn decay(&self, name: &str, offset: usize, change: impl FnOnce(u8) -> u8) -> bool {
         let mut state = self.state.lock();
         let Some(&file) = state.names.get(name) else { return false };
@@ -342,7 +340,7 @@ impl DurableFile for MemoryFile {
         self.disk.block_bytes
     }
 
-    /// As a real one: refused where it is not aligned, and whatever was written there before is on the disk first.
+    /// Like a real disk: rejects unaligned writes, and earlier writes to the range become durable first.
     fn write_durable(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut state = self.disk.state.lock();
         let power = state.step()?;

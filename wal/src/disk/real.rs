@@ -13,8 +13,8 @@ use super::{Disk, DiskFile, DurableFile, WriteThenSync};
 
 /// A real directory, created when it does not exist.
 ///
-/// Durable writes that are not large go past the page cache (`O_DIRECT` with `RWF_DSYNC`: one call instead of two, and no
-/// copy) where the file system lets them, all others through it and are followed by `fdatasync`.
+/// Small durable writes are direct (`O_DIRECT` with `RWF_DSYNC`: one call instead of two, and no copy) if the file
+/// system supports that. All others go through the page cache and are followed by `fdatasync`.
 #[derive(Debug)]
 pub struct RealDisk {
     path: PathBuf,
@@ -23,21 +23,20 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// Opens the directory, creating it and any missing parents, each made durable in its parent. Only their user may enter
-    /// and read what is in it.
+    /// Opens the directory, and creates it and missing parents durably. It is accessible only to its user.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn open(path: &Path) -> io::Result<RealDisk> {
         archon_durable::create_directory(path)?;
         Ok(RealDisk { path: path.to_path_buf(), directory: File::open(path)?, direct_support: Arc::default() })
     }
 
-    /// As [`open`](RealDisk::open), but never writes directly: for comparison, and for tests of what is done where it
-    /// cannot.
+    /// As [`open`](RealDisk::open), but without direct writes: for comparison, and for tests of file systems without
+    /// them.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn open_buffered(path: &Path) -> io::Result<RealDisk> {
         let disk = RealDisk::open(path)?;
         disk.direct_support.disable();
@@ -51,7 +50,7 @@ impl Disk for RealDisk {
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             let metadata = entry.metadata()?;
-            // A name that is not UTF-8 cannot be one of ours.
+            // The log uses only names in UTF-8.
             if let (true, Ok(name)) = (metadata.is_file(), entry.file_name().into_string()) {
                 files.push((name, metadata.len()));
             }

@@ -1,4 +1,4 @@
-//! How a file is made, and what a failure of that means.
+//! Creation of zero-filled files, and classification of failures.
 
 use std::io;
 use std::sync::Arc;
@@ -9,32 +9,33 @@ use super::SegmentPool;
 use crate::disk::{DiskFile, powered_off};
 use crate::shortage::{is_broken, is_full};
 
-/// A file is filled and synced in pieces of so many bytes with a rest after each: a disk that takes all of it at once lets
-/// the writer's syncs wait for milliseconds.
+/// A file is filled and synced in pieces of this size with a pause after each: a disk that takes the whole file at
+/// once delays the writer's syncs by milliseconds.
 const PIECE_BYTES: u64 = 1024 * 1024;
-/// Longest rest after a piece; otherwise as long as the piece took.
+/// Maximum pause after a piece; otherwise as long as the piece took.
 const REST_MAX: Duration = Duration::from_millis(20);
 static CHUNK: [u8; 128 * 1024] = [0; 128 * 1024];
 
-/// Whether filling a file lets the disk to others now and then.
+/// Pace of filling; a throttled fill pauses for other users of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FillPace {
     Throttled,
     Unthrottled,
 }
 
-/// Why a file was not made.
+/// Reason why a file was not created.
 #[derive(Debug)]
 pub(super) enum FillError {
     /// The pool is stopped.
     Stopped,
-    /// For lack of space, of a descriptor or of a right, or without power: what the disk holds is as known as before.
+    /// Refused for lack of space, a descriptor or a permission, or without power: the content of the disk is still
+    /// known.
     Refused(io::Error),
-    /// The disk failed while this was done: nobody knows what it holds, so the log must end.
+    /// The disk failed during the operation: its content is unknown, so the log must end.
     Failed(&'static str, io::Error),
 }
 
-/// What is done to make a file.
+/// Steps of creating a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Create,
@@ -51,7 +52,7 @@ impl Step {
         }
     }
 
-    /// What it means that this step failed, on a disk that has power.
+    /// Classifies the failure of this step on a disk with power.
     fn failed(self, error: io::Error) -> FillError {
         let refused = is_full(error.kind()) || (self == Step::Create && !is_broken(&error));
         if refused { FillError::Refused(error) } else { FillError::Failed(self.action(), error) }
@@ -59,18 +60,18 @@ impl Step {
 }
 
 impl SegmentPool {
-    /// Real zeros, not a reservation: a later write then changes no file metadata and its sync
-    /// costs a fraction.
+    /// Fills a file with real zeros instead of a reservation: later writes then change no metadata, and their sync is
+    /// much cheaper.
     pub(super) fn fill(&self, name: &str, bytes: u64, pace: FillPace) -> Result<Arc<dyn DiskFile>, FillError> {
-        // Otherwise each attempt would take what little space there is from others, until it fails.
+        // Otherwise each attempt would take the little remaining space from others before it fails.
         if self.disk.free_bytes().is_some_and(|free| free < bytes) {
             return Err(FillError::Refused(io::ErrorKind::StorageFull.into()));
         }
         let file = self.disk.create(name).map_err(|error| self.judged(Step::Create, error))?;
         let filled = self.write_zeros(&*file, bytes, pace);
-        // What a disk that failed holds is left to the next start.
+        // The remains on a failed disk are left to the next start.
         if matches!(filled, Err(FillError::Stopped | FillError::Refused(_))) && !powered_off(&*self.disk) {
-            // Half a file would keep what little space there is.
+            // A partial file would keep the little remaining space.
             if let Err(error) = self.disk.remove(name) {
                 tracing::warn!(%error, name, "cannot remove an unfinished log segment");
             }
@@ -107,7 +108,7 @@ impl SegmentPool {
         self.state.lock().waiting > 0
     }
 
-    /// Lets the disk to others for a while, unless somebody waits for a file.
+    /// Pauses for other users of the disk, unless a caller waits for a file.
     fn rest(&self, time: Duration) {
         let until = Instant::now() + time;
         let mut state = self.state.lock();
@@ -125,14 +126,14 @@ mod tests {
     use rustix::io::Errno;
 
     #[test]
-    fn a_disk_that_failed_while_a_file_was_made_was_taken_for_one_without_room() {
+    fn disk_failure_is_fatal_and_lack_of_space_is_not() {
         let is_fatal = |step: Step, errno: Errno| matches!(step.failed(errno.into()), FillError::Failed(..));
         for step in [Step::Create, Step::Write, Step::Sync] {
             assert!(is_fatal(step, Errno::IO), "{step:?}");
             for errno in [Errno::NOSPC, Errno::DQUOT] {
                 assert!(!is_fatal(step, errno), "{step:?}: {errno}");
             }
-            // Nothing was written yet where a file is refused; but whatever fails a write or sync leaves it unknown what was.
+            // Nothing was written yet when a creation is refused; a failed write or sync leaves the content unknown.
             for errno in [Errno::MFILE, Errno::ACCESS, Errno::ROFS] {
                 assert_eq!(is_fatal(step, errno), step != Step::Create, "{step:?}: {errno}");
             }

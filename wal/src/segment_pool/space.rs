@@ -1,10 +1,10 @@
-//! What lies ready, for those who must not be refused.
+//! Prepared space, for callers that must not be refused.
 
 use super::{RESERVE, SegmentPool};
 use crate::shortage::Shortage;
 
 impl SegmentPool {
-    /// Why the files that should be ready cannot be made, if none is left but the reserve.
+    /// Returns the reason why files cannot be prepared, if none is left but the reserve.
     pub(crate) fn shortage(&self) -> Option<Shortage> {
         let kind = {
             let state = self.state.lock();
@@ -13,7 +13,7 @@ impl SegmentPool {
         Some(Shortage { kind, free_bytes: self.disk.free_bytes(), needed_bytes: self.segment_bytes })
     }
 
-    /// How many files are ready, the reserve included.
+    /// Returns the number of prepared files, including the reserve.
     pub(crate) fn ready(&self) -> usize {
         self.state.lock().ready.len()
     }

@@ -1,4 +1,4 @@
-//! Races that need a look inside to be brought about.
+//! Race conditions that need access to internals.
 
 use crate::mark::MARK_NAME;
 use std::sync::mpsc;
@@ -34,7 +34,7 @@ fn hold(wal: &Wal) -> mpsc::Sender<()> {
 }
 
 #[test]
-fn a_segment_that_is_being_read_is_not_overwritten() {
+fn segment_in_use_by_reader_is_not_overwritten() {
     let (wal, _) = open(&MemoryDisk::new());
     (1..=5).for_each(|seq| put(&wal, seq, 300).unwrap());
     let plan = Plan::new(&wal.handle.shared.index.read(), ONE, 1, usize::MAX).unwrap();
@@ -49,7 +49,7 @@ fn a_segment_that_is_being_read_is_not_overwritten() {
 }
 
 #[test]
-fn what_was_cut_off_a_torn_write_never_comes_back() {
+fn remains_of_cut_torn_write_never_return() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk);
     let release = hold(&wal);
@@ -60,17 +60,17 @@ fn what_was_cut_off_a_torn_write_never_comes_back() {
     }
     release.send(()).unwrap();
     wal.close(Duration::from_secs(20)).unwrap();
-    // Both went in one write. Of the first one a sector was lost, the second one is whole.
+    // Both went in one write. A sector of the first was lost, the second is whole.
     let name = crate::segment::segment_name(1);
     let first = SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES;
     assert!(disk.decay(&name, first + 100, |byte| !byte));
-    // The power failed before the write was synced, so nothing says that it was.
+    // The power failed before the sync, so no note says that it was durable.
     disk.remove(MARK_NAME).unwrap();
 
     let (wal, recovered) = open(&disk);
     assert!(recovered.damaged.is_empty(), "{recovered:?}");
     assert_eq!(wal.bounds(ONE), None);
-    // The same batch again: the leftover would follow it as it followed the first one.
+    // The same batch again: the remainder would follow it as it followed the first one.
     put(&wal, 1, 400).unwrap();
     wal.close(Duration::from_secs(20)).unwrap();
     let (wal, recovered) = open(&disk);
@@ -78,7 +78,7 @@ fn what_was_cut_off_a_torn_write_never_comes_back() {
 }
 
 #[test]
-fn a_leftover_that_comes_back_after_all_is_not_taken_for_the_next_batch() {
+fn reappearing_remainder_is_not_read_as_next_batch() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk);
     (1..=2).for_each(|seq| put(&wal, seq, 400).unwrap());
@@ -90,8 +90,8 @@ fn a_leftover_that_comes_back_after_all_is_not_taken_for_the_next_batch() {
     let second = first + FRAME_HEADER_BYTES + OP_HEADER_BYTES + 400;
     let end = second + FRAME_HEADER_BYTES + OP_HEADER_BYTES + 400;
 
-    // The end is lost, so another first record follows; then the old second one is there again,
-    // as when its erasure never reached the disk.
+    // The end is lost, so another first record follows; then the old second one reappears, as if its erasure never
+    // reached the disk.
     (first..end).for_each(|at| assert!(disk.decay(&name, at, |_| 0)));
     disk.remove(MARK_NAME).unwrap();
     let (wal, _) = open(&disk);
@@ -107,7 +107,7 @@ fn a_leftover_that_comes_back_after_all_is_not_taken_for_the_next_batch() {
     assert!(recovered.damaged.is_empty(), "{recovered:?}");
 }
 
-/// Appends one record on this thread, if the log lets it; tells whether it did.
+/// Appends one record on this thread if the log allows it; returns whether it did.
 fn put_here(wal: &Wal, seq: u64, bytes: usize) -> bool {
     let mut batch = WalBatch::new();
     batch.put(ONE, seq, Bytes::from(vec![seq as u8; bytes]));
@@ -123,7 +123,7 @@ fn put_here(wal: &Wal, seq: u64, bytes: usize) -> bool {
 }
 
 #[test]
-fn an_idle_log_is_written_by_its_caller_and_a_busy_one_by_its_thread() {
+fn idle_log_is_written_by_caller_and_busy_one_by_thread() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk);
     assert!(put_here(&wal, 1, 100));
@@ -144,7 +144,7 @@ fn an_idle_log_is_written_by_its_caller_and_a_busy_one_by_its_thread() {
 }
 
 #[test]
-fn a_caller_does_not_go_on_in_another_segment() {
+fn caller_does_not_start_another_segment() {
     let (wal, _) = open(&MemoryDisk::new());
     let here: Vec<bool> = (1..=30).map(|seq| put_here(&wal, seq, 400)).collect();
     assert!(here.contains(&false) && here.contains(&true), "{here:?}");
@@ -152,7 +152,7 @@ fn a_caller_does_not_go_on_in_another_segment() {
 }
 
 #[test]
-fn what_callers_and_the_thread_write_at_once_stays_in_order_and_whole() {
+fn concurrent_writes_of_callers_and_thread_stay_ordered() {
     let disk = MemoryDisk::new();
     let config = WalConfig { segment_bytes: 1 << 20, ..WalConfig::default() };
     let (wal, _) = Wal::open_on(Arc::new(disk.clone()), config.clone()).unwrap();
@@ -188,7 +188,7 @@ fn what_callers_and_the_thread_write_at_once_stays_in_order_and_whole() {
 }
 
 #[test]
-fn a_log_whose_power_goes_off_under_a_caller_ends() {
+fn power_loss_during_write_of_caller_ends_the_log() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk);
     assert!(put_here(&wal, 1, 100));

@@ -1,4 +1,4 @@
-//! What callers rely on: order, atomicity, bounds of the queue, reading, closing.
+//! Guarantees to callers: order, atomicity, queue bounds, reading, closing.
 
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ fn small() -> WalConfig {
 }
 
 #[test]
-fn callbacks_come_in_order_also_from_many_threads() {
+fn callbacks_run_in_order_across_threads() {
     let wal = open(small());
     let seen = Arc::new(Mutex::new(vec![Vec::new(); 4]));
     std::thread::scope(|scope| {
@@ -58,7 +58,7 @@ fn callbacks_come_in_order_also_from_many_threads() {
 }
 
 #[test]
-fn whoever_observes_hears_how_long_each_durable_write_took() {
+fn observer_receives_duration_of_each_durable_write() {
     let wal = open(small());
     put(&wal, 1, 1, b"before").unwrap();
     let (told, heard) = mpsc::channel();
@@ -76,7 +76,7 @@ fn whoever_observes_hears_how_long_each_durable_write_took() {
 }
 
 #[test]
-fn a_batch_with_one_wrong_number_changes_nothing() {
+fn batch_with_one_wrong_number_changes_nothing() {
     let wal = open(small());
     put(&wal, 1, 5, b"five").unwrap();
     let mut batch = WalBatch::new();
@@ -93,7 +93,7 @@ fn a_batch_with_one_wrong_number_changes_nothing() {
 }
 
 #[test]
-fn reading_is_bounded_and_says_what_is_missing() {
+fn read_is_bounded_and_names_missing_records() {
     let wal = open(small());
     assert!(wal.read(ONE, 1, 100).unwrap().is_empty(), "an unknown stream is empty");
     (1..=30).for_each(|seq| put(&wal, 1, seq, &[seq as u8; 200]).unwrap());
@@ -117,7 +117,7 @@ fn reading_is_bounded_and_says_what_is_missing() {
 }
 
 #[test]
-fn a_reader_is_not_disturbed_by_recycling() {
+fn readers_are_not_affected_by_recycling() {
     let wal = open(small());
     std::thread::scope(|scope| {
         let writer = wal.clone();
@@ -145,7 +145,7 @@ fn a_reader_is_not_disturbed_by_recycling() {
 }
 
 #[test]
-fn the_queue_is_bounded_and_gives_the_batch_back() {
+fn full_queue_returns_the_batch() {
     let config = WalConfig { queue_bytes_max: 4096, ..small() };
     let wal = open(config);
     let mut batch = WalBatch::new();
@@ -154,7 +154,7 @@ fn the_queue_is_bounded_and_gives_the_batch_back() {
     assert!(matches!(*full.reason, WalError::BatchTooLarge { .. }), "{full}");
     assert_eq!(full.batch, batch);
 
-    // The writer is held in a callback, so the queue fills.
+    // A callback holds the writer, so the queue fills.
     let (release, held) = mpsc::channel::<()>();
     let (entered, inside) = mpsc::channel::<()>();
     wal.append(
@@ -165,7 +165,8 @@ fn the_queue_is_bounded_and_gives_the_batch_back() {
         }),
     )
     .unwrap();
-    // Until it is inside, it may take what is queued behind, and the queue takes more than its bound in all.
+    // Before the callback runs, the writer may take queued batches, and the queue accepts more than its bound in
+    // total.
     inside.recv().unwrap();
     let mut seq = 1;
     let full = loop {
@@ -182,7 +183,7 @@ fn the_queue_is_bounded_and_gives_the_batch_back() {
     wait_for("space again", || put(&wal, 1, seq, b"x").map_err(|error| error.to_string()));
 }
 
-/// A batch of these records.
+/// Returns a batch of these records.
 fn batch_of(records: &[Vec<u8>]) -> WalBatch {
     let mut batch = WalBatch::new();
     for (number, record) in records.iter().enumerate() {
@@ -191,11 +192,12 @@ fn batch_of(records: &[Vec<u8>]) -> WalBatch {
     batch
 }
 
-/// The records of a batch that takes `bytes` in the log: one record, or many of a byte each and a last one with the rest.
+/// Returns the records of a batch that takes `bytes` in the log: one record, or many of one byte and a last one with
+/// the rest.
 fn records_of(bytes: usize, tiny: bool) -> Vec<Vec<u8>> {
     let mut records = Vec::new();
     if tiny {
-        // Ten bytes are left for the last record at least.
+        // At least ten bytes are left for the last record.
         let with = |count: usize| batch_of(&vec![vec![1]; count]).bytes();
         let count = (1..).find(|count| with(count + 1) + 10 > bytes).unwrap();
         records = vec![vec![1]; count - 1];
@@ -252,7 +254,7 @@ fn large_batches_and_many_metas_outgrow_a_segment() {
 }
 
 #[test]
-fn closing_drains_the_queue_and_refuses_what_comes_after() {
+fn close_drains_the_queue_and_refuses_later_appends() {
     let disk = MemoryDisk::new();
     let (wal, _) = Wal::open_on(Arc::new(disk.clone()), small()).unwrap();
     let other = wal.clone();
@@ -270,7 +272,7 @@ fn closing_drains_the_queue_and_refuses_what_comes_after() {
 }
 
 #[test]
-fn closing_gives_up_in_time_when_the_writer_is_stuck() {
+fn close_times_out_when_the_writer_is_stuck() {
     let wal = open(small());
     let (release, held) = mpsc::channel::<()>();
     wal.append(
@@ -286,7 +288,7 @@ fn closing_gives_up_in_time_when_the_writer_is_stuck() {
 }
 
 #[test]
-fn the_last_handle_may_be_dropped_by_a_callback() {
+fn callback_may_drop_the_last_handle() {
     let wal = open(small());
     let (sender, receiver) = mpsc::channel();
     let last = wal.clone();
@@ -307,7 +309,7 @@ fn the_last_handle_may_be_dropped_by_a_callback() {
 }
 
 #[test]
-fn a_real_directory_is_created_with_its_parents() {
+fn directory_is_created_with_its_parents() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a/b/wal");
     let (wal, _) = Wal::open(&path, WalConfig { segment_bytes: 64 * 1024, ..small() }).unwrap();
@@ -318,7 +320,7 @@ fn a_real_directory_is_created_with_its_parents() {
 }
 
 #[test]
-fn a_record_in_two_pieces_is_stored_as_if_it_had_been_joined() {
+fn record_in_two_pieces_is_stored_joined() {
     let disk = Arc::new(MemoryDisk::new());
     let (wal, _) = Wal::open_on(disk.clone(), small()).unwrap();
     let mut batch = WalBatch::new();

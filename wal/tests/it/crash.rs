@@ -1,7 +1,6 @@
-//! Real processes that end themselves at every kind of operation, and what is found afterwards.
+//! Real processes that abort at every kind of operation, and the state found afterwards.
 //!
-//! The test starts itself as a child (`child`), which reports on its standard output what was
-//! acknowledged.
+//! The test starts itself as a child (`child`), which reports acknowledged numbers on standard output.
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -39,7 +38,7 @@ fn parse_fault(text: &str) -> Option<FaultPoint> {
         "before" => (None, Fault::AbortBefore),
         "half" => (None, Fault::AbortHalfway),
         "after" => (None, Fault::AbortAfter),
-        // Another pattern of sectors with each number.
+        // A different pattern of sectors for each number.
         "torn" => (None, Fault::AbortTorn(0x9e37_79b9_7f4a_7c15_u64.rotate_left(nth as u32))),
         "durable-error" => (Some(Operation::WriteDurable), Fault::Error(std::io::ErrorKind::Other)),
         "durable-torn" => (Some(Operation::WriteDurable), Fault::ErrorTorn(0b101, std::io::ErrorKind::Other)),
@@ -52,7 +51,7 @@ fn parse_fault(text: &str) -> Option<FaultPoint> {
     Some(FaultPoint { operation, nth, fault })
 }
 
-/// Not a test of its own: what the children run.
+/// Not a separate test: the code of the child processes.
 #[test]
 #[ignore = "started by the other tests as a child process"]
 fn child() {
@@ -67,7 +66,7 @@ fn child() {
     }
     let (wal, _) = Wal::open_on(disk.clone(), config()).unwrap();
     if let Some(fault) = late {
-        // Otherwise it may strike a file that is made ready before anything is written.
+        // Otherwise the fault may hit a file that is prepared before anything is written.
         wait_for("a segment in use, one ready and one in reserve", || match wal.disk_bytes() {
             bytes if bytes >= 3 * config().segment_bytes => Ok(()),
             bytes => Err(format!("{bytes} bytes")),
@@ -83,7 +82,7 @@ fn child() {
         batch.meta(COUNTER, 0, number.to_le_bytes().to_vec().into());
         let report = move |result: Result<(), _>| {
             if result.is_ok() {
-                // One write, so that the line is out when the process dies next.
+                // One write, so that the line is out if the process dies next.
                 let _ = std::io::stdout().lock().write_all(format!("ACK {number}\n").as_bytes());
                 let _ = std::io::stdout().flush();
             }
@@ -120,7 +119,7 @@ fn last_acknowledged(output: &Output) -> Option<u64> {
     numbers.max()
 }
 
-/// Opens what the child left and compares it with what every child writes.
+/// Opens the log of the child and compares it with what every child writes.
 fn check(directory: &Path, before: u64, output: &Output, what: &str) -> u64 {
     let (wal, recovered) = Wal::open(directory, config()).unwrap();
     assert!(recovered.damaged.is_empty(), "{what}: {:?}", recovered.damaged);
@@ -133,7 +132,7 @@ fn check(directory: &Path, before: u64, output: &Output, what: &str) -> u64 {
         for (seq, data) in &records {
             assert_eq!(data, &content((seq - 1) * STREAMS + stream), "{what}: {stream}/{seq}");
         }
-        // The newest record of the stream that the counter allows: batches are whole.
+        // The newest record of the stream according to the counter: batches are whole.
         if found >= STREAMS {
             let newest = (found - (found + STREAMS - stream) % STREAMS) / STREAMS + 1;
             assert_eq!(records.keys().next_back(), Some(&newest), "{what}: stream {stream}");
@@ -150,7 +149,7 @@ fn ends_at_any_operation(buffered: bool) {
     let mut lives = 0;
     for nth in 0..55 {
         for kind in ["before", "half", "torn", "after"] {
-            // Every third life counts from behind the opening, to reach deeper.
+            // Every third run counts from after the opening, to reach later operations.
             let late = if (nth + lives) % 3 == 0 { "late " } else { "" };
             let fault = format!("{late}{nth} {kind}");
             let output = run_child(directory.path(), &fault, buffered);
@@ -170,17 +169,17 @@ fn ends_at_any_operation(buffered: bool) {
 }
 
 #[test]
-fn everything_acknowledged_survives_an_end_at_any_operation() {
+fn acknowledged_data_survives_abort_at_any_operation() {
     ends_at_any_operation(false);
 }
 
 #[test]
-fn everything_acknowledged_survives_an_end_at_any_operation_without_direct_writes() {
+fn buffered_acknowledged_data_survives_abort_at_any_operation() {
     ends_at_any_operation(true);
 }
 
 #[test]
-fn a_failed_sync_or_write_ends_the_process_and_is_not_acknowledged() {
+fn failed_sync_or_write_aborts_without_acknowledgement() {
     let buffered = [("late 3 sync-error", true), ("late 3 write-error", true)];
     let direct = [("late 3 durable-error", false), ("late 3 durable-torn", false)];
     let allowed = takes_direct_writes();
@@ -195,8 +194,8 @@ fn a_failed_sync_or_write_ends_the_process_and_is_not_acknowledged() {
 }
 
 #[test]
-fn a_disk_that_failed_while_a_segment_was_made_ready_left_the_log_read_only() {
-    // The first file of a new log is made as all others are.
+fn disk_failure_during_segment_preparation_aborts() {
+    // The first file of a new log is created like all others.
     for fault in ["late 0 create-eio", "0 write-error", "0 sync-error"] {
         let directory = tempfile::tempdir().unwrap();
         let output = run_child(directory.path(), fault, false);

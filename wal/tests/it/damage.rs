@@ -1,4 +1,4 @@
-//! Decayed bytes, lost sectors, missing files: found, placed, and never served.
+//! Decayed bytes, lost sectors and missing files are detected, located, and never served.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use archon_wal::disk::{Disk, MemoryDisk};
 use archon_wal::{FORMAT, Recovered, StreamId, Wal, WalBatch, WalConfig, WalError};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// The note of what was durable.
+/// File with the note of the last durable batch.
 const MARK: &str = "durable.mark";
 
 fn config() -> WalConfig {
@@ -35,7 +35,7 @@ fn find(disk: &MemoryDisk, needle: &[u8]) -> (String, usize) {
 }
 
 #[test]
-fn a_flipped_bit_is_reported_with_segment_and_offset_and_only_its_stream_is_lost() {
+fn flipped_bit_is_located_and_damages_only_its_stream() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk);
     for seq in 1..=3 {
@@ -59,7 +59,7 @@ fn a_flipped_bit_is_reported_with_segment_and_offset_and_only_its_stream_is_lost
     assert!(matches!(refused, WalError::StreamDamaged { stream: StreamId(1) }), "{refused}");
     wal.close(TIMEOUT).unwrap();
 
-    // It stays closed until it is dropped; then its number is free again.
+    // The stream stays closed until it is dropped; then its number can be reused.
     let (wal, recovered) = open(&disk);
     assert_eq!(recovered.damaged_streams().len(), 1);
     let mut batch = WalBatch::new();
@@ -73,7 +73,7 @@ fn a_flipped_bit_is_reported_with_segment_and_offset_and_only_its_stream_is_lost
 }
 
 #[test]
-fn a_log_that_may_not_be_damaged_refuses_and_is_left_alone() {
+fn refuse_damage_fails_without_changes() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk);
     (1..=3).for_each(|seq| put(&wal, 1, seq, format!("vote-{seq}").as_bytes()).unwrap());
@@ -90,14 +90,14 @@ fn a_log_that_may_not_be_damaged_refuses_and_is_left_alone() {
 }
 
 #[test]
-fn a_torn_tail_is_cut_in_silence() {
+fn torn_tail_is_cut_without_damage_report() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk);
     (1..=3).for_each(|seq| put(&wal, 1, seq, format!("entry-{seq}").as_bytes()).unwrap());
     wal.close(TIMEOUT).unwrap();
     let (name, at) = find(&disk, b"entry-3");
     (at..at + 7).for_each(|at| assert!(disk.decay(&name, at, |_| 0)));
-    // As after a power failure in the middle of that write: nothing says that it was durable.
+    // As after a power failure during that write: no note says that it was durable.
     disk.remove(MARK).unwrap();
     let (wal, recovered) = open(&disk);
     assert!(recovered.damaged.is_empty(), "{recovered:?}");
@@ -107,14 +107,14 @@ fn a_torn_tail_is_cut_in_silence() {
 }
 
 #[test]
-fn a_last_write_that_was_acknowledged_and_decayed_is_not_cut_as_torn() {
+fn decayed_acknowledged_write_is_reported_not_cut() {
     let places = [(0, true), (7, true), (-40, false), (-72 + 16, false), (-72, false)];
     for ((at, named), block_bytes) in places.into_iter().flat_map(|place| BLOCK_BYTES.map(|bytes| (place, bytes))) {
         let disk = MemoryDisk::with_block_bytes(block_bytes);
         let (wal, _) = open(&disk);
         (1..=3).for_each(|seq| put(&wal, 1, seq, format!("entry-{seq}").as_bytes()).unwrap());
         put(&wal, 2, 1, b"the very last one").unwrap();
-        // The process is killed: nothing is closed.
+        // The process is killed without closing the log.
         let disk = disk.process_end(false);
         drop(wal);
         let (name, found) = find(&disk, b"the very last one");
@@ -130,9 +130,9 @@ fn a_last_write_that_was_acknowledged_and_decayed_is_not_cut_as_torn() {
     }
 }
 
-/// What lies behind the end, in the block that is written with it, is of no older use of the file.
+/// Bytes behind the end, in the block written with it, must not come from an earlier use of the file.
 #[test]
-fn a_recycled_segment_ends_where_it_was_written_to() {
+fn recycled_segment_ends_at_its_last_write() {
     for block_bytes in BLOCK_BYTES {
         let disk = MemoryDisk::with_block_bytes(block_bytes);
         let (wal, _) = open(&disk);
@@ -140,7 +140,7 @@ fn a_recycled_segment_ends_where_it_was_written_to() {
             put(&wal, 1, seq, &[7; 300]).unwrap();
             wal.trim(StreamId(1), seq - 1);
         }
-        // The process is killed: nothing is closed.
+        // The process is killed without closing the log.
         let disk = disk.process_end(false);
         drop(wal);
         let name = segments(&disk).pop().unwrap();
@@ -151,10 +151,10 @@ fn a_recycled_segment_ends_where_it_was_written_to() {
     }
 }
 
-/// Only the second block of a write over two reached the disk: cut, though whole batches follow; unless a note says that
-/// it was durable.
+/// Only the second block of a two-block write reached the disk: it is cut although whole batches follow, unless a
+/// note says that it was durable.
 #[test]
-fn a_write_that_lost_its_first_block_is_torn_and_one_that_was_durable_damaged() {
+fn write_without_first_block_is_torn_unless_noted_durable() {
     for noted in [false, true] {
         let disk = MemoryDisk::with_block_bytes(512);
         let (wal, _) = open(&disk);
@@ -177,7 +177,7 @@ fn a_write_that_lost_its_first_block_is_torn_and_one_that_was_durable_damaged() 
 }
 
 #[test]
-fn another_format_is_refused_and_left_alone() {
+fn other_format_is_refused_without_changes() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk);
     put(&wal, 1, 1, b"x").unwrap();
@@ -194,7 +194,7 @@ fn another_format_is_refused_and_left_alone() {
     assert_eq!((disk.operations(), disk.contents(&name)), (operations, before));
 }
 
-/// A log over several segments, with what each stream truly holds after each batch.
+/// A log over several segments, with the expected content of each stream after each batch.
 struct Sample {
     disk: MemoryDisk,
     after: Vec<BTreeMap<u64, BTreeMap<u64, Vec<u8>>>>,
@@ -234,9 +234,9 @@ fn sample(seed: u64) -> Sample {
     Sample { disk, after, metas }
 }
 
-/// Whatever was done to the bytes: a stream not reported as damaged is whole. Only where nothing
-/// whole follows in the newest segment, and nothing notes what was durable, it may be taken for a torn end: then all streams are as they
-/// were after some earlier batch.
+/// Checks that every stream not reported as damaged is whole. Only if nothing whole follows in the newest segment,
+/// and there is no note, damage may be read as a torn end: then all streams must have their state after some earlier
+/// batch.
 fn check(sample: &Sample, disk: &MemoryDisk, newest: bool, what: &str) -> bool {
     let (wal, recovered) = open(disk);
     let damaged = recovered.damaged_streams();
@@ -251,7 +251,7 @@ fn check(sample: &Sample, disk: &MemoryDisk, newest: bool, what: &str) -> bool {
             .iter()
             .filter(|(stream, _)| !damaged.contains(&StreamId(**stream)))
             .filter(|(stream, records)| {
-                // A stream of which nothing is left cannot be known to be damaged.
+                // A stream without any remains cannot be known to be damaged.
                 let there = recovered.streams.contains_key(&StreamId(**stream));
                 (there || !unknown) && read_all(&wal, **stream).as_ref() != Ok(*records)
             })
@@ -281,7 +281,7 @@ fn check(sample: &Sample, disk: &MemoryDisk, newest: bool, what: &str) -> bool {
 }
 
 #[test]
-fn any_single_flipped_byte_is_told_or_harmless() {
+fn any_flipped_byte_is_reported_or_harmless() {
     let mut told = 0;
     for seed in 1..=3 {
         let sample = sample(seed);
@@ -294,7 +294,7 @@ fn any_single_flipped_byte_is_told_or_harmless() {
                 let disk = sample.disk.copy();
                 disk.decay(name, offset, |byte| byte ^ (1 << numbers.below(8)));
                 for noted in [true, false] {
-                    // Without the note, damage of the last write cannot be told from a torn one.
+                    // Without the note, damage of the last write looks like a torn write.
                     let disk = disk.copy();
                     if !noted {
                         disk.remove(MARK).unwrap();
@@ -311,7 +311,7 @@ fn any_single_flipped_byte_is_told_or_harmless() {
 }
 
 #[test]
-fn a_lost_sector_is_told_or_harmless() {
+fn lost_sector_is_reported_or_harmless() {
     for seed in 4..=8 {
         let sample = sample(seed);
         let names = segments(&sample.disk);
@@ -329,7 +329,7 @@ fn a_lost_sector_is_told_or_harmless() {
 }
 
 #[test]
-fn a_missing_segment_is_told() {
+fn missing_segment_is_reported() {
     for seed in 10..=13 {
         let sample = sample(seed);
         let names = segments(&sample.disk);
@@ -342,7 +342,7 @@ fn a_missing_segment_is_told() {
 }
 
 #[test]
-fn a_record_that_decays_under_an_open_log_is_not_served() {
+fn record_decayed_under_open_log_is_not_served() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk);
     (1..=2).for_each(|seq| put(&wal, 1, seq, format!("entry-{seq}").as_bytes()).unwrap());

@@ -1,5 +1,5 @@
-//! Direct writes on a real directory: that they are made where the file system takes them, ask for durability, and are seen
-//! by readers; and what is done where it does not.
+//! Direct writes on a real directory: used if supported, durable, and visible to readers; and the fallback without
+//! them.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 const TIMEOUT: Duration = Duration::from_secs(20);
 const RECORDS: u64 = 200;
 
-/// Segments that end within a block, and large enough for some rolls.
+/// Segments that end within a block, and are large enough for some rolls.
 fn config() -> WalConfig {
     WalConfig { segment_bytes: 70_001, write_bytes_max: 4096, ..WalConfig::default() }
 }
@@ -29,7 +29,7 @@ fn block_bytes(disk: &RealDisk) -> usize {
     block_bytes
 }
 
-/// Asks the file system itself.
+/// Tests the file system itself.
 fn takes_direct_writes(directory: &Path) -> bool {
     let flags = OFlags::DIRECT.bits().cast_signed();
     let path = directory.join("asked");
@@ -40,12 +40,12 @@ fn takes_direct_writes(directory: &Path) -> bool {
 }
 
 fn content(seq: u64) -> Vec<u8> {
-    // Now and then one too large for a direct write.
+    // Some records are too large for a direct write.
     let bytes = if seq.is_multiple_of(7) { 30_000 } else { 100 + (seq as usize * 397) % 9000 };
     vec![seq as u8; bytes]
 }
 
-/// Writes, reading each record back at once, and everything by the next opening.
+/// Writes, reads each record back at once, and reads all after reopening.
 fn write_and_read(directory: &Path, disk: RealDisk) {
     let (wal, _) = Wal::open_on(Arc::new(disk), config()).unwrap();
     for seq in 1..=RECORDS {
@@ -62,13 +62,13 @@ fn write_and_read(directory: &Path, disk: RealDisk) {
 }
 
 #[test]
-fn what_is_written_directly_is_read_back() {
+fn direct_writes_are_read_back() {
     let directory = tempfile::tempdir().unwrap();
     write_and_read(directory.path(), RealDisk::open(directory.path()).unwrap());
 }
 
 #[test]
-fn what_is_written_through_the_page_cache_is_read_back() {
+fn buffered_writes_are_read_back() {
     let directory = tempfile::tempdir().unwrap();
     let disk = RealDisk::open_buffered(directory.path()).unwrap();
     assert_eq!(block_bytes(&disk), 1);
@@ -76,7 +76,7 @@ fn what_is_written_through_the_page_cache_is_read_back() {
 }
 
 #[test]
-fn one_after_the_other_go_on_where_the_other_ended() {
+fn direct_and_buffered_runs_continue_each_other() {
     let directory = tempfile::tempdir().unwrap();
     for life in 0..6 {
         let open = if life % 2 == 0 { RealDisk::open } else { RealDisk::open_buffered };
@@ -91,7 +91,7 @@ fn one_after_the_other_go_on_where_the_other_ended() {
     }
 }
 
-/// Not a test of its own: what is traced.
+/// Not a separate test: the traced process.
 #[test]
 #[ignore = "started by another test under a tracer"]
 fn traced() {
@@ -101,9 +101,9 @@ fn traced() {
     wal.close(TIMEOUT).unwrap();
 }
 
-/// The calls themselves, for a test that reads back cannot tell whether anything was made durable.
+/// Checks the system calls: a test that reads back cannot tell whether anything was made durable.
 #[test]
-fn each_append_is_one_direct_write_that_asks_to_be_durable() {
+fn each_append_is_one_durable_direct_write() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     if !takes_direct_writes(directory.path()) {
         skipped(format_args!("the file system of {} takes no direct writes", directory.path().display()));
@@ -132,7 +132,7 @@ fn each_append_is_one_direct_write_that_asks_to_be_durable() {
     assert_eq!(writes.len(), 50, "{text}");
     assert!(writes.iter().all(|line| line.contains("RWF_DSYNC")), "{text}");
     assert!(text.lines().any(|line| line.contains("O_DIRECT,") || line.contains("|O_DIRECT|")), "{text}");
-    // The segment's own first sync, and those of spare ones and of the note.
+    // First sync of the segment, and syncs of spares and of the note.
     let syncs = text.lines().filter(|line| line.contains("fdatasync(")).count();
     assert!(syncs < 10, "{syncs} syncs: {text}");
 }

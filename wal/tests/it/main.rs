@@ -1,4 +1,4 @@
-//! The log from outside: on real directories, and on simulated disks that fail.
+//! Tests of the log on real directories, and on simulated disks that fail.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -87,7 +87,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn agrees_with_the_model(actions in prop::collection::vec(action(), 1..60), kind in 0..3u64) {
+    fn log_agrees_with_the_model(actions in prop::collection::vec(action(), 1..60), kind in 0..3u64) {
         run(Arc::new(memory_disk(kind)), &actions)?;
     }
 }
@@ -96,7 +96,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn agrees_with_the_model_on_a_real_disk(actions in prop::collection::vec(action(), 1..40), buffered in any::<bool>()) {
+    fn log_on_real_disk_agrees_with_the_model(actions in prop::collection::vec(action(), 1..40), buffered in any::<bool>()) {
         let directory = tempfile::tempdir().unwrap();
         let open = if buffered { RealDisk::open_buffered } else { RealDisk::open };
         run(Arc::new(open(directory.path()).unwrap()), &actions)?;

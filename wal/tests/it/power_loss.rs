@@ -1,5 +1,5 @@
-//! Power loss at every kind of moment, on a simulated disk that loses and tears what was not
-//! synced: everything acknowledged is back, and nothing but a prefix of what was asked.
+//! Power loss at every kind of moment, on a simulated disk that loses and tears unsynced data: all acknowledged data
+//! returns, and the rest is a prefix of the appended batches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ fn config() -> WalConfig {
     WalConfig { segment_bytes: 8192, write_bytes_max: 4096, kept_bytes_max: 8192, ..WalConfig::default() }
 }
 
-/// Gets a record now and then, and is never trimmed.
+/// Stream that gets a record now and then, and is never trimmed.
 const QUIET: u64 = 5;
 
 fn random_steps(numbers: &mut Numbers) -> Vec<Step> {
@@ -35,7 +35,7 @@ fn random_steps(numbers: &mut Numbers) -> Vec<Step> {
     (0..count).map(|_| step(numbers)).collect()
 }
 
-/// Several lives of one log, each ended by a power loss.
+/// Runs one log several times, each run ended by a power loss.
 fn lives(seed: u64) -> Result<u64, String> {
     let numbers = &mut Numbers::new(seed);
     let mut disk = memory_disk(seed);
@@ -43,7 +43,7 @@ fn lives(seed: u64) -> Result<u64, String> {
     let mut relocated = 0;
     for life in 0..4 {
         disk.fail_power_after(numbers.below(if life == 0 { 60 } else { 120 }));
-        // Model after each accepted batch; the first is what the life began with.
+        // The model after each accepted batch; the first is the state at the start of the run.
         let mut history = vec![base.clone()];
         let mut trims: BTreeMap<u64, u64> = BTreeMap::new();
         let acknowledged = Arc::new(AtomicU64::new(0));
@@ -80,7 +80,7 @@ fn lives(seed: u64) -> Result<u64, String> {
                         break;
                     }
                     if numbers.below(10) == 0 {
-                        // Trimming is only ever asked of what is surely there.
+                        // Trims only durable records.
                         let stream = numbers.below(4);
                         if wal.append_wait(WalBatch::new()).is_err() {
                             break;
@@ -125,7 +125,7 @@ fn lives(seed: u64) -> Result<u64, String> {
             return Err(format!("life {life}: acknowledged {least}; {reasons:#?}"));
         };
         base = actual(&history[found], &recovered, &wal)?;
-        // What an opening reports is durable: not even a power loss right after it takes it back.
+        // The state reported by an opening is durable: not even an immediate power loss reverts it.
         let after = disk.power_loss(|| numbers.next() >> 9);
         drop(wal);
         disk = after;
@@ -139,7 +139,7 @@ fn lives(seed: u64) -> Result<u64, String> {
     Ok(relocated)
 }
 
-/// The machine loses its power, or the process is killed, or it ended itself after a failed sync.
+/// Ends a run: the machine loses its power, the process is killed, or it aborts after a failed sync.
 fn end(disk: &MemoryDisk, numbers: &mut Numbers) -> MemoryDisk {
     match numbers.below(4) {
         0 => disk.process_end(false),
@@ -148,7 +148,7 @@ fn end(disk: &MemoryDisk, numbers: &mut Numbers) -> MemoryDisk {
     }
 }
 
-/// The model with what the log holds of trimmed records.
+/// Returns the model with the log's state of trimmed records.
 fn actual(model: &Model, recovered: &archon_wal::Recovered, wal: &Wal) -> Result<Model, String> {
     let mut model = model.clone();
     for (id, stream) in &mut model.streams {
@@ -159,7 +159,7 @@ fn actual(model: &Model, recovered: &archon_wal::Recovered, wal: &Wal) -> Result
 }
 
 #[test]
-fn power_loss_loses_nothing_acknowledged() {
+fn power_loss_keeps_acknowledged_data() {
     let runs = std::env::var("WAL_POWER_LOSS_RUNS").ok().and_then(|runs| runs.parse().ok());
     let first = std::env::var("WAL_POWER_LOSS_SEED").ok().and_then(|seed| seed.parse().ok());
     let first = first.unwrap_or(1);
@@ -173,10 +173,10 @@ fn power_loss_loses_nothing_acknowledged() {
     assert!(runs.is_some() || relocated > 100_000, "only {relocated} bytes were moved in all lives");
 }
 
-/// A trim of its own overtakes what is queued before it. One that is part of a batch is durable with it or not at all,
-/// at whatever moment the power fails.
+/// A separate trim overtakes queued batches. A trim within a batch is durable with it or not at all, whenever the
+/// power fails.
 #[test]
-fn a_trim_was_durable_before_the_record_that_says_what_was_trimmed() {
+fn trim_in_batch_is_durable_only_with_its_record() {
     const FACTS: StreamId = StreamId(1);
     const LOG: StreamId = StreamId(2);
     for (block, after, seed) in
@@ -188,7 +188,7 @@ fn a_trim_was_durable_before_the_record_that_says_what_was_trimmed() {
         for seq in 1..=100 {
             support::put(&wal, LOG.0, seq, &[1; 900]).unwrap();
         }
-        // Entries that wait, and then the trim with its record.
+        // Queued entries, then the trim with its record.
         for seq in 101..=104 {
             let mut batch = WalBatch::new();
             batch.put(LOG, seq, vec![1; 3000].into());

@@ -1,4 +1,4 @@
-//! A full disk: read-only with a reserve for what is urgent, and back when space returns.
+//! Full disk: read-only with a reserve for urgent batches, and writable again when space returns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn config() -> WalConfig {
     WalConfig { segment_bytes: 4096, recycled_segments_max: 0, ..WalConfig::default() }
 }
 
-/// Writes until the log says that the disk is full; returns the last number written.
+/// Writes until the log reports a full disk; returns the last written number.
 fn fill(wal: &Wal, from: u64) -> u64 {
     for seq in from..from + 1000 {
         match put(wal, 1, seq, &[7; 500]) {
@@ -31,7 +31,7 @@ fn urgent(wal: &Wal, stream: u64, epoch: u8) -> Result<(), WalError> {
     wal.append_wait(batch)
 }
 
-/// A log with one record, and with the segments made that it keeps ready.
+/// Returns a log with one record and prepared segments.
 fn ready_log() -> (MemoryDisk, Arc<FaultDisk>, Wal) {
     let memory = MemoryDisk::new();
     let disk = Arc::new(FaultDisk::new(Arc::new(memory.clone())));
@@ -52,13 +52,13 @@ fn full_log() -> (MemoryDisk, Arc<FaultDisk>, Wal, u64) {
 }
 
 #[test]
-fn a_full_disk_refuses_writes_but_reads_and_urgent_batches_go_on() {
+fn full_disk_allows_only_reads_and_urgent_batches() {
     let (memory, disk, wal, last) = full_log();
     assert!(wal.read_only());
     assert_eq!(read_all(&wal, 1).unwrap().len() as u64, last);
     let refused = put(&wal, 1, last + 1, b"x").unwrap_err();
     assert!(matches!(refused, WalError::NoSpace { .. }) && refused.is_retryable(), "{refused}");
-    // More than fits into what is left of the segment: the reserve is used.
+    // More than fits into the rest of the segment: uses the reserve.
     (1..=40).for_each(|epoch| urgent(&wal, 5, epoch).unwrap());
     assert!(wal.read_only());
 
@@ -75,14 +75,14 @@ fn a_full_disk_refuses_writes_but_reads_and_urgent_batches_go_on() {
     assert_eq!(wal.meta(StreamId(5), 0).unwrap().as_ref(), [40]);
 }
 
-/// Whoever must not be refused has to know beforehand how much will be taken.
+/// Callers that must not be refused need to know the guaranteed space in advance.
 #[test]
-fn what_is_said_to_find_room_on_a_full_disk_finds_it() {
+fn sure_space_fits_on_a_full_disk() {
     for (largest, size) in [(600, 500), (600, 100), (1500, 1400), (3000, 2900)] {
         let (_memory, disk, wal) = ready_log();
         assert_eq!(wal.shortage(), None);
         disk.set_full(true);
-        // So much that the reserve is touched last of all, whatever is left of the segment.
+        // Enough to use the reserve, last of all, whatever is left of the segment.
         let mut last = 1;
         let mut taken = 0;
         while let space = wal.sure_space(largest)
@@ -111,7 +111,7 @@ fn what_is_said_to_find_room_on_a_full_disk_finds_it() {
 }
 
 #[test]
-fn trimming_frees_enough_to_write_again_on_a_full_disk() {
+fn trim_makes_full_disk_writable() {
     let (_memory, _disk, wal, last) = full_log();
     wal.trim(StreamId(1), last);
     wait_for("recycled segments let writes through", || {
@@ -121,7 +121,7 @@ fn trimming_frees_enough_to_write_again_on_a_full_disk() {
 }
 
 #[test]
-fn a_log_on_a_full_disk_opens_and_reads() {
+fn log_opens_and_reads_on_a_full_disk() {
     let (memory, _, wal, last) = full_log();
     wal.close(TIMEOUT).unwrap();
     let disk = Arc::new(FaultDisk::new(Arc::new(memory)));
@@ -133,7 +133,7 @@ fn a_log_on_a_full_disk_opens_and_reads() {
 }
 
 #[test]
-fn a_new_log_on_a_full_disk_says_so() {
+fn new_log_on_a_full_disk_fails_with_no_space() {
     let disk = Arc::new(FaultDisk::new(Arc::new(MemoryDisk::new())));
     disk.set_full(true);
     let error = Wal::open_on(disk, config()).unwrap_err();
@@ -141,12 +141,12 @@ fn a_new_log_on_a_full_disk_says_so() {
 }
 
 #[test]
-fn the_log_does_not_grow_while_it_is_trimmed_and_names_what_holds_it() {
+fn trimmed_log_stays_small_and_names_pinning_streams() {
     let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), config()).unwrap();
     for seq in 1..=400 {
         put(&wal, 1, seq, &[1; 300]).unwrap();
         wal.trim(StreamId(1), seq.saturating_sub(3));
-        // What came free may still be on its way back.
+        // Freed segments may not be recycled yet.
         assert!(wal.disk_bytes() <= 8 * 4096, "{} bytes after {seq}", wal.disk_bytes());
     }
     put(&wal, 9, 1, b"left behind").unwrap();
@@ -164,7 +164,7 @@ fn the_log_does_not_grow_while_it_is_trimmed_and_names_what_holds_it() {
     });
 }
 
-/// Writes so many records of stream 1, which is trimmed all the time.
+/// Writes records of stream 1, which is trimmed all the time.
 fn churn(wal: &Wal, from: u64, records: u64) -> u64 {
     for seq in from..from + records {
         put(wal, 1, seq, &[1; 300]).unwrap();
@@ -174,7 +174,7 @@ fn churn(wal: &Wal, from: u64, records: u64) -> u64 {
 }
 
 #[test]
-fn old_records_are_moved_forward_beyond_the_bound() {
+fn old_records_are_relocated_beyond_the_bound() {
     let memory = MemoryDisk::new();
     let config = WalConfig { kept_bytes_max: 8 * 4096, ..config() };
     let (wal, _) = Wal::open_on(Arc::new(memory.clone()), config.clone()).unwrap();
@@ -185,7 +185,7 @@ fn old_records_are_moved_forward_beyond_the_bound() {
     }
     for _ in 0..20 {
         next = churn(&wal, next, 50);
-        // The bound, the newest segment, files made ready, and what is on its way back.
+        // The bound, the newest segment, prepared files, and files being recycled.
         assert!(wal.disk_bytes() <= (8 + 1 + 4 + 4) * 4096, "{} bytes before record {next}", wal.disk_bytes());
     }
     assert!(wal.progress().relocated > 0);
@@ -197,7 +197,7 @@ fn old_records_are_moved_forward_beyond_the_bound() {
         }
     };
     check(&wal);
-    // They go on as streams that were never moved.
+    // The moved streams continue like streams that were never moved.
     put(&wal, 8, 2, b"8/2").unwrap();
     wal.trim(StreamId(8), 1);
     wal.close(TIMEOUT).unwrap();
@@ -208,13 +208,13 @@ fn old_records_are_moved_forward_beyond_the_bound() {
 }
 
 #[test]
-fn space_that_others_need_is_freed_by_moving_old_records() {
+fn free_space_relocates_old_records() {
     let config = WalConfig { kept_bytes_max: 1 << 30, ..config() };
     let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), config).unwrap();
     put(&wal, 9, 1, b"may not be forgotten").unwrap();
     churn(&wal, 2, 300);
     assert!(wal.disk_bytes() > 20 * 4096, "{} bytes", wal.disk_bytes());
-    // Nothing more is written or trimmed.
+    // No further writes or trims.
     wait_for("the log is small", || {
         wal.free_space();
         let bytes = wal.disk_bytes();
@@ -224,7 +224,7 @@ fn space_that_others_need_is_freed_by_moving_old_records() {
 }
 
 #[test]
-fn old_records_are_moved_once_others_are_trimmed() {
+fn trim_of_other_stream_relocates_old_records() {
     let config = WalConfig { kept_bytes_max: 8 * 4096, ..config() };
     let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), config).unwrap();
     put(&wal, 9, 1, b"may not be forgotten").unwrap();
@@ -239,7 +239,7 @@ fn old_records_are_moved_once_others_are_trimmed() {
 }
 
 #[test]
-fn a_full_disk_is_freed_by_moving_the_records_that_keep_it() {
+fn full_disk_is_freed_by_relocation() {
     let (_memory, disk, wal) = ready_log();
     put(&wal, 9, 1, b"may not be forgotten").unwrap();
     let next = churn(&wal, 2, 300);
@@ -261,7 +261,7 @@ fn a_full_disk_is_freed_by_moving_the_records_that_keep_it() {
 }
 
 #[test]
-fn behind_a_refused_batch_of_its_producer_nothing_is_written_until_that_one_comes_again() {
+fn refused_ordered_batch_blocks_later_ones_of_producer() {
     let (_memory, disk, wal, last) = full_log();
     let ordered = |producer, number, urgent: bool, seq: Option<u64>| {
         let mut batch = WalBatch::new();
@@ -276,7 +276,7 @@ fn behind_a_refused_batch_of_its_producer_nothing_is_written_until_that_one_come
         wal.append_wait(batch)
     };
     assert!(matches!(ordered(1, 4, false, Some(last + 1)), Err(WalError::NoSpace { .. })));
-    // It would fit into the reserve, and later into the space that is there again.
+    // It would fit into the reserve, and later into the freed space.
     assert!(matches!(ordered(1, 5, true, None), Err(WalError::NoSpace { .. })));
     ordered(2, 5, true, None).unwrap();
     disk.set_full(false);
@@ -290,12 +290,12 @@ fn behind_a_refused_batch_of_its_producer_nothing_is_written_until_that_one_come
     ordered(1, 6, false, Some(last + 2)).unwrap();
 }
 
-/// A node without descriptors would else stop at the end of its segment, with the next one at hand.
+/// Otherwise a node without free descriptors stops at the end of its segment, although the next one is open.
 #[test]
-fn a_segment_that_cannot_be_opened_once_more_is_written_through_the_handle_there_is() {
+fn segment_without_second_handle_is_written_by_the_first() {
     let (memory, disk, wal) = ready_log();
     disk.set_unopenable(true);
-    // More than is left of the segment.
+    // More than fits into the rest of the segment.
     (2..=10).for_each(|seq| put(&wal, 1, seq, &[7; 500]).unwrap());
     disk.set_unopenable(false);
     (11..=30).for_each(|seq| put(&wal, 1, seq, &[7; 500]).unwrap());

@@ -1,9 +1,9 @@
-//! That the simulated disk loses what a real one may lose, and no more.
+//! Tests of the simulated disk: it loses what a real one may lose, and nothing else.
 
 use super::*;
 
 #[test]
-fn only_what_was_synced_surely_survives() {
+fn only_synced_data_is_guaranteed_to_survive() {
     let disk = MemoryDisk::new();
     let file = disk.create("a").unwrap();
     file.write_at(0, b"kept").unwrap();
@@ -12,7 +12,7 @@ fn only_what_was_synced_surely_survives() {
     file.write_at(0, b"lost").unwrap();
     disk.create("b").unwrap();
 
-    // 0 keeps no pending write, and odd numbers keep no change of names.
+    // With 0 no pending write survives, with odd numbers no change of names.
     let mut numbers = [0u64, 1].into_iter();
     let after = disk.power_loss(|| numbers.next().unwrap());
     assert_eq!(after.contents("a").unwrap(), b"kept");
@@ -21,7 +21,7 @@ fn only_what_was_synced_surely_survives() {
 }
 
 #[test]
-fn a_torn_write_mixes_sectors() {
+fn torn_write_mixes_sectors() {
     let disk = MemoryDisk::new();
     let file = disk.create("a").unwrap();
     file.write_at(0, &[1; 1024]).unwrap();
@@ -33,7 +33,7 @@ fn a_torn_write_mixes_sectors() {
     assert_eq!((bytes[0], bytes[511], bytes[512], bytes[1023]), (1, 1, 2, 2));
 }
 
-/// Two blocks whose memory is aligned.
+/// Returns two blocks of aligned memory.
 fn aligned(bytes: &mut Vec<u8>, fill: u8) -> &[u8] {
     bytes.resize(12_288, fill);
     let start = bytes.as_ptr().addr().next_multiple_of(4096) - bytes.as_ptr().addr();
@@ -41,7 +41,7 @@ fn aligned(bytes: &mut Vec<u8>, fill: u8) -> &[u8] {
 }
 
 #[test]
-fn a_durable_write_survives_and_is_torn_only_where_the_power_fails_in_it() {
+fn durable_write_is_torn_only_by_power_loss_during_it() {
     let (disk, memory) = (MemoryDisk::new(), &mut Vec::new());
     disk.create("a").unwrap();
     disk.sync_directory().unwrap();
@@ -58,7 +58,7 @@ fn a_durable_write_survives_and_is_torn_only_where_the_power_fails_in_it() {
 }
 
 #[test]
-fn a_durable_write_that_is_not_aligned_is_refused() {
+fn unaligned_durable_write_is_rejected() {
     let (disk, memory) = (MemoryDisk::new(), &mut Vec::new());
     disk.create("a").unwrap().write_at(0, &[0; 9000]).unwrap();
     let file = disk.open_durable("a").unwrap();
@@ -75,7 +75,7 @@ fn a_durable_write_that_is_not_aligned_is_refused() {
 }
 
 #[test]
-fn the_power_fails_when_told() {
+fn power_fails_after_the_set_count() {
     let disk = MemoryDisk::new();
     disk.fail_power_after(1);
     disk.create("a").unwrap();

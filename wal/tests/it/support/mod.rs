@@ -1,4 +1,4 @@
-//! Shared by the test files: a naive model of the log, and numbers that look random.
+//! Shared helpers: a naive model of the log, and pseudo-random numbers.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use archon_wal::disk::MemoryDisk;
 use archon_wal::{Bounds, Recovered, StreamId, StreamState, Wal, WalBatch};
 use bytes::Bytes;
 
-/// A small generator: the same seed gives the same numbers.
+/// A small generator: equal seeds give equal numbers.
 #[derive(Debug, Clone)]
 pub struct Numbers(u64);
 
@@ -28,15 +28,15 @@ impl Numbers {
     }
 }
 
-/// Block sizes of disks: a write and a sync instead of one durable write, one sector, and what most have.
+/// Block sizes of disks: separate write and sync, one sector, and the usual size.
 pub const BLOCK_BYTES: [usize; 3] = [1, 512, 4096];
 
-/// A disk in memory, of another kind with each seed.
+/// Returns a disk in memory with a block size chosen by the seed.
 pub fn memory_disk(seed: u64) -> MemoryDisk {
     MemoryDisk::with_block_bytes(BLOCK_BYTES[(seed % 3) as usize])
 }
 
-/// One step, as a test generates it. Numbers are relative, so that most steps are valid.
+/// A generated step. Numbers are relative, so that most steps are valid.
 #[derive(Debug, Clone)]
 pub enum Step {
     /// Puts the next record of the stream, skipping `skip` numbers.
@@ -77,7 +77,7 @@ pub struct ModelStream {
     pub floor: u64,
 }
 
-/// What the log should hold: plain maps, no cleverness.
+/// Expected content of the log, in plain maps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Model {
     pub streams: BTreeMap<u64, ModelStream>,
@@ -89,7 +89,7 @@ impl Model {
         stream.records.keys().next_back().map_or(stream.floor.max(1), |last| last + 1)
     }
 
-    /// Adds the steps to a batch; gives the model as it is afterwards if the log accepts it.
+    /// Adds the steps to a batch; returns the model after the batch if the log accepts it.
     pub fn prepare(&self, steps: &[Step], batch: &mut WalBatch) -> Option<Model> {
         let mut after = self.clone();
         let mut valid = true;
@@ -175,7 +175,7 @@ impl Model {
         Ok(())
     }
 
-    /// True when the log holds this state, except that trimmed records may be back.
+    /// Checks that the log holds this state, except that trimmed records may be back.
     pub fn matches_untrimmed(&self, recovered: &Recovered, wal: &Wal) -> Result<(), String> {
         let names: Vec<_> = recovered.streams.keys().map(|stream| stream.0).collect();
         let ours: Vec<_> = self.streams.keys().copied().collect();
@@ -227,7 +227,7 @@ pub fn read_all(wal: &Wal, stream: u64) -> Result<BTreeMap<u64, Vec<u8>>, String
     Ok(records)
 }
 
-/// Waits until `condition` gives `Ok`; fails with the last thing it said.
+/// Waits until `condition` returns `Ok`; fails with its last error.
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> Result<(), String>) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     loop {
@@ -239,7 +239,7 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> Result<(), String>) {
     }
 }
 
-/// One put, durable.
+/// Puts one record and waits until it is durable.
 pub fn put(wal: &Wal, stream: u64, seq: u64, data: &[u8]) -> Result<(), archon_wal::WalError> {
     let mut batch = WalBatch::new();
     batch.put(StreamId(stream), seq, Bytes::copy_from_slice(data));
