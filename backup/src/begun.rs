@@ -1,4 +1,4 @@
-//! Where a backup may begin, and where one may go on that was begun before.
+//! Checks of a backup's destination, and resumption of an interrupted backup.
 
 use crate::create::CreateOptions;
 use crate::error::BackupError;
@@ -7,7 +7,7 @@ use crate::store::Store;
 use archon_client::TableSummary;
 use std::collections::BTreeSet;
 
-/// Refuses a place with a finished backup, or with something else.
+/// Rejects a destination with a finished backup or with other content.
 pub(crate) async fn look(store: &Store) -> Result<(), BackupError> {
     let occupied = |why: &str| Err(BackupError::Occupied { place: store.place(), why: why.to_owned() });
     if store.read(MANIFEST).await?.is_some() {
@@ -35,7 +35,7 @@ pub(crate) fn chosen(present: &[TableSummary], wanted: &[String]) -> Result<Vec<
     wanted.iter().map(find).collect()
 }
 
-/// A backup that was begun before, if it can go on.
+/// Returns the interrupted backup if it can be resumed.
 pub(crate) fn carried_on(
     begun: Manifest,
     (cluster_id, generation, key): (&str, u64, Option<&str>),

@@ -1,49 +1,49 @@
-//! Files of entries. A file begins with a head, then come blocks of entries, and a block without entries ends it: a file that is cut
-//! off anywhere is not whole by its own word. Each byte is under a checksum.
+//! Files of entries. A file consists of a header, blocks of entries, and an empty block as its end, so truncation is
+//! always detected. Every byte is covered by a checksum.
 //!
-//! Numbers begin with their highest byte; checksums are CRC-32C.
+//! Numbers are big-endian; checksums are CRC-32C.
 //!
-//! | bytes | of the head of a file |
+//! | bytes | header of a file |
 //! |---|---|
 //! | 8 | `ARCHONBK` |
 //! | 4 | the format, 1 |
-//! | 4 | checksum of what stands before it |
+//! | 4 | checksum of the preceding bytes |
 //!
-//! | bytes | of each block |
+//! | bytes | each block |
 //! |---|---|
-//! | 8 | its number, counted from 0 |
-//! | 4 | how long its entries are; 0: the file ends here |
-//! | 4 | how many entries it has |
+//! | 8 | number of the block, from 0 |
+//! | 4 | length of the entries; 0: end of the file |
+//! | 4 | number of entries |
 //! | 4 | checksum of the entries |
-//! | 4 | checksum of what stands before it in the block |
+//! | 4 | checksum of the preceding bytes of the block |
 //! | | the entries, packed |
 
 use crate::error::BackupError;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crc32c::{crc32c, crc32c_append};
 
-/// The format of files and manifests.
+/// Format of files and manifests.
 pub const FORMAT: u32 = 1;
-/// Longest block: a page of a snapshot is shorter, unless an entry alone is longer.
+/// Maximum length of a block. A page of a snapshot is shorter, unless a single entry is longer.
 pub const BLOCK_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-// A block is a page of a snapshot as it was received.
+// A block is one received page of a snapshot.
 const _: () = assert!(archon_types::limits::MESSAGE_BYTES_MAX <= BLOCK_BYTES_MAX);
 
 const MAGIC: &[u8; 8] = b"ARCHONBK";
 pub(crate) const HEAD_BYTES: usize = 16;
 pub(crate) const BLOCK_HEAD_BYTES: usize = 24;
 
-/// What a whole file comes to.
+/// Totals of a whole file.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct FileSum {
-    /// Its length.
+    /// Length in bytes.
     pub(crate) bytes: u64,
-    /// Its blocks, without the one that ends it.
+    /// Number of blocks, without the end block.
     pub(crate) blocks: u64,
-    /// Its entries.
+    /// Number of entries.
     pub(crate) entries: u64,
-    /// The checksum of all of it.
+    /// Checksum of the whole file.
     pub(crate) crc32c: u32,
 }
 
@@ -54,14 +54,14 @@ impl FileSum {
     }
 }
 
-/// Makes a file, piece after piece.
+/// Encodes a file incrementally.
 #[derive(Debug)]
 pub(crate) struct FileWriter {
     sum: FileSum,
 }
 
 impl FileWriter {
-    /// A file that begins with these bytes.
+    /// Creates a writer; returns it with the header bytes.
     pub(crate) fn begin() -> (Self, Bytes) {
         let mut head = BytesMut::with_capacity(HEAD_BYTES);
         head.put_slice(MAGIC);
@@ -72,10 +72,10 @@ impl FileWriter {
         (Self { sum }, head.freeze())
     }
 
-    /// The head of the next block, which these entries follow.
+    /// Returns the header of the next block; the caller writes it, then these entries.
     ///
     /// # Errors
-    /// `Usage` if no reader takes a block of that length.
+    /// `Usage` if the block is too long for readers.
     pub(crate) fn block(&mut self, entries: &[u8], count: u32, checksum: u32) -> Result<Bytes, BackupError> {
         let length = u32::try_from(entries.len()).ok().filter(|_| entries.len() <= BLOCK_BYTES_MAX);
         let length = length.ok_or_else(|| {
@@ -89,7 +89,7 @@ impl FileWriter {
         Ok(head)
     }
 
-    /// The bytes that end the file, and what it comes to.
+    /// Returns the end block and the totals of the file.
     pub(crate) fn end(mut self) -> (Bytes, FileSum) {
         let end = self.head(0, 0, 0);
         (end, self.sum)
@@ -115,7 +115,7 @@ pub(crate) struct Block {
     pub(crate) count: u32,
 }
 
-/// Reads a file, piece after piece: asked for so many bytes, whoever has them gives them.
+/// Decodes a file incrementally: the caller supplies the requested bytes.
 #[derive(Debug)]
 pub(crate) struct FileReader {
     file: String,
@@ -123,7 +123,7 @@ pub(crate) struct FileReader {
     over: bool,
 }
 
-/// The head of a block that was read.
+/// A decoded block header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockHead {
     pub(crate) length: usize,
@@ -136,17 +136,17 @@ impl FileReader {
         Self { file: file.to_owned(), sum: FileSum::default(), over: false }
     }
 
-    /// Whether its last block was read.
+    /// Returns whether the last block was read.
     pub(crate) const fn is_over(&self) -> bool {
         self.over
     }
 
-    /// What it comes to so far.
+    /// Returns the totals so far.
     pub(crate) const fn sum(&self) -> FileSum {
         self.sum
     }
 
-    /// Takes the first [`HEAD_BYTES`].
+    /// Decodes the first [`HEAD_BYTES`].
     pub(crate) fn head(&mut self, bytes: &[u8]) -> Result<(), BackupError> {
         let damaged = |what: &str| BackupError::damaged(&self.file, None, what);
         let Some((mut content, mut sum)) = bytes.split_at_checked(HEAD_BYTES - 4).filter(|(_, sum)| sum.len() == 4)
@@ -168,7 +168,7 @@ impl FileReader {
         Ok(())
     }
 
-    /// Takes the [`BLOCK_HEAD_BYTES`] of the next block; `None` if the file ends there.
+    /// Decodes the [`BLOCK_HEAD_BYTES`] of the next block; returns `None` at the end of the file.
     pub(crate) fn block_head(&mut self, bytes: &[u8]) -> Result<Option<BlockHead>, BackupError> {
         let mut head = bytes;
         if head.len() != BLOCK_HEAD_BYTES {
@@ -191,7 +191,7 @@ impl FileReader {
         Ok(Some(BlockHead { length, count, checksum }))
     }
 
-    /// Takes the entries of a block.
+    /// Checks the entries of a block.
     pub(crate) fn block(&mut self, head: BlockHead, entries: Bytes) -> Result<Block, BackupError> {
         if entries.len() != head.length {
             return Err(self.damaged("the file is cut off before its end"));
@@ -251,14 +251,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn file_round_trips() {
         let (whole, sum) = two_blocks();
         assert_eq!(read(&whole).unwrap(), (3, sum));
         assert_eq!((sum.bytes, sum.blocks, sum.entries, sum.crc32c), (whole.len() as u64, 2, 3, crc32c(&whole)));
         assert_eq!(read(&file(&[]).0).unwrap().0, 0);
     }
 
-    /// A block of so many bytes: entries with large values, or with values of a byte, and a last one with the rest.
+    /// Returns a block of `bytes`: entries with large values, or with values of one byte and a last entry with the
+    /// rest.
     fn block_of(bytes: usize, tiny: bool) -> (BytesMut, u32) {
         let (mut entries, mut count) = (BytesMut::new(), 0);
         let mut pack = |key: &[u8], value: &[u8]| {
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_off_anywhere_is_not_whole() {
+    fn truncated_file_is_rejected() {
         let (whole, _) = two_blocks();
         for length in 0..whole.len() {
             assert!(read(&whole[..length]).is_err(), "cut off after {length} of {} bytes", whole.len());
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bit_that_was_flipped_anywhere_is_found() {
+    fn flipped_bits_are_detected() {
         let (whole, _) = two_blocks();
         for bit in 0..whole.len() * 8 {
             let mut damaged = whole.clone();
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_that_is_damaged_is_named() {
+    fn error_names_the_damaged_block() {
         let (mut whole, _) = two_blocks();
         let end = whole.len() - BLOCK_HEAD_BYTES;
         whole[end - 1] ^= 1;
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_changed_places_are_found() {
+    fn swapped_blocks_are_detected() {
         let (whole, _) = file(&[vec![("a", "1")], vec![("b", "2")]]);
         let block = BLOCK_HEAD_BYTES + 16 + 2;
         let mut swapped = whole[..HEAD_BYTES].to_vec();
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_refused_by_its_number() {
+    fn newer_format_is_rejected_by_number() {
         let (mut whole, _) = two_blocks();
         whole[8..12].copy_from_slice(&2_u32.to_be_bytes());
         let sum = crc32c(&whole[..12]);

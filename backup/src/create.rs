@@ -1,6 +1,6 @@
-//! Takes a backup from a running cluster: of each partition one snapshot, some at a time. What is done is noted, so that a backup
-//! that was interrupted goes on; a snapshot that is over before its end is begun anew. What has not changed since an earlier backup is taken
-//! from there (`earlier`).
+//! Creation of a backup from a running cluster: one snapshot per partition, several at a time. Progress is recorded,
+//! so that an interrupted backup can be resumed; a snapshot that ends early is started again. Files of unchanged
+//! partitions are taken from an earlier backup (`earlier`).
 
 use crate::begun::{carried_on, chosen, look};
 use crate::block::{FORMAT, FileWriter};
@@ -23,28 +23,28 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How often a partition is begun before the backup is given up.
+/// Attempts per partition before the backup fails.
 const ATTEMPTS_MAX: u32 = 10;
-/// For how long no partition may send a page before the backup is given up: each attempt waits for that on its own.
+/// Maximum time without a page of any partition before the backup fails; every attempt contributes to it.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// The first pause before one is begun again; the next ones are longer.
+/// First pause before another attempt; later ones are longer.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The longest one.
+/// Maximum pause.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// How fast each partition is read, if there is a limit for all: a node ends a snapshot that is read at an eighth of that.
+/// Minimum rate per partition under a total limit: nodes end a snapshot that is read at an eighth of this rate.
 const PARTITION_BYTES_PER_SECOND_MIN: u64 = 512 * 1024;
 
-/// What is backed up, and how.
+/// Scope and limits of a backup.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
-    /// The tables; none: all.
+    /// The tables; empty for all.
     pub tables: Vec<String>,
-    /// How many bytes per second may pass, all partitions together.
+    /// Maximum bytes per second, all partitions together.
     pub bytes_per_second: Option<u64>,
-    /// How many partitions are read at once.
+    /// Number of partitions read in parallel.
     pub partitions_at_once: usize,
-    /// An earlier backup, from which files of partitions are taken over that nothing was written to since.
+    /// An earlier backup, as the source of files of unchanged partitions.
     pub since: Option<Store>,
 }
 
@@ -59,31 +59,31 @@ pub struct LeftOut {
     pub files_total: u32,
 }
 
-/// A backup that was taken.
+/// A finished backup.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// What is in it.
+    /// Its content.
     pub manifest: Manifest,
-    /// What is not, though all tables were to be.
+    /// Tables that were left out although all were requested.
     pub left_out: Vec<LeftOut>,
-    /// How many of its files were taken over from an earlier backup.
+    /// Number of files taken over from an earlier backup.
     pub files_taken_over: u32,
-    /// How many bytes these have, which no node had to give.
+    /// Bytes of these files, which no node had to send.
     pub bytes_taken_over: u64,
 }
 
 impl CreateOptions {
-    /// How many partitions are read at once, so that each is read as fast as its node wants at least.
+    /// Returns the number of partitions to read in parallel, limited so that each gets its minimum rate.
     fn at_once(&self) -> usize {
         let most = self.bytes_per_second.map_or(u64::MAX, |all| all / PARTITION_BYTES_PER_SECOND_MIN);
         self.partitions_at_once.min(usize::try_from(most).unwrap_or(usize::MAX)).max(1)
     }
 }
 
-/// Takes a backup, or goes on with one that was begun in the same place, and says what is in it.
+/// Creates a backup, or resumes one in the same place; returns its content.
 ///
 /// # Errors
-/// [`BackupError`]; but for [`BackupError::Occupied`] the same call goes on where this one ended.
+/// [`BackupError`]; except after [`BackupError::Occupied`], the same call resumes the backup.
 pub async fn create(
     admin: &Admin,
     client: ClientBuilder,
@@ -98,7 +98,7 @@ pub async fn create(
     taken
 }
 
-/// Takes the backup in a place that is this process's own.
+/// Creates the backup in a locked place.
 async fn take(
     admin: &Admin,
     client: ClientBuilder,
@@ -162,7 +162,7 @@ async fn take(
             None => client.clone().table(name).build().await?,
         };
         if let Some((note, _)) = Note::of(&own).await? {
-            // A restore that somebody has forgotten keeps no other table from being backed up.
+            // An abandoned restore of one table must not prevent the backup of the others.
             if options.tables.is_empty() {
                 left_out.push(note.left_out(name));
                 clients.get_or_insert(own);
@@ -193,23 +193,23 @@ async fn take(
     Ok(Taken { manifest, left_out, files_taken_over, bytes_taken_over })
 }
 
-/// The number of the next file: above those of all that are there.
+/// Returns the number of the next file: above all existing ones.
 async fn next_file(store: &Store) -> Result<u64, BackupError> {
     Ok(store.list(DATA).await?.iter().filter_map(|name| number_of(name)).max().map_or(0, |last| last + 1))
 }
 
-/// The name of a piece without folder and extension. An object store may carry out an upload long after its process lost the lock
-/// of the backup, when the next process counts the same numbers, so no two processes write one name.
+/// Returns the name of a piece without folder and extension. An object store may complete an upload long after its
+/// process has lost the lock, when the next process uses the same numbers; so the name contains the process.
 fn piece_name(table: u64, number: u64, process: u64) -> String {
     format!("t{table}-{number:06}-{process:016x}")
 }
 
-/// The number in the name of a piece's file, also of an earlier version, which named no process.
+/// Returns the number in the name of a piece's file; older versions did not include the process.
 fn number_of(name: &str) -> Option<u64> {
     name.strip_prefix(DATA)?.split(['-', '.']).nth(1)?.parse().ok()
 }
 
-/// About how many bytes of keys and values a table has; zero if that is not known.
+/// Returns the approximate bytes of keys and values of a table; zero if unknown.
 async fn stored(admin: &Admin, name: &str) -> u64 {
     match admin.check_table(name).await {
         Ok(found) => {
@@ -228,12 +228,12 @@ struct Taking<'a> {
     progress: &'a Progress,
     pace: Pace,
     next_file: AtomicU64,
-    /// Drawn once per process, for the names of what it writes.
+    /// Random per process, for the names of its files.
     process: u64,
 }
 
 impl Taking<'_> {
-    /// The pieces that are done, by table.
+    /// Returns the finished pieces, by table.
     async fn done_before(&self) -> Result<BTreeMap<u64, Vec<Piece>>, BackupError> {
         let mut done: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
         for name in self.store.list(JOURNAL).await? {
@@ -250,7 +250,7 @@ impl Taking<'_> {
         Ok(done)
     }
 
-    /// Counts a piece of which nothing was counted while it was taken.
+    /// Counts a piece that was not counted while it was read.
     fn count(&self, Done { piece, taken_over, .. }: &Done) {
         self.progress.came(usize::try_from(piece.file_bytes).unwrap_or(usize::MAX), piece.entries);
         self.progress.piece_done();
@@ -265,7 +265,7 @@ impl Taking<'_> {
         (u32::try_from(files).unwrap_or(u32::MAX), self.bytes_taken_over.load(Ordering::Relaxed))
     }
 
-    /// Takes a partition, or keys that were in one a moment ago and are in several by now.
+    /// Reads a partition, or keys that were in one partition earlier and are in several now.
     async fn all_of(&self, client: &Client, table: &TableSummary, of: SnapshotOf) -> Result<Vec<Piece>, BackupError> {
         let mut rest = of;
         let mut pieces = Vec::new();
@@ -282,7 +282,7 @@ impl Taking<'_> {
         }
     }
 
-    /// Takes a piece, however often it must be begun.
+    /// Reads a piece, with several attempts.
     async fn one(&self, client: &Client, table: &TableSummary, of: &SnapshotOf) -> Result<Piece, BackupError> {
         let mut pause = PAUSE;
         let begun = Instant::now();
@@ -340,7 +340,7 @@ impl Taking<'_> {
         }
     }
 
-    /// Notes that a piece is done.
+    /// Records that a piece is finished.
     async fn note(&self, name: &str, done: &Done) -> Result<(), BackupError> {
         self.store.write(&format!("{JOURNAL}{name}.json"), seal(done)?).await
     }
@@ -382,7 +382,7 @@ fn is_given_up(attempt: u32, silence: Duration) -> bool {
     attempt >= ATTEMPTS_MAX || silence >= SILENCE_MAX
 }
 
-/// Begins a snapshot.
+/// Starts a snapshot.
 async fn begin(client: &Client, of: &SnapshotOf) -> Result<Snapshot, BackupError> {
     let snapshot = client.snapshot(of).await?;
     if let SnapshotOf::Keys(keys) = of
@@ -394,14 +394,14 @@ async fn begin(client: &Client, of: &SnapshotOf) -> Result<Snapshot, BackupError
     Ok(snapshot)
 }
 
-/// Whether a snapshot that ended so may come to its end if it is begun anew.
+/// Returns whether a new attempt may succeed after this error.
 fn may_pass(error: &Error) -> bool {
     let kind = error.kind();
     kind.is_retryable()
         || matches!(kind, ErrorKind::DeadlineExceeded | ErrorKind::WrongNode | ErrorKind::StaleIncarnation)
 }
 
-/// Deletes what the manifest does not speak of.
+/// Deletes files that are not in the manifest.
 async fn clean(store: &Store, manifest: &Manifest) -> Result<(), BackupError> {
     let files: BTreeSet<&str> = manifest.pieces().map(|piece| piece.file.as_str()).collect();
     for name in store.list(DATA).await?.iter().filter(|name| !files.contains(name.as_str())) {
@@ -424,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_processes_never_write_one_file_of_a_backup() {
+    fn file_names_differ_between_processes() {
         let [own, other] = [1, 2].map(|process| format!("{DATA}{}.entries", piece_name(7, 5, process)));
         assert_ne!(own, other);
         assert_eq!((number_of(&own), number_of(&other)), (Some(5), Some(5)), "the next process counts on");
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_partitions_at_a_low_rate_were_each_read_too_slowly() {
+    fn rate_limit_reduces_parallel_partitions() {
         let at_once = |bytes_per_second, partitions_at_once| {
             CreateOptions { tables: Vec::new(), bytes_per_second, partitions_at_once, since: None }.at_once()
         };

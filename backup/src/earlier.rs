@@ -1,6 +1,6 @@
-//! An earlier backup of the same cluster, of which files are taken over where nothing has changed since: a partition whose log ends where it
-//! ended then holds what it held then. What is taken over is read and held to its checksums, and is a file of the new backup like any other:
-//! the earlier one may be deleted.
+//! Reuse of files of an earlier backup of the same cluster: a partition whose log ends at the same position holds the
+//! same data. Reused files are read and verified, and become independent files of the new backup: the earlier one may
+//! be deleted.
 
 use crate::error::BackupError;
 use crate::manifest::{Manifest, Piece, TableBackup};
@@ -15,7 +15,7 @@ pub(crate) struct Earlier<'a> {
 }
 
 impl<'a> Earlier<'a> {
-    /// Reads what the earlier backup says of itself. It is refused if nothing of it can be of use for `manifest`.
+    /// Reads the manifest of the earlier backup. Fails if nothing of it can be reused for `manifest`.
     pub(crate) async fn open(store: &'a Store, of: &Manifest) -> Result<Self, BackupError> {
         let earlier = Self { store, manifest: show(store).await.map_err(|error| of_no_use(store, error))? };
         let manifest = &earlier.manifest;
@@ -46,13 +46,13 @@ impl<'a> Earlier<'a> {
         Ok(earlier)
     }
 
-    /// By number: a table that was dropped and made anew under its name is another one.
+    /// By number: a table that was dropped and created again under the same name is another one.
     fn table(&self, id: u64) -> Option<&TableBackup> {
         self.manifest.tables.iter().find(|table| table.table.id == id)
     }
 
-    /// The piece that holds what a snapshot of this partition, with these keys and as of this position, would. No two entries of a
-    /// partition's log have the same position, in whatever life of the cluster.
+    /// Returns the piece with the content of a snapshot of this partition, keys and position. Positions of a
+    /// partition's log are unique across all generations of the cluster.
     pub(crate) fn same(
         &self,
         table: u64,
@@ -69,7 +69,7 @@ impl<'a> Earlier<'a> {
     }
 }
 
-/// A piece of an earlier backup that is as it would be taken now.
+/// A piece of an earlier backup with unchanged content.
 pub(crate) struct Unchanged<'a> {
     store: &'a Store,
     table: &'a TableBackup,
@@ -77,7 +77,7 @@ pub(crate) struct Unchanged<'a> {
 }
 
 impl Unchanged<'_> {
-    /// Has the file in the new backup, once all of it was read and found whole. Gives the piece.
+    /// Verifies the file and makes it available in the new backup; returns its piece.
     pub(crate) async fn take_over(&self, into: &Store, file: String) -> Result<Piece, BackupError> {
         let read = async {
             let mut entries = PieceReader::open(self.store, self.table, self.piece).await?;
@@ -90,7 +90,7 @@ impl Unchanged<'_> {
     }
 }
 
-/// That the store does not answer, or refuses, is no fault of the backup in it.
+/// An unreachable or refusing store is not a fault of the backup in it.
 fn of_no_use(store: &Store, error: BackupError) -> BackupError {
     match error {
         BackupError::ObjectStore { .. } => error,
@@ -110,7 +110,7 @@ mod tests {
     use archon_types::{Epoch, Seq};
 
     #[test]
-    fn a_file_was_taken_over_of_a_partition_that_was_not_the_same() {
+    fn only_identical_partitions_are_taken_over() {
         let store = Store::at("/nowhere").unwrap();
         let pieces = vec![piece(4, "", Some("m")), piece(2, "m", None)];
         let earlier = Earlier { store: &store, manifest: manifest(vec![table(KeysBy::Range, 9, pieces)]) };

@@ -1,83 +1,83 @@
-//! What can go wrong with a backup.
+//! Errors of backups.
 
 use crate::trouble::StoreTrouble;
 use archon_client::Error;
 
-/// Why something was not done.
+/// Reason why an operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
-    /// There is no finished backup.
+    /// The place has no finished backup.
     #[error("{place} holds no finished backup: {why}")]
     NoBackup {
-        /// Where it was looked for.
+        /// The place.
         place: String,
-        /// What is there instead.
+        /// Its content instead.
         why: String,
     },
-    /// A backup is not what was written.
+    /// A file of the backup is damaged.
     #[error("{file} is damaged{}: {what}", .block.map_or_else(String::new, |block| format!(" in block {block}")))]
     Damaged {
-        /// The file, within the backup.
+        /// The file, relative to the backup.
         file: String,
-        /// The block, counted from 0, if it is known.
+        /// The block, from 0, if known.
         block: Option<u64>,
-        /// What is wrong with it.
+        /// The mismatch.
         what: String,
     },
-    /// Files of a backup are not what was written: all that were looked at and are damaged.
+    /// Files of the backup are damaged: all damaged ones among the checked files.
     #[error("{}", damages_text(.damages, *.files_total))]
     DamagedFiles {
-        /// Each of them.
+        /// The damaged files.
         damages: Vec<Damage>,
-        /// How many files were looked at.
+        /// Number of checked files.
         files_total: u32,
     },
-    /// A newer version wrote it.
+    /// A newer version wrote the file.
     #[error(
         "{file} has format {found}, and this version reads up to {known}; use the version that wrote it, or a newer one"
     )]
     Newer {
-        /// The file, within the backup.
+        /// The file, relative to the backup.
         file: String,
         /// Its format.
         found: u32,
-        /// The newest one known here.
+        /// The newest format known to this version.
         known: u32,
     },
-    /// The place is taken by something else.
+    /// The destination is occupied.
     #[error("{place} cannot take this backup: {why}")]
     Occupied {
-        /// Where it was to go.
+        /// The destination.
         place: String,
-        /// What is there.
+        /// Its content.
         why: String,
     },
-    /// An earlier backup is of no use for the one that is taken.
+    /// Nothing of the earlier backup can be reused.
     #[error("nothing can be taken over from the earlier backup at {place}: {why}")]
     Earlier {
-        /// Where it is.
+        /// Its place.
         place: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A table is in the way.
+    /// The table exists already.
     #[error("table {table} exists already: a backup is restored into a new table only; nothing was changed")]
     TableExists {
         /// Its name.
         table: String,
     },
-    /// A table is not whole: a restore of it was interrupted, or goes on.
+    /// The table is incomplete: a restore was interrupted or is in progress.
     #[error("table {table} is not whole: a restore into it has written {done} of {total} files and has not ended")]
     Unfinished {
         /// Its name.
         table: String,
-        /// How many files are written.
+        /// Number of written files.
         done: u32,
-        /// Of how many.
+        /// Number of all files.
         total: u32,
     },
-    /// A table is not whole, and not of the backup that it was to be gone on with.
+    /// The table is incomplete, and the restore to resume is of another backup.
     #[error(
         "table {table} is not whole, and {place} is not the backup that it is restored from: the restore that has not ended is of \
          table {from_table} of another backup, with {total} files of it, of which {done} are written"
@@ -85,97 +85,97 @@ pub enum BackupError {
     OfAnotherBackup {
         /// Its name.
         table: String,
-        /// The backup that was named.
+        /// The named backup.
         place: String,
-        /// What the table is called in the backup that it is restored from.
+        /// Name of the table in its actual backup.
         from_table: String,
-        /// How many files of that are written.
+        /// Number of written files.
         done: u32,
-        /// Of how many.
+        /// Number of all files.
         total: u32,
     },
-    /// A table wants more copies than there are nodes.
+    /// The table needs more copies than there are nodes.
     #[error("table {table} has {copies} copies of each partition, and {nodes} nodes are alive; nothing was changed")]
     TooFewNodes {
         /// Its name.
         table: String,
-        /// How many copies it would have.
+        /// Number of copies.
         copies: u32,
-        /// How many nodes are alive.
+        /// Number of live nodes.
         nodes: u32,
     },
-    /// A table is not there.
+    /// The table does not exist.
     #[error("{place} has no table {table}; it has {has}")]
     NoTable {
-        /// The cluster or the backup.
+        /// The cluster or backup.
         place: String,
         /// The name.
         table: String,
-        /// Those that there are.
+        /// The existing tables.
         has: String,
     },
-    /// What was asked for does not fit together.
+    /// The options are contradictory.
     #[error("{0}")]
     Usage(String),
-    /// A partition could not be read to its end.
+    /// A partition could not be read completely.
     #[error(
         "partition {partition} of table {table} was begun {attempts} times and never came to its end; the last time: {last}"
     )]
     GaveUp {
         /// The table.
         table: String,
-        /// The partition, or the first of its keys.
+        /// The partition, or its first key.
         partition: String,
-        /// How often.
+        /// Number of attempts.
         attempts: u32,
-        /// What ended the last attempt.
+        /// Error of the last attempt.
         last: Box<Error>,
     },
-    /// A table was restored in part.
+    /// A table was restored partially.
     #[error("table {table} was restored in part only ({entries} entries): {source}")]
     Partial {
         /// The table.
         table: String,
-        /// How many entries are there.
+        /// Number of restored entries.
         entries: u64,
-        /// What ended it.
+        /// The error that ended the restore.
         source: Box<Self>,
     },
-    /// The cluster refused or did not answer.
+    /// The cluster refused a call or did not answer.
     #[error(transparent)]
     Cluster(#[from] Error),
-    /// Files could not be read or written.
+    /// A file could not be read or written.
     #[error("{place}: {what}: {source}")]
     Io {
         /// The file or directory.
         place: String,
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// The refusal.
+        /// The error.
         source: std::io::Error,
     },
-    /// An object store did not do what was asked of it.
+    /// A request to an object store failed.
     #[error("{place}: {what}: {said}")]
     ObjectStore {
-        /// The object, or the prefix.
+        /// The object or prefix.
         place: String,
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What is wrong, as far as that is known.
+        /// The probable cause.
         trouble: StoreTrouble,
-        /// What the store said.
+        /// The message of the store.
         said: String,
     },
 }
 
-/// A file of a backup that is not what was written.
+/// A damaged file of a backup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
     /// The table.
     pub table: String,
-    /// The partition, by the number that it had.
+    /// Number of the partition at the time of the backup.
     pub partition: u32,
-    /// Which file, and what is wrong with it.
+    /// The file and the mismatch.
     pub what: String,
 }
 
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_several_damaged_files_only_the_first_was_told_and_not_of_which_table() {
+    fn all_damaged_files_are_named_with_their_tables() {
         let damage = |table: &str, partition| Damage {
             table: table.to_owned(),
             partition,

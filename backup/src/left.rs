@@ -1,24 +1,24 @@
-//! What of a table is still to be taken, given the pieces that are done.
+//! Remaining parts of a table, given the finished pieces.
 
 use crate::error::BackupError;
 use crate::manifest::Piece;
 use archon_client::{Bytes, Client, KeyRange, SnapshotOf};
 use std::collections::BTreeSet;
 
-/// The partitions of which there is no piece yet.
+/// Returns the partitions without a piece.
 pub(crate) fn left_of_hashed(partitions: u32, done: &[Piece]) -> Vec<SnapshotOf> {
     let done: BTreeSet<u32> = done.iter().map(|piece| piece.partition).collect();
     (0..partitions).filter(|partition| !done.contains(partition)).map(SnapshotOf::Partition).collect()
 }
 
-/// The keys that are in no piece yet, apart where partitions are parted now.
+/// Returns the keys without a piece, split at the current bounds of partitions.
 pub(crate) fn left_of_ranges(client: &Client, done: &[Piece]) -> Result<Vec<SnapshotOf>, BackupError> {
     let done: Result<Vec<KeyRange>, BackupError> = done.iter().map(Piece::keys).collect();
     let now: Vec<KeyRange> = client.partition_keys().into_iter().map(|(_, keys)| keys).collect();
     Ok(parted(&gaps(done?), &now).into_iter().map(SnapshotOf::Keys).collect())
 }
 
-/// The keys between some ranges that do not overlap.
+/// Returns the keys between ranges that do not overlap.
 fn gaps(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     ranges.sort_by(|one, other| one.begin.cmp(&other.begin));
     let (mut gaps, mut next) = (Vec::new(), Some(Bytes::new()));
@@ -32,7 +32,7 @@ fn gaps(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     gaps
 }
 
-/// Ranges, cut where others begin.
+/// Splits ranges at the begin keys of others.
 fn parted(ranges: &[KeyRange], at: &[KeyRange]) -> Vec<KeyRange> {
     let mut parted = Vec::new();
     for range in ranges {
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_what_no_piece_has() {
+    fn remaining_keys_are_the_gaps_between_pieces() {
         assert_eq!(gaps(vec![]), [KeyRange::ALL]);
         assert_eq!(gaps(vec![KeyRange::ALL]), []);
         assert_eq!(gaps(vec![range("m", "p"), range("", "c")]), [range("c", "m"), range("p", "")]);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_cut_where_partitions_are_now() {
+    fn remaining_keys_are_split_at_current_partitions() {
         let now = [range("", "d"), range("d", "m"), range("m", "")];
         assert_eq!(parted(&[range("c", "p")], &now), [range("c", "d"), range("d", "m"), range("m", "p")]);
         assert_eq!(parted(&[KeyRange::ALL], &now), now);

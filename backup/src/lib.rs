@@ -1,17 +1,17 @@
-//! Backups of tables. What a backup is made of, byte for byte, stands in `docs/BACKUPS.md`.
+//! Backups of tables. `docs/BACKUPS.md` specifies the format.
 //!
-//! | module | |
+//! | module | contents |
 //! |---|---|
 //! | `block` | files of entries: blocks with checksums |
-//! | `manifest` | what says which files there are, and what is in them |
-//! | `store` | where a backup is kept: in a directory, or in an object store |
-//! | `trouble` | what may be wrong with an object store, and what to do about it |
-//! | `begun` | where a backup may begin or go on |
-//! | `create` | takes one from a running cluster: per partition one snapshot |
-//! | `earlier` | which files of an earlier backup are taken over, where nothing has changed since |
-//! | `verify` | reads all of one, without a cluster |
-//! | `restore` | writes one into new tables |
-//! | `unfinished` | how a table says that it is not restored to its end, and which files are |
+//! | `manifest` | the manifest: list of files and tables |
+//! | `store` | storage of backups: a directory or an object store |
+//! | `trouble` | problems of object stores, with remedies |
+//! | `begun` | destination checks and resumption |
+//! | `create` | creation from a running cluster, one snapshot per partition |
+//! | `earlier` | reuse of files of an earlier backup |
+//! | `verify` | complete verification, without a cluster |
+//! | `restore` | restore into new tables |
+//! | `unfinished` | marker of tables with an unfinished restore |
 
 mod begun;
 mod block;

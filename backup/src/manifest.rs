@@ -1,6 +1,6 @@
-//! The manifest of a backup: which tables it has, and of each which files. It is JSON with a checksum in front, and is written last: a
-//! directory without one holds no backup. What is begun and which pieces are done stands in files of the same kind, from which a
-//! backup that was interrupted goes on.
+//! Manifest of a backup: its tables and their files. It is JSON with a leading checksum, and is written last: a
+//! directory without a manifest holds no backup. Files of the same kind record the started backup and its finished
+//! pieces, for resumption.
 
 use crate::block::{FORMAT, FileSum};
 use crate::error::BackupError;
@@ -12,13 +12,13 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The name of the manifest.
+/// Name of the manifest.
 pub(crate) const MANIFEST: &str = "manifest.json";
-/// The name of what says which backup was begun.
+/// Name of the file that describes a started backup.
 pub(crate) const BEGUN: &str = "begun.json";
-/// Where files of entries are.
+/// Folder of the files of entries.
 pub(crate) const DATA: &str = "data/";
-/// Where it stands which of them are done, until the manifest says so.
+/// Folder of the records of finished pieces, until the manifest replaces them.
 pub(crate) const JOURNAL: &str = "journal/";
 
 /// What a backup holds.
@@ -80,32 +80,32 @@ pub struct Piece {
     pub crc32c: u32,
 }
 
-/// A piece that is done, while the backup is not.
+/// A finished piece of an unfinished backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) table_id: u64,
     pub(crate) piece: Piece,
-    /// Whether its file was taken over from an earlier backup.
+    /// Set if its file was taken over from an earlier backup.
     pub(crate) taken_over: bool,
 }
 
 impl Manifest {
-    /// Bytes of all its files of entries.
+    /// Returns the bytes of all files of entries.
     pub fn bytes(&self) -> u64 {
         self.pieces().map(|piece| piece.file_bytes).sum()
     }
 
-    /// All its entries.
+    /// Returns the number of entries.
     pub fn entries(&self) -> u64 {
         self.pieces().map(|piece| piece.entries).sum()
     }
 
-    /// All its pieces.
+    /// Returns all pieces.
     pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.tables.iter().flat_map(|table| &table.pieces)
     }
 
-    /// What tells it from other backups, wherever it lies.
+    /// Returns an id that distinguishes it from other backups, regardless of their place.
     pub(crate) fn id(&self) -> Result<String, BackupError> {
         Ok(format!("{:08x}-{}", crc32c(&seal(self)?), self.finished_at_ms))
     }
@@ -119,7 +119,7 @@ impl Manifest {
         })
     }
 
-    /// Checks that the pieces of each table are all of it, none twice.
+    /// Checks that the pieces of each table cover it exactly once.
     pub(crate) fn check(&self) -> Result<(), BackupError> {
         for text in [&self.archon_version, &self.cluster_id] {
             if plain(text) != text.as_str() {
@@ -137,12 +137,12 @@ pub(crate) fn names<'a>(tables: impl Iterator<Item = &'a TableSummary>) -> Strin
 }
 
 impl TableBackup {
-    /// Whether its partitions hold entries.
+    /// Returns whether its partitions hold entries.
     pub(crate) fn holds_data(&self) -> bool {
         self.table.holds == Word::Known(Holds::Data)
     }
 
-    /// Whether its keys are in ranges.
+    /// Returns whether it is partitioned by ranges.
     pub(crate) fn is_range(&self) -> bool {
         self.table.keys == Word::Known(KeysBy::Range)
     }
@@ -174,7 +174,7 @@ impl TableBackup {
             }
             return if next.is_none() { Ok(()) } else { damaged(format!("the last keys of table {name} are missing")) };
         }
-        // The total comes from the file unchecked: it is only compared, never used to allocate.
+        // The total is unverified input: it is only compared, never used to allocate.
         let found = self.pieces.iter().map(|piece| piece.partition);
         if !found.eq(0..self.table.partitions_total) {
             return damaged(format!("table {name} does not have each of its partitions once"));
@@ -205,7 +205,7 @@ impl Piece {
         }
     }
 
-    /// Its keys.
+    /// Returns its keys.
     pub(crate) fn keys(&self) -> Result<KeyRange, BackupError> {
         let bytes = |text: &str| {
             unhex(text).ok_or_else(|| BackupError::damaged(MANIFEST, None, format!("{text:?} is no hexadecimal key")))
@@ -233,7 +233,7 @@ const SEAL_BEGIN: &str = "{\"crc32c\":\"";
 const SEAL_MIDDLE: &str = "\",\"content\":";
 const SEAL_END: &str = "}\n";
 
-/// A document under a checksum: JSON all the same.
+/// Encodes a document with a checksum, still as valid JSON.
 pub(crate) fn seal<T: Serialize>(document: &T) -> Result<Bytes, BackupError> {
     let content = serde_json::to_string_pretty(document)
         .map_err(|error| BackupError::Usage(format!("the manifest cannot be written as JSON: {error}")))?;
@@ -241,9 +241,9 @@ pub(crate) fn seal<T: Serialize>(document: &T) -> Result<Bytes, BackupError> {
     Ok(format!("{SEAL_BEGIN}{sum:08x}{SEAL_MIDDLE}{content}{SEAL_END}").into())
 }
 
-/// What [`seal`] wrote.
+/// Decodes a document of [`seal`].
 pub(crate) fn unseal<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T, BackupError> {
-    /// Read first, from whatever a newer version writes.
+    /// Decoded first, because a newer version may write anything else.
     #[derive(Deserialize)]
     struct Formatted {
         format: Option<u32>,

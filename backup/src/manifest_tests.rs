@@ -37,7 +37,7 @@ pub(crate) fn manifest(tables: Vec<TableBackup>) -> Manifest {
 }
 
 #[test]
-fn a_manifest_that_is_cut_off_or_has_a_flipped_bit_is_refused() {
+fn truncated_or_damaged_manifest_is_rejected() {
     let written = manifest(vec![table(KeysBy::Range, 2, vec![piece(0, "", Some("m")), piece(1, "m", None)])]);
     let sealed = seal(&written).unwrap();
     assert_eq!(unseal::<Manifest>(MANIFEST, &sealed).unwrap(), written);
@@ -52,13 +52,13 @@ fn a_manifest_that_is_cut_off_or_has_a_flipped_bit_is_refused() {
 }
 
 #[test]
-fn a_newer_manifest_is_refused_by_its_number_whatever_else_it_says() {
+fn newer_manifest_is_rejected_by_format_number() {
     let sealed = seal(&serde_json::json!({ "format": 9, "shape": "of another kind" })).unwrap();
     assert!(matches!(unseal::<Manifest>(MANIFEST, &sealed), Err(BackupError::Newer { found: 9, known: 1, .. })));
 }
 
 #[test]
-fn pieces_that_are_not_the_whole_table_are_found() {
+fn incomplete_or_overlapping_pieces_are_rejected() {
     let check = |keys, partitions, pieces| manifest(vec![table(keys, partitions, pieces)]).check();
     let (hash, range) = (KeysBy::Hash, KeysBy::Range);
     check(hash, 2, vec![piece(0, "", None), piece(1, "", None)]).unwrap();
@@ -77,7 +77,7 @@ fn pieces_that_are_not_the_whole_table_are_found() {
 }
 
 #[test]
-fn manifest_of_a_stranger_neither_allocates_nor_commands_a_terminal() {
+fn untrusted_manifest_is_bounded_and_without_control_chars() {
     let mut huge = table(KeysBy::Hash, u32::MAX, vec![piece(0, "", None)]);
     assert!(manifest(vec![huge.clone()]).check().is_err());
     huge.table.partitions_total = 1;
@@ -90,7 +90,7 @@ fn manifest_of_a_stranger_neither_allocates_nor_commands_a_terminal() {
 }
 
 #[test]
-fn keys_of_any_bytes_are_kept() {
+fn keys_of_any_bytes_round_trip_as_hex() {
     for bytes in [&[][..], &[0], &[255, 0, 16], b"key"] {
         assert_eq!(unhex(&hex(bytes)).as_deref(), Some(bytes));
     }

@@ -1,10 +1,10 @@
-//! How far something has come.
+//! Progress of backup operations.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How far a backup, its verification or its restoration has come; shared with whoever shows it.
+/// Progress of a backup, verification or restore; shared with its display.
 #[derive(Debug)]
 pub struct Progress {
     began: Instant,
@@ -13,7 +13,7 @@ pub struct Progress {
     entries: AtomicU64,
     pieces: AtomicU64,
     again: AtomicU64,
-    /// When bytes came last, in milliseconds since `began`.
+    /// Time of the last bytes, in milliseconds since `began`.
     came_ms: AtomicU64,
     waits_for: Mutex<Option<String>>,
 }
@@ -35,32 +35,32 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// Bytes that came so far, without those that came in vain.
+    /// Returns the bytes so far, without those of failed attempts.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// About how many there are in all; zero: not known.
+    /// Returns the approximate total of bytes; zero if unknown.
     pub fn bytes_total(&self) -> u64 {
         self.bytes_total.load(Ordering::Relaxed)
     }
 
-    /// Entries that came so far.
+    /// Returns the entries so far.
     pub fn entries(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// Pieces that are done.
+    /// Returns the finished pieces.
     pub fn pieces(&self) -> u64 {
         self.pieces.load(Ordering::Relaxed)
     }
 
-    /// How often one was begun anew.
+    /// Returns the number of restarts of pieces.
     pub fn begun_again(&self) -> u64 {
         self.again.load(Ordering::Relaxed)
     }
 
-    /// What it waits for before it begins, in words; `None` if for nothing.
+    /// Returns a description of the condition that it waits for; `None` if there is none.
     pub fn waiting_for(&self) -> Option<String> {
         self.waits_for.lock().clone()
     }
@@ -70,12 +70,12 @@ impl Progress {
         *self.waits_for.lock() = what;
     }
 
-    /// Since when it goes on.
+    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// How long the rest takes, if it goes on as it did; `None` if that cannot be said.
+    /// Estimates the remaining time from the rate so far; `None` if unknown.
     pub fn left(&self) -> Option<Duration> {
         let (bytes, total) = (self.bytes(), self.bytes_total());
         let rest = total.checked_sub(bytes).filter(|_| bytes > 0)?;
@@ -86,7 +86,7 @@ impl Progress {
         self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Time since bytes came last.
+    /// Returns the time since the last bytes.
     pub(crate) fn silence(&self) -> Duration {
         self.elapsed().saturating_sub(Duration::from_millis(self.came_ms.load(Ordering::Relaxed)))
     }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_told_by_what_came() {
+    fn remaining_time_is_estimated_from_progress() {
         let progress = Progress { began: Instant::now() - Duration::from_secs(10), ..Progress::default() };
         assert_eq!(progress.left(), None);
         progress.expect(300);

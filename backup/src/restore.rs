@@ -1,5 +1,5 @@
-//! Writes a backup into new tables, by the client library: any cluster of any size takes it. A restore that was interrupted goes on: see
-//! `unfinished`.
+//! Restore of a backup into new tables with the client library, on a cluster of any size. Interrupted restores can be
+//! resumed, see `unfinished`.
 
 use crate::error::BackupError;
 use crate::manifest::{Manifest, Piece, TableBackup};
@@ -17,32 +17,32 @@ use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Files that are read at once.
+/// Files read in parallel.
 const PIECES_AT_ONCE: usize = 4;
-/// Batches of one file that are on their way at once.
+/// Batches in flight per file.
 const BATCHES_AT_ONCE: usize = 4;
-/// Entries of a batch.
+/// Maximum entries of a batch.
 const BATCH_ENTRIES: usize = 256;
 /// Bytes of keys and values after which a batch ends.
 const BATCH_BYTES: usize = 512 * 1024;
-/// How often a write is tried again; each try has the time-out of a call.
+/// Attempts per write; each has the time-out of a call.
 const ATTEMPTS_MAX: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What is restored, and how.
+/// Scope and options of a restore.
 #[derive(Clone, Default, Debug)]
 pub struct RestoreOptions {
-    /// The table; none: all.
+    /// The table; `None` for all.
     pub table: Option<String>,
-    /// Its new name; none: the one that it had.
+    /// Its new name; `None` to keep the name.
     pub rename: Option<String>,
-    /// Among how many partitions keys are hashed; none: among as many as before.
+    /// Number of partitions of hashed keys; `None` to keep the number.
     pub partitions: Option<u32>,
-    /// How many copies each partition has; none: as many as before.
+    /// Copies of each partition; `None` to keep the number.
     pub replication: Option<u8>,
-    /// How many bytes per second may pass, all files together.
+    /// Maximum bytes per second, all files together.
     pub bytes_per_second: Option<u64>,
-    /// Whether tables that a restore of the same backup has left unfinished are gone on with.
+    /// Resumes unfinished restores of the same backup.
     pub resume: bool,
 }
 
@@ -58,11 +58,12 @@ pub struct RestoredTable {
     pub entries_total: u64,
 }
 
-/// Restores tables into new ones. All of them is verified first, and nothing is made if anything is in the way.
+/// Restores tables into new ones. Verifies all of them first, and creates nothing if there is an obstacle.
 ///
 /// # Errors
-/// [`BackupError::TableExists`], [`BackupError::Unfinished`], [`BackupError::DamagedFiles`] and others before anything was changed;
-/// [`BackupError::Partial`] if a table was made and not filled: to be gone on with by [`RestoreOptions::resume`].
+/// [`BackupError::TableExists`], [`BackupError::Unfinished`], [`BackupError::DamagedFiles`] and others before
+/// anything was changed; [`BackupError::Partial`] if a table was created and not filled: resume it with
+/// [`RestoreOptions::resume`].
 pub async fn restore(
     admin: &Admin,
     client: ClientBuilder,
@@ -73,7 +74,7 @@ pub async fn restore(
     if options.rename.is_some() && options.table.is_none() {
         return Err(BackupError::Usage("a new name is for one table; name it".to_owned()));
     }
-    // What can be said at once is said before everything is read.
+    // Quick checks come before everything is read.
     let manifest = show(store).await?;
     let restoring = Restoring { admin, client, store, options, progress, backup: manifest.id()? };
     let chosen = chosen(&manifest, options)?;
@@ -91,7 +92,7 @@ pub async fn restore(
         restored.push(one);
         unfinished.extend(said);
     }
-    // Not before all are there: what was interrupted is then known from what was in the way before.
+    // Only after all tables are complete: a resumed restore then still recognizes its tables.
     for said in unfinished {
         said.end().await?;
     }
@@ -105,7 +106,7 @@ fn chosen<'a>(manifest: &'a Manifest, options: &RestoreOptions) -> Result<Vec<&'
     }
 }
 
-/// Refuses a number of partitions where it would change nothing: a table by ranges is cut at keys.
+/// Rejects a number of partitions if it has no effect: a table by ranges is split at keys.
 fn check_partitions(chosen: &[&TableBackup], options: &RestoreOptions) -> Result<(), BackupError> {
     let by_ranges = |table: &&TableBackup| table.holds_data() && table.is_range();
     match chosen {
@@ -121,11 +122,11 @@ fn check_partitions(chosen: &[&TableBackup], options: &RestoreOptions) -> Result
     }
 }
 
-/// Where a table goes.
+/// Destination of a table.
 enum Place {
-    /// It is made.
+    /// A new table.
     New,
-    /// It is there, of a restore that did not end: what is noted of that, if it came so far.
+    /// An existing table of an unfinished restore, with its note if one was written.
     Begun(Box<TableSummary>, Option<(Note, Revision)>),
 }
 
@@ -135,7 +136,7 @@ struct Restoring<'a> {
     store: &'a Store,
     options: &'a RestoreOptions,
     progress: &'a Progress,
-    /// Which backup it is.
+    /// Id of the backup.
     backup: String,
 }
 
@@ -149,7 +150,7 @@ impl Restoring<'_> {
         Note::new(self.backup.clone(), &table.table.name, files_total)
     }
 
-    /// Where the tables go; refuses what the cluster has in the way, or has too few nodes for.
+    /// Returns the destinations of the tables; rejects existing tables, and too few nodes.
     async fn places(&self, chosen: &[&TableBackup]) -> Result<Vec<Place>, BackupError> {
         let (present, nodes) = (self.admin.list_tables().await?, self.admin.status().await?.nodes_alive);
         let mut places = Vec::new();
@@ -168,7 +169,7 @@ impl Restoring<'_> {
         Ok(places)
     }
 
-    /// A table that is there, if a restore of the same may go on in it.
+    /// Returns an existing table if a restore of the same backup can be resumed in it.
     async fn begun(&self, table: &TableBackup, there: &TableSummary) -> Result<Place, BackupError> {
         let exists = || BackupError::TableExists { table: there.name.clone() };
         if there.holds != table.table.holds {
@@ -189,7 +190,7 @@ impl Restoring<'_> {
                 true => Err(note.error_of_another(&there.name, self.store.place())),
                 false => Err(note.error(&there.name)),
             },
-            // It was made, and nothing written yet.
+            // The table was created, but nothing was written yet.
             Ok((None, client)) if self.options.resume && client.scan("").limit(1).page().await?.entries.is_empty() => {
                 Ok(Place::Begun(Box::new(there.clone()), None))
             }
@@ -198,7 +199,7 @@ impl Restoring<'_> {
         }
     }
 
-    /// Restores a table, and gives the row that says that it is not whole.
+    /// Restores a table; returns it with the marker row of the unfinished restore.
     async fn one(&self, table: &TableBackup, place: Place) -> Result<(RestoredTable, Option<Unfinished>), BackupError> {
         let name = self.name(table);
         let (made, noted, is_new) = match place {
@@ -228,7 +229,7 @@ impl Restoring<'_> {
     }
 }
 
-/// A client of a table that was made a moment ago, of which not every coordinator has heard yet.
+/// Opens a table that was just created: not every coordinator may know it yet.
 async fn open(client: ClientBuilder) -> Result<Client, Error> {
     let mut attempts = 0;
     loop {
@@ -240,7 +241,7 @@ async fn open(client: ClientBuilder) -> Result<Client, Error> {
     }
 }
 
-/// Makes the table, as it was.
+/// Creates the table with its previous properties.
 async fn make(
     admin: &Admin,
     name: &str,
@@ -270,7 +271,7 @@ async fn make(
     })
 }
 
-/// At most so many of them, evenly.
+/// Returns at most `most` elements, evenly spaced.
 fn thinned<T>(all: Vec<T>, most: usize) -> Vec<T> {
     let every = all.len().div_ceil(most).max(1);
     all.into_iter().enumerate().filter(|(number, _)| (number + 1) % every == 0).map(|(_, one)| one).collect()
@@ -282,7 +283,7 @@ struct Filling<'a> {
     pace: &'a Pace,
     progress: &'a Progress,
     entries: &'a AtomicU64,
-    /// Whether nothing was in the table before.
+    /// Set if the table was empty before.
     is_new: bool,
     unfinished: &'a Unfinished,
 }
@@ -315,8 +316,8 @@ impl Filling<'_> {
         self.unfinished.file_done(number).await
     }
 
-    /// Writes entries, each as often as it takes: written again it is the same, and nobody else writes to a table that is new. Where a
-    /// restore goes on, what is there stays: it was written before, or is newer.
+    /// Writes entries with several attempts: repeated writes are idempotent, and a new table has no other writers. A
+    /// resumed restore keeps existing entries, which were restored earlier or are newer.
     async fn write(&self, client: &Client, mut left: Vec<op::Entry>) -> Result<(), BackupError> {
         for attempt in 1.. {
             let put = |entry: &op::Entry| match (entry.key.clone(), entry.value.clone()) {
@@ -351,7 +352,7 @@ fn may_pass(error: &Error) -> bool {
     error.is_retryable() || error.outcome_unknown() || error.kind() == ErrorKind::DeadlineExceeded
 }
 
-/// Entries in parts that one message takes.
+/// Splits entries into batches that fit into a message.
 fn batches(entries: Vec<op::Entry>) -> Vec<Vec<op::Entry>> {
     let (mut batches, mut bytes) = (vec![Vec::new()], 0);
     for entry in entries {
@@ -375,7 +376,7 @@ mod tests {
     use archon_client::{Bytes, Revision};
 
     #[test]
-    fn a_batch_is_no_larger_than_a_message_takes() {
+    fn batches_fit_into_a_message() {
         let entry = |bytes: usize| op::Entry {
             key: Bytes::from_static(b"k"),
             value: vec![0; bytes].into(),
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_begins_with_no_more_partitions_than_it_may() {
+    fn split_keys_are_thinned_to_the_limit() {
         assert_eq!(thinned((0..5).collect(), 9), [0, 1, 2, 3, 4]);
         assert_eq!(thinned((0..10).collect(), 5), [1, 3, 5, 7, 9]);
         assert!(thinned((0..5_000).collect(), 1_023).len() <= 1_023);

@@ -1,4 +1,4 @@
-//! Where a backup is kept: in a directory, or in objects of an object store. What is written under a name is there as a whole, or not
+//! Storage of backups: a directory, or objects of an object store. Files appear under their names completely or not
 //! at all.
 
 mod directory;
@@ -24,11 +24,11 @@ use directory::Directory;
 use objects::Objects;
 use place::Place;
 
-/// Longest manifest that is read.
+/// Maximum size of files that are read as a whole, such as the manifest.
 const WHOLE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// The file, or object, that keeps two writers apart.
+/// File or object that excludes a second writer.
 const LOCK: &str = archon_durable::LOCK_FILE;
-/// The directory that a new ext4 file system holds at its root.
+/// Directory in the root of a new ext4 file system.
 const LOST_AND_FOUND: &str = "lost+found";
 
 /// A place for a backup.
@@ -43,11 +43,12 @@ enum Kind {
 }
 
 impl Store {
-    /// The place at `at`: a directory's path, or `file://` and one. With the feature `object-store` also `s3://bucket/prefix` and
-    /// `gs://bucket/prefix`; who is spoken to, and with which credentials, is read from the environment (`AWS_…`, `GOOGLE_…`).
+    /// Returns the place at `at`: a path of a directory, or `file://` with a path. With the feature `object-store`
+    /// also `s3://bucket/prefix` and `gs://bucket/prefix`; endpoint and credentials come from the environment
+    /// (`AWS_…`, `GOOGLE_…`).
     ///
     /// # Errors
-    /// [`BackupError::Usage`] for any other kind of place; [`BackupError::ObjectStore`] if the environment is not as it must be.
+    /// [`BackupError::Usage`] for other kinds of places; [`BackupError::ObjectStore`] if the environment is invalid.
     pub fn at(at: &str) -> Result<Self, BackupError> {
         match Place::parse(at)? {
             Place::Directory(path) => Ok(Self(Kind::Directory(Directory::new(path)))),
@@ -58,7 +59,7 @@ impl Store {
         }
     }
 
-    /// The place, as it was named.
+    /// Returns the place as it was named.
     pub fn place(&self) -> String {
         match &self.0 {
             Kind::Directory(directory) => directory.place(),
@@ -67,7 +68,7 @@ impl Store {
         }
     }
 
-    /// Makes the place, if it is not there, and keeps others away. What is waited for on the way, the progress tells.
+    /// Creates the place if it does not exist, and locks it. `progress` describes what it waits for.
     #[cfg_attr(not(feature = "object-store"), allow(unused_variables))]
     pub(crate) async fn hold(&self, progress: &Progress) -> Result<Held, BackupError> {
         match &self.0 {
@@ -77,17 +78,17 @@ impl Store {
         }
     }
 
-    /// Makes folders, if they are not there.
+    /// Creates folders that do not exist.
     pub(crate) async fn make(&self, folders: &[&str]) -> Result<(), BackupError> {
         match &self.0 {
             Kind::Directory(directory) => directory.make(folders).await,
-            // A folder is how names of objects begin.
+            // Objects need no folders.
             #[cfg(feature = "object-store")]
             Kind::Objects(_) => Ok(()),
         }
     }
 
-    /// How long a file is; `None` if it is not there.
+    /// Returns the length of a file; `None` if it does not exist.
     pub(crate) async fn length(&self, name: &str) -> Result<Option<u64>, BackupError> {
         match &self.0 {
             Kind::Directory(directory) => directory.length(name).await,
@@ -102,17 +103,17 @@ impl Store {
         Ok(found.iter().all(|name| name == LOCK || name == LOST_AND_FOUND))
     }
 
-    /// The backup in which this place is, if it is in one: what is written there would be taken for a part of that.
+    /// Returns the backup that contains this place, if any: files written there would be taken for its parts.
     pub(crate) async fn enclosing(&self) -> Result<Option<String>, BackupError> {
         match &self.0 {
             Kind::Directory(directory) => directory.enclosing(&[MANIFEST, BEGUN], DATA).await,
-            // Objects have no folders: what is below another prefix is still named in full.
+            // Objects have no folders: those of another prefix have distinct names.
             #[cfg(feature = "object-store")]
             Kind::Objects(_) => Ok(None),
         }
     }
 
-    /// The names in a folder, which ends in `/`, or at the top if it is empty; in order.
+    /// Returns the names in a folder (with trailing `/`, or empty for the top level), in order.
     pub(crate) async fn list(&self, folder: &str) -> Result<Vec<String>, BackupError> {
         match &self.0 {
             Kind::Directory(directory) => directory.list(folder).await,
@@ -121,7 +122,7 @@ impl Store {
         }
     }
 
-    /// All of a file; `None` if it is not there.
+    /// Reads a whole file; `None` if it does not exist.
     pub(crate) async fn read(&self, name: &str) -> Result<Option<Bytes>, BackupError> {
         match &self.0 {
             Kind::Directory(directory) => match directory.length(name).await? {
@@ -136,7 +137,7 @@ impl Store {
         }
     }
 
-    /// Writes all of a file, in place of one that may be there.
+    /// Writes a whole file; replaces an existing one.
     pub(crate) async fn write(&self, name: &str, bytes: Bytes) -> Result<(), BackupError> {
         check_writable(name, bytes.len() as u64)?;
         match &self.0 {
@@ -146,7 +147,7 @@ impl Store {
         }
     }
 
-    /// Deletes a file, if it is there.
+    /// Deletes a file if it exists.
     pub(crate) async fn delete(&self, name: &str) -> Result<(), BackupError> {
         match &self.0 {
             Kind::Directory(directory) => directory.delete(name).await,
@@ -155,7 +156,7 @@ impl Store {
         }
     }
 
-    /// Deletes a folder that is empty, if it is there.
+    /// Deletes an empty folder if it exists.
     pub(crate) async fn delete_folder(&self, folder: &str) {
         match &self.0 {
             Kind::Directory(directory) => directory.delete_folder(folder).await,
@@ -164,8 +165,8 @@ impl Store {
         }
     }
 
-    /// Has a file of another place here, too, which is not changed any more: as a second name, copied by the object store itself, or read
-    /// and written where neither is possible.
+    /// Makes an immutable file of another place available here: as a hard link, as a copy made by the object store,
+    /// or by reading and writing it.
     pub(crate) async fn take_over(&self, from: &Self, name: &str, as_name: &str) -> Result<(), BackupError> {
         match (&self.0, &from.0) {
             (Kind::Directory(directory), Kind::Directory(from)) => directory.take_over(from, name, as_name).await,
@@ -180,7 +181,7 @@ impl Store {
 
     #[cfg(feature = "object-store")]
     async fn pass_on(&self, from: &Self, name: &str, as_name: &str) -> Result<(), BackupError> {
-        /// What is passed on at once.
+        /// Bytes copied at once.
         const BYTES: usize = 1024 * 1024;
         let source = from.open(name).await?;
         let mut source = source.ok_or_else(|| BackupError::damaged(name, None, "it is missing"))?;
@@ -203,7 +204,7 @@ impl Store {
         }
     }
 
-    /// Begins a file, which is there once [`Sink::finish`] says so.
+    /// Creates a file, which appears once [`Sink::finish`] succeeds.
     pub(crate) async fn create(&self, name: &str) -> Result<Sink, BackupError> {
         match &self.0 {
             Kind::Directory(directory) => Ok(Sink::File(directory.create(name).await?)),
@@ -212,7 +213,7 @@ impl Store {
         }
     }
 
-    /// Opens a file; `None` if it is not there.
+    /// Opens a file; `None` if it does not exist.
     pub(crate) async fn open(&self, name: &str) -> Result<Option<Source>, BackupError> {
         match &self.0 {
             Kind::Directory(directory) => Ok(directory.open(name).await?.map(Source::File)),
@@ -222,7 +223,7 @@ impl Store {
     }
 }
 
-/// Refuses a file that is read as a whole and too long for it.
+/// Rejects a file that is too long to be read as a whole.
 fn check_length(name: &str, bytes: u64) -> Result<(), BackupError> {
     match bytes <= WHOLE_BYTES_MAX {
         true => Ok(()),
@@ -230,7 +231,7 @@ fn check_length(name: &str, bytes: u64) -> Result<(), BackupError> {
     }
 }
 
-/// Refuses to write what no reader takes.
+/// Rejects a file that would be too long for readers.
 fn check_writable(name: &str, bytes: u64) -> Result<(), BackupError> {
     check_length(name, bytes).map_err(|_| {
         let why = format!("{name} of this backup would have {bytes} bytes, and at most {WHOLE_BYTES_MAX} are read");

@@ -1,33 +1,33 @@
-//! What may be wrong with an object store, and what to do about it.
+//! Problems of object stores, with remedies.
 
-/// Why an object store did not do what was asked of it.
+/// Reason why a request to an object store failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum StoreTrouble {
-    /// There are no credentials, or the store does not know them.
+    /// Credentials are missing or unknown to the store.
     Credentials,
-    /// The credentials are known, and not allowed to do this.
+    /// The credentials do not permit the request.
     NotPermitted,
-    /// There is no such bucket.
+    /// The bucket does not exist.
     NoBucket,
     /// The bucket is in another region.
     Region,
-    /// It is spoken to without TLS, which nobody has allowed.
+    /// The connection has no TLS, which was not explicitly allowed.
     PlainHttp,
-    /// Nobody has signed its certificate who is believed here.
+    /// The certificate of the store is not trusted.
     Certificate,
-    /// A variable of the environment is not as it must be.
+    /// An environment variable is invalid.
     Settings,
-    /// It does not put an object on condition, so it cannot keep two writers apart.
+    /// It does not support conditional writes, so it cannot exclude a second writer.
     NoConditions,
-    /// It does not answer, or says that it cannot at present.
+    /// It does not answer, or reports that it is unavailable.
     Unreachable,
-    /// Something else, as it says.
+    /// Another reason, given in the message.
     Other,
 }
 
 impl StoreTrouble {
-    /// What to do about it, if there is anything to say.
+    /// Returns the remedy, if there is one.
     pub const fn remedy(self) -> Option<&'static str> {
         match self {
             Self::Credentials => Some(

@@ -1,6 +1,7 @@
-//! A table that is being restored says so itself: in a row that is there from the beginning to the end of the restore, and holds which files
-//! of which backup are written. So whoever lists the table sees that it is not whole, a restore that was interrupted goes on from any
-//! machine, and of two restores of one table the later one ends the earlier.
+//! Marker of a table with an unfinished restore: a row that exists from the beginning to the end of the restore, and
+//! records which files of which backup are written. So clients that list the table see that it is incomplete, an
+//! interrupted restore can be resumed from any machine, and of two restores of one table the later one ends the
+//! earlier.
 
 use crate::create::LeftOut;
 use crate::error::BackupError;
@@ -10,26 +11,26 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// The row's key: it comes first in a listing, and says what it is.
+/// Key of the row: it comes first in a listing, and is self-explanatory.
 pub(crate) const KEY: &[u8] = b"\0archon: not whole, a restore has not ended";
-/// How often it is noted at most what is done: what is done since is looked at again.
+/// Minimum interval of notes; files finished since the last note are checked again after an interruption.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
-/// How often a note is tried again.
+/// Attempts per note.
 const ATTEMPTS_MAX: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What the row holds, as JSON.
+/// Content of the row, as JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Note {
-    /// Which backup: the checksum of its manifest, and when it was done.
+    /// The backup: checksum of its manifest, and time of its end.
     pub(crate) backup: String,
-    /// The table's name in it.
+    /// Name of the table in it.
     pub(crate) from_table: String,
-    /// How many files it has of it.
+    /// Number of files of the table.
     pub(crate) files_total: u32,
-    /// Those that are written, by their places in the manifest: `0-3,7`.
+    /// Written files, by position in the manifest: `0-3,7`.
     files_done: String,
-    /// Who writes, so that two know of each other.
+    /// The writer, to distinguish concurrent restores.
     by: String,
 }
 
@@ -46,7 +47,7 @@ struct State {
     noted_at: Instant,
 }
 
-/// Rejects a table of which a restore has not ended.
+/// Rejects a table with an unfinished restore.
 ///
 /// # Errors
 /// [`BackupError::Unfinished`], and errors of reading the table.
@@ -63,7 +64,7 @@ impl Note {
         Self { backup, from_table: from_table.to_owned(), files_total, files_done: String::new(), by }
     }
 
-    /// What a table says of itself; `None` if no restore of it is open.
+    /// Returns the note of a table; `None` if it has no unfinished restore.
     pub(crate) async fn of(client: &Client) -> Result<Option<(Self, Revision)>, BackupError> {
         let found = client.get(KEY).await?;
         Ok(found.and_then(|found| Some((serde_json::from_slice(&found.value).ok()?, found.revision))))
@@ -78,32 +79,32 @@ impl Note {
         self.files_done.split(',').filter_map(range).flatten().collect()
     }
 
-    /// The table as one that a backup is without.
+    /// Returns the entry for a table that is left out of a backup.
     pub(crate) fn left_out(&self, table: &str) -> LeftOut {
         let files_restored = u32::try_from(self.files_done().len()).unwrap_or(u32::MAX);
         LeftOut { table: table.to_owned(), files_restored, files_total: self.files_total }
     }
 
-    /// The table as an error has it.
+    /// Returns the error for an incomplete table.
     pub(crate) fn error(&self, table: &str) -> BackupError {
         let done = u32::try_from(self.files_done().len()).unwrap_or(u32::MAX);
         BackupError::Unfinished { table: table.to_owned(), done, total: self.files_total }
     }
 
-    /// The table as an error has it that was to be gone on with from another backup.
+    /// Returns the error for a restore that was to be resumed from another backup.
     pub(crate) fn error_of_another(&self, table: &str, place: String) -> BackupError {
         let done = u32::try_from(self.files_done().len()).unwrap_or(u32::MAX);
         let (table, from_table) = (table.to_owned(), self.from_table.clone());
         BackupError::OfAnotherBackup { table, place, from_table, done, total: self.files_total }
     }
 
-    /// Whether it is of the same restore, whoever carries it out.
+    /// Returns whether both notes belong to the same restore, regardless of the writer.
     pub(crate) fn is_of(&self, other: &Self) -> bool {
         (&self.backup, &self.from_table, self.files_total) == (&other.backup, &other.from_table, other.files_total)
     }
 }
 
-/// Numbers, those that follow each other together.
+/// Formats numbers as ranges.
 fn in_ranges(numbers: &BTreeSet<u32>) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for number in numbers {
@@ -117,7 +118,7 @@ fn in_ranges(numbers: &BTreeSet<u32>) -> String {
 }
 
 impl Unfinished {
-    /// Says so, in place of what the row said before: [`Revision::ZERO`]: nothing.
+    /// Writes the row in place of revision `before`; [`Revision::ZERO`] for none.
     pub(crate) async fn begin(
         client: &Client,
         note: Note,
@@ -134,13 +135,13 @@ impl Unfinished {
         self.done.lock().contains(&file)
     }
 
-    /// A file was written.
+    /// Records a written file.
     pub(crate) async fn file_done(&self, file: u32) -> Result<(), BackupError> {
         self.done.lock().insert(file);
         self.note(false).await
     }
 
-    /// Notes what is done, if that is due.
+    /// Writes the note, if that is due.
     pub(crate) async fn note(&self, at_once: bool) -> Result<(), BackupError> {
         let mut state = self.state.lock().await;
         if !at_once && state.noted_at.elapsed() < NOTE_EVERY {
@@ -179,7 +180,7 @@ impl Unfinished {
         Ok(before)
     }
 
-    /// All of it is there.
+    /// Deletes the row: the table is complete.
     pub(crate) async fn end(&self) -> Result<(), BackupError> {
         for attempt in 1.. {
             match self.client.delete(KEY).await {
@@ -197,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_files_are_done_is_read_as_it_was_written() {
+    fn finished_files_round_trip_as_ranges() {
         let mut note = Note::new("crc".to_owned(), "orders", 12);
         for done in [vec![], vec![0], vec![0, 1, 2, 5, 7, 8], (0..12).collect()] {
             let done: BTreeSet<u32> = done.into_iter().collect();

@@ -1,4 +1,4 @@
-//! Reads all of a backup, without a cluster.
+//! Complete verification of a backup, without a cluster.
 
 use crate::block::{BLOCK_HEAD_BYTES, Block, FileReader, HEAD_BYTES};
 use crate::error::{BackupError, Damage};
@@ -26,16 +26,16 @@ pub struct BackupSummary {
     pub entries_total: u64,
 }
 
-/// What a backup says of itself; its files of entries are not looked at.
+/// Reads the manifest of a backup, without checking its files of entries.
 ///
 /// # Errors
-/// [`BackupError::NoBackup`] where there is none, [`BackupError::Damaged`], [`BackupError::Newer`].
+/// [`BackupError::NoBackup`] if there is none, [`BackupError::Damaged`], [`BackupError::Newer`].
 pub async fn show(store: &Store) -> Result<Manifest, BackupError> {
     let Some(bytes) = store.read(MANIFEST).await? else {
         let why = match store.read(BEGUN).await? {
             Some(_) => "one was begun and is not done; `archon backup create` with the same --to goes on with it",
             None if store.is_empty().await? => "it is empty, or not there",
-            // What says which file is whose is gone, and the files are of no use without it.
+            // Without the manifest, the tables and keys of the files are unknown, so the files are useless.
             None if !store.list(DATA).await?.is_empty() => {
                 let what = "it is lost: the files of a backup are there, and nothing else says what they hold; bring it back from a \
                             copy of this backup, or use another backup";
@@ -50,10 +50,10 @@ pub async fn show(store: &Store) -> Result<Manifest, BackupError> {
     Ok(manifest)
 }
 
-/// Reads every byte of a backup and holds it to its checksums, its counts, and the order and the place of its keys.
+/// Reads every byte of a backup and verifies checksums, counts, and order and placement of keys.
 ///
 /// # Errors
-/// [`BackupError::DamagedFiles`] with all files that are not as they were written; otherwise as [`show`].
+/// [`BackupError::DamagedFiles`] with all damaged files; otherwise as [`show`].
 pub async fn verify(store: &Store, progress: &Progress) -> Result<Manifest, BackupError> {
     let manifest = show(store).await?;
     progress.expect(manifest.bytes());
@@ -61,7 +61,7 @@ pub async fn verify(store: &Store, progress: &Progress) -> Result<Manifest, Back
     Ok(manifest)
 }
 
-/// Reads every byte of some tables of a backup. A damaged file does not end it: whoever has it wants to know which others are whole.
+/// Reads every byte of some tables of a backup. Continues after a damaged file, to report which others are intact.
 pub(crate) async fn verify_tables(
     store: &Store,
     tables: &[&TableBackup],
@@ -98,7 +98,7 @@ async fn verify_piece(
 }
 
 impl BackupSummary {
-    /// What a manifest says.
+    /// Summarizes a manifest.
     pub fn of(manifest: &Manifest) -> Self {
         Self {
             cluster_id: manifest.cluster_id.clone(),
@@ -110,13 +110,13 @@ impl BackupSummary {
     }
 }
 
-/// Reads the entries of a piece, and finds whatever is wrong with it.
+/// Reads the entries of a piece and verifies them.
 pub(crate) struct PieceReader<'a> {
     source: Source,
     reader: FileReader,
     piece: &'a Piece,
     keys: KeyRange,
-    /// Of how many partitions, where keys are hashed.
+    /// Number of partitions of hashed keys.
     hashed_among: Option<u32>,
     last: Option<Bytes>,
 }
@@ -131,7 +131,7 @@ impl<'a> PieceReader<'a> {
         Ok(Self { source, reader, piece, keys: piece.keys()?, hashed_among, last: None })
     }
 
-    /// The next block's entries, with how many bytes it has; `None` after the last one, once everything was as it was written.
+    /// Returns the next block's size and entries; `None` after the last one, once the whole piece was verified.
     pub(crate) async fn next(&mut self) -> Result<Option<(usize, Vec<op::Entry>)>, BackupError> {
         if self.reader.is_over() {
             return Ok(None);

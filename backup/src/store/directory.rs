@@ -1,4 +1,4 @@
-//! A directory that holds a backup. A file is written beside its name and renamed.
+//! Backup in a directory. Files are written under a temporary name and renamed.
 
 use crate::error::BackupError;
 use crate::manifest::MANIFEST;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tokio::fs::{self, File};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// Bytes read from or written to a file at once.
+/// Buffer size for reads and writes.
 const BUFFER_BYTES: usize = 1024 * 1024;
 
 /// A directory.
@@ -26,7 +26,7 @@ pub(crate) struct FileSink {
     gathered: BytesMut,
 }
 
-/// A file that is read from its beginning.
+/// A file that is read sequentially.
 #[derive(Debug)]
 pub(crate) struct FileSource {
     path: PathBuf,
@@ -43,7 +43,7 @@ impl Directory {
         Self { directory }
     }
 
-    /// The place, as it was named.
+    /// Returns the place as it was named.
     pub(super) fn place(&self) -> String {
         self.directory.display().to_string()
     }
@@ -52,7 +52,7 @@ impl Directory {
         self.directory.join(name)
     }
 
-    /// Makes the place, if it is not there, and keeps others away.
+    /// Creates the place if it does not exist, and locks it.
     pub(super) async fn hold(&self) -> Result<Lock, BackupError> {
         let directory = self.directory.clone();
         blocking(move || {
@@ -68,7 +68,7 @@ impl Directory {
         .await
     }
 
-    /// Makes folders, if they are not there.
+    /// Creates folders that do not exist.
     pub(super) async fn make(&self, folders: &[&str]) -> Result<(), BackupError> {
         let folders: Vec<PathBuf> = folders.iter().map(|folder| self.path(folder)).collect();
         blocking(move || {
@@ -79,7 +79,7 @@ impl Directory {
         .await
     }
 
-    /// How long a file is; `None` if it is not there.
+    /// Returns the length of a file; `None` if it does not exist.
     pub(super) async fn length(&self, name: &str) -> Result<Option<u64>, BackupError> {
         let path = self.path(name);
         match fs::metadata(&path).await {
@@ -97,12 +97,12 @@ impl Directory {
         }
     }
 
-    /// The nearest directory above that holds one of these files and this folder.
+    /// Returns the nearest parent directory that holds one of these files and this folder.
     pub(super) async fn enclosing(&self, files: &[&str], folder: &str) -> Result<Option<String>, BackupError> {
         let absolute = std::path::absolute(&self.directory);
         let absolute = absolute.map_err(failed(&self.directory, "the directory cannot be found"))?;
         for above in absolute.ancestors().skip(1) {
-            // What may not be looked at is no backup of ours.
+            // An inaccessible directory is not a backup of ours.
             let mut found = false;
             for file in files {
                 found |= fs::try_exists(above.join(file)).await.unwrap_or(false);
@@ -114,7 +114,7 @@ impl Directory {
         Ok(None)
     }
 
-    /// The names in a folder, which ends in `/`, or at the top if it is empty; in order.
+    /// Returns the names in a folder (with trailing `/`, or empty for the top level), in order.
     pub(super) async fn list(&self, folder: &str) -> Result<Vec<String>, BackupError> {
         let path = self.path(folder);
         let mut entries = match fs::read_dir(&path).await {
@@ -130,19 +130,19 @@ impl Directory {
         Ok(names)
     }
 
-    /// All of a file.
+    /// Reads a whole file.
     pub(super) async fn read(&self, name: &str) -> Result<Bytes, BackupError> {
         let path = self.path(name);
         Ok(fs::read(&path).await.map_err(failed(&path, "the file cannot be read"))?.into())
     }
 
-    /// Writes all of a file, in place of one that may be there.
+    /// Writes a whole file; replaces an existing one.
     pub(super) async fn write(&self, name: &str, bytes: Bytes) -> Result<(), BackupError> {
         let path = self.path(name);
         blocking(move || replace(&path, &bytes).map_err(failed(&path, "the file cannot be written"))).await
     }
 
-    /// Deletes a file, if it is there.
+    /// Deletes a file if it exists.
     pub(super) async fn delete(&self, name: &str) -> Result<(), BackupError> {
         let path = self.path(name);
         match fs::remove_file(&path).await {
@@ -153,13 +153,13 @@ impl Directory {
         }
     }
 
-    /// Deletes a folder that is empty, if it is there.
+    /// Deletes an empty folder if it exists.
     pub(super) async fn delete_folder(&self, folder: &str) {
-        // One with something in it stays; nobody minds an empty one.
+        // A folder with content stays; a remaining empty one is harmless.
         let _ = fs::remove_dir(self.path(folder)).await;
     }
 
-    /// Has a file of another place here, too, which is not changed any more: as a second name, or copied where that is not possible.
+    /// Makes an immutable file of another place available here: as a hard link, or copied if that is not possible.
     pub(super) async fn take_over(&self, from: &Self, name: &str, as_name: &str) -> Result<(), BackupError> {
         let (source, path) = (from.path(name), self.path(as_name));
         blocking(move || {
@@ -176,7 +176,7 @@ impl Directory {
         .await
     }
 
-    /// Begins a file, which is there once [`FileSink::finish`] says so.
+    /// Creates a file, which appears once [`FileSink::finish`] succeeds.
     pub(super) async fn create(&self, name: &str) -> Result<FileSink, BackupError> {
         let path = self.path(name);
         let temporary = temporary_path(&path);
@@ -187,7 +187,7 @@ impl Directory {
         Ok(FileSink { path, file: Some(file), gathered: BytesMut::with_capacity(BUFFER_BYTES) })
     }
 
-    /// Opens a file; `None` if it is not there.
+    /// Opens a file; `None` if it does not exist.
     pub(super) async fn open(&self, name: &str) -> Result<Option<FileSource>, BackupError> {
         let path = self.path(name);
         match File::open(&path).await {
@@ -199,7 +199,7 @@ impl Directory {
 }
 
 impl FileSink {
-    /// Adds bytes to the file.
+    /// Appends bytes.
     pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), BackupError> {
         self.gathered.extend_from_slice(bytes);
         if self.gathered.len() >= BUFFER_BYTES { self.pass_on().await } else { Ok(()) }
@@ -213,7 +213,7 @@ impl FileSink {
         Ok(())
     }
 
-    /// Has the file there, on the disk, under its name.
+    /// Makes the file durable under its name.
     pub(super) async fn finish(mut self) -> Result<(), BackupError> {
         self.pass_on().await?;
         let Some(mut file) = self.file.take() else { return Ok(()) };
@@ -225,16 +225,16 @@ impl FileSink {
         blocking(move || rename(&temporary_path(&path), &path).map_err(failed(&path, cannot))).await
     }
 
-    /// Gives the file up.
+    /// Discards the file.
     pub(super) async fn abandon(mut self) {
         drop(self.file.take());
-        // What stays is deleted when the backup is done.
+        // A remaining file is deleted when the backup finishes.
         let _ = fs::remove_file(temporary_path(&self.path)).await;
     }
 }
 
 impl FileSource {
-    /// The next bytes: as many as are asked for, or fewer where the file ends.
+    /// Returns the next bytes: the requested number, or fewer at the end of the file.
     pub(super) async fn take(&mut self, bytes: usize) -> Result<Bytes, BackupError> {
         while self.ahead.len() < bytes {
             self.ahead.reserve(BUFFER_BYTES.max(bytes - self.ahead.len()));

@@ -1,17 +1,17 @@
-//! Keeps others from writing to the same place.
+//! Lock of a backup's place against other writers.
 
 #[cfg(feature = "object-store")]
 use super::objects::ObjectLock;
 use crate::error::BackupError;
 use archon_durable::Lock;
 
-/// A place that is this process's own to write to.
+/// A place that this process has locked for writing.
 #[derive(Debug)]
 pub(crate) struct Held(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    /// The operating system lets go of it with the process.
+    /// The operating system releases it when the process ends.
     Directory { _lock: Lock },
     #[cfg(feature = "object-store")]
     Objects(ObjectLock),
@@ -27,7 +27,7 @@ impl Held {
         Self(Kind::Objects(lock))
     }
 
-    /// Does some work as long as the place is this process's own. Where that ends before the work does, the work ends with it.
+    /// Runs `work` while the lock is held. If the lock is lost, the work is cancelled.
     pub(crate) async fn keep<T>(
         &mut self,
         work: impl Future<Output = Result<T, BackupError>>,
@@ -39,7 +39,7 @@ impl Held {
         }
     }
 
-    /// Lets others in.
+    /// Releases the lock.
     pub(crate) async fn release(self) {
         match self.0 {
             Kind::Directory { .. } => {}

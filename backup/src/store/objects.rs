@@ -1,4 +1,4 @@
-//! Objects of an object store, whose names begin with a prefix. An object is there as a whole or not at all by nature.
+//! Backup in an object store, under a prefix of names. Objects appear completely or not at all.
 
 mod client;
 mod failed;
@@ -21,19 +21,19 @@ use object_store::{ObjectStore, ObjectStoreExt as _};
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest object that stores copy in one request.
+/// Maximum size of objects that stores copy in one request.
 const COPY_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 
 /// A prefix in a bucket.
 #[derive(Clone)]
 pub(super) struct Objects {
     client: Arc<dyn ObjectStore>,
-    /// `s3://bucket`: what can be copied from without reading it.
+    /// `s3://bucket`; objects of the same bucket can be copied without reading them.
     bucket: String,
     prefix: String,
 }
 
-/// Without the client, which has credentials in it.
+/// Omits the client, which holds credentials.
 impl fmt::Debug for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Objects").field(&self.place()).finish()
@@ -59,17 +59,17 @@ impl Objects {
         Path::from_iter(self.prefix.split('/').chain(name.split('/')).filter(|part| !part.is_empty()))
     }
 
-    /// As an error names it.
+    /// Returns the name for errors.
     fn named(&self, name: &str) -> String {
         format!("{}/{name}", self.place())
     }
 
-    /// Keeps others away.
+    /// Locks the place.
     pub(super) async fn hold(&self, progress: &Progress) -> Result<ObjectLock, BackupError> {
         ObjectLock::take(self, progress).await
     }
 
-    /// How long an object is; `None` if it is not there.
+    /// Returns the length of an object; `None` if it does not exist.
     pub(super) async fn length(&self, name: &str) -> Result<Option<u64>, BackupError> {
         match self.client.head(&self.path(name)).await {
             Ok(found) => Ok(Some(found.size)),
@@ -78,7 +78,7 @@ impl Objects {
         }
     }
 
-    /// The names in a folder; in order.
+    /// Returns the names in a folder, in order.
     pub(super) async fn list(&self, folder: &str) -> Result<Vec<String>, BackupError> {
         let path = self.path(folder);
         let found = self.client.list_with_delimiter(Some(&path)).await;
@@ -90,7 +90,7 @@ impl Objects {
         Ok(names)
     }
 
-    /// All of an object; `None` if it is not there.
+    /// Reads a whole object; `None` if it does not exist.
     pub(super) async fn read(&self, name: &str) -> Result<Option<Bytes>, BackupError> {
         let cannot = "the object cannot be read";
         match self.client.get(&self.path(name)).await {
@@ -103,14 +103,14 @@ impl Objects {
         }
     }
 
-    /// Writes all of an object, in place of one that may be there.
+    /// Writes a whole object; replaces an existing one.
     pub(super) async fn write(&self, name: &str, bytes: Bytes) -> Result<(), BackupError> {
         let mut sink = self.create(name);
         sink.write(&bytes).await?;
         sink.finish().await
     }
 
-    /// Deletes an object, if it is there.
+    /// Deletes an object if it exists.
     pub(super) async fn delete(&self, name: &str) -> Result<(), BackupError> {
         match self.client.delete(&self.path(name)).await {
             Err(error) if !is_absent(&error) => Err(failed(self.named(name), "the object cannot be deleted")(error)),
@@ -118,23 +118,23 @@ impl Objects {
         }
     }
 
-    /// Whether the store itself copies this object of another place to here.
+    /// Returns whether the store itself can copy this object of another place.
     pub(super) async fn copies_from(&self, from: &Self, name: &str) -> Result<bool, BackupError> {
         Ok(self.bucket == from.bucket && from.length(name).await?.is_some_and(|bytes| bytes <= COPY_BYTES_MAX))
     }
 
-    /// Has the store copy an object of another place to here.
+    /// Makes the store copy an object of another place.
     pub(super) async fn copy(&self, from: &Self, name: &str, as_name: &str) -> Result<(), BackupError> {
         let copied = self.client.copy(&from.path(name), &self.path(as_name)).await;
         copied.map_err(failed(from.named(name), "the store cannot copy the object"))
     }
 
-    /// Begins an object, which is there once [`ObjectSink::finish`] says so.
+    /// Creates an object, which appears once [`ObjectSink::finish`] succeeds.
     pub(super) fn create(&self, name: &str) -> ObjectSink {
         ObjectSink::new(self.client.clone(), self.path(name), self.named(name))
     }
 
-    /// Opens an object; `None` if it is not there.
+    /// Opens an object; `None` if it does not exist.
     pub(super) async fn open_object(&self, name: &str) -> Result<Option<ObjectSource>, BackupError> {
         let length = self.length(name).await?;
         Ok(length.map(|length| ObjectSource::new(self.client.clone(), self.path(name), self.named(name), length)))

@@ -1,29 +1,29 @@
-//! How a place for a backup is named.
+//! Names of places for backups.
 
 use crate::error::BackupError;
 use std::path::PathBuf;
 
-/// What a name means.
+/// A parsed name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// A directory.
     Directory(PathBuf),
-    /// Objects whose names begin with the prefix.
+    /// Objects under a prefix.
     #[cfg(feature = "object-store")]
     Objects { service: Service, bucket: String, prefix: String },
 }
 
-/// Whose object store it is.
+/// Kind of object store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Service {
-    /// Amazon S3, and whatever speaks as it does.
+    /// Amazon S3 and compatible stores.
     S3,
     /// Google Cloud Storage.
     Gcs,
 }
 
 impl Service {
-    /// How a name of one begins.
+    /// Returns the scheme of its names.
     pub(super) const fn scheme(self) -> &'static str {
         match self {
             Self::S3 => "s3",
@@ -64,7 +64,7 @@ fn objects(service: Service, _: &str) -> Result<Place, BackupError> {
 
 #[cfg(feature = "object-store")]
 fn objects(service: Service, rest: &str) -> Result<Place, BackupError> {
-    // What is wrong is not repeated: somebody may have put credentials there.
+    // The name is not repeated in the error, because it may contain credentials.
     let usage = |what: &str| {
         let scheme = service.scheme();
         Err(BackupError::Usage(format!("{what}: {scheme}://bucket/prefix is what names a place in an object store")))
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_directories() {
+    fn directory_names_are_parsed() {
         for named in ["/backups/monday", "file:///backups/monday"] {
             assert_eq!(Place::parse(named).unwrap(), Place::Directory("/backups/monday".into()));
         }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     #[cfg(not(feature = "object-store"))]
-    fn an_object_store_was_not_known_where_it_was_only_not_built() {
+    fn object_store_without_feature_names_the_feature() {
         for named in ["s3://bucket/monday", "gs://bucket/monday"] {
             assert!(Place::parse(named).unwrap_err().to_string().contains("--features object-store"));
         }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "object-store")]
-    fn places_are_prefixes_in_buckets() {
+    fn bucket_names_are_parsed_with_prefix() {
         let of = |at: &str| match Place::parse(at) {
             Ok(Place::Objects { service, bucket, prefix }) => Some((service, bucket, prefix)),
             _ => None,

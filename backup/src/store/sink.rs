@@ -1,11 +1,11 @@
-//! A file that is being written.
+//! Writer of a file in a store.
 
 use super::directory::FileSink;
 #[cfg(feature = "object-store")]
 use super::objects::ObjectSink;
 use crate::error::BackupError;
 
-/// A file that is being written; it is there once [`Self::finish`] says so.
+/// A file that is being written; it appears once [`Self::finish`] succeeds.
 #[derive(Debug)]
 pub(crate) enum Sink {
     File(FileSink),
@@ -14,7 +14,7 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// Adds bytes to the file.
+    /// Appends bytes.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), BackupError> {
         match self {
             Self::File(file) => file.write(bytes).await,
@@ -23,7 +23,7 @@ impl Sink {
         }
     }
 
-    /// Has the file there, on the disk or in the store, under its name.
+    /// Makes the file durable under its name, on the disk or in the store.
     pub(crate) async fn finish(self) -> Result<(), BackupError> {
         match self {
             Self::File(file) => file.finish().await,
@@ -32,7 +32,7 @@ impl Sink {
         }
     }
 
-    /// Gives the file up.
+    /// Discards the file.
     pub(crate) async fn abandon(self) {
         match self {
             Self::File(file) => file.abandon().await,

@@ -1,4 +1,4 @@
-//! A file that is being read.
+//! Reader of a file in a store.
 
 use super::directory::FileSource;
 #[cfg(feature = "object-store")]
@@ -6,7 +6,7 @@ use super::objects::ObjectSource;
 use crate::error::BackupError;
 use bytes::Bytes;
 
-/// A file that is read from its beginning.
+/// A file that is read sequentially.
 #[derive(Debug)]
 pub(crate) enum Source {
     File(FileSource),
@@ -15,7 +15,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The next bytes: as many as are asked for, or fewer where the file ends.
+    /// Returns the next bytes: the requested number, or fewer at the end of the file.
     pub(crate) async fn take(&mut self, bytes: usize) -> Result<Bytes, BackupError> {
         match self {
             Self::File(file) => file.take(bytes).await,

@@ -1,4 +1,4 @@
-//! What every kind of place must do, tried on each.
+//! Tests of all kinds of places.
 
 use super::*;
 #[cfg(feature = "object-store")]
@@ -7,7 +7,7 @@ use object_store::{ObjectStore, memory::InMemory};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// More than goes into one part, or is asked for at once.
+/// Longer than one part and one read.
 const LONG: usize = 20 * 1024 * 1024;
 
 fn directory() -> (Store, Option<TempDir>) {
@@ -44,7 +44,7 @@ async fn written(store: &Store, name: &str, content: &[u8]) {
 }
 
 #[tokio::test]
-async fn a_file_is_there_as_a_whole_or_not_at_all() {
+async fn file_appears_completely_or_not_at_all() {
     for (store, _directory) in places() {
         assert!(store.is_empty().await.unwrap());
         store.make(&["data/"]).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_file_is_there_as_a_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn what_is_there_is_listed_read_written_over_and_deleted() {
+async fn files_are_listed_read_replaced_and_deleted() {
     for (store, _directory) in places() {
         assert_eq!(store.list("data/").await.unwrap(), Vec::<String>::new());
         assert_eq!((store.read("m").await.unwrap(), store.length("m").await.unwrap()), (None, None));
@@ -106,7 +106,7 @@ async fn root_of_a_new_file_system_is_empty() {
 }
 
 #[tokio::test]
-async fn two_took_the_same_place() {
+async fn place_is_locked_by_one_process() {
     for (store, _directory) in places() {
         let held = store.hold(&Progress::default()).await.unwrap();
         assert!(store.is_empty().await.unwrap(), "a lock is nothing");
@@ -121,7 +121,7 @@ async fn two_took_the_same_place() {
 }
 
 #[tokio::test]
-async fn a_file_is_taken_over_from_any_place() {
+async fn file_is_taken_over_from_any_place() {
     #[cfg(not(feature = "object-store"))]
     let stores = [directory(), directory()];
     #[cfg(feature = "object-store")]
@@ -165,7 +165,7 @@ mod locks {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_backup_that_took_long_was_taken_for_one_that_is_no_more() {
+    async fn renewed_lock_is_not_taken_over() {
         let store = place();
         let mut held = store.hold(&Progress::default()).await.unwrap();
         let watched = async {
@@ -184,9 +184,9 @@ mod locks {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_went_on_where_a_process_had_died_and_one_that_was_only_stopped_wrote_on() {
+    async fn stale_lock_is_taken_over_and_paused_holder_stops() {
         let store = place();
-        // It is neither renewed nor released, as if the process were killed or stopped.
+        // Neither renewed nor released, as if the process were killed or stopped.
         let mut stopped = store.hold(&Progress::default()).await.unwrap();
         let (began, progress) = (Instant::now(), Progress::default());
         let mut hold = std::pin::pin!(store.hold(&progress));
@@ -206,7 +206,7 @@ mod locks {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lock_that_somebody_deleted_was_held_by_two() {
+    async fn deleted_lock_ends_work_of_first_holder() {
         let store = place();
         let mut first = store.hold(&Progress::default()).await.unwrap();
         store.delete(LOCK).await.unwrap();
@@ -220,7 +220,7 @@ mod locks {
     }
 
     #[test]
-    fn credentials_were_shown_with_a_store() {
+    fn debug_output_of_store_has_no_credentials() {
         let store = objects(&Arc::default(), "b", "monday");
         assert_eq!(format!("{store:?}"), "Store(Objects(Objects(\"s3://b/monday\")))");
     }

@@ -1,4 +1,4 @@
-//! Who is spoken to, and how: as the environment says.
+//! Clients of object stores, configured by the environment.
 
 use crate::store::place::Service;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
@@ -7,23 +7,23 @@ use object_store::{BackoffConfig, ClientConfigKey, Error, ObjectStore, RetryConf
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a request may take, with its body: a part of an object at 140 KB per second.
+/// Time-out of a request including its body: a part of an object at 140 KB per second.
 const TIMEOUT: &str = "60 seconds";
 const TIMEOUT_KEY: ClientConfigKey = ClientConfigKey::Timeout;
-/// How long a request is tried again. A node ends a snapshot of which no page is taken for as long, so more would be in vain.
+/// Duration of retries. Nodes end a snapshot without reads after the same time, so longer retries would be useless.
 const RETRIED_FOR: Duration = Duration::from_secs(30);
-/// The longest pause between two tries.
+/// Maximum pause between retries.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// A client of a bucket.
+/// Creates a client of a bucket.
 pub(super) fn client(service: Service, bucket: &str) -> Result<Arc<dyn ObjectStore>, Error> {
-    // The HTTP library below takes what the process has agreed on. Somebody may have done so before.
+    // The HTTP library uses the default provider of the process, which may be set already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let backoff = BackoffConfig { max_backoff: PAUSE_MAX, ..BackoffConfig::default() };
     let retry = RetryConfig { backoff, max_retries: usize::MAX, retry_timeout: RETRIED_FOR };
     match service {
         Service::S3 => {
-            // Objects are deleted one by one here, and that every store knows.
+            // Objects are deleted individually, which every store supports.
             let mut builder = AmazonS3Builder::from_env().with_config(AmazonS3ConfigKey::DisableBulkDelete, "true");
             if std::env::var_os("AWS_TIMEOUT").is_none() {
                 builder = builder.with_config(AmazonS3ConfigKey::Client(TIMEOUT_KEY), TIMEOUT);

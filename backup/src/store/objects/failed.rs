@@ -1,15 +1,15 @@
-//! What an object store says when it does not do what was asked, as an error of a backup.
+//! Conversion of object store errors to backup errors.
 
 use crate::error::BackupError;
 use crate::trouble::StoreTrouble;
 use object_store::Error;
 
-/// How much of what a store says is repeated.
+/// Maximum length of a store's message in an error.
 const SAID_MAX: usize = 300;
 
-/// What the words of an error are a sign of, the first that stands in it: they are all that tells some of these apart.
+/// Texts in errors and their causes; the first match wins. Some causes can only be distinguished by these texts.
 const SIGNS: &[(&str, StoreTrouble)] = &[
-    // Where machines and pods have their credentials from.
+    // Sources of credentials of machines and pods.
     ("/latest/api/token", StoreTrouble::Credentials),
     ("/latest/meta-data", StoreTrouble::Credentials),
     ("computeMetadata", StoreTrouble::Credentials),
@@ -34,7 +34,7 @@ const SIGNS: &[(&str, StoreTrouble)] = &[
     ("SlowDown", StoreTrouble::Unreachable),
 ];
 
-/// The error of a request, as that of a place.
+/// Returns a converter for the error of a request about `place`.
 pub(super) fn failed(place: String, what: &'static str) -> impl FnOnce(Error) -> BackupError {
     move |error| {
         let (trouble, said) = (trouble(&error), said(&error));
@@ -42,7 +42,7 @@ pub(super) fn failed(place: String, what: &'static str) -> impl FnOnce(Error) ->
     }
 }
 
-/// The error of settings from which no client can be made.
+/// Converts the error of an invalid configuration.
 pub(super) fn misconfigured(place: String, error: &Error) -> BackupError {
     let said = said(error);
     let of_credentials = ["Access Key", "AccessKey", "SecretAccessKey", "redential", "service account"];
@@ -53,7 +53,7 @@ pub(super) fn misconfigured(place: String, error: &Error) -> BackupError {
     BackupError::ObjectStore { place, what: "the environment does not say how to reach it", trouble, said }
 }
 
-/// Whether it is the object alone that is not there.
+/// Returns whether only the object is missing, rather than its bucket.
 pub(super) fn is_absent(error: &Error) -> bool {
     matches!(error, Error::NotFound { .. }) && !all(error).contains("NoSuchBucket")
 }
@@ -70,18 +70,18 @@ fn trouble(error: &Error) -> StoreTrouble {
     }
 }
 
-/// An error with its causes.
+/// Returns the text of an error with its causes.
 fn all(error: &Error) -> String {
     causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// An error, and what caused it, and so on.
+/// Iterates over an error and its causes.
 fn causes(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
     std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source())
 }
 
-/// What is told of an error: the store's own code and sentence, or the last cause. Not all of what it answers: where it refuses a
-/// signature, that holds what was signed, and a session's token with it.
+/// Returns a short message: the store's code and sentence, or the last cause. The full answer is not shown: if the
+/// store refuses a signature, it contains the signed text including a session token.
 fn said(error: &Error) -> String {
     let text = all(error);
     let element = |name: &str| {
@@ -93,7 +93,7 @@ fn said(error: &Error) -> String {
         (Some(code), None) => code.to_owned(),
         (None, _) => {
             let last = causes(error).last().map(ToString::to_string).unwrap_or_default();
-            // The status, and not the page that came with it.
+            // The status without the page that follows it.
             let of_status = last.starts_with("Server returned").then(|| last.splitn(3, ": ").take(2));
             of_status.map_or_else(|| last.clone(), |parts| parts.collect::<Vec<_>>().join(": "))
         }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_was_told_with_the_signature_that_was_refused() {
+    fn refused_signature_error_contains_no_token() {
         let error = generic(
             "Error performing GET http://h/b/k - Server returned non-2xx status code: 403 Forbidden: <?xml?><Error>\
              <Code>SignatureDoesNotMatch</Code><Message>The signatures differ.</Message><AWSAccessKeyId>AKIA</AWSAccessKeyId>\
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_apart() {
+    fn causes_of_store_errors_are_distinguished() {
         for (text, expected) in [
             ("PUT http://169.254.169.254/latest/api/token - timed out", StoreTrouble::Credentials),
             ("404 Not Found: <Code>NoSuchBucket</Code>", StoreTrouble::NoBucket),

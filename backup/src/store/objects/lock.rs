@@ -1,9 +1,10 @@
-//! Keeps two writers apart where no operating system does: by an object that says who writes, put on the condition that none is there, and
-//! renewed as long as somebody does.
+//! Lock of a prefix in an object store: an object that names the writer, created on the condition that none exists,
+//! and renewed while the writer lives.
 //!
-//! Nobody compares clocks of two machines. Whoever finds the object watches it, by the time that passes on its own machine: one that is renewed
-//! meanwhile is somebody's; one that is not for [`GONE_AFTER`] is of a process that is no more, and is taken over on the condition that it is
-//! still the same. The holder in turn ends its own work once it could not renew for [`LOST_AFTER`], which is sooner.
+//! The protocol does not compare clocks of different machines. A process that finds the object watches it, by its own
+//! clock: if it is renewed, the holder lives; if it is not renewed for [`GONE_AFTER`], the holder is dead, and the
+//! object is replaced on the condition that it is unchanged. A holder stops its own work earlier: if it could not
+//! renew for [`LOST_AFTER`].
 
 use super::Objects;
 use super::failed::failed;
@@ -18,33 +19,33 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
-/// How often the holder renews.
+/// Interval of renewals.
 pub(super) const RENEWED_EVERY: Duration = Duration::from_secs(5);
-/// After how long without being renewed the holder gives up.
+/// Time without a successful renewal after which the holder stops.
 pub(super) const LOST_AFTER: Duration = Duration::from_secs(20);
-/// After how long without being renewed another one takes over.
+/// Time without a renewal after which another process takes over.
 pub(super) const GONE_AFTER: Duration = Duration::from_secs(30);
-/// How often one that is watched is looked at.
+/// Interval of checks while watching.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// The pause after a renewal that failed.
+/// Pause after a failed renewal.
 const PAUSE: Duration = Duration::from_secs(1);
 
 const CANNOT: &str = "the lock cannot be written";
 
-/// What the object holds, as JSON.
+/// Content of the object, as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Holder {
-    /// Which process on which machine.
+    /// Process and machine.
     holder: String,
-    /// Since when, by the clock of that machine.
+    /// Start time by the clock of that machine.
     since_ms: u64,
-    /// Which of its backups.
+    /// Id of the lock.
     id: Uuid,
-    /// How often it was renewed: so each content is another one.
+    /// Number of renewals; makes each content unique.
     renewals: u64,
 }
 
-/// A prefix that is this process's own to write to.
+/// A prefix that this process has locked for writing.
 #[derive(Debug)]
 pub(crate) struct ObjectLock {
     objects: Objects,
@@ -55,7 +56,7 @@ pub(crate) struct ObjectLock {
 }
 
 impl ObjectLock {
-    /// Takes the lock, or one that nobody renews any more.
+    /// Takes the lock, or replaces one that is no longer renewed.
     pub(super) async fn take(objects: &Objects, progress: &Progress) -> Result<Self, BackupError> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let holder = format!("process {} on {host}", std::process::id());
@@ -73,7 +74,7 @@ impl ObjectLock {
             }
             let Some((there, version)) = look(objects).await? else { continue };
             if there.as_ref().is_some_and(|there| there.id == holder.id) {
-                // It was put, and the answer got lost.
+                // Our own lock: it was written, but the answer was lost.
                 return held(version, renewed_at).proved().await;
             }
             let who = named(there);
@@ -96,7 +97,8 @@ impl ObjectLock {
         }
     }
 
-    /// Makes sure that the store looks at conditions: some take no notice of them, or of one of both, and would let everybody in.
+    /// Verifies that the store evaluates conditions: some ignore them, or one of the two kinds, and would admit every
+    /// writer.
     async fn proved(mut self) -> Result<Self, BackupError> {
         let ignored = match put(&self.objects, &self.holder, PutMode::Create).await {
             Err(Error::AlreadyExists { .. }) => {
@@ -116,13 +118,13 @@ impl ObjectLock {
         Err(without_conditions(&objects, ignored))
     }
 
-    /// Does some work as long as the lock is held.
+    /// Runs `work` while the lock is held.
     pub(crate) async fn keep<T>(
         &mut self,
         work: impl Future<Output = Result<T, BackupError>>,
     ) -> Result<T, BackupError> {
         tokio::select! {
-            // Work of somebody who was stopped for longer does not go on.
+            // Biased: after a long pause of the process, the work must not continue.
             biased;
             lost = self.lost() => {
                 self.is_lost = true;
@@ -132,7 +134,7 @@ impl ObjectLock {
         }
     }
 
-    /// Renews until that is no longer possible.
+    /// Renews until that fails for too long.
     async fn lost(&mut self) -> BackupError {
         loop {
             sleep(RENEWED_EVERY).await;
@@ -160,7 +162,7 @@ impl ObjectLock {
         match put(&self.objects, &next, PutMode::Update(self.version.clone())).await {
             Ok(put) => self.version = put.into(),
             Err(Error::Precondition { .. }) => match look(&self.objects).await? {
-                // It was renewed, and the answer got lost.
+                // It was renewed, but the answer was lost.
                 Some((Some(there), version)) if there.id == self.holder.id => self.version = version,
                 there => {
                     let who = named(there.and_then(|(there, _)| there));
@@ -183,10 +185,10 @@ impl ObjectLock {
         }
     }
 
-    /// Lets others in.
+    /// Releases the lock.
     pub(crate) async fn release(self) {
-        // One that is another's by now stays, also where the store takes long to answer; one that cannot be deleted is taken over
-        // some time.
+        // If another process may have taken the lock by now, it stays, even if the store is slow; a lock that cannot
+        // be deleted is taken over later.
         let until = self.renewed_at + LOST_AFTER;
         if !self.is_lost && Instant::now() < until {
             let _ = timeout_at(until, self.objects.delete(LOCK)).await;
@@ -194,12 +196,12 @@ impl ObjectLock {
     }
 }
 
-/// Who holds a lock, for people.
+/// Returns the holder's name for people.
 fn named(there: Option<Holder>) -> String {
     there.map_or_else(|| "somebody".to_owned(), |there| there.holder)
 }
 
-/// What became of a lock that was watched.
+/// Outcome of watching a lock.
 enum Watched {
     Freed,
     Renewed,
@@ -219,7 +221,7 @@ async fn is_gone(objects: &Objects, version: &UpdateVersion) -> Result<Watched, 
     Ok(Watched::Gone)
 }
 
-/// Who holds the lock, if that can be read, and in which version of the object.
+/// Reads the lock: its holder, if readable, and the version of the object.
 async fn look(objects: &Objects) -> Result<Option<(Option<Holder>, UpdateVersion)>, BackupError> {
     let cannot = || failed(objects.named(LOCK), "the lock cannot be read");
     let found = match objects.client.get(&objects.path(LOCK)).await {

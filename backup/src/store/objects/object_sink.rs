@@ -1,4 +1,4 @@
-//! An object that is being written: at once if it is short, otherwise in parts, which the store makes one object of at the end.
+//! Writer of an object: one request if it is short, otherwise a multipart upload.
 
 use super::failed::failed;
 use crate::error::BackupError;
@@ -9,11 +9,11 @@ use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, Result};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// Bytes of each part but the last: all alike, as some stores want it, and 5 MiB at least.
+/// Size of each part except the last: equal, as some stores require, and at least 5 MiB.
 pub(super) const PART_BYTES: usize = 8 * 1024 * 1024;
-/// Most parts that stores make an object of.
+/// Maximum number of parts of an object.
 const PARTS_MAX: u32 = 10_000;
-/// Parts that are on their way at once.
+/// Parts in flight.
 const PARTS_AT_ONCE: usize = 2;
 
 /// An object that is being written.
@@ -34,7 +34,7 @@ impl ObjectSink {
         Self { client, path, named, gathered, upload: None, under_way, parts: 0 }
     }
 
-    /// Adds bytes to the object.
+    /// Appends bytes.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> std::result::Result<(), BackupError> {
         self.gathered.extend_from_slice(bytes);
         while self.gathered.len() >= PART_BYTES {
@@ -70,7 +70,7 @@ impl ObjectSink {
         Ok(())
     }
 
-    /// Has the object there, under its name.
+    /// Makes the object visible under its name.
     pub(crate) async fn finish(mut self) -> std::result::Result<(), BackupError> {
         let finished = self.finished().await;
         if finished.is_ok() {
@@ -98,17 +98,17 @@ impl ObjectSink {
         Ok(())
     }
 
-    /// Gives the object up.
+    /// Discards the object.
     pub(crate) async fn abandon(mut self) {
         self.under_way.shutdown().await;
         if let Some(mut upload) = self.upload.take() {
-            // What stays of it is seen by no reader; the bucket's rules delete it.
+            // Remaining parts are invisible to readers; lifecycle rules of the bucket delete them.
             let _ = upload.abort().await;
         }
     }
 }
 
-/// Of one that nobody has ended, for the backup did: the parts are deleted if there is time for it.
+/// Deletes the parts of an unfinished upload, if there is time for it.
 impl Drop for ObjectSink {
     fn drop(&mut self) {
         if let (Some(mut upload), Ok(runtime)) = (self.upload.take(), tokio::runtime::Handle::try_current()) {

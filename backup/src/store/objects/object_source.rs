@@ -1,5 +1,5 @@
-//! An object that is read from its beginning, in ranges: each is asked for while the one before it is used. So a reader may be as slow as it
-//! likes, and a range that fails is tried again without those before it.
+//! Sequential reader of an object, in ranges: each is requested while the previous one is used. A reader may be
+//! arbitrarily slow, and a failed range is retried alone.
 
 use super::failed::failed;
 use crate::error::BackupError;
@@ -9,7 +9,7 @@ use object_store::{ObjectStore, ObjectStoreExt as _, Result};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// Bytes that are asked for at once.
+/// Bytes per request.
 pub(super) const RANGE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// An object that is being read.
@@ -19,9 +19,9 @@ pub(crate) struct ObjectSource {
     path: Path,
     named: String,
     length: u64,
-    /// From where on nothing was asked for yet.
+    /// Offset of the next request.
     next: u64,
-    /// What was asked for: one range at most.
+    /// The pending request, at most one.
     asked: JoinSet<Result<Bytes>>,
     ahead: BytesMut,
 }
@@ -44,7 +44,7 @@ impl ObjectSource {
         self.asked.spawn(async move { client.get_range(&path, range).await });
     }
 
-    /// The next bytes: as many as are asked for, or fewer where the object ends.
+    /// Returns the next bytes: the requested number, or fewer at the end of the object.
     pub(crate) async fn take(&mut self, bytes: usize) -> std::result::Result<Bytes, BackupError> {
         while self.ahead.len() < bytes
             && let Some(found) = self.asked.join_next().await
