@@ -1,4 +1,4 @@
-//! Connections of a console: bounded in number, in time, and in responses that are not read.
+//! Connections of a console, with limits on number, time, and unread responses.
 
 use crate::api;
 use crate::console::Cluster;
@@ -29,21 +29,21 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
-/// Connections at once, half of them of one address. A browser opens up to six without TLS.
+/// Maximum number of connections, half of them of one address. A browser opens up to six without TLS.
 const CONNECTIONS_MAX: usize = 256;
-/// Bytes of responses that are not read; they are in the memory of a coordinator.
+/// Maximum bytes of unread responses, which use the memory of a coordinator.
 const UNREAD_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Bytes that HTTP/1 buffers of a connection in either direction.
+/// HTTP/1 buffer size of a connection in either direction.
 const BUFFER_BYTES_MAX: usize = 128 * 1024;
-/// How long a connection may take to ask for something, and a head to come.
+/// Deadline of a connection's first request, and of each head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Requests at once on one connection of HTTP/2.
+/// Maximum number of concurrent requests on an HTTP/2 connection.
 const STREAMS_MAX: u32 = 16;
-/// How long it waits after a connection could not be accepted.
+/// Delay after a failed accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
-/// How long what was sent may lie unread: who watches and does not read gives its place to others.
+/// Maximum age of unacknowledged data: a feed connection that does not read loses its place.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long requests may take that are under way at the end.
+/// Time for pending requests when the console closes.
 pub(crate) const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves until `stop`.
@@ -82,7 +82,7 @@ pub(crate) async fn serve(listener: std::net::TcpListener, cluster: Arc<Cluster>
     }
 }
 
-/// Shared parts of all connections.
+/// State shared by all connections.
 #[derive(Clone)]
 struct Served {
     router: Router,
@@ -104,7 +104,7 @@ impl Served {
     }
 }
 
-/// Returns the stream and its caller, if the cluster's authority vouches for the caller.
+/// Returns the stream and its caller, if a trusted authority signed the caller's certificate.
 async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Option<(Stream, Caller)> {
     let _ = connection.set_nodelay(true);
     let _ = socket2::SockRef::from(&connection).set_tcp_user_timeout(Some(UNREAD_TIMEOUT));
@@ -124,7 +124,7 @@ async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Op
             Some((stream, caller))
         }
         Err(error) if error.is_refusal() => {
-            // Nobody is told but those who watch: the other side has heard why from its own library.
+            // Only recorded for auditors: the caller's TLS library has reported the reason already.
             let caller = entry.caller(error.refused().cloned().map(Arc::new));
             let _ = caller.refused("a connection to the console", None, error.to_string());
             None
@@ -143,7 +143,7 @@ struct Requests {
     entry: Entry,
     budget: UnreadBudget,
     unread: Arc<UnreadResponses>,
-    /// The connection has asked for something.
+    /// Set after the first request.
     asked: AtomicBool,
 }
 
@@ -156,7 +156,7 @@ impl Requests {
         }
         request.extensions_mut().insert(self.caller.clone());
         let response = self.router.clone().call(request).await?;
-        // A body of known length is refused before its head is sent.
+        // A body of known length is rejected before its head is sent.
         if let Err(refused) = self.check_room(response.body().size_hint().lower()) {
             return Ok(refused.into_response());
         }
@@ -166,7 +166,7 @@ impl Requests {
         Ok(response.map(|body| Body::new(CountedBody { body, unread, budget, from, streamed, slices: None })))
     }
 
-    /// Gives the connection a place of its own. Participants can ask for nothing here, and remain anonymous.
+    /// Moves the connection to an identified place. Participants have no rights here, and remain anonymous.
     fn identify(&self) -> Result<(), ApiError> {
         let kind = match self.caller.identity.as_deref().map(archon_security::Identity::role) {
             Some(Role::Participant) => return Ok(()),
@@ -207,7 +207,7 @@ impl Served {
         tokio::pin!(connection);
         let silent = async {
             sleep(HEAD_TIMEOUT).await;
-            // One that has asked for something is bounded by what it asked for.
+            // After a request, the limits of requests apply.
             if requests.asked.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;
             }
@@ -230,7 +230,8 @@ impl Served {
     }
 }
 
-/// The body of a response, counted until the caller has read it. It breaks off if the budget has no room for a part of it.
+/// Body of a response, counted until the caller has read it. Ends with an error if the budget has no room for the
+/// next part.
 struct CountedBody {
     body: Body,
     unread: Arc<UnreadResponses>,
@@ -273,7 +274,7 @@ impl HttpBody for CountedBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // HTTP/1 asks for the length before the first part is taken.
+        // HTTP/1 requests the length before the first part.
         if self.slices.is_none() { self.body.size_hint() } else { SizeHint::default() }
     }
 }

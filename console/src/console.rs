@@ -1,4 +1,4 @@
-//! A console, from its opening to its end.
+//! Lifecycle of a console.
 
 use crate::connections;
 use crate::feed::{self, Feed};
@@ -12,24 +12,24 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How long an answer of the cluster may take. Shorter than people wait before they press again.
+/// Time-out of calls to the cluster; shorter than people wait before they retry.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long what is under way may take when the console closes.
+/// Time for pending work when the console closes.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
 
-/// How long [`Console::close`] takes at most.
+/// Maximum duration of [`Console::close`].
 pub const STOP_DEADLINE: Duration = connections::END_TIMEOUT.saturating_add(CLOSE_DEADLINE);
 
-/// Where a console is, and of which cluster.
+/// Configuration of a console.
 #[derive(Clone, Debug)]
 pub struct ConsoleConfig {
-    /// Where it listens.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// Some of the coordinators, `host:port`, whoever is asked first in front; they name the others.
+    /// Some of the coordinators, `host:port`, the preferred one first; they name the others.
     pub coordinators: Vec<String>,
-    /// How it reaches the cluster and is reached itself.
+    /// Transport to the cluster and from callers.
     pub transport: Transport,
-    /// Where it notes whom it refuses.
+    /// Records refusals.
     pub refusals: Arc<Refusals>,
 }
 
@@ -42,10 +42,10 @@ pub struct Console {
 }
 
 impl Console {
-    /// Listens, and answers in a thread of its own.
+    /// Listens, and serves on its own thread.
     ///
     /// # Errors
-    /// If the address cannot be listened on, or the system gives no thread.
+    /// The address is not available, or the system refuses a thread.
     pub fn open(config: ConsoleConfig) -> io::Result<Self> {
         let listener = TcpListener::bind(config.listen)?;
         listener.set_nonblocking(true)?;
@@ -60,7 +60,7 @@ impl Console {
                 let recording = runtime.spawn(feed::record(Arc::clone(&cluster), stop.clone()));
                 runtime.block_on(connections::serve(listener, cluster, stop));
                 recording.abort();
-                // Whatever still runs here waits for nobody's sake.
+                // Work that still runs here has no waiting caller.
                 runtime.shutdown_timeout(CLOSE_DEADLINE);
             };
             std::thread::Builder::new().name("console".to_owned()).spawn(serve)?
@@ -69,12 +69,12 @@ impl Console {
         Ok(Self { address, stop, thread: Some(thread) })
     }
 
-    /// Where it is; the real port when it was to be on port 0.
+    /// Returns the address, with the actual port if port 0 was requested.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Closes it, and waits until that is done: for a few seconds at most.
+    /// Closes the console and waits for the end, a few seconds at most.
     pub async fn close(mut self) {
         self.stop.cancel();
         let Some(thread) = self.thread.take() else { return };
@@ -90,15 +90,15 @@ impl Drop for Console {
     }
 }
 
-/// The cluster, as whoever answers a request reaches it.
+/// The connection of a console to the cluster.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) config: ConsoleConfig,
     pub(crate) admin: Admin,
-    /// The same with a shorter time-out, for what is to be of now.
+    /// As `admin`, with a shorter time-out, for current data.
     pub(crate) quick: Admin,
     pub(crate) feed: Feed,
-    /// Reads and writes rows; made when first asked for.
+    /// Client for rows, created on first use.
     rows: Mutex<Option<Client>>,
 }
 
@@ -110,7 +110,7 @@ impl Cluster {
         Ok(Self { admin, quick, feed: Feed::default(), rows: Mutex::default(), config })
     }
 
-    /// Who reads and writes the rows of a table.
+    /// Returns a client of a table.
     pub(crate) async fn rows(&self, table: &str) -> Result<Client, Error> {
         let held = self.rows.lock().clone();
         if let Some(client) = held {
@@ -118,7 +118,7 @@ impl Cluster {
         }
         let builder = Client::builder(self.config.coordinators.clone()).transport(self.config.transport.clone());
         let client = builder.timeout(TIMEOUT).table(table).build().await?;
-        // Who was faster stays, with another table perhaps.
+        // A concurrent caller may have set it first, possibly for another table.
         let held = self.rows.lock().get_or_insert(client).clone();
         held.table(table).await
     }

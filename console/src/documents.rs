@@ -1,4 +1,4 @@
-//! Documents about rows, which the command line prints as well.
+//! Documents about rows, shared with the command line.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub struct ValueText {
 }
 
 impl ValueText {
-    /// As text if it is UTF-8, otherwise in hexadecimal digits.
+    /// Returns text for UTF-8, otherwise hexadecimal digits.
     pub fn of(value: &[u8]) -> Self {
         match std::str::from_utf8(value) {
             Ok(text) => Self { text: Some(text.to_owned()), hex: None },

@@ -1,4 +1,4 @@
-//! What somebody hears whose request is not met.
+//! Errors of the HTTP interface.
 
 use archon_client::{Error, ErrorKind};
 use axum::Json;
@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Why a request is not met.
+/// Reason why a request fails.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
@@ -32,18 +32,18 @@ struct ErrorBody {
 }
 
 impl ApiError {
-    /// An error of this kind.
+    /// Creates an error of this kind, with its default status.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { status: status(kind), kind: kind.as_str(), message: message.into() }
     }
 
-    /// What is said.
+    /// Returns the message.
     #[cfg(test)]
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// The same with another status than its kind has.
+    /// Replaces the status.
     pub(crate) const fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self
@@ -52,18 +52,18 @@ impl ApiError {
 
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
-        // The kind has a field of its own.
+        // The kind has its own field.
         let message = match &error {
             Error::Server { detail } => detail.message.clone(),
             other => other.to_string(),
         };
         let failed = Self::new(error.kind(), message);
-        // A write of which nobody knows whether it was done is no refusal that could simply be tried again.
+        // A write with unknown outcome must not look like a retryable refusal.
         if error.outcome_unknown() { failed.with_status(StatusCode::GATEWAY_TIMEOUT) } else { failed }
     }
 }
 
-/// The status that goes with a kind of error.
+/// Returns the status of an error kind.
 const fn status(kind: ErrorKind) -> StatusCode {
     match kind {
         ErrorKind::InvalidArgument => StatusCode::BAD_REQUEST,

@@ -1,5 +1,5 @@
-//! Whether a request may be met. A browser sends what any page it shows tells it to: so what changes something must come from the
-//! console's own page, or from a program, and who asks must have the role that the call needs.
+//! Checks of the origin and role of requests. A browser sends requests for any page it shows, so changes must come
+//! from the console's own page or a program, and the caller must have the required role.
 
 use crate::error::ApiError;
 use archon_client::ErrorKind;
@@ -8,20 +8,21 @@ use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use std::net::IpAddr;
 
-/// Must be there in whatever changes something: pages of others cannot set it without being asked whether they may.
+/// Required header of all changes: pages of other origins cannot set it without a preflight request.
 pub(crate) const HEADER: &str = "x-archon-console";
 
-/// Refuses what another page may have had a browser send.
+/// Rejects requests that another site may have caused a browser to send.
 ///
 /// # Errors
-/// What is not as it should be.
+/// The failed check.
 pub(crate) fn check_origin(method: &Method, uri: &Uri, headers: &HeaderMap, encrypted: bool) -> Result<(), ApiError> {
     let refused = |why: String| Err(forbidden(why));
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let Some(host) = uri.authority().map(|authority| authority.as_str()).or_else(|| text(HOST)) else {
         return refused("the request names no host".to_owned());
     };
-    // A name that leads here by the doing of whoever owns it would make this page one of theirs. By TLS the certificate says who is here.
+    // With DNS rebinding, a foreign name that resolves to this address would make this page part of the foreign
+    // origin. With TLS, the certificate identifies the server.
     if !encrypted && !is_local_name(host) {
         return refused(format!("this console has no name, and the request is for {host}: open it by its address"));
     }
@@ -40,10 +41,10 @@ pub(crate) fn check_origin(method: &Method, uri: &Uri, headers: &HeaderMap, encr
     Ok(())
 }
 
-/// Refuses a caller whose role may not make the call of gRPC that the request comes to.
+/// Rejects a caller without the role for the corresponding gRPC call.
 ///
 /// # Errors
-/// Who may.
+/// The roles that may.
 pub(crate) fn check_role(caller: &Caller, call: &str, encrypted: bool) -> Result<(), ApiError> {
     if !encrypted {
         return Ok(());
@@ -51,19 +52,19 @@ pub(crate) fn check_role(caller: &Caller, call: &str, encrypted: bool) -> Result
     let Some(identity) = &caller.identity else {
         return Err(forbidden("who asks is not known".to_owned()));
     };
-    // They use gRPC, which also knows whether a coordinator was removed.
+    // Coordinators use gRPC, which also checks whether they were removed.
     if identity.role() == Role::Coordinator {
         return Err(forbidden("the console is for operators and admins, not for coordinators".to_owned()));
     }
     caller.check_role(callers(call), call).map_err(|detail| forbidden(detail.message))
 }
 
-/// Whoever asks may not.
+/// Returns the error of an unauthorized caller.
 pub(crate) fn forbidden(why: String) -> ApiError {
     ApiError::new(ErrorKind::Refused, why).with_status(StatusCode::FORBIDDEN)
 }
 
-/// Whether a host is an address, or this machine's own name for itself.
+/// Returns whether a host is an address, or a local name of this machine.
 fn is_local_name(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn coordinators_are_refused_whatever_their_role_may_read() {
+    fn coordinators_are_refused_despite_read_rights() {
         let judged = |identity: &str| {
             let (address, identity) = (IpAddr::from([127, 0, 0, 1]), Some(Arc::new(identity.parse().unwrap())));
             let caller = Caller::new(address, address, identity, Arc::default());
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_somebody_else_points_at_this_machine_is_not_the_consoles() {
+    fn foreign_host_names_are_refused_without_tls() {
         for host in ["127.0.0.1:8101", "localhost:8101", "[::1]:8101", "LOCALHOST"] {
             assert_eq!(said(&Method::GET, &[("host", host)], false), Ok(()), "{host}");
         }
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn another_page_changed_something_through_the_browser_of_an_operator() {
+    fn changes_from_other_origins_are_refused() {
         let host = ("host", "127.0.0.1:8101");
         let own = ("origin", "http://127.0.0.1:8101");
         assert_eq!(said(&Method::POST, &[host, own, (HEADER, "1")], false), Ok(()));

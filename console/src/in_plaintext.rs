@@ -1,27 +1,27 @@
-//! What somebody hears who speaks HTTP without TLS where TLS is spoken.
+//! Answer to plaintext HTTP requests on a TLS listener.
 
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// What TLS begins with.
+/// First byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
-/// How long a connection may say nothing.
+/// Maximum silence of a connection.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
-/// How long it may take to read the answer.
+/// Time to read the answer.
 const PARTING_TIMEOUT: Duration = Duration::from_secs(1);
-/// As an error of the interface.
+/// In the format of the interface's errors.
 const BODY: &str = r#"{"error":{"kind":"refused","message":"this console speaks TLS: say https:// and show a certificate of this cluster (docs/CONSOLE.md)"}}"#;
 
-/// Whether a connection begins in plaintext; of one that says nothing TLS finds out.
+/// Returns whether a connection begins in plaintext; TLS handles silent ones.
 pub(crate) async fn begins(connection: &TcpStream) -> bool {
     let mut first = [0];
     let begun = timeout(SILENCE_MAX, connection.peek(&mut first)).await;
     begun.is_ok_and(|read| read.is_ok_and(|read| read > 0 && first[0] != HANDSHAKE))
 }
 
-/// Says so, in words of HTTP: bytes of TLS would be taken for an answer of an older one.
+/// Sends the error as plaintext HTTP: a TLS alert could be taken for an HTTP/0.9 answer.
 pub(crate) async fn turn_away(mut connection: TcpStream) {
     let length = BODY.len();
     let answer = format!(
@@ -29,7 +29,7 @@ pub(crate) async fn turn_away(mut connection: TcpStream) {
     );
     let telling = async {
         if connection.write_all(answer.as_bytes()).await.is_ok() && connection.shutdown().await.is_ok() {
-            // A connection that is closed while something in it is unread takes back what was sent.
+            // Closing a socket with unread data resets the connection and drops what was sent.
             let mut unread = [0; 4096];
             while connection.read(&mut unread).await.is_ok_and(|read| read > 0) {}
         }

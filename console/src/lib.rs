@@ -1,8 +1,9 @@
-//! What people and scripts reach by HTTP: an interface in JSON under `/api/v1/`, and a page that shows the cluster as it is now.
+//! Web console: a JSON interface under `/api/v1/` for people and scripts, and a page that shows the current state of
+//! the cluster.
 //!
-//! A console is a client of the cluster like any other, which each coordinator runs beside itself: it asks whoever leads, so that every
-//! coordinator answers the same, and it goes on while the leader changes. It has a thread of its own; whatever it is asked for, Raft and
-//! heartbeats do not wait for it.
+//! A console is an ordinary client of the cluster, run beside each coordinator: it calls the leading coordinator, so
+//! every coordinator gives the same answers, and it survives changes of the leader. It has its own thread, so its
+//! load does not delay Raft and heartbeats.
 
 mod api;
 mod connections;

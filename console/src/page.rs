@@ -1,4 +1,4 @@
-//! The page, as it is built into the program: nothing of it is fetched from elsewhere.
+//! Static files of the page, built into the program; nothing is loaded from elsewhere.
 
 use crate::api::Shared;
 use axum::Router;
@@ -13,13 +13,13 @@ const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
-/// What the page may load and do: only what comes from here, and nobody may show it within another page.
+/// Content security policy: only content of this origin, and no embedding in other pages.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 macro_rules! files {
     ($($name:literal: $kind:expr),* $(,)?) => {
-        /// Every file by its name, with what it is.
+        /// Every file: name, media type and content.
         const FILES: &[(&str, &str, &[u8])] = &[$(($name, $kind, include_bytes!(concat!("../page/", $name)))),*];
     };
 }
@@ -82,7 +82,7 @@ pub(crate) fn router() -> Router<Shared> {
 fn file(kind: &'static str, content: &'static [u8]) -> Response {
     const HEADERS: [(HeaderName, &str); 4] = [
         (CONTENT_SECURITY_POLICY, POLICY),
-        // Another version may be here next time, and all of it is small.
+        // The next version may have other files, and all of them are small.
         (CACHE_CONTROL, "no-cache"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (REFERRER_POLICY, "no-referrer"),

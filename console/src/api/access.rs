@@ -1,4 +1,4 @@
-//! What clients may do to the rows of tables.
+//! Operations on the rights of clients and participants.
 
 use super::asker::Asker;
 use super::extract::{Body, Query};
@@ -37,7 +37,8 @@ pub(crate) struct RightChange {
 }
 
 impl RightChange {
-    /// Refuses what leaves open whose right it is, and to what: who forgets a name does not mean everybody.
+    /// Rejects a change that does not state its holder and its table explicitly: a forgotten name must not mean all
+    /// of them.
     fn check(&self) -> Result<Right, ApiError> {
         let invalid = |why: String| ApiError::new(ErrorKind::InvalidArgument, why);
         if self.client.is_some() == self.every_client {

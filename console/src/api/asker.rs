@@ -1,4 +1,5 @@
-//! Who asks, and with which rights: the only way to the cluster, so that nothing is done for somebody who may not.
+//! Callers of operations and their rights. All access to the cluster goes through [`Asker`], so every call is
+//! authorized.
 
 use super::Shared;
 use crate::error::ApiError;
@@ -9,7 +10,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use std::convert::Infallible;
 
-/// Somebody who asks for something.
+/// The caller of an operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Asker {
     caller: Caller,
@@ -26,30 +27,31 @@ impl FromRequestParts<Shared> for Asker {
 }
 
 impl Asker {
-    /// What all requests share.
+    /// Returns the state shared by all requests.
     pub(crate) const fn shared(&self) -> &Shared {
         &self.shared
     }
 
-    /// Whether it may make a call of gRPC, by its path.
+    /// Checks that the caller may make a gRPC call, given by its path.
     ///
     /// # Errors
-    /// Who may.
+    /// The roles that may.
     pub(crate) fn may(&self, call: &str) -> Result<(), ApiError> {
         check_role(&self.caller, call, self.shared.is_encrypted())
     }
 
-    /// The cluster, for a call of the administration that it may make.
+    /// Returns the administration of the cluster for a call by this caller.
     ///
     /// # Errors
     /// As [`Asker::may`].
     pub(crate) fn admin(&self, method: &str) -> Result<Admin, ApiError> {
         self.may(&format!("/archon.v1.Admin/{method}"))?;
-        // The leading coordinator looks at the rights once more, and remembers who it was.
+        // The leading coordinator checks the rights again, and records the caller.
         Ok(self.shared.cluster.admin.on_behalf_of(&self.caller))
     }
 
-    /// The cluster, for a call that only looks: whoever looks would rather hear soon that nobody leads than wait for a leader.
+    /// Returns the administration for a call that only reads. It fails soon without a leader, instead of waiting for
+    /// one.
     ///
     /// # Errors
     /// As [`Asker::may`].
@@ -58,19 +60,20 @@ impl Asker {
         Ok(self.shared.cluster.quick.on_behalf_of(&self.caller))
     }
 
-    /// The rows of a table, for an operation that it may make, and that takes this right.
+    /// Returns a client of a table for an operation by this caller that needs `right`.
     ///
     /// # Errors
-    /// As [`Asker::may`]; what building a client fails of.
+    /// As [`Asker::may`]; errors of building the client.
     pub(crate) async fn rows(&self, right: Right, method: &str, table: &str) -> Result<Client, ApiError> {
         let call = format!("/archon.v1.Kv/{method}");
         self.may(&call)?;
         if let Some(client) = self.caller.client() {
-            // To nodes the console is a coordinator, which may whatever those may whom it asks for.
+            // Nodes see the console as a coordinator, which has the rights of all its callers; so they are checked
+            // here.
             let admin = &self.shared.cluster.admin;
             let has = match admin.access(Some(client), Some(table)).await {
                 Ok(access) => access.may.and_then(|right| right.known()),
-                // Which tables there are is told to nobody who may not read them all.
+                // Without a right to all tables, callers must not learn which tables exist.
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     let rights = admin.access(Some(client), None).await?.rights;
                     let to_every = rights.iter().filter(|right| right.table_id.is_none());

@@ -1,4 +1,4 @@
-//! The cluster as a whole.
+//! Operations on the cluster as a whole.
 
 use super::asker::Asker;
 use super::extract::Query;
@@ -9,7 +9,7 @@ use axum::Json;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Events where nobody says how many.
+/// Default number of events.
 const EVENTS_DEFAULT: u32 = 100;
 
 /// How many events.

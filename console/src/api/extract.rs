@@ -1,6 +1,7 @@
-//! What is taken from a request: as axum takes it, with errors as this interface says them.
+//! Extractors of request parts: those of axum, with errors of this interface.
 //!
-//! A handler reads the body itself, after it has checked the caller's role: a caller without the role reserves nothing.
+//! A handler reads the body itself, after it has checked the caller's role: a caller without the role reserves no
+//! room.
 
 use super::Shared;
 use crate::error::ApiError;
@@ -23,11 +24,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Most bytes of a body: a plan of many thousand moves, and more than a value may have.
+/// Maximum size of large bodies: plans of many thousand moves. Also larger than the maximum of a value.
 const LARGE_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Most bytes of other bodies.
+/// Maximum size of other bodies.
 const SMALL_BYTES_MAX: usize = 64 * 1024;
-/// Most bytes of all large bodies, and of all small ones: neither waits for the other. One address can use half of each.
+/// Maximum bytes of all large and of all small bodies, separately. One address can use half of each.
 const LARGE_BODIES_BYTES_MAX: usize = 64 * 1024 * 1024;
 const SMALL_BODIES_BYTES_MAX: usize = 16 * 1024 * 1024;
 const ADDRESS_PART: usize = 2;
@@ -64,7 +65,7 @@ struct Room {
     bytes_max: usize,
     address_bytes_max: usize,
     all: Arc<Semaphore>,
-    /// Addresses with bodies that are held or waited for.
+    /// Addresses with bodies that hold or wait for room.
     addresses: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
 }
 
@@ -92,7 +93,7 @@ struct BodyShare {
     _of_all: OwnedSemaphorePermit,
 }
 
-/// The body of a request that was not read yet, and the room that it takes once it is, until the request is answered.
+/// The unread body of a request, and its room once it is read, until the request is answered.
 #[derive(Clone, Debug)]
 pub(crate) struct UnreadBody(Arc<Mutex<BodyState>>);
 
@@ -124,8 +125,7 @@ impl UnreadBody {
         })
     }
 
-    /// Reads what the handler left: over HTTP/2 an answer that comes before the body was sent is taken for a break. Then gives
-    /// the room back.
+    /// Reads the rest of the body, then releases its room: over HTTP/2 an early answer looks like a broken stream.
     pub(crate) async fn skip(self) {
         let unread = self.0.lock().unread.take();
         let Some(body) = unread else { return };
@@ -142,7 +142,7 @@ impl UnreadBody {
     }
 }
 
-/// A body that the handler reads.
+/// A body that the handler can read.
 #[derive(Clone, Debug)]
 struct Readable {
     unread: Option<UnreadBody>,
@@ -171,29 +171,29 @@ impl Readable {
     }
 }
 
-/// The body, in JSON.
+/// A JSON body.
 pub(crate) struct Body<T>(Readable, PhantomData<fn() -> T>);
 
-/// What stands after the question mark.
+/// The query of the URL.
 pub(crate) struct Query<T>(pub(crate) T);
 
-/// What stands in the path.
+/// The parameters in the path.
 pub(crate) struct Path<T>(pub(crate) T);
 
-/// The body, as it is.
+/// A raw body.
 pub(crate) struct Octets(Readable);
 
 impl Octets {
     /// Reads the body. The role of the caller is checked before.
     ///
     /// # Errors
-    /// If it is too long, or does not come in time.
+    /// The body is too long or does not arrive in time.
     pub(crate) async fn read(self) -> Result<Bytes, ApiError> {
         self.0.read(true).await
     }
 }
 
-/// The ETag of the value that a reader has already.
+/// The ETag of a value that the caller has.
 pub(crate) struct KnownTag(pub(crate) Option<String>);
 
 impl FromRequestParts<Shared> for KnownTag {
@@ -205,14 +205,14 @@ impl FromRequestParts<Shared> for KnownTag {
 }
 
 impl KnownTag {
-    /// Reports whether the reader has the value with this tag. One of several, and a weak one, count as well.
+    /// Returns whether the caller has the value with this tag; accepts lists and weak tags.
     pub(crate) fn is(&self, tag: &str) -> bool {
         let known = self.0.as_deref().unwrap_or_default();
         known.split(',').map(|one| one.trim().trim_start_matches("W/")).any(|one| one == "*" || one == tag)
     }
 }
 
-/// A request without a condition: an operation that ignored one would do what the caller excluded.
+/// A request without conditions: ignoring one would violate the caller's intent.
 pub(crate) struct Unconditional;
 
 impl FromRequestParts<Shared> for Unconditional {
@@ -228,15 +228,15 @@ impl FromRequestParts<Shared> for Unconditional {
 }
 
 impl<T: DeserializeOwned> Body<T> {
-    /// Reads the body, of 64 KiB at most. The role of the caller is checked before.
+    /// Reads the body, at most 64 KiB. The role of the caller is checked before.
     ///
     /// # Errors
-    /// If it is too long, does not come in time, or is not JSON of this type.
+    /// The body is too long, does not arrive in time, or is not JSON of this type.
     pub(crate) async fn read(self) -> Result<T, ApiError> {
         self.read_as(false).await
     }
 
-    /// Does the same for a list, which may have 8 MiB.
+    /// Does the same for lists, at most 8 MiB.
     ///
     /// # Errors
     /// As [`Body::read`].
@@ -253,7 +253,7 @@ impl<T: DeserializeOwned> Body<T> {
             return refused(why.to_owned(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
         }
         let body = self.0.read(large).await?;
-        // Serde reads a JSON array as a struct, its fields in order.
+        // Serde would accept a JSON array as a struct, with its fields in order.
         if body.trim_ascii_start().first() != Some(&b'{') {
             return refused("the body must be a JSON object, such as {}".to_owned(), StatusCode::BAD_REQUEST);
         }
@@ -283,7 +283,7 @@ impl FromRequestParts<Shared> for Octets {
     }
 }
 
-/// Reports whether a percent sign is followed by anything but two hexadecimal digits.
+/// Returns whether a percent sign is not followed by two hexadecimal digits.
 fn has_broken_escape(text: &str) -> bool {
     let is_escape = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
     text.split('%').skip(1).any(|rest| !is_escape(rest))
@@ -321,14 +321,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_tags_are_compared_one_by_one() {
+    fn known_tag_matches_any_listed_tag() {
         let known = |tags: &str| KnownTag(Some(tags.to_owned())).is("\"7\"");
         assert!(known("\"7\"") && known("W/\"7\"") && known("\"6\", \"7\"") && known("*"));
         assert!(!known("\"77\"") && !known("7") && !KnownTag(None).is("\"7\""));
     }
 
     #[test]
-    fn broken_escapes_are_found() {
+    fn broken_escapes_are_detected() {
         for right in ["", "/a/b", "/a%2Fb%25", "%C3%BC"] {
             assert!(!has_broken_escape(right), "{right}");
         }

@@ -1,4 +1,4 @@
-//! The interface: `GET` looks, `POST`, `PUT` and `DELETE` change. What answers is what `archon … -o json` prints.
+//! The HTTP interface: `GET` reads, `POST`, `PUT` and `DELETE` change. Answers have the format of `archon … -o json`.
 
 mod access;
 mod asker;
@@ -32,24 +32,24 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// What all requests of a console share.
+/// State shared by all requests of a console.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) cluster: Arc<Cluster>,
-    /// The console ends.
+    /// Cancelled when the console closes.
     pub(crate) stop: CancellationToken,
     /// Room for bodies.
     bodies: BodyRoom,
 }
 
 impl Shared {
-    /// Whether those who ask show certificates.
+    /// Returns whether the console uses TLS, so that callers show certificates.
     pub(crate) fn is_encrypted(&self) -> bool {
         self.cluster.config.transport.tls().is_some()
     }
 }
 
-/// Everything that a console answers.
+/// Builds the router of a console.
 pub(crate) fn router(cluster: Arc<Cluster>, stop: CancellationToken) -> Router {
     let shared = Shared { cluster, stop, bodies: BodyRoom::default() };
     let (operations, description) = operations().into_parts();
@@ -62,7 +62,7 @@ pub(crate) fn router(cluster: Arc<Cluster>, stop: CancellationToken) -> Router {
         .with_state(shared)
 }
 
-/// The interface in the words of OpenAPI 3.1.
+/// Returns the OpenAPI 3.1 description of the interface.
 pub fn description() -> Value {
     operations().into_parts().1
 }
@@ -99,7 +99,7 @@ fn operations() -> Operations {
         .delete("/rows/{table}/{key}", "Removes a key", rows::delete)
 }
 
-/// What is asked as a part of a trace is answered as a part of it. Of the path its pattern is told, which has no keys in it.
+/// Continues the trace of the caller. The span has the pattern of the path, which contains no keys.
 async fn traced(request: Request, next: Next) -> Response {
     let Some(caller) = trace::of_header(request.headers()) else { return next.run(request).await };
     let pattern = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
@@ -116,7 +116,7 @@ async fn end_line(request: Request, next: Next) -> Response {
         return response;
     }
     let (mut head, body) = response.into_parts();
-    // Documents are whole in memory already.
+    // Documents are completely in memory already.
     match to_bytes(body, usize::MAX).await {
         Ok(document) => {
             head.headers.remove(CONTENT_LENGTH);
@@ -126,10 +126,10 @@ async fn end_line(request: Request, next: Next) -> Response {
     }
 }
 
-/// Asked of everything before it is looked at.
+/// Checks the origin of every request first, and sets headers of every response.
 async fn check_origin(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let checked = guard::check_origin(request.method(), request.uri(), request.headers(), shared.is_encrypted());
-    // Handlers read the body once they know that the caller may send one; its room is held until they have answered.
+    // Handlers read the body after they have authorized the caller; its room is held until they have answered.
     let (mut parts, body) = request.into_parts();
     let body = UnreadBody::new(body);
     let mut response = match checked {
@@ -140,7 +140,8 @@ async fn check_origin(State(shared): State<Shared>, request: Request, next: Next
         Err(error) => error.into_response(),
     };
     body.skip().await;
-    // Whatever is answered is for whoever asked: no page of somebody else may load it, and nobody keep it or take it for a script.
+    // Responses are only for their caller: other sites must not load them, and they must not be cached or run as
+    // scripts.
     for (name, value) in [
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),

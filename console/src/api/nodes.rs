@@ -1,4 +1,4 @@
-//! Nodes and participants.
+//! Operations on nodes and participants.
 
 use super::asker::Asker;
 use super::extract::{Body, Path};
@@ -67,7 +67,7 @@ pub(crate) async fn order(
     let goal = match (asked.order, found.node.goal.known()) {
         (Order::Drain, _) => NodeGoal::Drain,
         (Order::Cordon, _) => NodeGoal::Cordon,
-        // What undoes something leaves alone what is something else.
+        // Undo operations do not affect other goals.
         (Order::Undrain, Some(NodeGoal::Drain)) | (Order::Uncordon, Some(NodeGoal::Cordon)) => NodeGoal::Serve,
         (Order::Undrain | Order::Uncordon, Some(NodeGoal::Serve)) => return Ok(Json(found)),
         (Order::Undrain | Order::Uncordon, _) => {
@@ -77,7 +77,7 @@ pub(crate) async fn order(
         }
     };
     admin.set_node(&asked.name, goal).await?;
-    // It is done, whether or not anybody can say how things stand now.
+    // The order is done, even if the new state cannot be read.
     let done = NodeCheck { node: NodeSummary { goal: goal.into(), ..found.node.clone() }, ..found };
     Ok(Json(admin.check_node(&asked.name).await.unwrap_or(done)))
 }

@@ -1,4 +1,4 @@
-//! What an operation takes and answers, read off the function that answers it: so that the description cannot say anything else.
+//! OpenAPI descriptions of operations, derived from the types of their handlers, so that they always match.
 
 use super::asker::Asker;
 use super::extract::{Body, KnownTag, Octets, Path, Query, Unconditional};
@@ -10,25 +10,25 @@ use bytes::Bytes;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
-/// An operation in the words of OpenAPI.
+/// Description of an operation.
 #[derive(Default)]
 pub(super) struct Description {
     parameters: Vec<Value>,
     body: Option<Value>,
     answer: Option<Value>,
-    /// The caller may have the answer already.
+    /// Set if the caller may have the answer already.
     may_be_known: bool,
 }
 
 impl Description {
-    /// From the function that answers it.
+    /// Derives the description from a handler.
     pub(super) fn of<Takes, F: Answers<Takes>>(_: &F, generator: &mut SchemaGenerator) -> Self {
         let mut description = Self::default();
         F::describe(generator, &mut description);
         description
     }
 
-    /// With what it is for; `changes` something.
+    /// Returns the OpenAPI object, with the purpose `does`; `changes` marks operations that change something.
     pub(super) fn operation(self, does: &str, changes: bool) -> Value {
         let mut parameters = self.parameters;
         if changes {
@@ -72,7 +72,7 @@ impl Description {
         operation
     }
 
-    /// The fields of a type, each as a parameter.
+    /// Adds each field of a type as a parameter.
     fn add_parameters(&mut self, place: &str, of: &Schema) {
         let of = of.as_value();
         let required: Vec<&str> = of["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -85,23 +85,23 @@ impl Description {
     }
 }
 
-/// An answer that reports a failure.
+/// Returns the description of an error answer.
 fn failure(means: &str) -> Value {
     let schema = json!({ "$ref": "#/components/schemas/ErrorAnswer" });
     json!({ "description": means, "content": { "application/json": { "schema": schema } } })
 }
 
-/// A function that answers an operation.
+/// A handler of an operation.
 pub(super) trait Answers<Takes> {
     fn describe(generator: &mut SchemaGenerator, description: &mut Description);
 }
 
-/// What such a function takes.
+/// An argument of a handler.
 pub(super) trait Taken {
     fn describe(generator: &mut SchemaGenerator, description: &mut Description);
 }
 
-/// What such a function answers.
+/// A result of a handler.
 pub(super) trait Answered {
     fn describe(generator: &mut SchemaGenerator) -> Value;
 }
@@ -150,7 +150,7 @@ impl<T: JsonSchema> Taken for Body<T> {
     }
 }
 
-/// The value of a row, as it is.
+/// The raw value of a row.
 impl Taken for Octets {
     fn describe(_: &mut SchemaGenerator, description: &mut Description) {
         let value = json!({ "type": "string", "format": "binary", "maxLength": VALUE_BYTES_MAX });
@@ -158,7 +158,7 @@ impl Taken for Octets {
     }
 }
 
-/// A reader may save itself the value.
+/// Allows the caller to skip a known value.
 impl Taken for KnownTag {
     fn describe(_: &mut SchemaGenerator, description: &mut Description) {
         let says = "The ETag of the value that the caller has: 304 if it is that one still.";
@@ -169,12 +169,12 @@ impl Taken for KnownTag {
     }
 }
 
-/// A condition is refused, so the description offers none.
+/// Conditions are rejected, so the description has none.
 impl Taken for Unconditional {
     fn describe(_: &mut SchemaGenerator, _: &mut Description) {}
 }
 
-/// Only the headers of rows are looked at.
+/// Only the headers for rows are relevant.
 impl Taken for HeaderMap {
     fn describe(_: &mut SchemaGenerator, description: &mut Description) {
         for (name, says) in

@@ -1,4 +1,4 @@
-//! All operations: how they are found, and how they are described.
+//! Registration of operations, with routes and descriptions.
 
 use super::Shared;
 use super::operation::{Answers, Description};
@@ -10,10 +10,10 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// Where the interface of this version is.
+/// Path prefix of this version of the interface.
 const BASE: &str = "/api/v1";
 
-/// Operations, as they are added.
+/// The registered operations.
 pub(super) struct Operations {
     router: Router<Shared>,
     generator: SchemaGenerator,
@@ -23,7 +23,7 @@ pub(super) struct Operations {
 macro_rules! methods {
     ($($name:ident: $filter:ident, $changes:literal;)*) => {
         $(
-            /// Adds one that is asked for by this method.
+            /// Adds an operation with this method.
             pub(super) fn $name<H, T, A>(self, path: &str, does: &str, handler: H) -> Self
             where
                 H: Handler<T, Shared> + Answers<A>,
@@ -36,9 +36,9 @@ macro_rules! methods {
 }
 
 impl Operations {
-    /// None yet.
+    /// Creates an empty set.
     pub(super) fn new() -> Self {
-        // As OpenAPI 3.1 has them: JSON Schema, where that looks for them.
+        // OpenAPI 3.1 uses JSON Schema, with definitions at this path.
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.definitions_path = "/components/schemas".into();
             settings.meta_schema = None;
@@ -74,7 +74,7 @@ impl Operations {
         self
     }
 
-    /// Who answers them, and what they are.
+    /// Returns the router and the description.
     pub(super) fn into_parts(mut self) -> (Router<Shared>, Value) {
         self.generator.subschema_for::<ErrorAnswer>();
         let description = json!({
@@ -97,7 +97,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn everything_that_is_referred_to_is_described() {
+    fn all_references_are_defined() {
         let description = super::super::description();
         let text = description.to_string();
         let references: BTreeSet<&str> =
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn description_of_rows_offers_what_the_server_takes() {
+    fn description_of_rows_matches_the_server() {
         let description = super::super::description();
         let row = &description["paths"]["/api/v1/rows/{table}/{key}"];
         let headers = |method: &str| -> BTreeSet<&str> {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_something_needs_the_header_and_paths_name_their_parameters() {
+    fn changes_need_the_header_and_paths_name_parameters() {
         let description = super::super::description();
         for (path, operations) in description["paths"].as_object().expect("paths") {
             for (method, operation) in operations.as_object().expect("operations") {

@@ -1,4 +1,4 @@
-//! Partitions.
+//! Operations on partitions.
 
 use super::asker::Asker;
 use super::extract::{Body, Path};
@@ -11,7 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long the middle of a partition may be looked for while somebody waits. It goes on, and whoever asks again finds it.
+/// Maximum time for which a caller waits for the search of a split key. The search continues, and a later call gets
+/// its result.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Which partition.
@@ -53,7 +54,7 @@ pub(crate) struct PartitionOrdered {
 }
 
 pub(crate) async fn list(asker: Asker, Path(named): Path<OfTable>) -> Result<Json<Vec<PartitionSummary>>, ApiError> {
-    // What every client may see: who owns what.
+    // Every client may read the owners.
     asker.may("/archon.v1.Admin/DescribePartition")?;
     Ok(Json(asker.shared().cluster.admin.table(&named.table).await?))
 }

@@ -1,4 +1,4 @@
-//! What paths name, where more than one kind of operation has it.
+//! Path parameters shared by several operations.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

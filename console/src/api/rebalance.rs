@@ -1,4 +1,4 @@
-//! Plans, and the moves that they come to.
+//! Operations on rebalance plans and their moves.
 
 use super::asker::Asker;
 use super::extract::Body;
@@ -9,7 +9,7 @@ use axum::Json;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Most moves that are told.
+/// Maximum number of reported moves.
 pub(crate) const MOVES_MAX: u32 = 256;
 
 /// The outcome of carrying out a plan.

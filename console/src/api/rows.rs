@@ -1,4 +1,4 @@
-//! Rows of tables, as other resources of HTTP are: the body is the value, and the ETag its revision.
+//! Operations on rows as HTTP resources: the body is the value, the ETag its revision.
 
 use super::asker::Asker;
 use super::extract::{KnownTag, Octets, Path, Query, Unconditional};
@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-/// Rows of a page where nobody says how many.
+/// Default number of rows per page.
 const LIMIT_DEFAULT: u32 = 100;
 
 /// Which rows.
@@ -98,10 +98,10 @@ pub(crate) async fn get(asker: Asker, Path(keyed): Path<Keyed>, known: KnownTag)
     Ok(Found { tag, value })
 }
 
-/// A value that was found.
+/// A value that was read.
 pub(crate) struct Found {
     tag: String,
-    /// Nothing if the caller has it already.
+    /// `None` if the caller has it already.
     value: Option<Bytes>,
 }
 
@@ -114,7 +114,7 @@ impl Answered for Found {
 impl IntoResponse for Found {
     fn into_response(self) -> Response {
         match self.value {
-            // The reader chooses how to interpret a value. Its writer must not make a browser run it.
+            // Readers choose how to interpret a value; its writer must not be able to run it in a browser.
             Some(value) => {
                 ([(ETAG, self.tag), (CONTENT_TYPE, "application/octet-stream".to_owned())], value).into_response()
             }
@@ -158,7 +158,7 @@ fn etag(revision: Revision) -> String {
     format!("\"{revision}\"")
 }
 
-/// The revision that a key is to have, if that was said: `If-Match: "17"`, or `If-None-Match: *` if it is to be absent.
+/// Returns the expected revision, if given: `If-Match: "17"`, or `If-None-Match: *` for an absent key.
 fn expected(headers: &HeaderMap) -> Result<Option<Revision>, ApiError> {
     let wrong =
         |name: HeaderName, may: &str| ApiError::new(ErrorKind::InvalidArgument, format!("{name} is to be {may}"));
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_is_a_revision_or_that_there_is_none() {
+    fn condition_is_a_revision_or_absence() {
         let said = |pairs: &[(HeaderName, &'static str)]| {
             let pairs = pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap()));
             expected(&HeaderMap::from_iter(pairs)).map_err(|error| error.message().to_owned())

@@ -1,4 +1,4 @@
-//! Tables.
+//! Operations on tables.
 
 use super::asker::Asker;
 use super::extract::{Body, Path, Query};
@@ -10,7 +10,7 @@ use axum::Json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Copies of each partition where nobody says how many.
+/// Default number of copies of each partition.
 const REPLICATION_DEFAULT: u8 = 3;
 
 /// A table to be made.
@@ -57,7 +57,7 @@ impl NewTable {
         }
     }
 
-    /// Refuses what its kind does not have: whoever says it expects something of it.
+    /// Rejects options that the kind of table does not support.
     fn check(&self) -> Result<(), ApiError> {
         let ranged = !self.split_at.is_empty() || self.limits().is_set();
         let wrong = match self.kind {

@@ -1,4 +1,4 @@
-//! What is known of the cluster now, and who is told when it changes.
+//! Latest state of the cluster, with subscriptions to changes.
 
 use super::map::TableMap;
 use super::members::Members;
@@ -8,29 +8,29 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::broadcast;
 
-/// Measurements that are kept: five minutes.
+/// Number of kept measurements: five minutes.
 const LOADS_MAX: usize = 300;
-/// News that somebody may be behind before everything is told anew.
+/// Updates that a subscriber can lag behind before it gets the full state again.
 const BEHIND_MAX: usize = 256;
 
-/// A section of what is told, as it is sent.
+/// A section of the state, as it is sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct News {
-    /// Which section.
+    /// The section.
     pub(crate) section: &'static str,
-    /// What it holds, in JSON.
+    /// Its content in JSON.
     pub(crate) data: Arc<str>,
 }
 
 impl News {
     pub(crate) fn new(section: &'static str, content: &impl Serialize) -> Self {
-        // Our own documents have nothing that JSON could not say.
+        // Our documents always convert to JSON.
         let data = serde_json::to_string(content).unwrap_or_else(|_| "null".to_owned());
         Self { section, data: data.into() }
     }
 }
 
-/// What is known of the cluster now.
+/// The latest state of the cluster.
 #[derive(Debug)]
 pub(crate) struct Latest {
     held: Mutex<Held>,
@@ -43,12 +43,12 @@ struct Held {
     members: Option<Members>,
     maps: BTreeMap<u64, TableMap>,
     loads: VecDeque<Arc<str>>,
-    /// Somebody asks the cluster.
+    /// Set while a task polls the cluster.
     polled: bool,
 }
 
 impl Held {
-    /// Forgets everything but the measurements, each of which names its time.
+    /// Drops everything except the measurements, which have times.
     fn forget(&mut self) {
         *self = Self { loads: std::mem::take(&mut self.loads), ..Self::default() };
     }
@@ -61,7 +61,7 @@ impl Default for Latest {
 }
 
 impl Latest {
-    /// Everything as it is now, and what will change.
+    /// Returns the full state, and a receiver of changes.
     pub(crate) fn watch(&self) -> (Vec<News>, broadcast::Receiver<News>) {
         let held = self.held.lock();
         let later = self.news.subscribe();
@@ -72,12 +72,12 @@ impl Latest {
         (sections.chain(members).chain(maps).chain(loads).collect(), later)
     }
 
-    /// How many watch.
+    /// Returns the number of subscribers.
     pub(crate) fn watchers(&self) -> usize {
         self.news.receiver_count()
     }
 
-    /// Whether the caller is to ask the cluster from now on: nobody does.
+    /// Marks the cluster as polled; returns true if the caller must start polling.
     pub(crate) fn begin(&self) -> bool {
         !std::mem::replace(&mut self.held.lock().polled, true)
     }
@@ -92,17 +92,17 @@ impl Latest {
         ends
     }
 
-    /// Reports whether the cluster is polled for open pages.
+    /// Returns whether the cluster is polled for open pages.
     pub(crate) fn is_polled(&self) -> bool {
         self.held.lock().polled
     }
 
-    /// Nobody asks the cluster any more, whatever the reason: whoever comes next has that begun again.
+    /// Marks the cluster as not polled; the next subscriber starts polling again.
     pub(crate) fn abandon(&self) {
         self.held.lock().forget();
     }
 
-    /// A section holds this from now on.
+    /// Sets a section.
     pub(crate) fn set(&self, section: &'static str, content: &impl Serialize) {
         let news = News::new(section, content);
         let mut held = self.held.lock();
@@ -112,7 +112,7 @@ impl Latest {
         }
     }
 
-    /// The nodes and participants that there are from now on.
+    /// Sets the nodes and participants.
     pub(crate) fn set_members(&self, members: Members) {
         let mut held = self.held.lock();
         let news = match &held.members {
@@ -125,7 +125,7 @@ impl Latest {
         }
     }
 
-    /// What was measured now.
+    /// Adds a measurement.
     pub(crate) fn add_load(&self, load: &impl Serialize) {
         let news = News::new("load", load);
         let mut held = self.held.lock();
@@ -136,7 +136,7 @@ impl Latest {
         self.tell(news);
     }
 
-    /// Who owns which partition of a table from now on.
+    /// Sets the owners of a table's partitions.
     pub(crate) fn set_map(&self, map: TableMap) {
         let mut held = self.held.lock();
         let news = match held.maps.get(&map.table_id) {
@@ -149,7 +149,7 @@ impl Latest {
         }
     }
 
-    /// A table is there no more.
+    /// Removes a table.
     pub(crate) fn remove_map(&self, table_id: u64) {
         let mut held = self.held.lock();
         if held.maps.remove(&table_id).is_some() {
@@ -158,7 +158,7 @@ impl Latest {
     }
 
     fn tell(&self, news: News) {
-        // Nobody may watch just now.
+        // There may be no subscribers.
         let _ = self.news.send(news);
     }
 }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_comes_gets_everything_once_and_then_what_changes() {
+    fn subscriber_gets_full_state_then_changes() {
         let latest = Latest::default();
         let (now, mut first) = latest.watch();
         assert!(now.is_empty() && latest.begin() && !latest.begin());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_forgotten_when_nobody_watches_any_more() {
+    fn state_is_dropped_without_subscribers() {
         let latest = Latest::default();
         let (_, watcher) = latest.watch();
         assert!(latest.begin());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn measurements_outlive_those_who_watch() {
+    fn measurements_survive_without_subscribers() {
         let latest = Latest::default();
         assert!(latest.begin() && latest.is_polled());
         latest.set("status", &1);

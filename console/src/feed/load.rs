@@ -1,18 +1,18 @@
-//! Throughput and latency, from what nodes count. Two readings make a measurement.
+//! Throughput and latency, from counters of nodes. Two readings make a measurement.
 
 use archon_client::NodeStats;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Operations that are told of, as nodes name them.
+/// Measured operations, as nodes name them.
 const OPERATIONS: [&str; 2] = ["get", "put"];
 
-/// What was measured between two readings.
+/// Load between two readings.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct Load {
-    /// When. Unix time.
+    /// Unix time of the measurement.
     at_ms: u64,
-    /// The nodes that were asked.
+    /// Number of queried nodes.
     nodes_asked: usize,
     gets_per_second: f64,
     puts_per_second: f64,
@@ -22,15 +22,15 @@ pub(crate) struct Load {
     put_p99_ms: Option<f64>,
 }
 
-/// How many operations took up to so long, by what nodes have counted since they began.
+/// Histogram counters of operations since the start of each node.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Reading {
-    /// Each node's, by operation: the upper bounds in seconds, with how many were not longer.
+    /// Per node and operation: upper bounds in seconds, with cumulative counts.
     nodes: BTreeMap<String, [Vec<(f64, f64)>; OPERATIONS.len()]>,
 }
 
 impl Reading {
-    /// The load that nodes told.
+    /// Extracts the counters from statistics of nodes.
     pub(crate) fn of(stats: impl IntoIterator<Item = NodeStats>) -> Self {
         let buckets =
             |stats: &NodeStats, name: &str| buckets(stats, "archon_node_operation_seconds", &format!("op=\"{name}\","));
@@ -38,8 +38,8 @@ impl Reading {
         Self { nodes: nodes.collect() }
     }
 
-    /// What was done since `before`, `seconds` ago, by the nodes that were asked both times; of all `nodes` there are, if those stand
-    /// for the others.
+    /// Returns the load since `before`, `seconds` ago, of the nodes in both readings, scaled to all `nodes` if these
+    /// are a sample.
     pub(crate) fn since(&self, before: &Self, seconds: f64, at_ms: u64, nodes: usize) -> Option<Load> {
         let both: Vec<_> = self.nodes.iter().filter_map(|(name, now)| Some((now, before.nodes.get(name)?))).collect();
         if both.is_empty() || seconds <= 0.0 {
@@ -68,7 +68,7 @@ impl Reading {
     }
 }
 
-/// The buckets of a metric: upper bounds in seconds, each with how many were not above it.
+/// Returns the buckets of a metric: upper bounds in seconds, with cumulative counts.
 pub(crate) fn buckets(stats: &NodeStats, metric: &str, labels: &str) -> Vec<(f64, f64)> {
     let begin = format!("{metric}_bucket{{{labels}le=\"");
     let bound = |name: &str| name.strip_prefix(&*begin)?.strip_suffix("\"}")?.parse().ok();
@@ -78,7 +78,7 @@ pub(crate) fn buckets(stats: &NodeStats, metric: &str, labels: &str) -> Vec<(f64
     all
 }
 
-/// Adds what came between two readings; of a node that has begun anew, all there is.
+/// Adds the difference of two readings; after a restart of the node, its whole new reading.
 fn add_difference(all: &mut Vec<(f64, f64)>, now: &[(f64, f64)], before: &[(f64, f64)]) {
     let anew = now.len() != before.len() || now.iter().zip(before).any(|((_, now), (_, before))| now < before);
     for (place, (bound, count)) in now.iter().enumerate() {
@@ -90,8 +90,8 @@ fn add_difference(all: &mut Vec<(f64, f64)>, now: &[(f64, f64)], before: &[(f64,
     }
 }
 
-/// The value below which this share lies, in milliseconds: within a bucket as if what is in it were spread evenly. Above the last bound,
-/// that bound. `None` of nothing.
+/// Returns the quantile in milliseconds, with linear interpolation within a bucket. Above the last bound, returns
+/// that bound; `None` without values.
 pub(crate) fn quantile_ms(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
     let (_, total) = buckets.last().filter(|(_, total)| *total > 0.0)?;
     let rank = share * total;
@@ -120,9 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn two_readings_make_a_rate_and_its_quantiles() {
+    fn two_readings_give_rate_and_quantiles() {
         let before = Reading::of([node("athens", [100.0, 100.0, 100.0]), node("cyrene", [7.0, 7.0, 7.0])]);
-        // One has begun anew, and one was not there before.
+        // One node has restarted, and one is new.
         let now =
             [node("athens", [150.0, 198.0, 200.0]), node("cyrene", [2.0, 2.0, 2.0]), node("delphi", [9.0, 9.0, 9.0])];
         let load = Reading::of(now).since(&before, 2.0, 5, 4).unwrap();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_above_all_bounds_is_the_last_one() {
+    fn quantile_above_all_bounds_is_the_last_bound() {
         assert_eq!(quantile_ms(&[(0.001, 0.0), (f64::INFINITY, 4.0)], 0.5), Some(1.0));
         assert_eq!(quantile_ms(&[(0.001, 0.0), (f64::INFINITY, 0.0)], 0.5), None);
         assert_eq!(quantile_ms(&[], 0.5), None);

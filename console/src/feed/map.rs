@@ -1,4 +1,4 @@
-//! Who leads which partition of a table and how the partition is, small enough for a hundred thousand of them.
+//! Leaders and states of a table's partitions, compact enough for a hundred thousand of them.
 
 use super::latest::News;
 use archon_client::{Holds, PartitionStatus, ReplicaState, Word};
@@ -6,41 +6,41 @@ use archon_types::{Partition, PartitionTable};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-/// A table at a glance. A place in the lists is a partition's number.
+/// Overview of a table. Lists are indexed by partition number.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct TableMap {
-    /// The table's number.
+    /// Number of the table.
     pub(crate) table_id: u64,
-    /// Its name.
+    /// Name of the table.
     pub(crate) table: String,
-    /// The newest change in it.
+    /// Version of its newest change.
     pub(crate) version: u64,
-    /// What it holds.
+    /// Kind of content.
     pub(crate) holds: Word<Holds>,
-    /// The number of the node or participant that leads, zero if nobody does.
+    /// Numbers of the leading nodes or participants; zero without a leader.
     pub(crate) leaders: Vec<u64>,
-    /// How each is, a letter.
+    /// State of each partition, a letter.
     #[serde(serialize_with = "as_text")]
     pub(crate) states: Vec<State>,
 }
 
-/// How a partition is.
+/// State of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum State {
-    /// Served, with all its copies.
+    /// Served, with all copies.
     Online = b'o',
-    /// Served, with fewer copies than it should have.
+    /// Served, with fewer copies than configured.
     Degraded = b'd',
-    /// A copy of it or its leadership is on its way.
+    /// A copy or its leadership is being moved.
     Moving = b'm',
-    /// It is being split, or merged.
+    /// Being split or merged.
     Reshaped = b's',
-    /// Nobody leads it.
+    /// No leader.
     Leaderless = b'l',
-    /// An operator has taken it offline.
+    /// Taken offline by an operator.
     Offline = b'x',
-    /// No partition has this number.
+    /// No partition with this number.
     None = b'.',
 }
 
@@ -50,7 +50,7 @@ fn as_text<S: Serializer>(states: &[State], serializer: S) -> Result<S::Ok, S::E
 }
 
 impl TableMap {
-    /// The map of a table as it is held.
+    /// Builds the map of a table.
     pub(crate) fn of(table: &PartitionTable) -> Self {
         let about = table.table();
         let rows = || (0..about.keys.numbers_end()).map(|number| table.partition(number));
@@ -65,7 +65,7 @@ impl TableMap {
         }
     }
 
-    /// What to tell those who know `before`; nothing if nothing is new.
+    /// Returns the update for subscribers that have `before`; `None` if nothing changed.
     pub(crate) fn changes_since(&self, before: &Self) -> Option<News> {
         if (&self.table, self.leaders.len()) != (&before.table, before.leaders.len()) {
             return Some(News::new("map", self));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_told() {
+    fn only_changes_of_the_map_are_sent() {
         let before = map(&[1, 2, 0], &[State::Online, State::Online, State::Leaderless]);
         assert_eq!(before.changes_since(&before), None);
         let after = map(&[1, 3, 3], &[State::Online, State::Online, State::Degraded]);

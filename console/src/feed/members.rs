@@ -1,5 +1,5 @@
-//! The nodes as they are told: all of them once, and then what changed. Of a thousand nodes the numbers of nearly all change from look to
-//! look, and nothing else of most: so they are told by themselves.
+//! Updates of nodes: the full list once, then changes. With a thousand nodes, counters of nearly all change between
+//! polls but little else, so counters are sent separately.
 
 use super::latest::News;
 use archon_client::NodeSummary;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Members(Vec<NodeSummary>);
 
-/// What changes all the time: the number of the node, and then the fields that [`numbers`] names in their order.
+/// Frequently changing values: the number of the node, then the fields named by [`numbers`], in order.
 type Numbers = (u64, u32, u32, Option<u64>, Option<u64>, Option<u64>, Option<u64>);
 
 fn numbers(node: &NodeSummary) -> Numbers {
@@ -25,7 +25,7 @@ fn numbers(node: &NodeSummary) -> Numbers {
     )
 }
 
-/// Whether only its numbers differ.
+/// Returns whether the nodes differ only in these numbers.
 fn is_same(node: &NodeSummary, before: &NodeSummary) -> bool {
     let with_numbers = NodeSummary {
         partitions_led: before.partitions_led,
@@ -40,17 +40,17 @@ fn is_same(node: &NodeSummary, before: &NodeSummary) -> bool {
 }
 
 impl Members {
-    /// These.
+    /// Creates the list.
     pub(crate) const fn new(nodes: Vec<NodeSummary>) -> Self {
         Self(nodes)
     }
 
-    /// All of them.
+    /// Returns the full list.
     pub(crate) fn whole(&self) -> News {
         News::new("nodes", &self.0)
     }
 
-    /// What to tell those who know `before`; nothing if nothing is new.
+    /// Returns the update for subscribers that have `before`; `None` if nothing changed.
     pub(crate) fn changes_since(&self, before: &Self) -> Option<News> {
         let mut known: BTreeMap<u64, &NodeSummary> = before.0.iter().map(|node| (node.id, node)).collect();
         let (mut changed, mut counted) = (Vec::new(), Vec::new());
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_nodes_were_told_whole_every_other_second() {
+    fn only_changed_nodes_and_counters_are_sent() {
         let before = Members::new(vec![node(1, "alive", 10), node(2, "alive", 10), node(3, "alive", 10)]);
         assert_eq!(before.changes_since(&before), None);
         let now = Members::new(vec![node(1, "alive", 11), node(2, "failed", 10), node(4, "alive", 10)]);

@@ -28,17 +28,17 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-/// How many may watch at once.
+/// Maximum number of open feeds.
 const WATCHERS_MAX: usize = 64;
-/// How often those who watch hear something, so that whatever stands between does not take the connection for dead.
+/// Interval of keepalives, so that proxies keep the connection open.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
-/// After how long a browser comes again.
+/// Delay before a browser reconnects.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What is told to those who watch.
+/// The published state.
 pub(crate) type Feed = Latest;
 
-/// Answers somebody who watches.
+/// Serves one feed.
 pub(crate) async fn serve(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
@@ -74,10 +74,10 @@ pub(crate) async fn serve(
         .keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE).event(Event::default().event("tick").data("{}"))))
 }
 
-/// Somebody who watches.
+/// State of one feed.
 struct Watching {
     cluster: Arc<crate::console::Cluster>,
-    /// What everything that is told anew begins with.
+    /// First message of every full state.
     hello: News,
     waiting: VecDeque<News>,
     later: broadcast::Receiver<News>,
@@ -91,7 +91,7 @@ impl Watching {
             }
             match self.later.recv().await {
                 Ok(news) => return Some(news),
-                // One who reads more slowly than it happens gets everything as it is now.
+                // A slow reader gets the full state again.
                 Err(RecvError::Lagged(_)) => {
                     let (now, later) = self.cluster.feed.watch();
                     (self.waiting, self.later) = ([vec![self.hello.clone()], now].concat().into(), later);

@@ -1,4 +1,4 @@
-//! Asks the cluster once a second, for all who watch.
+//! Polls the cluster once a second, for all open pages.
 
 use super::Feed;
 use super::load::Reading;
@@ -15,22 +15,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio_util::sync::CancellationToken;
 
-/// How often.
+/// Interval of polls.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of load measurements while no page is open.
 const IDLE_INTERVAL: Duration = Duration::from_secs(5);
-/// How long an answer may take: what is told is to be of now.
+/// Time-out of calls: the data must be current.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// How many events are told.
+/// Number of published events.
 const EVENTS_MAX: u32 = 200;
-/// With more nodes than this, they are told of every other time.
+/// Number of nodes above which they are published in every second round only.
 const NODES_OFTEN: usize = 100;
-/// How many nodes are asked what they count.
+/// Maximum number of nodes queried for their counters.
 const NODES_ASKED_MAX: usize = 16;
-/// Tables whose partitions are shown.
+/// Maximum number of tables with published partitions.
 const TABLES_MAX: usize = 64;
 
-/// Goes on until nobody watches any more.
+/// Polls until no page is open.
 pub(crate) async fn poll(cluster: Arc<Cluster>, stop: CancellationToken) {
     let _abandoned = Abandoned(&cluster.feed);
     let mut poller = Poller { tables: BTreeMap::new(), meter: Meter::default(), round: 0 };
@@ -67,7 +67,7 @@ pub(crate) async fn record(cluster: Arc<Cluster>, stop: CancellationToken) {
     }
 }
 
-/// Has the next who watches begin anew, should this end by a panic.
+/// Lets the next subscriber restart polling if this task panics.
 struct Abandoned<'a>(&'a Feed);
 
 impl Drop for Abandoned<'_> {
@@ -79,20 +79,20 @@ impl Drop for Abandoned<'_> {
 }
 
 struct Poller {
-    /// Those whose partitions are known, by number.
+    /// Tables with known partitions, by number.
     tables: BTreeMap<u64, Shown>,
     meter: Meter,
     round: u64,
 }
 
-/// The last reading of what nodes count.
+/// The last reading of the nodes' counters.
 #[derive(Default)]
 struct Meter {
     reading: Option<(Instant, Reading)>,
 }
 
 impl Meter {
-    /// Asks nodes what they count. Of many, some that stand for all.
+    /// Reads counters of nodes; of a sample if there are many.
     async fn measure(&mut self, cluster: &Cluster, nodes: &[NodeSummary]) {
         let serving: Vec<_> =
             nodes.iter().filter(|node| node.status == NodeStatus::Alive && !node.is_participant()).collect();
@@ -111,7 +111,7 @@ impl Meter {
     }
 }
 
-/// A table whose partitions are known.
+/// A table with known partitions.
 struct Shown {
     routes: Routes,
     version: Option<u64>,
@@ -123,7 +123,7 @@ impl Poller {
         let feed = &cluster.feed;
         let (looked, quorum) = futures::join!(self.look(cluster), quorum_of(cluster));
         feed.set("quorum", &quorum);
-        // What is known stays to be seen, and that it is old.
+        // The old state stays visible, together with the error.
         let trouble = looked.err().map(|error| error.to_string());
         feed.set("trouble", &json!({ "message": trouble }));
     }
@@ -149,7 +149,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Tells who owns what.
+    /// Publishes the owners of partitions.
     async fn show(&mut self, cluster: &Cluster, tables: &[TableSummary]) {
         let gone = self.tables.extract_if(.., |id, _| !tables.iter().any(|table| table.id == *id));
         gone.for_each(|(id, _)| cluster.feed.remove_map(id));
@@ -161,7 +161,7 @@ impl Poller {
             }
             let Some(shown) = self.tables.get_mut(&table.id) else { continue };
             let held = shown.routes.table();
-            // The name may have become another table's while it was opened.
+            // The name may belong to another table by now.
             if shown.version != Some(held.version().get()) && held.table().id.get() == table.id {
                 shown.version = Some(held.version().get());
                 cluster.feed.set_map(TableMap::of(&held));
@@ -175,7 +175,7 @@ impl Poller {
     }
 }
 
-/// A handle whose answers are of now, or do not come.
+/// Creates a client with a short time-out, for current data.
 ///
 /// # Errors
 /// As [`Admin::with_transport`].

@@ -1,4 +1,4 @@
-//! What each coordinator says of the quorum, also while none of them leads.
+//! Views of the quorum by each coordinator, available even without a leader.
 
 use super::load::{buckets, quantile_ms};
 use crate::console::Cluster;
@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 
-/// How long a coordinator may take to say how it is.
+/// Time-out of a coordinator's answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A coordinator as it says that it is.
@@ -34,7 +34,7 @@ pub(crate) struct CoordinatorView {
     error: Option<String>,
 }
 
-/// Asks each coordinator: those that the console knows, and those that these name.
+/// Queries each coordinator: those that the console knows, and those that these name.
 pub(crate) async fn quorum_of(cluster: &Cluster) -> Vec<CoordinatorView> {
     let answers = cluster.admin.quorum_of_each(TIMEOUT).await;
     let asked = join_all(answers.into_iter().map(|(address, answer)| view(cluster, address, answer)));

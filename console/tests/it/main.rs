@@ -1,4 +1,4 @@
-//! The console, without a cluster that is served.
+//! Tests of the console without a running cluster.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

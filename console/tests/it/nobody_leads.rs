@@ -1,4 +1,4 @@
-//! A console of a cluster in which nobody leads.
+//! Console of a cluster without a leader.
 
 use archon_client::Transport;
 use archon_console::{Console, ConsoleConfig};
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[test]
-fn whoever_only_looked_waited_ten_seconds_to_hear_that_nobody_leads() {
-    // Port 1 of loopback: nobody listens there.
+fn reads_fail_fast_without_a_leader() {
+    // Port 1 of loopback: nothing listens there.
     let config = ConsoleConfig {
         listen: "127.0.0.1:0".parse().unwrap(),
         coordinators: vec!["127.0.0.1:1".to_owned()],

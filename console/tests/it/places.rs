@@ -1,4 +1,4 @@
-//! Places and body room of a console, beside callers that take much of them.
+//! Connection places and body room of a console under load by other callers.
 
 use archon_client::Transport;
 use archon_console::{Console, ConsoleConfig};
@@ -27,7 +27,7 @@ fn send(console: &Console, head: &str, body: &str) -> TcpStream {
     connection
 }
 
-/// The first bytes of an answer; nothing if the connection is closed.
+/// Returns the first bytes of an answer; empty if the connection is closed.
 fn answer(connection: &mut TcpStream) -> String {
     let mut answer = [0; 512];
     let read = connection.read(&mut answer).unwrap_or(0);
@@ -35,7 +35,7 @@ fn answer(connection: &mut TcpStream) -> String {
 }
 
 #[test]
-fn silent_connections_do_not_keep_a_caller_out() {
+fn silent_connections_do_not_block_callers() {
     let console = console();
     let mut silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(console.address()).unwrap()).collect();
     let found = answer(&mut send(&console, "GET /api/v1/openapi.json HTTP/1.1", ""));
@@ -43,7 +43,7 @@ fn silent_connections_do_not_keep_a_caller_out() {
     assert_eq!(answer(&mut silent[0]), "", "the oldest silent connection is closed");
 }
 
-/// Eight bodies that declared 8 MiB and did not arrive took all room, and a short one waited behind them.
+/// Otherwise eight bodies that declare 8 MiB and never arrive take all room, and a short one waits behind them.
 #[test]
 fn short_body_does_not_wait_for_long_ones() {
     let console = console();
@@ -51,7 +51,7 @@ fn short_body_does_not_wait_for_long_ones() {
         format!("POST /api/v1/tables HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: {length}")
     };
     let mut dripping: Vec<TcpStream> = (0..24).map(|_| send(&console, &create(8 * 1024 * 1024), "{")).collect();
-    // Refused for its content, without a call to the cluster.
+    // Rejected for its content, without a call to the cluster.
     let body = r#"{"name":"t","kind":"lease"}"#;
     let found = answer(&mut send(&console, &create(body.len()), body));
     assert!(found.starts_with("HTTP/1.1 400 "), "{found:?}");
