@@ -1,5 +1,5 @@
-//! What it costs to ask whether a partition is owned, which a service does for each piece of work: `have_partition` and
-//! `Grant::check`, beside the clock that both look at. `cargo bench -p archon-client --bench have_partition`
+//! Benchmark of ownership checks, which a service does for each piece of work: `have_partition` and `Grant::check`,
+//! beside the clock that both read. `cargo bench -p archon-client --bench have_partition`
 
 use archon_client::{AcquireError, Admin, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 
 const PARTITIONS: u32 = 1_024;
-/// Questions of a round; the best of the rounds counts, which nothing has interrupted.
+/// Checks per round; the fastest round counts, as the least disturbed.
 const QUESTIONS: u32 = 1_000_000;
 const ROUNDS: u32 = 9;
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -72,7 +72,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Asks, each time with another number, and prints what that took. Each answer has to be yes. Returns it for one thread.
+/// Runs checks with different numbers and prints their time. All must succeed. Returns the time for one thread.
 fn line(name: &str, clock: Option<f64>, ask: impl Fn(u32) -> bool + Sync) -> f64 {
     let [alone, together] = [1, 2].map(|threads| {
         let rounds = (0..ROUNDS).map(|_| round(threads, &ask));
@@ -83,7 +83,7 @@ fn line(name: &str, clock: Option<f64>, ask: impl Fn(u32) -> bool + Sync) -> f64
     alone
 }
 
-/// Nanoseconds per question of the slowest of so many threads that ask at once.
+/// Returns the nanoseconds per check of the slowest of `threads` concurrent threads.
 fn round(threads: usize, ask: &(impl Fn(u32) -> bool + Sync)) -> f64 {
     let begin = Barrier::new(threads);
     let work = || {
@@ -100,7 +100,7 @@ fn round(threads: usize, ask: &(impl Fn(u32) -> bool + Sync)) -> f64 {
     })
 }
 
-/// A service that has nothing to do.
+/// A service without work.
 struct Nothing;
 
 impl Callbacks for Nothing {

@@ -1,4 +1,4 @@
-//! Administration: what people and scripts ask of the coordinators.
+//! Administration: calls to the coordinators for people and scripts.
 
 use crate::admin_call::{CoordinatorClient, Effect};
 use crate::admin_types::{
@@ -28,22 +28,22 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Answers of the quorum may be larger than ordinary messages: whole tables, plans, lists of nodes.
+/// Maximum answer size: whole tables, plans and lists of nodes are larger than ordinary messages.
 const ANSWER_BYTES_MAX: usize = 8 * MESSAGE_BYTES_MAX;
-/// Moves asked for at once.
+/// Moves per request.
 const MOVES_PER_ANSWER: u32 = 1_024;
 
-/// A handle on the coordinators of a cluster. Clones are cheap and share connections.
+/// A client of the coordinators of a cluster. Clones are cheap and share connections.
 ///
-/// Every call finds the leading coordinator by itself, outlives a fail-over inside the time-out, and has one effect even
-/// if it is sent more than once. If nobody answers in time the error is [`Error::DeadlineExceeded`], whose
-/// [`Error::kind`] says why: `Unreachable`, `NoQuorum` …
+/// Every call finds the leading coordinator, survives a fail-over within the time-out, and has one effect even if it
+/// is sent more than once. Without an answer in time the error is [`Error::DeadlineExceeded`]; its [`Error::kind`] is
+/// the reason: `Unreachable`, `NoQuorum` …
 #[derive(Clone, Debug)]
 pub struct Admin(Arc<CoordinatorClient>);
 
 impl Admin {
-    /// A handle on the cluster that the endpoints (`host:port`, of coordinators or of any nodes) belong to. `timeout`
-    /// bounds each call, its retries included. Nothing is sent yet.
+    /// Creates a client for the cluster of these endpoints (`host:port` of coordinators or nodes). `timeout` limits
+    /// each call including retries. Sends nothing yet.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an endpoint that is not `host:port`, or if there is none.
@@ -53,8 +53,8 @@ impl Admin {
         Self::with_transport(endpoints, timeout, transport)
     }
 
-    /// As [`Admin::new`], by TLS, or saying whether plaintext may go beyond this machine, to addresses that the cluster tells. `new`
-    /// lets it where an endpoint that was given is beyond it.
+    /// As [`Admin::new`], with TLS, or with an explicit choice whether plaintext connections may leave this machine,
+    /// to addresses reported by the cluster. `new` allows that if a given endpoint is on another machine.
     ///
     /// # Errors
     /// As [`Admin::new`].
@@ -63,7 +63,7 @@ impl Admin {
         Ok(Self(Arc::new(CoordinatorClient::new(endpoints, timeout.max(Duration::from_millis(1)), transport))))
     }
 
-    /// A handle on another endpoint, which the cluster told; reached as this one is.
+    /// Creates a client for another endpoint reported by the cluster, with the same transport.
     ///
     /// # Errors
     /// As [`Admin::new`].
@@ -71,26 +71,26 @@ impl Admin {
         Self::with_transport(vec![endpoint], timeout, self.0.links().transport().clone())
     }
 
-    /// The same handle, asking for somebody else: what it changes is done by that caller, with that caller's rights. Only coordinators
-    /// may, for those who come to their consoles; without TLS nobody knows who asks.
+    /// Returns a client that calls on behalf of `caller`: changes are made in that caller's name and with its rights.
+    /// Only coordinators may do so, for callers of their consoles; without TLS callers are not authenticated.
     #[must_use]
     pub fn on_behalf_of(&self, caller: &Caller) -> Self {
         Self(Arc::new(self.0.on_behalf_of(caller)))
     }
 
-    /// The same handle with a function that is called once in each call that no coordinator has answered for a second: with the reason, and the
-    /// time for which they are still tried. For interactive programs.
+    /// Returns a client with a function that is called once per call that no coordinator has answered for a second,
+    /// with the reason and the remaining time. For interactive programs.
     #[must_use]
     pub fn on_unanswered(&self, report: impl Fn(&ErrorDetail, Duration) + Send + Sync + 'static) -> Self {
         Self(Arc::new(self.0.on_unanswered(report)))
     }
 
-    /// The way to the coordinators.
+    /// Returns the client of the coordinators.
     pub(crate) fn coordinator_client(&self) -> &CoordinatorClient {
         &self.0
     }
 
-    /// The cluster at a glance.
+    /// Returns an overview of the cluster.
     ///
     /// # Errors
     /// See [`Error`].
@@ -119,7 +119,7 @@ impl Admin {
         })
     }
 
-    /// Every node; one whose data is lost as long as nobody has taken its name over.
+    /// Returns all nodes, including lost ones until another node takes their name.
     ///
     /// # Errors
     /// See [`Error`].
@@ -133,10 +133,10 @@ impl Admin {
         Ok(nodes)
     }
 
-    /// Says what is wanted of a node: to serve, to get nothing new, or to be emptied.
+    /// Sets the goal of a node: to serve, to get no new copies, or to be drained.
     ///
     /// # Errors
-    /// `NotFound` if no node has this name; `Refused` with every reason if it cannot be emptied; otherwise see [`Error`].
+    /// `NotFound` for an unknown node; `Refused` with every reason if it cannot be drained; otherwise see [`Error`].
     pub async fn set_node(&self, name: &str, goal: NodeGoal) -> Result<(), Error> {
         check_name("node", name)?;
         let request = v1::SetNodeRequest::from(SetNode { request: request_id(), name: name.to_owned(), goal });
@@ -145,7 +145,7 @@ impl Admin {
         Ok(())
     }
 
-    /// Every table.
+    /// Returns all tables.
     ///
     /// # Errors
     /// See [`Error`].
@@ -164,9 +164,9 @@ impl Admin {
         self.create(name, Partitioning::Hash { partitions }, replication, Holds::Data).await
     }
 
-    /// Creates a table whose keys are in order, in ranges, with `replication` (1 to 7) copies of each. It begins with one
-    /// partition, or as it is split at these keys: at most 1,023, in order of bytes. What is split and
-    /// merged by itself says `limits`; without any of them operators do both.
+    /// Creates a table with ordered keys, in ranges, with `replication` (1 to 7) copies of each. It starts with one
+    /// partition, or split at the given keys: at most 1,023, in byte order. `limits` set when partitions are split
+    /// and merged automatically; without them only operators do so.
     ///
     /// # Errors
     /// As [`Admin::create_table`].
@@ -180,8 +180,8 @@ impl Admin {
         self.create(name, Partitioning::Range { split_at, limits }, replication, Holds::Data).await
     }
 
-    /// Creates a table of `partitions` (1 to 16,384) leases: partitions without rows, of which each is owned by one participant of
-    /// another service.
+    /// Creates a table of `partitions` (1 to 16,384) leases: partitions without rows, each owned by one participant
+    /// of another service.
     ///
     /// # Errors
     /// `AlreadyExists` if the name is taken; otherwise see [`Error`].
@@ -208,7 +208,7 @@ impl Admin {
         Ok(wire.table.ok_or_else(|| incomplete("CreateTableResponse.table"))?.into())
     }
 
-    /// What a rebalance would move, and why. Changes nothing.
+    /// Returns the moves of a rebalance with reasons, without any change.
     ///
     /// # Errors
     /// See [`Error`].
@@ -220,13 +220,13 @@ impl Admin {
         Plan::try_from(plan).map_err(|error| incomplete(&error.to_string()))
     }
 
-    /// Carries out exactly this plan, and returns how many moves that began.
+    /// Executes exactly this plan, and returns the number of started moves.
     ///
     /// # Errors
     /// `StalePlan` if the table moved on since it was made (`have` and `need` are the two versions),
     /// `AssignmentInProgress` while another one runs; otherwise see [`Error`].
     pub async fn apply(&self, plan: &Plan) -> Result<u32, Error> {
-        // Checked as the server would, so that a damaged plan file is refused before anything is sent.
+        // The same checks as on the server, so that a damaged plan file is rejected before anything is sent.
         let plan = Plan::try_from(v1::Plan::from(plan.clone()))
             .and_then(|plan| check_kinds(&plan).map(|()| plan))
             .map_err(|error| Error::invalid(format!("the plan cannot be used ({error}); make a new one")))?;
@@ -236,8 +236,8 @@ impl Admin {
         Ok(wire.moves)
     }
 
-    /// How the present or last rebalance stands, with every move; of a large one that is a lot. See
-    /// [`Admin::rebalance_progress`] for looking often.
+    /// Returns the state of the current or last rebalance with all moves, which can be many. Use
+    /// [`Admin::rebalance_progress`] for frequent polls.
     ///
     /// # Errors
     /// See [`Error`].
@@ -247,7 +247,7 @@ impl Admin {
         loop {
             let after = held.last().map_or(0, |last| last.id);
             let (page, more) = self.rebalance_page(MOVES_PER_ANSWER, after).await?;
-            // Another plan has begun since the page before: what came of the former one is of no use any more.
+            // Another plan has started since the previous page: discard the moves of the old one.
             if plan.is_some_and(|plan| plan != page.summary.plan_id) {
                 (held, plan) = (Vec::new(), None);
                 continue;
@@ -261,8 +261,8 @@ impl Admin {
         }
     }
 
-    /// How the present or last rebalance stands: its summary, and its first moves, `most` at most (1,024 are given at
-    /// most). With zero the coordinator looks at the moves that run alone.
+    /// Returns the summary of the current or last rebalance, and its first moves: at most `most`, and at most 1,024.
+    /// With zero, the coordinator examines only running moves.
     ///
     /// # Errors
     /// See [`Error`].
@@ -270,7 +270,7 @@ impl Admin {
         self.rebalance_progress_after(most, 0).await
     }
 
-    /// As [`Admin::rebalance_progress`], of the moves with numbers above `after` alone.
+    /// As [`Admin::rebalance_progress`], for moves with numbers above `after`.
     ///
     /// # Errors
     /// See [`Error`].
@@ -278,7 +278,7 @@ impl Admin {
         Ok(self.rebalance_page(most, after).await?.0)
     }
 
-    /// Moves with numbers above `after`, and whether there are more of them.
+    /// Returns moves with numbers above `after`, and whether there are more.
     async fn rebalance_page(&self, most: u32, after: u64) -> Result<(RebalanceStatus, bool), Error> {
         let request = v1::RebalanceStatusRequest { cluster: None, most, after };
         let call = |channel, request| async move { client(channel).rebalance_status(request).await };
@@ -293,7 +293,7 @@ impl Admin {
         Ok((RebalanceStatus { running: wire.running, summary, moves, reshapings, reshapings_total }, wire.more))
     }
 
-    /// Cancels the running rebalance: what is not yet past the point of return is undone.
+    /// Cancels the running rebalance and undoes moves that are not past the point of no return.
     ///
     /// # Errors
     /// `NothingRunning` if none runs; otherwise see [`Error`].
@@ -305,7 +305,7 @@ impl Admin {
         Ok(Cancelled { moves_cancelled: wire.cancelled, moves_too_late: wire.too_late })
     }
 
-    /// Why partitions and nodes are as they are, at most `most` reasons, most urgent first.
+    /// Returns reasons for the state of partitions and nodes, at most `most`, most urgent first.
     ///
     /// # Errors
     /// See [`Error`].
@@ -316,7 +316,7 @@ impl Admin {
         Ok(wire.reasons.into_iter().map(Into::into).collect())
     }
 
-    /// The Raft quorum as the first coordinator that answers sees it, with or without a leader.
+    /// Returns the Raft quorum as seen by the first coordinator that answers, with or without a leader.
     ///
     /// # Errors
     /// See [`Error`].
@@ -343,7 +343,7 @@ impl Admin {
         })
     }
 
-    /// The last `most` things that happened, newest last.
+    /// Returns the last `most` events, newest last.
     ///
     /// # Errors
     /// See [`Error`].
@@ -354,7 +354,7 @@ impl Admin {
         Ok(wire.events.into_iter().map(Into::into).collect())
     }
 
-    /// Every partition of a table, by number, also of one that waits for nodes.
+    /// Returns every partition of a table, by number, including unassigned ones.
     ///
     /// # Errors
     /// `NotFound` if there is no such table; otherwise see [`Error`].
@@ -363,7 +363,7 @@ impl Admin {
         Ok(table.partitions().map(|row| partition_summary(&table, row)).collect())
     }
 
-    /// Where a key of a table lives.
+    /// Returns the location of a key.
     ///
     /// # Errors
     /// As [`Admin::table`], and [`Error::InvalidArgument`] for a key that cannot be stored.
@@ -407,7 +407,7 @@ pub(crate) fn client(channel: TracedChannel) -> AdminClient<TracedChannel> {
     AdminClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX).max_encoding_message_size(ANSWER_BYTES_MAX)
 }
 
-/// A name for one request, so that sending it again has no second effect.
+/// Returns a unique id for one request, so that repeated sends have one effect.
 pub(crate) fn request_id() -> RequestId {
     RequestId::new(Uuid::new_v4())
 }

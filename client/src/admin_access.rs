@@ -1,4 +1,4 @@
-//! Administration of what clients may do.
+//! Administration of rights and certificates.
 
 use crate::access_types::{AccessChanged, AccessSummary, CertificatesWithdrawn};
 use crate::admin::{Admin, client, request_id};
@@ -12,11 +12,11 @@ use archon_types::{ErrorDetail, ErrorKind, Millis, Right};
 use std::time::SystemTime;
 
 impl Admin {
-    /// What clients may do to the rows of tables; with a name only what that client may, or what is about that table, by all that
-    /// was granted. It counts where a cluster talks by TLS: without, nobody knows who a client is.
+    /// Returns the rights of clients to rows of tables; with a name, only those of that client or for that table, by
+    /// all grants. They apply only with TLS: without it clients are not authenticated.
     ///
     /// # Errors
-    /// `NotFound` if there is no such table; otherwise see [`Error`].
+    /// `NotFound` for an unknown table; otherwise see [`Error`].
     pub async fn access(&self, of_client: Option<&str>, table: Option<&str>) -> Result<AccessSummary, Error> {
         check(of_client, table)?;
         let request = v1::ListAccessRequest {
@@ -29,12 +29,14 @@ impl Admin {
         Ok(wire.into())
     }
 
-    /// Grants a right to a client, or to every client, to the rows of a table, or of every table, those that are made later
-    /// included; or [`Right::Own`] to a participant, or to every participant, to the partitions of one lease table. Wider rights granted
-    /// earlier remain. Waits for at most two seconds until all nodes apply the grant, and returns those that do not.
+    /// Grants a right to a client, or to every client, to the rows of a table, or of every table including future
+    /// ones; or [`Right::Own`] to a participant, or to every participant, to the partitions of one lease table. Wider
+    /// earlier grants remain. Waits for at most two seconds until all nodes apply the grant, and returns those that
+    /// do not.
     ///
     /// # Errors
-    /// `NotFound` if there is no such table, `Refused` if it does not hold what the right is about; otherwise see [`Error`].
+    /// `NotFound` for an unknown table, `Refused` if the right does not suit the kind of table; otherwise see
+    /// [`Error`].
     pub async fn grant(
         &self,
         right: Right,
@@ -44,11 +46,11 @@ impl Admin {
         self.set_access(right, to_client, table, false).await
     }
 
-    /// Takes back what was granted for exactly this: of [`Right::Write`] what goes beyond reading, of [`Right::Read`] all of it. What
-    /// was granted to every client, or for every table, stays. Waits as [`Admin::grant`] does.
+    /// Revokes an earlier grant with exactly this scope: [`Right::Write`] leaves the right to read, [`Right::Read`]
+    /// revokes both. Grants to every client or for every table remain. Waits like [`Admin::grant`].
     ///
     /// # Errors
-    /// `NotFound` if there is no such table; otherwise see [`Error`].
+    /// `NotFound` for an unknown table; otherwise see [`Error`].
     pub async fn revoke(
         &self,
         right: Right,
@@ -58,12 +60,14 @@ impl Admin {
         self.set_access(right, of_client, table, true).await
     }
 
-    /// Withdraws the certificates of `identity` (`admin/alice`) that begin before a moment, Unix time, or before now: no member lets in who
-    /// shows one, and whoever is connected by one is turned away at its next word. What was withdrawn before stays so. Without `force`
-    /// one is not withdrawn by which a member talks that is at work, nor the one by which this is asked. Waits as [`Admin::grant`] does.
+    /// Revokes the certificates of `identity` (`admin/alice`) that begin before a moment (Unix time), or before now:
+    /// members reject them, and close their connections on the next request. Earlier revocations remain. Without
+    /// `force`, the certificate of a running member and that of the caller are not revoked. Waits like
+    /// [`Admin::grant`].
     ///
     /// # Errors
-    /// `InvalidArgument` if nobody can be called so, `Refused` if such a member is at work, or if whoever asks would be shut out; otherwise see [`Error`].
+    /// `InvalidArgument` for an invalid identity, `Refused` if such a member is running or the caller would be locked
+    /// out; otherwise see [`Error`].
     pub async fn withdraw_certificates(
         &self,
         identity: &str,
@@ -77,7 +81,7 @@ impl Admin {
         self.change_certificates(identity, change, force).await
     }
 
-    /// Refuses to withdraw the certificate by which this is asked: nobody may be left who could have it count again.
+    /// Rejects revoking the caller's own certificate: it may be the last one that could undo the revocation.
     fn check_not_own(&self, identity: &str, begins_before_at_ms: Option<u64>) -> Result<(), ErrorDetail> {
         let Some(tls) = self.coordinator_client().links().transport().tls() else { return Ok(()) };
         let own = tls.credentials();
@@ -94,11 +98,11 @@ impl Admin {
         Err(ErrorDetail::new(ErrorKind::Refused, why))
     }
 
-    /// All certificates of `identity` count again that the authority has signed and that have not expired. Waits as [`Admin::grant`]
-    /// does.
+    /// Accepts all certificates of `identity` again that a trusted authority has signed and that have not expired.
+    /// Waits like [`Admin::grant`].
     ///
     /// # Errors
-    /// `Refused` of a coordinator that was removed from the quorum; otherwise see [`Error`].
+    /// `Refused` for a coordinator that was removed from the quorum; otherwise see [`Error`].
     pub async fn readmit_certificates(&self, identity: &str) -> Result<CertificatesWithdrawn, Error> {
         self.change_certificates(identity, Withdrawal::Readmit, false).await
     }

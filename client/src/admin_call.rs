@@ -1,4 +1,4 @@
-//! Finding the leading coordinator, and asking it until the time-out.
+//! Calls to the leading coordinator: discovery and retries until the time-out.
 
 use crate::error::{Error, Outcome};
 use crate::link::{Links, never_sent};
@@ -20,46 +20,46 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::metadata::AsciiMetadataValue;
 use tonic::{Code, Request, Response, Status};
 
-/// How long one coordinator may take in the first round; it doubles from round to round, so that neither a silent
-/// process nor a slow answer ends the call.
+/// Time-out of one coordinator in the first round; it doubles with each round, so that neither a silent process nor a
+/// slow answer ends the call.
 const TRY_FIRST: Duration = Duration::from_secs(1);
-/// Longest pause between rounds: people wait for these calls.
+/// Maximum pause between rounds: people wait for these calls.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Silence of all coordinators after which the caller gets a report.
 const REPORTED_AFTER: Duration = Duration::from_secs(1);
-/// Most coordinators remembered.
+/// Maximum number of remembered coordinators.
 const COORDINATORS_MAX: usize = 64;
 
-/// Nodes that are asked for the coordinators, where all of those are gone that are known.
+/// Nodes that are asked for the coordinators if no known coordinator exists any longer.
 const NODES_ASKED_MAX: usize = 3;
 
 /// A response of any type.
 type AnyResponse = Box<dyn Any + Send>;
 /// One attempt to get a response from a coordinator.
 type Attempt<'a> = BoxFuture<'a, Result<AnyResponse, Status>>;
-/// Makes an attempt on this channel, with the metadata of this request.
+/// Starts an attempt on this channel, with the metadata of this request.
 type Attempts<'a> = dyn Fn(TracedChannel, Request<()>) -> Attempt<'a> + Send + Sync + 'a;
 
-/// Whether a call changes something.
+/// Effect of a call on the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
     Reads,
     Writes,
 }
 
-/// The way to the leading coordinator.
+/// Client of the leading coordinator.
 #[derive(Clone, Debug)]
 pub(crate) struct CoordinatorClient {
     endpoints: Vec<String>,
     timeout: Duration,
     links: Arc<Links>,
-    /// Who answered last.
+    /// The coordinator that answered last.
     leader: Arc<Mutex<Option<String>>>,
-    /// Coordinators that nodes told of, for endpoints that are nodes.
+    /// Coordinators reported by nodes, for endpoints that are nodes.
     learned: Arc<Mutex<Vec<String>>>,
-    /// Nodes that were told of: they know the coordinators of by then, where all of those are gone that the caller named.
+    /// Known nodes: they know the current coordinators if all configured ones are gone.
     nodes: Arc<Mutex<Vec<String>>>,
-    /// For whom it asks, if not for itself.
+    /// The caller that this client acts for, if not for itself.
     on_behalf_of: Option<AsciiMetadataValue>,
     /// Gets a report while no coordinator answers.
     unanswered: Option<Unanswered>,
@@ -68,7 +68,7 @@ pub(crate) struct CoordinatorClient {
 
 type ReportUnanswered = dyn Fn(&ErrorDetail, Duration) + Send + Sync;
 
-/// A caller's function that reports why no coordinator answers, and for how long they are still tried.
+/// A caller's function that receives the reason why no coordinator answers, and the remaining time.
 #[derive(Clone)]
 pub(crate) struct Unanswered(Arc<ReportUnanswered>);
 
@@ -78,18 +78,18 @@ impl std::fmt::Debug for Unanswered {
     }
 }
 
-/// What somebody who was asked is.
+/// Classification of a called process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Who {
-    /// A coordinator, or whoever listens there: it answered.
+    /// A coordinator, or another listener there: it answered.
     Answers,
-    /// Nobody answered.
+    /// No answer.
     Silent,
     /// Not a coordinator.
     Other,
 }
 
-/// Who answered in one round, for whom it may concern.
+/// Addresses by outcome of one round, for error messages.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Round {
     answer: Vec<String>,
@@ -109,7 +109,7 @@ impl Round {
         self.answer.len() + self.silent.len()
     }
 
-    /// Which coordinators answered and which did not; nothing where that is said already.
+    /// Describes which coordinators answered and which did not; empty if the error already says so.
     fn text(&self) -> String {
         if self.heard() < 2 {
             return String::new();
@@ -122,15 +122,15 @@ impl Round {
     }
 }
 
-/// What a failed try says about the rest of the call.
+/// Consequence of a failed attempt.
 enum Verdict {
-    /// Ask this one next.
+    /// Try this address next.
     Follow(String),
     /// Try the others.
     Next,
-    /// Try the others; this one will say nothing else.
+    /// Try the others; this one will not answer differently.
     Hopeless,
-    /// No other will say anything else.
+    /// Stop: others would answer the same.
     Final,
 }
 
@@ -150,33 +150,33 @@ impl CoordinatorClient {
         }
     }
 
-    /// The same way, asked for somebody else.
+    /// Returns a client that acts for another caller.
     pub(crate) fn on_behalf_of(&self, caller: &Caller) -> Self {
-        // Names and addresses are such text.
+        // Names and addresses are valid metadata.
         Self { on_behalf_of: caller.behalf().and_then(|text| text.parse().ok()), ..self.clone() }
     }
 
-    /// The same way, with a function that reports once a call has been without an answer for a second.
+    /// Returns a client with a function that is called once a call has been unanswered for a second.
     pub(crate) fn on_unanswered(&self, report: impl Fn(&ErrorDetail, Duration) + Send + Sync + 'static) -> Self {
         Self { unanswered: Some(Unanswered(Arc::new(report))), ..self.clone() }
     }
 
-    /// The channels to whom this handle has asked.
+    /// Returns the channels of this client.
     pub(crate) fn links(&self) -> &Links {
         &self.links
     }
 
-    /// The addresses that the caller gave.
+    /// Returns the configured addresses.
     pub(crate) fn endpoints(&self) -> &[String] {
         &self.endpoints
     }
 
-    /// How long a call may take.
+    /// Returns the time-out of calls.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Sends `message` to one coordinator after the other until one answers for good or the time-out has passed.
+    /// Sends `message` to coordinators in turn until one gives a final answer or the time-out passes.
     pub(crate) async fn call<M, R, F>(
         &self,
         effect: Effect,
@@ -199,8 +199,8 @@ impl CoordinatorClient {
         }
     }
 
-    /// The part of [`call`](Self::call) that is alike for all calls. It returns a box, since other futures are compiled by each
-    /// crate that polls them.
+    /// The non-generic part of [`call`](Self::call). Boxed, because each crate that polls an unboxed future compiles
+    /// it again.
     fn ask<'a>(&'a self, effect: Effect, attempt: &'a Attempts<'a>) -> BoxFuture<'a, Result<AnyResponse, Error>> {
         Box::pin(self.ask_all(effect, attempt))
     }
@@ -248,13 +248,13 @@ impl CoordinatorClient {
                     Verdict::Follow(leader) => waiting.push_front(leader),
                     Verdict::Next => waiting.extend(self.learned.lock().iter().cloned()),
                 }
-                // What the quorum says of itself tells more than an address at which nobody is.
+                // The quorum's own report is more informative than an unreachable address.
                 let weight = weight(&detail, who);
                 if last.as_ref().is_none_or(|(held, _)| weight >= *held) {
                     last = Some((weight, detail));
                 }
             }
-            // Whoever is stopped would say the same as those that refuse one side's certificate.
+            // Stopped coordinators would reject the certificate like the others.
             let given_up = hopeless || (refused && round.answer.is_empty());
             if let Some((_, detail)) = last.take_if(|_| given_up) {
                 return Err(detail.into());
@@ -294,7 +294,7 @@ impl CoordinatorClient {
         Error::DeadlineExceeded { timeout_ms, outcome, last: last.map(Box::new) }
     }
 
-    /// Who is asked in a round, in order: the last to answer, the caller's endpoints, coordinators learned of.
+    /// Returns the addresses of a round, in order: the last that answered, the configured ones, learned coordinators.
     fn candidates(&self) -> VecDeque<String> {
         let leader = self.leader.lock().clone();
         let learned = self.learned.lock().clone();
@@ -302,12 +302,12 @@ impl CoordinatorClient {
     }
 
     async fn once(&self, address: &str, limit: Duration, attempt: &Attempts<'_>) -> Result<AnyResponse, Failed> {
-        // A person may name a node, which knows the coordinators; whoever was learned of is one.
+        // A configured address may be a node, which knows the coordinators; a learned one is a coordinator.
         let named = self.endpoints.iter().any(|endpoint| endpoint == address);
         let expected = if named { Expected::Servers } else { Expected::Coordinators };
         let channel = self.links.channel(address, expected).map_err(Failed::at_once)?;
         let mut request = Request::new(());
-        // The server must not work on what nobody waits for.
+        // The server must not work for a caller that is gone.
         request.set_timeout(limit);
         if let Some(caller) = &self.on_behalf_of {
             request.metadata_mut().insert(ON_BEHALF_OF, caller.clone());
@@ -335,7 +335,7 @@ impl CoordinatorClient {
         }
         detail.message = format!("{address}: {}", detail.message);
         if status.code() == Code::Unimplemented {
-            // A node, or another kind of server: a node knows the coordinators.
+            // A node or another server; a node knows the coordinators.
             detail.kind = ErrorKind::Unreachable;
             detail.message = format!("{address} is not a coordinator");
             self.learn(channel, limit).await;
@@ -345,7 +345,8 @@ impl CoordinatorClient {
             return Err(Failed { detail, verdict: Verdict::Hopeless, sent: false, who: Who::Other });
         }
         let verdict = match detail.kind {
-            // A member that turns the connection away means all of the cluster: it speaks TLS, and this client does not.
+            // A member that rejects the plaintext connection speaks for the whole cluster: it uses TLS, and this
+            // client does not.
             ErrorKind::InvalidArgument | ErrorKind::Refused => Verdict::Final,
             _ if is_lasting(&status) => Verdict::Hopeless,
             _ => Verdict::Next,
@@ -353,8 +354,8 @@ impl CoordinatorClient {
         if detail.kind == ErrorKind::DeadlineExceeded {
             detail.kind = ErrorKind::Unreachable;
         }
-        // The other side's certificate is looked at before anything is said, and this one's before anything of it is read. One that is
-        // withdrawn meanwhile ends a connection on which something may have been done.
+        // Certificates are checked before any request is read. A certificate revoked later ends a connection on which
+        // requests may have been executed.
         let is_own = || detail.message.contains(&TlsError::Refused(String::new()).to_string());
         if is_refused_for_good(&detail.message) && (never_sent(&status) || is_own()) {
             detail.kind = ErrorKind::Refused;
@@ -363,12 +364,12 @@ impl CoordinatorClient {
         Err(Failed { detail, verdict, sent: !never_sent(&status), who: Who::Silent })
     }
 
-    /// Keeps where nodes are.
+    /// Remembers the addresses of nodes.
     pub(crate) fn note_nodes<'a>(&self, addresses: impl Iterator<Item = &'a str>) {
         *self.nodes.lock() = addresses.take(NODES_ASKED_MAX).map(str::to_owned).collect();
     }
 
-    /// Asks nodes who the coordinators are by now, where none of those answers that are known.
+    /// Asks nodes for the current coordinators if no known one answers.
     async fn ask_nodes(&self, deadline: Instant) {
         let nodes = self.nodes.lock().clone();
         for address in nodes {
@@ -380,9 +381,9 @@ impl CoordinatorClient {
         }
     }
 
-    /// Asks a node for the addresses of the coordinators. Returns whether it told them.
+    /// Asks a node for the addresses of the coordinators. Returns whether it knew any.
     async fn learn(&self, channel: TracedChannel, limit: Duration) -> bool {
-        // Nothing is newer than this, so the answer holds the addresses alone.
+        // No table has a newer version, so the answer holds only the addresses.
         let request = v1::GetTableRequest { table: DEFAULT_TABLE.to_owned(), since: u64::MAX, ..Default::default() };
         if let Ok(Ok(response)) = timeout(limit, TableClient::new(channel).get_table(request)).await {
             let mut addresses = response.into_inner().coordinators;
@@ -399,7 +400,7 @@ impl CoordinatorClient {
 struct Failed {
     detail: ErrorDetail,
     verdict: Verdict,
-    /// Whether a write may have taken effect.
+    /// A write may have taken effect.
     sent: bool,
     who: Who,
 }
@@ -410,8 +411,8 @@ impl Failed {
     }
 }
 
-/// Whether another coordinator, or a little later this one, may say something else. Too few nodes or a full disk are
-/// answers: a person has to act.
+/// Returns whether another coordinator, or this one later, may answer differently. Too few nodes and full disks are
+/// final: a person must act.
 fn may_pass(kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::NotEnoughNodes | ErrorKind::ReadOnly => false,
@@ -420,22 +421,22 @@ fn may_pass(kind: ErrorKind) -> bool {
     }
 }
 
-/// How much an error says about why nobody answers.
+/// Returns how informative an error is about the reason why no coordinator answers.
 fn weight(detail: &ErrorDetail, who: Who) -> u8 {
     match (who, detail.kind) {
-        // Among coordinators, a node in the list explains nothing.
+        // A node among coordinators explains nothing.
         (Who::Other, _) => 0,
         (_, ErrorKind::NoQuorum) => 3,
-        // One that is stopped explains nothing where others run and do not take this certificate.
+        // A stopped coordinator explains nothing if running ones reject the certificate.
         (Who::Silent, ErrorKind::Refused) => 2,
         (_, ErrorKind::Unreachable) => 1,
-        // Who leads has looked into it; whoever points at it knows nothing.
+        // The leader has evaluated the call; a follower has not.
         (Who::Answers, kind) if kind != ErrorKind::NotCoordinatorLeader => 3,
         _ => 2,
     }
 }
 
-/// What is left of a time-out that was given in whole units, as the unit: 1,999.9 ms are 2,000 to people.
+/// Rounds the rest of a time-out to the unit in which it was given: people call 1,999.9 ms 2,000.
 fn rounded_ms(time: Duration) -> u128 {
     const UNIT: u128 = 10;
     time.as_micros().div_ceil(1_000 * UNIT) * UNIT
@@ -446,14 +447,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_coordinator_that_was_stopped_hid_that_the_others_refuse_the_certificate() {
+    fn refused_certificate_outweighs_stopped_coordinator() {
         let [stopped, refuses] = [ErrorKind::Unreachable, ErrorKind::Refused]
             .map(|kind| weight(&ErrorDetail::new(kind, "why"), Who::Silent));
         assert!(stopped < refuses);
     }
 
     #[test]
-    fn a_lost_quorum_says_which_coordinators_answer_and_a_node_in_the_list_hides_nothing() {
+    fn lost_quorum_error_names_answering_coordinators() {
         let mut round = Round::default();
         round.note("127.0.0.1:7101", Who::Answers);
         round.note("127.0.0.1:7201", Who::Other);
@@ -468,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_out_is_named_as_it_was_given() {
+    fn time_out_is_rounded_as_it_was_given() {
         let found = [1_999_900, 2_000_000, 500_000, 3].map(|micros| rounded_ms(Duration::from_micros(micros)));
         assert_eq!(found, [2_000, 2_000, 500, 10]);
     }

@@ -9,7 +9,7 @@ use archon_proto::v1;
 use archon_types::{SettingChange, Version};
 
 impl Admin {
-    /// The settings of the cluster as they are, and which of them can be changed.
+    /// Returns the settings of the cluster, and which of them can be changed.
     ///
     /// # Errors
     /// See [`Error`].
@@ -20,11 +20,11 @@ impl Admin {
         Ok(wire.into())
     }
 
-    /// Changes settings while the cluster runs, all of them or none. `if_version`: only if they are as of this version.
+    /// Changes settings at run time, all of them or none. With `if_version`, only if they have this version.
     ///
     /// # Errors
-    /// `Refused` if one cannot be changed while the cluster runs, `InvalidArgument` if one is out of its range or does not fit
-    /// another one, `StaleVersion` if they are not of that version; otherwise see [`Error`].
+    /// `Refused` for a setting that cannot change at run time, `InvalidArgument` for a value out of range or
+    /// inconsistent with another one, `StaleVersion` for another version; otherwise see [`Error`].
     pub async fn configure(
         &self,
         changes: &[SettingChange],
@@ -33,7 +33,7 @@ impl Admin {
         self.judge(changes, if_version, false).await
     }
 
-    /// What [`Admin::configure`] would change. Changes nothing.
+    /// Returns the effect of [`Admin::configure`], without any change.
     ///
     /// # Errors
     /// As [`Admin::configure`].

@@ -1,4 +1,4 @@
-//! What coordinators say when each is asked for itself, for who wants to know why none of them leads.
+//! Queries of each coordinator, to find out why none of them leads.
 
 use crate::admin::Admin;
 use crate::error::Error;
@@ -8,11 +8,11 @@ use futures::future::join_all;
 use std::time::Duration;
 
 impl Admin {
-    /// The Raft quorum as each coordinator sees it: those at this handle's endpoints, and those that these name. All are
-    /// asked at once, `within` for the first and as long again for the second. Each comes with its address.
+    /// Returns the Raft quorum as seen by each coordinator: those at this client's endpoints, then those that these
+    /// name. Each group is queried in parallel, with the time-out `within`. Each answer comes with its address.
     pub async fn quorum_of_each(&self, within: Duration) -> Vec<(String, Result<Quorum, Error>)> {
         let mut all = self.quorums_of(self.coordinator_client().endpoints().to_vec(), within).await;
-        // An endpoint that is a node, or another name of an address, is answered for by a coordinator.
+        // Several endpoints may reach the same coordinator: nodes, or other names of its address.
         all.sort_by_key(|(_, answer)| answer.as_ref().ok().map_or(u64::MAX, |quorum| quorum.id));
         all.dedup_by(|next, held| matches!((&next.1, &held.1), (Ok(next), Ok(held)) if next.id == held.id));
         let answered: Vec<u64> = all.iter().filter_map(|(_, answer)| Some(answer.as_ref().ok()?.id)).collect();
@@ -38,8 +38,8 @@ impl Admin {
         .await
     }
 
-    /// Names and addresses of the nodes, by number, as whoever answers first has them in its partition table: no
-    /// coordinator needs to lead for that, and the newest nodes may be missing.
+    /// Returns names and addresses of the nodes, by number, from the partition table of the first member that
+    /// answers. This needs no leading coordinator; the newest nodes may be missing.
     ///
     /// # Errors
     /// As [`Admin::table`].

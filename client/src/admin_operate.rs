@@ -1,4 +1,4 @@
-//! Administration of nodes and partitions: draining, removing, giving up, forcing a leader.
+//! Administration of nodes and partitions: draining, removing, declaring data lost, forcing a leader.
 
 use crate::admin::{Admin, client, incomplete, node_summary, request_id};
 use crate::admin_call::Effect;
@@ -19,13 +19,13 @@ use archon_types::{ErrorDetail, ErrorKind, Partition, TraitsChange};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// How long a leader may look for the middle of a partition: at a tenth of what disks read, time for hundreds of GiB.
+/// Maximum time for a leader to find a split key: enough for hundreds of GiB at a tenth of the speed of disks.
 const SEARCH_MAX: Duration = Duration::from_secs(60 * 60);
-/// How often it is asked whether it has found it.
+/// Interval of polls for the split key.
 const SEARCH_PAUSE: Duration = Duration::from_millis(100);
 
 impl Admin {
-    /// What draining, removing or giving up a node would do, or what stands in the way. Changes nothing.
+    /// Returns the effects of draining, removing or losing a node, or the obstacles, without any change.
     ///
     /// # Errors
     /// `NotFound` if no node has this name; otherwise see [`Error`].
@@ -42,8 +42,8 @@ impl Admin {
         })
     }
 
-    /// Gives a node another zone, weight or limit while it runs. That outlives its restarts, until it is started with
-    /// another flag. Returns the node as it is then, and whether anything changed.
+    /// Changes zone, weight or limit of a running node. The change survives restarts, until it is started with
+    /// another flag. Returns the resulting node, and whether anything changed.
     ///
     /// # Errors
     /// `NotFound` if no node has this name; `InvalidArgument` for what no node can have; otherwise see [`Error`].
@@ -56,8 +56,8 @@ impl Admin {
         Ok((node_summary(wire.node.ok_or_else(|| incomplete("AlterNodeResponse.node"))?)?, wire.changed))
     }
 
-    /// Forgets a node that is not alive and holds nothing that counts. Returns how many copies that do not count went with
-    /// it.
+    /// Removes a node that is not alive and holds no in-sync copies. Returns the number of other copies that were
+    /// removed with it.
     ///
     /// # Errors
     /// `NotFound` if no node has this name, `Refused` with every reason; otherwise see [`Error`].
@@ -69,11 +69,11 @@ impl Admin {
         Ok(wire.copies)
     }
 
-    /// Declares that a failed node's data is lost: its copies count no more and are replaced at once.
+    /// Declares a failed node's data lost: its copies are discarded and replaced at once.
     ///
     /// # Errors
-    /// `NotFound` if no node has this name; `Refused` if it is alive; `DataLoss` if partitions would lose their last copy
-    /// that counts and `accept_data_loss` is not set (the message names them); otherwise see [`Error`].
+    /// `NotFound` for an unknown node; `Refused` if it is alive; `DataLoss` if partitions would lose their last
+    /// in-sync copy and `accept_data_loss` is not set (the message names them); otherwise see [`Error`].
     pub async fn lose_node(&self, name: &str, accept_data_loss: bool) -> Result<NodeLoss, Error> {
         check_name("node", name)?;
         let lose = LoseNode { request: request_id(), name: name.to_owned(), accept_data_loss };
@@ -87,7 +87,7 @@ impl Admin {
         })
     }
 
-    /// Everything about one partition.
+    /// Returns a full description of one partition.
     ///
     /// # Errors
     /// `NotFound` if there is no such table or partition; otherwise see [`Error`].
@@ -125,17 +125,19 @@ impl Admin {
         })
     }
 
-    /// Splits a partition of a table by ranges at `at`: from there on its keys become those of a new partition, on the same nodes.
-    /// Without a key its leader walks over its rows for the middle of its bytes, which takes some seconds for each GiB; it is
-    /// waited for, an hour at most.
-    /// It goes on in the background and is seen in [`Admin::describe_partition`]: the keys are copied first, for half an hour at most, while
-    /// everything is served; then those that move wait for a moment, 5 s at most. What is not done by then is given up. With
-    /// `dry_run` it is only said what it would do.
+    /// Splits a partition of a table by ranges at `at`: keys from there on move to a new partition on the same nodes.
+    /// Without a key, its leader scans its rows for the key that halves its bytes, which takes some seconds per GiB;
+    /// the call waits for that, at most an hour.
+    ///
+    /// The split continues in the background and is visible in [`Admin::describe_partition`]: first the keys are
+    /// copied while everything is served, for at most half an hour; then the moving keys pause briefly, at most 5 s.
+    /// A split that exceeds a limit is abandoned. With `dry_run`, only returns the effect.
     ///
     /// # Errors
-    /// `NotFound` if there is no such table or partition; `InvalidArgument` if its keys are hashed, or `at` is no key;
-    /// `AssignmentInProgress` while it is being split or moved; `Refused` if `at` is not among its keys or is where they begin, while a copy
-    /// does not count, a node of it is down or too many are; `Unavailable` while nobody leads it; otherwise see [`Error`].
+    /// `NotFound` for an unknown table or partition; `InvalidArgument` if keys are hashed or `at` is not a key;
+    /// `AssignmentInProgress` while the partition is being split or moved; `Refused` if `at` is outside of its keys
+    /// or its first key, while a copy is not in sync, one of its nodes is down, or too many nodes are failed;
+    /// `Unavailable` without a leader; otherwise see [`Error`].
     pub async fn split_partition(
         &self,
         table: &str,
@@ -165,7 +167,7 @@ impl Admin {
         tokio::time::timeout(SEARCH_MAX, search).await.unwrap_or_else(over)
     }
 
-    /// Gives up the split of a partition that is not done.
+    /// Cancels an unfinished split of a partition.
     ///
     /// # Errors
     /// `NotFound` if there is no such table or partition; `Refused` if it is not being split; otherwise see [`Error`].
@@ -174,7 +176,7 @@ impl Admin {
         split.ok_or_else(|| incomplete("SplitPartitionResponse, which speaks of a search"))
     }
 
-    /// `None` while the leader looks for the middle.
+    /// Returns `None` while the leader searches for the split key.
     async fn ask_split(
         &self,
         table: &str,
@@ -192,19 +194,21 @@ impl Admin {
         Ok((!wire.searching).then(|| PartitionSplit::new(name, wire)))
     }
 
-    /// Merges a partition of a table by ranges with its right neighbour, the one that begins where it ends: that one's keys become its
-    /// own, and it is a partition no more. It goes on in the background, is seen in [`Admin::describe_partition`], and is given up if it
-    /// is not done within some seconds. With `dry_run` it is only said what it would do.
+    /// Merges a partition of a table by ranges with its right neighbour, whose keys follow: the partition takes over
+    /// these keys, and the neighbour is deleted. The merge continues in the background, is visible in
+    /// [`Admin::describe_partition`], and is abandoned if it takes more than some seconds. With `dry_run`, only
+    /// returns the effect.
     ///
     /// # Errors
-    /// `NotFound` if there is no such table or partition; `InvalidArgument` if its keys are hashed; `AssignmentInProgress` while one of
-    /// the two is being split, merged or moved; `Refused` if it has no right neighbour or that one has more than 16 MiB, while a copy
-    /// does not count, a node is down or too many are; `Unavailable` while nobody leads one of them; otherwise see [`Error`].
+    /// `NotFound` for an unknown table or partition; `InvalidArgument` if keys are hashed; `AssignmentInProgress`
+    /// while one of the two is being split, merged or moved; `Refused` without a right neighbour or if it has more
+    /// than 16 MiB, while a copy is not in sync, one of their nodes is down, or too many nodes are failed;
+    /// `Unavailable` if one of them has no leader; otherwise see [`Error`].
     pub async fn merge_partition(&self, table: &str, partition: u32, dry_run: bool) -> Result<PartitionMerge, Error> {
         self.ask_merge(table, partition, false, dry_run).await
     }
 
-    /// Gives up the merge of a partition with its right neighbour that is not done.
+    /// Cancels an unfinished merge of a partition with its right neighbour.
     ///
     /// # Errors
     /// `NotFound` if there is no such table or partition; `Refused` if it is not being merged; otherwise see [`Error`].
@@ -229,12 +233,12 @@ impl Admin {
         Ok(PartitionMerge::new(name, wire))
     }
 
-    /// Makes one copy lead although acknowledged writes may be lost by it, and retires all others: the one on `node`, or
-    /// else the one that ceased to count last. The only way past the loss of the last copy that counts.
+    /// Makes one copy the leader although acknowledged writes may be lost, and discards all others: the copy on
+    /// `node`, or else the one that was in sync last. The only remedy after the loss of the last in-sync copy.
     ///
     /// # Errors
     /// `NotFound` if there is no such table, partition or node; `Refused` if nothing needs to be lost; `DataLoss`
-    /// if `accept_data_loss` is not set (the message says what would be lost); otherwise see [`Error`].
+    /// if `accept_data_loss` is not set (the message states the loss); otherwise see [`Error`].
     pub async fn force_leader(
         &self,
         table: &str,

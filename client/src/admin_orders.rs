@@ -1,4 +1,4 @@
-//! Orders about partitions and members, and the check of a whole cluster.
+//! Orders for partitions and members, and the check of a whole cluster.
 
 use crate::admin::{Admin, client, request_id};
 use crate::admin_call::Effect;
@@ -10,15 +10,15 @@ use archon_proto::v1;
 use std::time::Duration;
 
 impl Admin {
-    /// Lets the leader of a partition lead in the next epoch: what it knew of its leadership is over, its data stays.
+    /// Makes the leader of a partition lead in the next epoch: leadership starts over, the data stays.
     ///
     /// # Errors
-    /// `NotFound` if there is no such partition, `Refused` if nobody leads it; otherwise see [`Error`].
+    /// `NotFound` if there is no such partition, `Refused` if it has no leader; otherwise see [`Error`].
     pub async fn bump(&self, table: &str, partition: u32, why: &str) -> Result<(), Error> {
         self.order(Order::Bump(named(table, partition)), why).await.map(|_| ())
     }
 
-    /// Lets nobody lead a partition. Its leader releases it; its copies stay. Returns whether that is news.
+    /// Takes a partition offline: its leader releases it, and its copies stay. Returns whether this is a change.
     ///
     /// # Errors
     /// `NotFound` if there is no such partition; otherwise see [`Error`].
@@ -26,7 +26,7 @@ impl Admin {
         self.order(Order::Offline(named(table, partition)), why).await
     }
 
-    /// Lets a partition be led again. Returns whether it was offline.
+    /// Brings a partition online again. Returns whether it was offline.
     ///
     /// # Errors
     /// `NotFound` if there is no such partition; otherwise see [`Error`].
@@ -34,8 +34,8 @@ impl Admin {
         self.order(Order::Online(named(table, partition)), "").await
     }
 
-    /// Keeps a partition, or (`None`) all of a table, from a node or participant: a copy that it has is replaced elsewhere, what
-    /// it leads is handed over. Returns whether that is news.
+    /// Excludes a node or participant from a partition, or (`None`) from a whole table: its copies are replaced
+    /// elsewhere, its leaderships are handed over. Returns whether this is a change.
     ///
     /// # Errors
     /// `NotFound` for an unknown name; `Refused` if too few nodes would be left for the copies; otherwise see [`Error`].
@@ -43,7 +43,7 @@ impl Admin {
         self.order(Order::Bar(bar(member, table, partition)), why).await
     }
 
-    /// Takes a bar back. Returns whether there was one.
+    /// Removes an exclusion. Returns whether there was one.
     ///
     /// # Errors
     /// `NotFound` for an unknown name; otherwise see [`Error`].
@@ -51,12 +51,12 @@ impl Admin {
         self.order(Order::Unbar(bar(member, table, partition)), "").await
     }
 
-    /// Lets a node or participant lead nothing for a while, 1 second to 30 days: leaderships go to others, copies stay and are
-    /// not replaced while it is down. It ends by itself. Returns how many partitions it goes on leading, since nobody else takes
-    /// them: nobody serves these once it stops.
+    /// Puts a node or participant into maintenance for 1 second to 30 days: it hands over its leaderships, and its
+    /// copies stay and are not replaced while it is down. Maintenance ends by itself. Returns the number of
+    /// partitions that it keeps leading because no other member can; these are unavailable once it stops.
     ///
     /// # Errors
-    /// `NotFound` if nobody has this name, `Refused` if it is being drained; otherwise see [`Error`].
+    /// `NotFound` if no member has this name, `Refused` if it is being drained; otherwise see [`Error`].
     pub async fn maintain(&self, member: &str, lasts: Duration, why: &str) -> Result<u32, Error> {
         let for_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
         Ok(self.answered(Order::Maintain { node: member.to_owned(), for_ms }, why).await?.still_led)
@@ -65,7 +65,7 @@ impl Admin {
     /// Ends the maintenance of a node or participant.
     ///
     /// # Errors
-    /// `NotFound` if nobody has this name, `Refused` if it is in none; otherwise see [`Error`].
+    /// `NotFound` if no member has this name, `Refused` if it is in none; otherwise see [`Error`].
     pub async fn resume(&self, member: &str) -> Result<(), Error> {
         self.order(Order::Resume { node: member.to_owned() }, "").await.map(|_| ())
     }
@@ -81,7 +81,7 @@ impl Admin {
         self.coordinator_client().call(Effect::Writes, request, call).await
     }
 
-    /// What should be looked at in the cluster, the worst first.
+    /// Returns all findings about the cluster, the most severe first.
     ///
     /// # Errors
     /// `NotFound` if the table of the thresholds is unknown; otherwise see [`Error`].

@@ -14,12 +14,12 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tonic::Streaming;
 
-/// How long a coordinator that is said to lead may take to answer, before another one's view is taken instead.
+/// Time-out of the alleged leader, before the view of another coordinator is used.
 const LEADER_DEADLINE: Duration = Duration::from_secs(2);
 
 impl Admin {
-    /// The Raft quorum as the leading coordinator sees it, which alone knows how far the others are; where none answers that leads, as
-    /// [`Admin::quorum`].
+    /// Returns the Raft quorum as seen by the leading coordinator, which alone knows the progress of the others; if
+    /// no leader answers, as [`Admin::quorum`].
     ///
     /// # Errors
     /// See [`Error`].
@@ -37,18 +37,19 @@ impl Admin {
         }
     }
 
-    /// Begins a change of the members of the quorum, which the coordinators then carry out by themselves, whoever leads; watch it with
-    /// [`Admin::quorum_of_leader`]. `force`: also if no other coordinator may fail afterwards, or does not answer at its new address. Returns whether it was not so already,
-    /// or on its way.
+    /// Starts a change of the quorum's members, which the coordinators then execute by themselves under any leader;
+    /// observe it with [`Admin::quorum_of_leader`]. With `force`, also if no other coordinator may fail afterwards,
+    /// or if one does not answer at its new address. Returns whether this is a change, and not done or in progress
+    /// already.
     ///
     /// # Errors
-    /// `Refused` if it could end the quorum, another change is under way, or somebody who is needed does not answer; `NotFound` if
-    /// there is no such member; otherwise see [`Error`].
+    /// `Refused` if it could end the quorum, another change is in progress, or a required coordinator does not
+    /// answer; `NotFound` for an unknown member; otherwise see [`Error`].
     pub async fn change_quorum(&self, change: QuorumChange, force: bool) -> Result<bool, Error> {
         self.ask_for(QuorumAsk::Change(change), force).await
     }
 
-    /// Takes the change of the quorum back that is under way. One that begins to copy the log stays a learner.
+    /// Cancels the current change of the quorum. A coordinator that has started to copy the log stays a learner.
     ///
     /// # Errors
     /// `Refused` if there is none, or it is too late; otherwise see [`Error`].
@@ -56,11 +57,12 @@ impl Admin {
         self.ask_for(QuorumAsk::Cancel, false).await.map(drop)
     }
 
-    /// Ends a recovery of the coordinators, if every node that is not lost has told what it holds. Where changes were lost that nodes
-    /// had been told of, only if `accept_data_loss`. Returns whether it did not end by itself.
+    /// Finishes a recovery of the coordinators, once every node that is not lost has reported its content. If changes
+    /// known to nodes were lost, requires `accept_data_loss`. Returns whether it was not finished already.
     ///
     /// # Errors
-    /// `Refused` if nothing is being recovered, a node has not told yet, or loss is not accepted; otherwise see [`Error`].
+    /// `Refused` if there is no recovery, a node has not reported yet, or the loss is not accepted; otherwise see
+    /// [`Error`].
     pub async fn settle_recovery(&self, accept_data_loss: bool) -> Result<bool, Error> {
         self.ask_for(QuorumAsk::Settle, accept_data_loss).await
     }
@@ -72,8 +74,9 @@ impl Admin {
         Ok(wire.changed)
     }
 
-    /// Begins a snapshot of all that the coordinators hold, as of one position of their log: a file from which `archon quorum recover`
-    /// begins. It has what is written nowhere else: who may do what, settings, which node holds what. It does not have rows of tables.
+    /// Starts a snapshot of the coordinators' whole state at one position of their log: the input of `archon quorum
+    /// recover`. It contains data that is stored nowhere else: rights, settings, and the nodes of each partition; but
+    /// no rows of tables.
     ///
     /// # Errors
     /// See [`Error`].
@@ -89,12 +92,12 @@ impl Admin {
         Ok(snapshot)
     }
 
-    /// Has another voter lead the quorum: this one, or the one whose log is nearest to the end of the leader's. Returns who leads then,
-    /// if that is known at once.
+    /// Transfers the leadership of the quorum to another voter: this one, or the one with the longest log. Returns
+    /// the new leader if known at once.
     ///
     /// # Errors
-    /// `Refused` if it is no voter, does not answer or lags behind; `NotFound` if there is no such member; `Unavailable` if it did
-    /// not take over within a second; otherwise see [`Error`].
+    /// `Refused` if it is not a voter, does not answer or lags behind; `NotFound` for an unknown member;
+    /// `Unavailable` if it did not take over within a second; otherwise see [`Error`].
     pub async fn transfer_lead(&self, to: Option<u64>) -> Result<Option<u64>, Error> {
         let request = v1::TransferLeadRequest { cluster: None, request_id: uuid_bytes(request_id().get()), to };
         let call = |channel, request| async move { client(channel).transfer_lead(request).await };
@@ -103,25 +106,25 @@ impl Admin {
     }
 }
 
-/// How long the next page is waited for.
+/// Time-out of the next page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// All that the coordinators hold, on its way.
+/// A snapshot of the coordinators' state in transfer.
 #[derive(Debug)]
 pub struct QuorumSnapshot {
-    /// The last entry of the log that is in it.
+    /// Index of the last log entry in it.
     pub index: u64,
-    /// How many bytes the file has.
+    /// Size of the file in bytes.
     pub bytes_total: u64,
     came: u64,
     pages: Streaming<v1::SnapshotQuorumPage>,
 }
 
 impl QuorumSnapshot {
-    /// The next bytes of the file, which has a checksum of its own; `None` once all have come.
+    /// Returns the next bytes of the file, which contains its own checksum; `None` at the end.
     ///
     /// # Errors
-    /// See [`Error`]; what came so far is of no use then.
+    /// See [`Error`]; the received bytes are useless then.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         match self.page().await? {
             Some(page) => {

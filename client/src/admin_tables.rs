@@ -1,4 +1,4 @@
-//! Administration of tables: another number of copies, what dropping one would delete, and dropping it.
+//! Administration of tables: replication and limits, checks before a drop, and dropping.
 
 use crate::admin::{Admin, client, incomplete, request_id};
 use crate::admin_call::Effect;
@@ -12,7 +12,7 @@ use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::{TableChange, TableId};
 
 impl Admin {
-    /// What dropping a table would delete. Changes nothing.
+    /// Returns the data that dropping a table would delete, without any change.
     ///
     /// # Errors
     /// `NotFound` if there is no such table; otherwise see [`Error`].
@@ -30,8 +30,8 @@ impl Admin {
         })
     }
 
-    /// Changes how many copies (1 to 7) a table wants of each partition, which are made, or retired, from then on; and of a table
-    /// by ranges when its partitions are split and merged by themselves. Returns the table as it is then, and whether anything
+    /// Changes the number of copies (1 to 7) of each partition, which are then created or discarded; and for a table
+    /// by ranges the limits of automatic splits and merges. Returns the resulting table, and whether anything
     /// changed.
     ///
     /// # Errors
@@ -50,11 +50,11 @@ impl Admin {
         Ok((wire.table.ok_or_else(|| incomplete("AlterTableResponse.table"))?.into(), wire.changed))
     }
 
-    /// Drops the table of this name and number, with everything in it: nothing brings it back. Its name is free at once. Its
-    /// nodes delete their copies, those that are away when they return; returns how many copies there are.
+    /// Drops the table with this name and number and all its data, irrevocably. The name is free at once. Nodes
+    /// delete their copies, absent ones when they return; returns the number of copies.
     ///
     /// # Errors
-    /// `NotFound` if there is no such table, `StaleVersion` if another one goes by the name; otherwise see [`Error`].
+    /// `NotFound` for an unknown table, `StaleVersion` if the name belongs to another table; otherwise see [`Error`].
     pub async fn drop_table(&self, name: &str, id: u64) -> Result<u32, Error> {
         check_name("table", name)?;
         if id == 0 {

@@ -1,4 +1,4 @@
-//! What administration shows. The names of the fields in JSON are a contract with scripts, held to `docs/JSON.md`.
+//! Documents of the administration. Their JSON names are a contract with scripts, specified in `docs/JSON.md`.
 
 use crate::order_types::BarSummary;
 use crate::quorum_types::CoordinatorStatus;
@@ -164,7 +164,7 @@ impl From<v1::LeaseTiming> for MemberTiming {
 }
 
 impl NodeSummary {
-    /// Whether it owns leases for a service of its own, and holds no data.
+    /// Returns whether it is a participant, which owns leases for another service and holds no data.
     pub fn is_participant(&self) -> bool {
         !self.serves.is_empty()
     }
@@ -334,7 +334,7 @@ impl From<v1::Event> for Event {
     }
 }
 
-/// A partition's row with names beside numbers; a node that the table does not name is shown by its number.
+/// Returns the summary of a partition's row with names; nodes missing in the table are shown by number.
 pub(crate) fn partition_summary(table: &PartitionTable, row: &archon_types::Partition) -> PartitionSummary {
     let name = |id| table.node(id).map_or_else(|| format!("node-{id}"), |node| node.name.clone());
     let leader = row.leader_placement().map(|placement| placement.node);
@@ -342,7 +342,7 @@ pub(crate) fn partition_summary(table: &PartitionTable, row: &archon_types::Part
         placement_id: placement.id.get(),
         node_id: placement.node.get(),
         node: name(placement.node),
-        // Of one that was forgotten nobody knows any data.
+        // The data of a forgotten node is unknown.
         node_status: table.node(placement.node).map_or(NodeStatus::Lost, |node| node.status).into(),
         state: placement.state.into(),
     });

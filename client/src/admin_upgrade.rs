@@ -8,10 +8,10 @@ use archon_proto::convert::upgrade::{ChangeUpgrade, UpgradeAsk};
 use archon_proto::v1;
 
 impl Admin {
-    /// The protocol that the cluster speaks, and what each member speaks.
+    /// Returns the protocol of the cluster, and those that each member supports.
     ///
     /// # Errors
-    /// `ProtocolMismatch` from a coordinator of a version before there were upgrades; otherwise see [`Error`].
+    /// `ProtocolMismatch` from a coordinator that predates upgrades; otherwise see [`Error`].
     pub async fn upgrade(&self) -> Result<UpgradeSummary, Error> {
         let call = |channel, request| async move { client(channel).show_upgrade(request).await };
         let request = v1::ShowUpgradeRequest::default();
@@ -19,25 +19,26 @@ impl Admin {
         Ok(wire.into())
     }
 
-    /// Raises the protocol to the newest one that every member speaks, also if it was held; it rises by itself afterwards. From then
-    /// on versions that do not speak it are refused. Where no member speaks a newer one, only the hold is over.
+    /// Raises the protocol to the newest one that all members support, and removes a hold; later it rises
+    /// automatically. Versions without support for it are rejected from then on. If no newer protocol is supported,
+    /// only removes the hold.
     ///
     /// # Errors
-    /// `Refused`, with their names, if members do not speak it; otherwise see [`Error`].
+    /// `Refused`, with their names, if members do not support it; otherwise see [`Error`].
     pub async fn finalize_upgrade(&self) -> Result<UpgradeChanged, Error> {
         self.change_upgrade(UpgradeAsk::Finalize).await
     }
 
-    /// Has the protocol stay as it is until [`Admin::finalize_upgrade`] or [`Admin::release_upgrade`], so that members can go back to the
-    /// version before.
+    /// Keeps the protocol until [`Admin::finalize_upgrade`] or [`Admin::release_upgrade`], so that members can return
+    /// to the previous version.
     ///
     /// # Errors
-    /// `Refused` while the cluster speaks protocol 1, which knows nothing of it; otherwise see [`Error`].
+    /// `Refused` while the cluster speaks protocol 1, which has no holds; otherwise see [`Error`].
     pub async fn hold_upgrade(&self) -> Result<UpgradeChanged, Error> {
         self.change_upgrade(UpgradeAsk::Hold).await
     }
 
-    /// Has the protocol rise by itself again.
+    /// Lets the protocol rise automatically again.
     ///
     /// # Errors
     /// See [`Error`].

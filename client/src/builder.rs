@@ -1,4 +1,4 @@
-//! Building a client.
+//! Builder of clients.
 
 use crate::error::Error;
 use crate::kv::Client;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::DropGuard;
 
-/// How a [`Client`] is to be; made by [`Client::builder`].
+/// Configuration of a [`Client`], created by [`Client::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ClientBuilder {
@@ -36,32 +36,32 @@ impl ClientBuilder {
         }
     }
 
-    /// How long each call may take, all its retries included. The default is 10 s; at least 1 ms.
+    /// Sets the time-out of each call including retries. Default 10 s, minimum 1 ms.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.max(Duration::from_millis(1));
         self
     }
 
-    /// How long making one connection may take. The default is 1 s.
+    /// Sets the time-out of a connection attempt. Default 1 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout.max(Duration::from_millis(1));
         self
     }
 
-    /// The table the client works on; `default` unless said otherwise.
+    /// Sets the table; default `default`.
     pub fn table(mut self, name: impl Into<String>) -> Self {
         self.table = name.into();
         self
     }
 
-    /// Talks to the cluster by TLS, with the credentials of a directory ([`Tls::open`]); plaintext goes nowhere then.
+    /// Uses TLS with the credentials of a directory ([`Tls::open`]); plaintext connections are disabled then.
     pub fn tls(mut self, tls: Arc<Tls>) -> Self {
         self.transport = Transport::Tls(tls);
         self
     }
 
-    /// Without [`ClientBuilder::tls`]: whether plaintext may go beyond this machine, to addresses that the cluster tells. Unless it is
-    /// said, it may where an endpoint that was given is beyond it.
+    /// Without [`ClientBuilder::tls`]: sets whether plaintext connections may leave this machine, to addresses
+    /// reported by the cluster. By default, they may if a given endpoint is on another machine.
     pub fn insecure(mut self, insecure: bool) -> Self {
         if self.transport.tls().is_none() {
             self.transport = Transport::plaintext(insecure);
@@ -69,14 +69,15 @@ impl ClientBuilder {
         self
     }
 
-    /// By TLS, or in plaintext, as somebody has decided already; instead of [`ClientBuilder::tls`] or [`ClientBuilder::insecure`].
+    /// Sets the transport; instead of [`ClientBuilder::tls`] or [`ClientBuilder::insecure`].
     pub fn transport(mut self, transport: Transport) -> Self {
         self.transport = transport;
         self
     }
 
-    /// Goes nowhere but to the endpoints, which must be nodes: to one of them, to the next once it fails. It passes on what other
-    /// nodes lead, which costs a hop. For clients that cannot reach all nodes; all others route better themselves.
+    /// Connects only to the endpoints, which must be nodes: to one of them, and to the next if it fails. It forwards
+    /// operations on partitions of other nodes, which costs a hop. For clients that cannot reach all nodes; others
+    /// should route directly.
     pub fn via_endpoints(mut self) -> Self {
         self.via_endpoints = true;
         self
@@ -85,16 +86,16 @@ impl ClientBuilder {
     /// Finds the cluster and fetches the partition table, within the time-out of a call.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for an endpoint that is not `host:port` or a bad table name; `NotFound` for a table
-    /// that does not exist; [`Error::DeadlineExceeded`] with what stood in the way if nobody answered in time.
+    /// [`Error::InvalidArgument`] for an endpoint that is not `host:port` or a bad table name; `NotFound` for an
+    /// unknown table; [`Error::DeadlineExceeded`] with the reason if there was no answer in time.
     pub async fn build(self) -> Result<Client, Error> {
         let (shared, guard) = self.begin()?;
         let table = shared.data_table(&self.table, self.timeout).await?;
         Ok(Client::new(shared, guard, table, self.timeout))
     }
 
-    /// Finds the cluster and who owns which partition of a table, without a client that reads and writes: there may be no node. As
-    /// [`Client::routes`] otherwise.
+    /// Finds the cluster and the owners of a table's partitions, without a client for rows: there may be no node.
+    /// Otherwise as [`Client::routes`].
     ///
     /// # Errors
     /// As [`ClientBuilder::build`].

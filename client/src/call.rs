@@ -1,4 +1,4 @@
-//! One operation, from its first attempt to its answer: routed, redirected, retried, within a deadline.
+//! Execution of one operation: routing, redirects and retries, within a deadline.
 
 use crate::connection::{Attempt, Connection};
 use crate::error::{Error, Outcome};
@@ -15,36 +15,37 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Hints followed one after the other before the table is refreshed: two nodes may each believe that the other leads.
+/// Hints followed in a row before the table is refreshed: two nodes may each name the other as the leader.
 const HOPS_MAX: u32 = 3;
-/// How long to wait, in milliseconds, for a table in which a key has moved: the row's change ends it at once.
+/// Pause in milliseconds for a newer table after a key has moved; a change of the row ends it at once.
 const MOVED_PAUSE_MS: u64 = 20;
-/// How often a write may be stamped anew after it was refused.
+/// Restamps of a refused write.
 const RESTAMPS_MAX: u32 = 3;
 
-/// An operation under way.
+/// An operation in progress.
 pub(crate) struct Call<'a> {
     shared: &'a Arc<Shared>,
     table: &'a TableCache,
     partition: PartitionId,
     op: Op,
-    /// A write whose answer is awaited right now.
+    /// A write with a pending attempt.
     under_way: bool,
-    /// A write one of whose attempts may have reached a node and was not answered, or not in a way that says what becomes of
-    /// it. One that never had such an attempt was not done, and may be stamped anew.
+    /// A write with an attempt that may have reached a node and got no conclusive answer. Without such an attempt,
+    /// the write was not executed and may be restamped.
     lost: bool,
-    /// What last stood in the way.
+    /// The last obstacle.
     last: Option<ErrorDetail>,
 }
 
-/// What to do after an attempt.
+/// Next step after an attempt.
 enum Next {
     Done(Result<Answer, Error>),
-    /// At once, at the node a hint named.
+    /// At once, at the node named by a hint.
     Follow(Arc<Connection>),
     /// At once, at the same node, with a new stamp.
     Again,
-    /// At the partition that has the key now, under another name: under this one it was not done, and will not be.
+    /// At the partition that has the key now, with a new write id: with the old one, the write was not and will not
+    /// be executed.
     Elsewhere,
     /// After a pause.
     Wait {
@@ -92,7 +93,7 @@ impl<'a> Call<'a> {
                     return done;
                 }
                 if !self.op.is_read() {
-                    // None of its attempts is open, so that under the old name it was not done, and will not be.
+                    // No attempt is pending, so with the old id the write was not and will not be executed.
                     ticket = Some(self.shared.sequences.begin(self.partition).await);
                     restamps = 0;
                 }
@@ -131,13 +132,14 @@ impl<'a> Call<'a> {
                     if let Some(detail) = &self.last {
                         self.shared.measures.retried(detail.kind);
                     }
-                    // A node that answers and says when to come back holds its callers off itself. The budget is for
-                    // those that cannot.
+                    // A node that answers with a delay regulates its callers itself. The budget protects nodes that
+                    // cannot.
                     if asked_ms.is_none() {
                         self.shared.budget.failure();
                     }
                     self.pause(&mut backoff, asked_ms, row_version).await;
-                    // A write keeps its name, and so its partition, until that one says that it is not done there.
+                    // A write keeps its id, and so its partition, until that partition confirms that it was not
+                    // executed there.
                     if self.op.is_read() {
                         self.reroute();
                     }
@@ -147,8 +149,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The connection to the leader that the cached table names, or to an endpoint that finds it, and the version of the
-    /// partition's row there.
+    /// Returns the connection to the leader in the cached table, or to an endpoint that finds it, and the version of
+    /// the partition's row.
     fn route(&self) -> (Option<Arc<Connection>>, Version) {
         if let Some(via) = &self.shared.via {
             return (Some(self.shared.connections.to_endpoint(self.shared, via.current())), self.row_version());
@@ -159,30 +161,31 @@ impl<'a> Call<'a> {
         (connection, table.partition(self.partition.index).map_or(Version::ZERO, |row| row.version))
     }
 
-    /// Goes to the partition that has the key as far as the table says now. Returns whether that is another one.
+    /// Switches to the partition that has the key according to the table. Returns whether it is another one.
     fn reroute(&mut self) -> bool {
         let Some(partition) = self.op.key().map(|key| self.table.load().partition_of(key)) else { return false };
         std::mem::replace(&mut self.partition, partition) != partition
     }
 
-    /// Whether the partition is none any more, as far as the table says: its keys are its left neighbour's.
+    /// Returns whether the partition no longer exists according to the table: its left neighbour has its keys.
     fn is_merged_away(&self) -> bool {
         let table = self.table.load();
         table.table().keys.is_range() && table.partition(self.partition.index).is_none()
     }
 
-    /// Goes on where the keys of a partition are that is none any more; gives how the operation ends if it cannot.
+    /// Switches to the partition that took over the keys after a merge; returns the final result if that is
+    /// impossible.
     fn after_merge(&mut self) -> Option<Result<Answer, Error>> {
         self.shared.sequences.forget(self.partition);
         if self.lost {
-            // What it may have done there nobody remembers by its name.
+            // The write may have been executed there, and its id is no longer remembered.
             let name = self.partition_name();
             let why = format!("partition {name} was merged into its neighbour while a write to it was open");
             let detail = self.last.take().unwrap_or_else(|| ErrorDetail::new(ErrorKind::MaybeApplied, why));
             return Some(Err(Error::MaybeApplied { detail: Box::new(detail) }));
         }
         if self.op.key().is_none() {
-            // A scan goes on by keys: this partition has none of them.
+            // A scan continues by keys: this partition has none of them.
             let range = KeyRange { begin: Bytes::new(), end: Some(Bytes::new()) };
             return Some(Ok(Answer::Page { entries: Vec::new(), more: false, range }));
         }
@@ -221,7 +224,7 @@ impl<'a> Call<'a> {
                 if let Some(ticket) = ticket {
                     ticket.observe(reply.log_time);
                     let refused = matches!(&reply.outcome, Err(detail) if detail.kind == ErrorKind::MaybeApplied);
-                    // All that was ever sent was refused, so that it had no effect, nor will have.
+                    // All attempts were refused, so the write had no effect and will have none.
                     if refused && !self.lost && *restamps < RESTAMPS_MAX && ticket.restamp() {
                         *restamps += 1;
                         return Next::Again;
@@ -236,12 +239,12 @@ impl<'a> Call<'a> {
                 }
             }
             Attempt::Lost { sent, detail } => {
-                // Whoever may not send operations there was refused before any of the stream was done.
+                // An unauthorized caller was refused before any operation of the stream was executed.
                 let refused = detail.kind == ErrorKind::Refused;
                 self.lost |= sent && !refused && !self.op.is_read();
                 self.leave(connection);
                 let asked_ms = detail.retry_after_ms;
-                // Whatever else broke the stream, this operation was not refused: it is tried again with the same name.
+                // The stream broke, but the operation was not refused: retry it with the same id.
                 if refused || (!sent && !may_pass(detail.kind)) {
                     return Next::Done(Err(self.fail(detail)));
                 }
@@ -252,7 +255,7 @@ impl<'a> Call<'a> {
         if let Some(version) = detail.table_version {
             self.table.hint(version);
         }
-        // The node gave up waiting; what becomes of a write it has begun is open.
+        // The node's deadline passed; the outcome of a started write is unknown.
         self.lost |= detail.kind == ErrorKind::DeadlineExceeded && !self.op.is_read();
         if detail.kind == ErrorKind::ShuttingDown {
             self.leave(connection);
@@ -282,20 +285,20 @@ impl<'a> Call<'a> {
         Next::Wait { asked_ms }
     }
 
-    /// A client that goes through endpoints goes through another one.
+    /// Switches to another endpoint if the client uses endpoints only.
     fn leave(&self, connection: &Connection) {
         if let Some(via) = &self.shared.via {
             via.failed(&connection.address);
         }
     }
 
-    /// The error for the caller. What an earlier attempt did is not undone by a later refusal.
+    /// Returns the error for the caller. A later refusal does not undo an earlier attempt.
     fn fail(&self, detail: ErrorDetail) -> Error {
         let open = self.lost || (detail.kind == ErrorKind::Internal && !self.op.is_read());
         if open { Error::MaybeApplied { detail: Box::new(detail) } } else { detail.into() }
     }
 
-    /// Asks for a newer table and waits, but no longer than until the partition's row changes.
+    /// Requests a newer table and pauses, at most until the partition's row changes.
     async fn pause(&self, backoff: &mut Backoff, asked_ms: Option<u64>, row_version: Version) {
         let quick = asked_ms.is_some() || self.shared.budget.allows_quick();
         let pause = backoff.pause(quick, asked_ms);
@@ -309,15 +312,15 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The node at an address. Where a disk was replaced, the node that was there before still goes by it: whoever is alive is
-/// meant, and of several the newest.
+/// Returns the node at an address. After a replaced disk, the previous node has the same address: prefers a live
+/// node, then the newest.
 fn reached_at<'a>(nodes: impl Iterator<Item = &'a Node>, address: &str) -> Option<&'a Node> {
     nodes.filter(|node| node.address == address).max_by_key(|node| (node.status == NodeStatus::Alive, node.id))
 }
 
-/// Whether waiting or going elsewhere may help.
+/// Returns whether waiting or another node may help.
 fn may_pass(kind: ErrorKind) -> bool {
-    // A node that is not who the table says it is, or whose life changed, is a matter of an old table.
+    // A node with another identity or incarnation than expected indicates an outdated table.
     kind.is_retryable()
         || matches!(kind, ErrorKind::WrongNode | ErrorKind::StaleIncarnation | ErrorKind::DeadlineExceeded)
 }
@@ -328,7 +331,7 @@ mod tests {
     use archon_types::NodeId;
 
     #[test]
-    fn a_redirect_went_to_the_node_whose_disk_was_replaced_at_that_address() {
+    fn redirect_prefers_live_node_at_the_address() {
         let node = |id: u64, address: &str, status| Node { status, ..Node::new(NodeId::new(id), "athens", address) };
         let lost = node(1, "a:1", NodeStatus::Lost);
         let nodes = [lost.clone(), node(2, "b:1", NodeStatus::Alive), node(4, "a:1", NodeStatus::Alive)];

@@ -1,4 +1,4 @@
-//! What the settings of a cluster are shown as. As in `admin_types`, the names in JSON are a contract.
+//! Documents about the settings of a cluster. Their JSON names are a contract, as in `admin_types`.
 
 use archon_proto::v1;
 use archon_types::text::into_plain;

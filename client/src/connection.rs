@@ -1,5 +1,5 @@
-//! The connection to a node: one `Exchange` stream. Operations issued at the same time share messages, without timers:
-//! while a message is on its way the next gathers, and an idle connection sends at once.
+//! Connection to a node: one `Exchange` stream. Concurrent operations share messages, without timers: the next
+//! message gathers while one is being sent, and an idle connection sends at once.
 
 use crate::retry::Backoff;
 use crate::shared::Shared;
@@ -18,31 +18,31 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-/// Bytes of operations under way in one connection, as nodes admit them. Half of what a node takes from one stream, so
-/// that clients wait here, in order, instead of being refused there.
+/// Maximum bytes of pending operations per connection, as nodes count them. Half of a node's limit per stream, so
+/// that operations wait here, in order, instead of being refused there.
 const CONNECTION_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// What an operation counts at least, so that at most 4,096 are under way.
+/// Minimum cost of an operation, so that at most 4,096 are pending.
 const OP_BYTES_MIN: usize = CONNECTION_BYTES_MAX / CONNECTION_OPS_MAX;
-/// Operations under way in one connection.
+/// Maximum number of pending operations per connection.
 const CONNECTION_OPS_MAX: usize = 4_096;
-/// How often operations whose caller gave up are looked for.
+/// Interval of the search for operations without a caller.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// What became of one attempt.
+/// Outcome of one attempt.
 #[derive(Debug)]
 pub(crate) enum Attempt {
     /// The node answered.
     Answered(TaggedReply),
-    /// The stream broke, or could not be opened, or the leader moved away.
+    /// The stream broke or could not be opened, or the leader changed.
     Lost {
-        /// Whether the operation may have reached the node.
+        /// Set if the operation may have reached the node.
         sent: bool,
-        /// Why.
+        /// The reason.
         detail: ErrorDetail,
     },
 }
 
-/// An operation on its way into a connection. The permit travels along until it is answered or given up.
+/// An operation to send. Its permit is held until it is answered or abandoned.
 #[derive(Debug)]
 struct Pending {
     partition: PartitionId,
@@ -52,7 +52,7 @@ struct Pending {
     permit: OwnedSemaphorePermit,
 }
 
-/// An operation whose answer is awaited.
+/// An operation that waits for its answer.
 #[derive(Debug)]
 struct Waiting {
     partition: PartitionId,
@@ -60,7 +60,7 @@ struct Waiting {
     _permit: OwnedSemaphorePermit,
 }
 
-/// The connections of a client, one per node that it routes to, or one per endpoint.
+/// Connections of a client, one per node that it routes to, or one per endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     nodes: RwLock<HashMap<NodeId, Arc<Connection>>>,
@@ -68,8 +68,8 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// The connection to `node`; a node that moved to another address gets a new one, and so does one whose task has
-    /// failed.
+    /// Returns the connection to `node`. Creates a new one after a change of address or a failure of the connection's
+    /// task.
     pub(crate) fn to(&self, shared: &Arc<Shared>, node: &Node) -> Arc<Connection> {
         let usable =
             |connection: &&Arc<Connection>| connection.address == node.address && !connection.queue.is_closed();
@@ -81,12 +81,12 @@ impl Connections {
             return Arc::clone(connection);
         }
         let connection = Arc::new(Connection::start(shared, Some(node.id), &node.address));
-        // The connection replaced ends when its last caller lets go of it.
+        // The replaced connection ends when its last caller drops it.
         connections.insert(node.id, Arc::clone(&connection));
         connection
     }
 
-    /// The connection to an endpoint, be it whatever node it likes: it is asked to pass on what others lead.
+    /// Returns the connection to an endpoint, which may be any node; it forwards operations on partitions of others.
     pub(crate) fn to_endpoint(&self, shared: &Arc<Shared>, address: &str) -> Arc<Connection> {
         let usable = |connection: &&Arc<Connection>| !connection.queue.is_closed();
         if let Some(connection) = self.endpoints.read().get(address).filter(usable) {
@@ -101,17 +101,17 @@ impl Connections {
         connection
     }
 
-    /// Lets go of the connections to nodes that were removed from the cluster; each ends with its last caller.
+    /// Drops the connections to nodes that were removed from the cluster; each ends with its last caller.
     pub(crate) fn forget(&self, removed: &RemovedNodes) {
         self.nodes.write().retain(|node, _| !removed.contains(*node));
     }
 }
 
-/// The connection to one node: a stream that is opened when it is needed, and again after it broke.
+/// Connection to one node: a stream that is opened on demand, and again after it broke.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) address: String,
-    /// Bounded by the permits: each operation in it holds one.
+    /// Bounded by the permits: each queued operation holds one.
     queue: mpsc::UnboundedSender<Pending>,
     permits: Arc<Semaphore>,
 }
@@ -133,10 +133,10 @@ impl Connection {
         Self { address: address.to_owned(), queue, permits }
     }
 
-    /// Sends an operation and waits for what becomes of it. Waits first while the connection is full.
+    /// Sends an operation and waits for its outcome. Waits for room in the connection first.
     pub(crate) async fn attempt(&self, partition: PartitionId, id: Option<OpId>, op: Op) -> Attempt {
         let cost = op.cost().clamp(OP_BYTES_MIN, CONNECTION_BYTES_MAX) as u32;
-        // Room is the ordinary case, and waiting for it costs more even if there is nothing to wait for.
+        // Room is the usual case, and an asynchronous acquire is more expensive even without waiting.
         let permit = match Arc::clone(&self.permits).try_acquire_many_owned(cost) {
             Ok(permit) => permit,
             Err(_) => match Arc::clone(&self.permits).acquire_many_owned(cost).await {
@@ -148,7 +148,7 @@ impl Connection {
         if self.queue.send(Pending { partition, id, op, answer, permit }).is_err() {
             return closed(false);
         }
-        // The task answers everything it takes, unless it was stopped.
+        // The task answers every operation it takes, unless it was stopped.
         answered.await.unwrap_or_else(|_| closed(true))
     }
 }
@@ -157,7 +157,7 @@ fn closed(sent: bool) -> Attempt {
     Attempt::Lost { sent, detail: ErrorDetail::new(ErrorKind::ShuttingDown, "the client is closing") }
 }
 
-/// Spreads tags, which are our own and only count up.
+/// Hash of tags, which are sequential numbers of this client.
 #[derive(Debug, Default)]
 struct TagHasher(u64);
 
@@ -175,11 +175,11 @@ impl Hasher for TagHasher {
     }
 }
 
-/// The background task of a connection: opens the stream when there is something to send, and again after it broke. Ends
-/// when the client stops or the connection was replaced.
+/// Background task of a connection: opens the stream on demand, and again after it broke. Ends when the client stops
+/// or the connection is replaced.
 struct Task {
     shared: Arc<Shared>,
-    /// Who it must be, and lead what it is asked for; `None` of an endpoint that passes on what it does not lead.
+    /// The expected node, which must lead the partitions; `None` for an endpoint, which forwards operations.
     node: Option<NodeId>,
     address: String,
     incoming: mpsc::UnboundedReceiver<Pending>,
@@ -188,12 +188,12 @@ struct Task {
     next_tag: u64,
 }
 
-/// An open stream: messages to the node, and from it.
+/// An open stream: both directions.
 type Stream = (FrameReader, FrameWriter);
 
-/// Why a stream ended.
+/// Reason why a stream ended.
 enum End {
-    /// Nobody needs the connection any more.
+    /// The connection is no longer needed.
     Done,
     /// It broke.
     Broken(ErrorDetail),
@@ -203,7 +203,7 @@ impl Task {
     async fn run(mut self) {
         let stop = self.shared.stop.clone();
         let _counted = self.shared.measures.connection();
-        // Dropping everything tells the callers.
+        // Dropping the channels notifies the callers.
         stop.run_until_cancelled(self.serve()).await;
     }
 
@@ -223,7 +223,7 @@ impl Task {
                     let End::Broken(detail) = end else { return };
                     tracing::debug!(node = self.node.map(NodeId::get), address = self.address, %detail, "stream to node broke");
                     self.fail_all(detail);
-                    // A stream that held for a while says that the node is well; one that breaks at once does not.
+                    // A stream that lasted a while indicates a healthy node; one that breaks at once does not.
                     if began.elapsed() > Duration::from_secs(1) {
                         backoff.reset();
                     }
@@ -234,7 +234,8 @@ impl Task {
         }
     }
 
-    /// Opens the stream, and meanwhile gives up what another node leads by now: a silent node takes long to refuse.
+    /// Opens the stream, and meanwhile abandons operations on partitions that another node leads now: a silent node
+    /// times out slowly.
     async fn opened(&mut self) -> Result<Stream, ErrorDetail> {
         let mut changes = self.shared.changes.subscribe();
         let shared = Arc::clone(&self.shared);
@@ -249,7 +250,7 @@ impl Task {
         }
     }
 
-    /// Opens the stream. No operation is sent before the node accepted it, so that a refusal is known to have had no
+    /// Opens the stream. Operations are sent only after the node accepted it, so a refusal is known to have had no
     /// effect.
     async fn open(shared: Arc<Shared>, node: Option<NodeId>, address: String) -> Result<Stream, ErrorDetail> {
         let transport = shared.links.transport();
@@ -272,7 +273,7 @@ impl Task {
         };
         let opened = connect_and_greet(transport, &address, &expected, kind, connect_timeout, greet).await;
         let (reader, writer, version) = opened.map_err(|error| {
-            // A peer with an unreadable protocol is not the node: the node moved, or is gone.
+            // A peer with another protocol is not the node: the node moved, or is gone.
             let foreign = matches!(error, FrameError::Unreadable(_));
             let mut detail = of_node(&address, error);
             if foreign {
@@ -286,8 +287,8 @@ impl Task {
         Ok((reader, writer))
     }
 
-    /// Carries operations and answers until the stream ends. Answers are taken while a message waits to leave, so that
-    /// two full buffers cannot wait for each other.
+    /// Exchanges operations and answers until the stream ends. Reads answers while a message waits to be sent, to
+    /// avoid a deadlock of two full buffers.
     async fn exchange(&mut self, (mut reader, mut writer): Stream) -> End {
         let _open = self.shared.measures.stream();
         match self.carry(&mut reader, &mut writer).await {
@@ -329,7 +330,7 @@ impl Task {
         }
     }
 
-    /// The next message: as many queued operations as fit.
+    /// Returns the next message: as many queued operations as fit.
     fn batch(&mut self) -> v1::OpBatch {
         let mut ops = OpPacker::new(self.shared.sequences.client());
         let (mut count, mut bytes) = (0, 0);
@@ -358,22 +359,22 @@ impl Task {
         v1::OpBatch { ops: ops.finish(), table_version: table_version.get(), ..v1::OpBatch::default() }
     }
 
-    /// Gives answers to those who wait for them.
+    /// Passes answers to the waiting callers.
     ///
     /// # Errors
-    /// What cannot be read: whose answers are lost is not known then, and the stream is of no more use.
+    /// Unreadable content: the affected answers are unknown, and the stream is unusable.
     fn take(&mut self, batch: v1::ReplyBatch) -> Result<(), FrameError> {
         self.shared.hint(Version::new(batch.table_version));
         for reply in unpack_replies(batch.replies) {
             let reply = reply.map_err(|error| FrameError::Unreadable(error.to_string()))?;
             let Some(waiting) = self.waiting.remove(&reply.tag) else { continue };
-            // Nobody listens if the caller gave up.
+            // The caller may be gone.
             let _ = waiting.answer.send(Attempt::Answered(reply));
         }
         Ok(())
     }
 
-    /// Gives up operations whose partition another node leads now: the old leader may never answer.
+    /// Abandons operations on partitions that another node leads now: the old leader may never answer.
     fn give_up_moved(&mut self) {
         while let Ok(more) = self.incoming.try_recv() {
             self.queued.push_back(more);
@@ -399,7 +400,7 @@ impl Task {
         }
     }
 
-    /// Tells everybody that the stream is gone.
+    /// Notifies all callers that the stream is gone.
     fn fail_all(&mut self, detail: ErrorDetail) {
         while let Ok(more) = self.incoming.try_recv() {
             self.queued.push_back(more);
@@ -413,7 +414,7 @@ impl Task {
     }
 }
 
-/// Why there is no stream to the node at `address`.
+/// Returns the error of a stream to the node at `address`.
 fn of_node(address: &str, error: FrameError) -> ErrorDetail {
     let mut detail = error.into_detail();
     detail.message = format!("the node at {address}: {}", detail.message);

@@ -1,33 +1,33 @@
-//! What can go wrong, from the caller's point of view.
+//! Errors of the client.
 
 use archon_types::{ErrorDetail, ErrorKind, Revision};
 
-/// What a call whose deadline passed may have left behind.
+/// Possible effect of a call after its deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Nothing: it was to read.
+    /// None: the call only reads.
     Read,
-    /// Nothing: the write is sure not to have taken effect, and will not.
+    /// None: the write did not take effect and will not.
     NoEffect,
-    /// The write may have taken effect, or may still.
+    /// Unknown: the write may have taken effect, or may still do so.
     Unknown,
 }
 
 impl Outcome {
-    /// The outcome of a write that failed.
+    /// Returns the outcome of a failed write.
     pub(crate) fn of_write(unknown: bool) -> Self {
         if unknown { Self::Unknown } else { Self::NoEffect }
     }
 }
 
-/// Why a call did not succeed.
+/// Reason why a call failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The input is wrong; nothing was sent.
+    /// The input is invalid; nothing was sent.
     #[error("{message}")]
     InvalidArgument {
-        /// Which input, what was wrong with it, and what is allowed.
+        /// The input, what is wrong with it, and what is allowed.
         message: String,
     },
     /// The condition of a compare-and-set did not hold; nothing changed.
@@ -36,29 +36,29 @@ pub enum Error {
         /// The revision found; [`Revision::ZERO`] if the key is absent.
         found: Revision,
     },
-    /// An increment of something that is not a decimal integer, or whose sum does not fit; nothing changed.
+    /// The value to increment is not a decimal integer, or the sum does not fit; nothing changed.
     #[error("the value is not a decimal integer that the sum fits into; nothing was changed")]
     NotANumber,
     /// The deadline passed first.
     #[error("{}", deadline_message(*.timeout_ms, *.outcome, .last.as_deref()))]
     DeadlineExceeded {
-        /// The time the call was given, in milliseconds.
+        /// The time-out of the call, in milliseconds.
         timeout_ms: u64,
-        /// Whether the operation may have taken effect nevertheless.
+        /// Possible effect of the operation.
         outcome: Outcome,
-        /// The last thing that stood in the way, if anything was heard at all.
+        /// The last obstacle, if there was any response.
         last: Option<Box<ErrorDetail>>,
     },
-    /// The operation may have taken effect, and nobody can tell any more. Read before writing again.
+    /// The operation may have taken effect, and this cannot be determined any longer. Read before writing again.
     #[error("outcome unknown: {detail}")]
     MaybeApplied {
-        /// What the server said.
+        /// The server's answer.
         detail: Box<ErrorDetail>,
     },
     /// A server refused; the operation had no effect.
     #[error("{detail}")]
     Server {
-        /// What it said.
+        /// The server's answer.
         detail: Box<ErrorDetail>,
     },
     /// This client has been closed.
@@ -67,8 +67,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The kind of the error, in the vocabulary of the servers. Of a passed deadline whose operation had no effect it
-    /// is the kind of what stood in the way ([`ErrorKind::Unreachable`], [`ErrorKind::NoQuorum`] …).
+    /// Returns the kind of the error, in the servers' vocabulary. For a passed deadline without effect, this is the
+    /// kind of the last obstacle ([`ErrorKind::Unreachable`], [`ErrorKind::NoQuorum`] …).
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::InvalidArgument { .. } => ErrorKind::InvalidArgument,
@@ -82,7 +82,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed later without anybody changing it, and is sure not to have taken effect.
+    /// Returns whether the same call may succeed later and is certain not to have taken effect.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::DeadlineExceeded { outcome, .. } => *outcome != Outcome::Unknown,
@@ -95,7 +95,7 @@ impl Error {
         }
     }
 
-    /// Whether the operation may have taken effect although the call failed.
+    /// Returns whether the operation may have taken effect although the call failed.
     pub fn outcome_unknown(&self) -> bool {
         match self {
             Self::DeadlineExceeded { outcome, .. } => *outcome == Outcome::Unknown,
@@ -108,7 +108,7 @@ impl Error {
         }
     }
 
-    /// The error as the servers would say it, with the hints that are known.
+    /// Returns the error in the servers' format, with known hints.
     pub fn detail(&self) -> ErrorDetail {
         match self {
             Self::MaybeApplied { detail } | Self::Server { detail } => (**detail).clone(),
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_becomes_an_error_of_the_same_kind() {
+    fn error_keeps_the_kind_of_its_detail() {
         for kind in ErrorKind::ALL {
             let error = Error::from(ErrorDetail::new(*kind, "why"));
             assert_eq!(error.kind(), *kind);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passed_deadline_says_whether_the_outcome_is_known() {
+    fn deadline_error_states_whether_outcome_is_known() {
         let last = Some(Box::new(ErrorDetail::new(ErrorKind::Unreachable, "connection refused")));
         let unknown = Error::DeadlineExceeded { timeout_ms: 100, outcome: Outcome::Unknown, last: last.clone() };
         assert!(unknown.to_string().contains("outcome unknown") && unknown.outcome_unknown());

@@ -1,4 +1,4 @@
-//! Keys and values.
+//! Operations on keys and values.
 
 use crate::builder::ClientBuilder;
 use crate::call::Call;
@@ -21,21 +21,21 @@ use tokio_util::sync::DropGuard;
 pub struct Value {
     /// The value.
     pub value: Bytes,
-    /// Its number, for [`Client::compare_and_set`].
+    /// Its revision, for [`Client::compare_and_set`].
     pub revision: Revision,
 }
 
-/// What an increment left.
+/// Result of an increment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counter {
     /// The sum.
     pub value: i64,
-    /// The number of the stored value.
+    /// The revision of the stored value.
     pub revision: Revision,
 }
 
-/// A handle on one table of a cluster. Clones are cheap and share connections, cache and retry budget; the background
-/// tasks end with the last of them, or with [`Client::close`].
+/// A client of one table. Clones are cheap and share connections, cache and retry budget; the background tasks end
+/// with the last clone, or with [`Client::close`].
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -45,8 +45,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins a client of the cluster that the endpoints (`host:port`, of coordinators or of any nodes) belong to. One
-    /// that can be reached is enough.
+    /// Starts building a client for the cluster of these endpoints (`host:port` of coordinators or nodes). One
+    /// reachable endpoint is enough.
     pub fn builder<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> ClientBuilder {
         ClientBuilder::new(endpoints.into_iter().map(Into::into).collect())
     }
@@ -55,27 +55,27 @@ impl Client {
         Self { shared, _guard: guard, table, timeout }
     }
 
-    /// What else is made from a client: what is shared, what keeps it, and how long a call may take.
+    /// Returns the parts for derived handles: shared state, its guard, and the time-out of calls.
     pub(crate) fn parts(&self) -> (Arc<Shared>, Arc<DropGuard>, Duration) {
         (Arc::clone(&self.shared), Arc::clone(&self._guard), self.timeout)
     }
 
-    /// The same client, working on another table.
+    /// Returns a client of another table, with shared state.
     ///
     /// # Errors
-    /// `NotFound` if there is no such table; otherwise as [`ClientBuilder::build`].
+    /// `NotFound` for an unknown table; otherwise as [`ClientBuilder::build`].
     pub async fn table(&self, name: &str) -> Result<Self, Error> {
         let table = self.shared.data_table(name, self.timeout).await?;
         Ok(Self { table, ..self.clone() })
     }
 
-    /// The same client with another time limit per call, all retries included.
+    /// Returns a client with another time-out per call, including retries.
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self { timeout: timeout.max(Duration::from_millis(1)), ..self.clone() }
     }
 
-    /// The version of the partition table this client holds.
+    /// Returns the version of the cached partition table.
     pub fn table_version(&self) -> Version {
         self.table.load().version()
     }
@@ -91,10 +91,10 @@ impl Client {
         }
     }
 
-    /// Writes a key and returns the number of the new value.
+    /// Writes a key and returns the revision of the new value.
     ///
     /// # Errors
-    /// See [`Error`]; where [`Error::outcome_unknown`] says so, the write may have taken effect.
+    /// See [`Error`]; the write may have taken effect if [`Error::outcome_unknown`] is true.
     pub async fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Result<Revision, Error> {
         match self.run(Op::Put { key: copied(key), value: value.into() }).await? {
             Answer::Written { revision } => Ok(revision),
@@ -102,10 +102,10 @@ impl Client {
         }
     }
 
-    /// Removes a key and returns whether it was there.
+    /// Deletes a key and returns whether it existed.
     ///
     /// # Errors
-    /// See [`Error`]; where [`Error::outcome_unknown`] says so, the removal may have taken effect.
+    /// See [`Error`]; the deletion may have taken effect if [`Error::outcome_unknown`] is true.
     pub async fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         match self.run(Op::Delete { key: copied(key) }).await? {
             Answer::Deleted { existed } => Ok(existed),
@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    /// Writes a key if its revision is `expected` ([`Revision::ZERO`]: if it is absent).
+    /// Writes a key if its revision is `expected` ([`Revision::ZERO`] for an absent key).
     ///
     /// # Errors
     /// [`Error::ConditionFailed`] with the revision found; otherwise as [`Client::put`].
@@ -130,7 +130,7 @@ impl Client {
         }
     }
 
-    /// Writes a key if it is absent; `None` if it is there.
+    /// Writes a key if it is absent; returns `None` if it exists.
     ///
     /// # Errors
     /// As [`Client::put`].
@@ -149,7 +149,8 @@ impl Client {
     /// Adds `by` to a decimal integer; an absent key counts as 0.
     ///
     /// # Errors
-    /// [`Error::NotANumber`] if the value is no decimal integer or the sum does not fit; otherwise as [`Client::put`].
+    /// [`Error::NotANumber`] if the value is not a decimal integer or the sum does not fit; otherwise as
+    /// [`Client::put`].
     pub async fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> Result<Counter, Error> {
         match self.run(Op::Increment { key: copied(key), by }).await? {
             Answer::Counter { value, revision } => Ok(Counter { value, revision }),
@@ -158,15 +159,15 @@ impl Client {
         }
     }
 
-    /// Lists keys that begin with `prefix`, in order of their bytes: `client.scan("user/").limit(100).page().await`. In a table
-    /// by ranges this costs what is listed; where keys are hashed every partition is asked.
+    /// Lists keys with a prefix, in byte order: `client.scan("user/").limit(100).page().await`. In a table by ranges
+    /// the cost depends on the listed keys; with hashed keys every partition is queried.
     pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Scan<'_> {
         Scan::new(self, copied(prefix))
     }
 
-    /// Runs operations at the same time, each on its own; results stand in the order of the operations. This is **not a
-    /// transaction**: there is no order and no atomicity among them, and some may succeed while others fail. Scans are not
-    /// allowed here. At most 4,096 operations and 4 MiB of keys and values.
+    /// Runs operations concurrently; results are in the order of the operations. This is **not a transaction**: the
+    /// operations have no order and no atomicity, and some may succeed while others fail. Scans are not allowed. At
+    /// most 4,096 operations and 4 MiB of keys and values.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the batch as a whole is too large; otherwise each operation has its own result.
@@ -183,8 +184,8 @@ impl Client {
         Ok(join_all(ops.into_iter().map(|op| self.run(op))).await)
     }
 
-    /// Stops the background tasks of this client, all its clones included, and waits for them. Calls under way and
-    /// later ones end with [`Error::Closed`], or with an unknown outcome.
+    /// Stops the background tasks of this client, including all its clones, and waits for them. Pending and later
+    /// calls end with [`Error::Closed`], or with an unknown outcome.
     pub async fn close(&self) {
         self.shared.close().await;
     }
@@ -207,38 +208,38 @@ impl Client {
         result
     }
 
-    /// The partition of a key.
+    /// Returns the partition of a key.
     pub(crate) fn partition_of(&self, key: &[u8]) -> PartitionId {
         self.table.load().partition_of(key)
     }
 
-    /// The table as it is held now.
+    /// Returns the cached table.
     pub(crate) fn held(&self) -> Arc<PartitionTable> {
         Arc::clone(&self.table.load())
     }
 
-    /// Asks for a newer table without waiting for it.
+    /// Requests a newer table without waiting for it.
     pub(crate) fn want_refresh(&self) {
         self.table.want_refresh();
     }
 
-    /// Every partition of the table.
+    /// Returns all partitions of the table.
     pub(crate) fn partitions(&self) -> Vec<PartitionId> {
         let table = self.table.load();
         (0..table.table().keys.numbers_end()).map(|index| PartitionId::new(table.table().id, index)).collect()
     }
 
-    /// Whether the keys of the table are in ranges.
+    /// Returns whether the table is partitioned by ranges.
     pub(crate) fn is_range(&self) -> bool {
         self.table.load().table().keys.is_range()
     }
 
-    /// The partition of the first of these keys in this order, in a table by ranges.
+    /// Returns the partition of the first of these keys in this order, in a table by ranges.
     pub(crate) fn first_of(&self, keys: &KeyRange, order: ScanOrder) -> PartitionId {
         self.table.load().first_of(keys, order)
     }
 
-    /// The time limit of a call.
+    /// Returns the time-out of calls.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }

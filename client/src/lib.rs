@@ -1,4 +1,4 @@
-//! The client of an Archon cluster: keys and values by [`Client`], administration by [`Admin`].
+//! Client library of Archon: keys and values with [`Client`], administration with [`Admin`].
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), archon_client::Error> {
@@ -15,10 +15,10 @@
 //! # }
 //! ```
 //!
-//! A [`Client`] is cheap to clone and meant to be shared: operations issued at the same time ride one stream per node,
-//! many to a message. It caches the partition table, follows redirects, and retries inside the deadline of each call.
-//! Every write carries an identity, so that a retry takes effect at most once; where that cannot be told any more, the
-//! error says so ([`Error::outcome_unknown`]).
+//! A [`Client`] is cheap to clone and meant to be shared: concurrent operations share one stream per node and many
+//! fit into a message. It caches the partition table, follows redirects, and retries within the deadline of each
+//! call. Every write has an id, so a retry takes effect at most once; if the outcome is unknown, the error says so
+//! ([`Error::outcome_unknown`]).
 
 mod access_types;
 mod admin;
@@ -69,7 +69,7 @@ pub use admin_types::{
     CopySummary, Door, Event, Located, MemberTiming, NodeSummary, PartitionSummary, RangeSummary, Reason, Status,
     TableSummary,
 };
-/// Why a partition is released, for [`Callbacks::release`].
+/// Reason for the release of a partition, for [`Callbacks::release`].
 pub use archon_member::Why;
 pub use archon_security::{CredentialsError, Identity, Role, Tls, Transport};
 pub use archon_types::plan::{Move, Plan, Unmet};
@@ -82,7 +82,7 @@ pub use archon_types::{
     TransportKind, UnknownWord, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
-/// The library whose [`Bytes`] keys and values are.
+/// The crate of the type [`Bytes`] of keys and values.
 pub use bytes;
 pub use bytes::Bytes;
 pub use config_types::{SettingChanged, SettingSummary, SettingsChanged, SettingsSummary};
@@ -105,7 +105,7 @@ pub use stale::StaleValue;
 pub use stats::NodeStats;
 pub use upgrade_types::{UpgradeChanged, UpgradeMember, UpgradeSummary};
 
-/// What those pages show in Rust is compiled with the tests.
+/// Compiles the Rust examples of these pages with the tests.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../README.md")]

@@ -1,4 +1,4 @@
-//! One channel per address, opened when first used.
+//! Channels to addresses, opened on first use.
 
 use crate::error::Error;
 use archon_proto::convert::ids::check_address;
@@ -13,17 +13,18 @@ use std::time::Duration;
 use tonic::Status;
 use tonic::transport::Endpoint;
 
-/// A cluster has far fewer addresses; beyond this the cache starts over, which costs new connections and nothing else.
+/// Maximum number of cached channels, far above the addresses of a cluster; beyond it the cache is cleared, which
+/// only costs new connections.
 const CHANNELS_MAX: usize = 4_096;
 /// Flow-control window of a stream, in bytes.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 /// Flow-control window of a connection, in bytes.
 const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
-/// A peer that is silent is asked after this long, and given up after as long again: what a paused process or a cut
-/// cable looks like. Shorter than the deadline of an ordinary call, so that the call has time to go elsewhere.
+/// Interval of keepalives, and time-out of their answers: detects paused processes and broken links. Shorter than the
+/// deadline of ordinary calls, so that they can use another server.
 const KEEP_ALIVE: Duration = Duration::from_millis(1_500);
 
-/// The channels to the addresses in use. A channel reconnects by itself when it is used again.
+/// Channels to addresses in use. A channel reconnects by itself on the next use.
 #[derive(Debug)]
 pub(crate) struct Links {
     connect_timeout: Duration,
@@ -32,25 +33,25 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// None yet.
+    /// Creates an empty set.
     pub(crate) fn new(connect_timeout: Duration, transport: Transport) -> Self {
         Self { connect_timeout, transport, channels: Mutex::new(HashMap::new()) }
     }
 
-    /// How long a connection may take to be made.
+    /// Returns the time-out of connection attempts.
     pub(crate) const fn connect_timeout(&self) -> Duration {
         self.connect_timeout
     }
 
-    /// How others are reached.
+    /// Returns the transport.
     pub(crate) const fn transport(&self) -> &Transport {
         &self.transport
     }
 
-    /// The channel to `address` (`host:port`), where `expected` is to be.
+    /// Returns the channel to `address` (`host:port`) of the server `expected`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if it is not an address; as [`Transport::check`].
+    /// [`ErrorKind::InvalidArgument`] for an invalid address; as [`Transport::check`].
     pub(crate) fn channel(&self, address: &str, expected: Expected) -> Result<TracedChannel, ErrorDetail> {
         let to = (address.to_owned(), expected);
         if let Some(channel) = self.channels.lock().get(&to) {
@@ -76,7 +77,7 @@ impl Links {
     }
 }
 
-/// Whether the request never left: the connection could not be made.
+/// Returns whether the request was never sent because the connection failed.
 pub(crate) fn never_sent(status: &Status) -> bool {
     let mut cause = status.source();
     while let Some(error) = cause {
@@ -88,7 +89,7 @@ pub(crate) fn never_sent(status: &Status) -> bool {
     false
 }
 
-/// Checks the endpoints a person gave: at least one, each `host:port`.
+/// Checks the configured endpoints: at least one, each `host:port`.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`], quoting the endpoint.
@@ -102,7 +103,7 @@ pub(crate) fn check_endpoints(endpoints: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether an endpoint that somebody gave is beyond this machine: whoever gives one means plaintext to go there.
+/// Returns whether an endpoint is on another machine; configuring one allows plaintext connections to it.
 pub(crate) fn beyond(endpoints: &[String]) -> bool {
     endpoints.iter().any(|endpoint| !is_loopback(endpoint))
 }
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_beyond_this_machine_that_a_table_names_is_not_dialled_in_plaintext() {
+    async fn remote_address_in_table_is_not_dialled_in_plaintext() {
         let (told, links) = ("10.0.0.1:7201", Links::new(Duration::from_secs(1), Transport::plaintext(false)));
         let refused = links.channel(told, Expected::Servers).unwrap_err();
         assert!(refused.kind == ErrorKind::Refused && refused.message.contains("--insecure"), "{refused}");
@@ -129,9 +130,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_connection_is_known_not_to_have_sent_anything() {
+    async fn refused_connection_counts_as_never_sent() {
         let links = Links::new(Duration::from_secs(1), Transport::plaintext(false));
-        // Port 1 of loopback: nobody listens there.
+        // Port 1 of loopback: nothing listens there.
         let channel = links.channel("127.0.0.1:1", Expected::Servers).unwrap();
         let mut table = archon_proto::v1::table_client::TableClient::new(channel);
         let status = table.get_table(archon_proto::v1::GetTableRequest::default()).await.unwrap_err();
@@ -140,12 +141,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_was_not_made_in_time_was_taken_for_one_on_which_a_call_was_sent() {
+    async fn timed_out_connection_counts_as_never_sent() {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listener = socket.listen(0).unwrap();
         let address = listener.local_addr().unwrap();
-        // Nobody accepts: once these wait, the system lets all others try in vain.
+        // The listener accepts no connections: once its backlog is full, further attempts hang.
         let mut waiting = Vec::new();
         while let Ok(Ok(one)) = tokio::time::timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
             waiting.push(one);

@@ -1,14 +1,14 @@
-//! What a client and a participant tell of themselves to the program that they are part of, with the feature `metrics`.
+//! Metrics of clients and participants for the embedding program, with the feature `metrics`.
 //!
-//! They count by the [`metrics`](https://docs.rs/metrics) facade, so the program chooses who hears it: a recorder, which has to be
-//! installed **before** the first client or participant is built, as each takes hold of its metrics once. With
+//! They use the [`metrics`](https://docs.rs/metrics) facade, so the program chooses the recorder. It must be
+//! installed **before** the first client or participant is built, because each creates its metrics once. With
 //! `metrics-exporter-prometheus` for a Prometheus server:
 //!
 //! ```ignore
 //! // Cargo.toml: archon-client = { …, features = ["metrics"] } and metrics-exporter-prometheus = "0.18"
 //! use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 //!
-//! // Without buckets, durations are told as quantiles of this process, which do not add up over several.
+//! // Without buckets, durations are reported as quantiles of this process, which do not add up over several.
 //! let buckets = [0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 //! PrometheusBuilder::new()
 //!     .with_http_listener(([127, 0, 0, 1], 9301))
@@ -17,13 +17,13 @@
 //! let client = archon_client::Client::builder(["127.0.0.1:7001"]).build().await?;
 //! ```
 //!
-//! Without a recorder nothing hears them, and without the feature nothing of it is built. `docs/METRICS.md` lists them; so does
-//! [`DEFINITIONS`]. Several clients of a process count together.
+//! Without a recorder the values are dropped, and without the feature no code is built. `docs/METRICS.md` and
+//! [`DEFINITIONS`] list the metrics. Several clients of a process are counted together.
 
 pub use archon_types::metric::{Definition, Kind, Label};
 use archon_types::{ErrorKind, OpKind};
 
-/// The words of [`ErrorKind::ALL`].
+/// Names of [`ErrorKind::ALL`].
 const REASONS: [&str; ErrorKind::ALL.len()] = {
     let mut words = [""; ErrorKind::ALL.len()];
     let mut at = 0;
@@ -34,7 +34,7 @@ const REASONS: [&str; ErrorKind::ALL.len()] = {
     words
 };
 
-/// The words of operations, and that of a read at any copy.
+/// Names of operations, followed by the read at any copy.
 const OPERATION_WORDS: [&str; OpKind::ALL.len() + 1] = {
     let mut words = ["get_stale"; OpKind::ALL.len() + 1];
     let mut at = 0;
@@ -130,7 +130,7 @@ pub(crate) const LOSSES: Definition =
 /// Every metric of a client ([`CLIENT_DEFINITIONS`]) and of a participant ([`PARTICIPANT_DEFINITIONS`]).
 pub const DEFINITIONS: &[&[Definition]] = &[CLIENT_DEFINITIONS, PARTICIPANT_DEFINITIONS];
 
-/// What clients and administration tell.
+/// Metrics of clients and administration.
 pub const CLIENT_DEFINITIONS: &[Definition] = &[
     OPERATION_SECONDS,
     OPERATIONS,
@@ -146,6 +146,6 @@ pub const CLIENT_DEFINITIONS: &[Definition] = &[
     ADMIN_CALL_SECONDS,
 ];
 
-/// What participants tell.
+/// Metrics of participants.
 pub const PARTICIPANT_DEFINITIONS: &[Definition] =
     &[PARTITIONS, REGISTRATIONS, HEARTBEAT_SECONDS, LEASES_LAPSED, CALLBACK_SECONDS, LOSSES];

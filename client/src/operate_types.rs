@@ -1,4 +1,4 @@
-//! What the administration of nodes and partitions shows. As in `admin_types`, the names in JSON are a contract.
+//! Documents about the administration of nodes and partitions. Their JSON names are a contract, as in `admin_types`.
 
 use crate::admin_types::{NodeSummary, RangeSummary, Reason, TableSummary};
 use crate::order_types::BarSummary;
@@ -158,7 +158,7 @@ pub struct PartitionMerge {
 }
 
 impl PartitionMerge {
-    /// The answer about the partition that was asked for.
+    /// Builds the answer about the requested partition.
     pub(crate) fn new(name: PartitionName, wire: v1::MergePartitionResponse) -> Self {
         let keys = wire.keys.unwrap_or_default();
         Self {
@@ -192,7 +192,7 @@ pub struct PartitionSplit {
 }
 
 impl PartitionSplit {
-    /// The answer about the partition that was asked for.
+    /// Builds the answer about the requested partition.
     pub(crate) fn new(name: PartitionName, wire: v1::SplitPartitionResponse) -> Self {
         let range = |keys: v1::KeyRange| RangeSummary::from(&KeyRange { begin: keys.begin, end: keys.end });
         Self {
@@ -311,7 +311,7 @@ impl From<v1::ForceLeaderCheck> for ForceLeaderCheck {
 }
 
 impl ForcedLeader {
-    /// The answer about the partition that was asked for.
+    /// Builds the answer about the requested partition.
     pub(crate) fn new(name: PartitionName, wire: v1::ForceLeaderResponse) -> Self {
         let (leader_id, leader) = number_and_name(wire.leader);
         let table_id = wire.partition.map_or(0, |partition| partition.table);

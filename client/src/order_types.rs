@@ -1,4 +1,4 @@
-//! What orders and checks show. As in `admin_types`, the names in JSON are a contract.
+//! Documents about orders and checks. Their JSON names are a contract, as in `admin_types`.
 
 use crate::admin_types::Reason;
 use archon_proto::convert::order::HELD_FOR_MS;
@@ -11,21 +11,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// From when on [`Admin::check`](crate::Admin::check) finds something worth a look.
+/// Thresholds of findings of [`Admin::check`](crate::Admin::check).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckThresholds {
-    /// A lease that was not extended for so long; `None`: for twice the failure time-out of whoever holds it.
+    /// Age of a lease without extension; `None` for twice the failure time-out of its holder.
     pub stale_after: Option<Duration>,
-    /// Fewer members than this that take partitions.
+    /// Minimum number of members that take partitions.
     pub members_min: Option<u32>,
-    /// The table whose participants they are; `None`: nodes.
+    /// The table with these participants; `None` for nodes.
     pub members_of: Option<String>,
-    /// An order that stands for so long is a warning, before that a notice: a bar, a partition offline, a cordon, a drain, maintenance.
+    /// Age after which an order is a warning instead of a notice: an exclusion, an offline partition, a cordon, a
+    /// drain, maintenance.
     pub held_for: Duration,
 }
 
 impl Default for CheckThresholds {
-    /// Leases by the timing of each member, orders after a day, any number of members.
+    /// Leases by each member's timing, orders after a day, any number of members.
     fn default() -> Self {
         Self { stale_after: None, members_min: None, members_of: None, held_for: Duration::from_millis(HELD_FOR_MS) }
     }
@@ -70,7 +71,7 @@ pub struct BarSummary {
 }
 
 impl Check {
-    /// The worst of these, and all of them.
+    /// Builds a check from these alerts, with the highest severity.
     pub fn of(alerts: Vec<Alert>, more: bool) -> Self {
         let worst = alerts.iter().map(|alert| alert.severity.known().unwrap_or(Severity::Alarm)).max();
         Self { severity: worst.unwrap_or(Severity::Notice).into(), alerts, more }

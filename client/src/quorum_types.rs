@@ -1,4 +1,4 @@
-//! What the quorum is shown as. As in `admin_types`, the names in JSON are a contract.
+//! Documents about the quorum. Their JSON names are a contract, as in `admin_types`.
 
 use archon_proto::convert::subject::cause_of;
 use archon_proto::v1;
@@ -49,7 +49,7 @@ pub struct Quorum {
 }
 
 impl Quorum {
-    /// The members that vote, whether they answer or not.
+    /// Returns the voting members, whether or not they answer.
     pub fn voters(&self) -> impl Iterator<Item = &CoordinatorStatus> {
         self.coordinators.iter().filter(|member| !member.learner)
     }

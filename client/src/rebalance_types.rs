@@ -1,4 +1,4 @@
-//! How a rebalance stands. Plans themselves are [`Plan`](archon_types::plan::Plan).
+//! Documents about the progress of a rebalance. Plans are [`Plan`](archon_types::plan::Plan).
 
 use crate::admin::incomplete;
 use crate::error::Error;
@@ -58,7 +58,7 @@ pub struct RebalanceSummary {
 }
 
 impl RebalanceSummary {
-    /// Moves that are over, well or not.
+    /// Returns the number of finished moves, successful or not.
     pub const fn over(&self) -> u32 {
         self.done + self.cancelled + self.superseded + self.failed
     }
@@ -120,17 +120,17 @@ pub struct MoveStatus {
 }
 
 impl MoveStatus {
-    /// Whether it has ended, well or not. A phase that this program does not know has not.
+    /// Returns whether it has ended, successfully or not. An unknown phase has not.
     pub fn is_over(&self) -> bool {
         self.phase.known().is_some_and(MovePhase::is_over)
     }
 
-    /// Whether it has ended without reaching its goal.
+    /// Returns whether it has ended without success.
     pub fn is_aborted(&self) -> bool {
         self.phase.known().is_some_and(MovePhase::is_aborted)
     }
 
-    /// The partition as people name it: `orders/7`.
+    /// Returns the partition's name for people: `orders/7`.
     pub fn partition_name(&self) -> String {
         format!("{}/{}", self.table, self.partition)
     }
@@ -167,7 +167,7 @@ pub struct Reshaping {
 }
 
 impl Reshaping {
-    /// The partition as people name it: `orders/7`.
+    /// Returns the partition's name for people: `orders/7`.
     pub fn partition_name(&self) -> String {
         format!("{}/{}", self.table, self.partition)
     }

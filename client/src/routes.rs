@@ -1,4 +1,4 @@
-//! Who owns which partition of a table, for services that are called by key.
+//! Owners of a table's partitions, for callers that route by key.
 
 use crate::error::Error;
 use crate::kv::Client;
@@ -12,35 +12,35 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 
-/// The owner of a partition, as far as the coordinators have told. It may have changed since: who is called checks that it still
-/// owns the partition, and [`Routes::wrong`] takes its refusal.
+/// Owner of a partition, as reported by the coordinators. It may have changed since: the called service checks its
+/// ownership, and [`Routes::wrong`] handles its refusal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Owner {
     /// The partition.
     pub partition: PartitionId,
-    /// In which epoch it owns it.
+    /// The epoch of the ownership.
     pub epoch: Epoch,
-    /// Its number.
+    /// Number of the owner.
     pub member: NodeId,
-    /// Its name.
+    /// Name of the owner.
     pub name: String,
-    /// Where it is reached, as it said when it registered.
+    /// Address from its registration.
     pub address: String,
-    /// It has said that it serves the partition; otherwise it may still be about to.
+    /// Set once it reported that it serves the partition; before that, it may be acquiring it.
     pub serves: bool,
 }
 
-/// All owners of a table as of one moment.
+/// All owners of a table at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RouteMap {
-    /// The version of the newest change in it.
+    /// Version of the newest change in it.
     pub version: Version,
-    /// The owner of each partition, by number; `None` of one that nobody owns.
+    /// Owner of each partition, by number; `None` without an owner.
     pub owners: Vec<Option<Owner>>,
 }
 
-/// The owners of a table's partitions, kept up to date in the background: of a lease table the participants, of a table with rows
-/// the nodes that lead. Looking is a look into memory. Clones share what is held.
+/// Owners of a table's partitions, updated in the background: participants of a lease table, leading nodes of a table
+/// with rows. Lookups only read memory. Clones share the cache.
 #[derive(Clone, Debug)]
 pub struct Routes {
     shared: Arc<Shared>,
@@ -50,10 +50,10 @@ pub struct Routes {
 }
 
 impl Client {
-    /// Who owns which partition of a table.
+    /// Opens the owners of a table's partitions.
     ///
     /// # Errors
-    /// `NotFound` if there is no such table; otherwise as [`crate::ClientBuilder::build`].
+    /// `NotFound` for an unknown table; otherwise as [`crate::ClientBuilder::build`].
     pub async fn routes(&self, table: &str) -> Result<Routes, Error> {
         let (shared, guard, timeout) = self.parts();
         Routes::open(shared, guard, table, timeout).await
@@ -72,24 +72,24 @@ impl Routes {
         Ok(Self { shared, _guard: guard, table, changes })
     }
 
-    /// The owners of all partitions.
+    /// Returns the owners of all partitions.
     pub fn map(&self) -> RouteMap {
         let table = self.table.load();
         let row = |index| table.partition(index).and_then(|row| owner(&table, row));
         RouteMap { version: table.version(), owners: (0..table.table().keys.numbers_end()).map(row).collect() }
     }
 
-    /// The rows of all partitions, and the nodes that they name.
+    /// Returns the rows of all partitions, and the nodes in them.
     pub fn table(&self) -> Arc<PartitionTable> {
         Arc::clone(&self.table.load())
     }
 
-    /// The partition of a key.
+    /// Returns the partition of a key.
     pub fn partition_of(&self, key: impl AsRef<[u8]>) -> PartitionId {
         self.table.load().partition_of(key.as_ref())
     }
 
-    /// The owner of a partition, if it has one.
+    /// Returns the owner of a partition, if it has one.
     pub fn owner(&self, partition: PartitionId) -> Option<Owner> {
         let table = self.table.load();
         if partition.table != table.table().id {
@@ -98,25 +98,25 @@ impl Routes {
         owner(&table, table.partition(partition.index)?)
     }
 
-    /// The owner of the partition of a key, if it has one.
+    /// Returns the owner of a key's partition, if it has one.
     pub fn owner_of(&self, key: impl AsRef<[u8]>) -> Option<Owner> {
         self.owner(self.partition_of(key))
     }
 
-    /// Whoever was called says that it does not own the partition; with the epoch of its present owner if it knows that. Has the
-    /// owners fetched anew, without waiting for it, unless what is held is newer than that. Returns whether it is fetched:
-    /// [`Routes::changed`] then tells of it.
+    /// Handles the refusal of a called service that does not own the partition; `hint` is the epoch of the present
+    /// owner, if known. Fetches the owners again in the background, unless the cache is newer than the hint. Returns
+    /// whether it does; [`Routes::changed`] then reports the result.
     pub fn wrong(&self, partition: PartitionId, hint: Option<Epoch>) -> bool {
         let table = self.table.load();
         let held = table.partition(partition.index).map_or(Epoch::ZERO, |row| row.epoch);
         let wanted = partition.table == table.table().id && hint.is_none_or(|hint| hint > held);
         if wanted {
-            self.table.want_refresh(); // One that is under way serves all who ask.
+            self.table.want_refresh(); // A fetch in progress serves all callers.
         }
         wanted
     }
 
-    /// Waits for a change since the last call, or since [`Client::routes`]. Gives the version that is held then.
+    /// Waits for a change since the last call, or since [`Client::routes`]. Returns the version of the cache.
     ///
     /// # Errors
     /// `NotFound` if the table was dropped; [`Error::Closed`] if the client was closed.
@@ -135,7 +135,7 @@ impl Routes {
     }
 }
 
-/// Whoever looks for owners may not have made the table yet.
+/// Adds advice for callers: the table may not have been created yet.
 fn with_advice(error: Error, table: &str) -> Error {
     match error {
         Error::Server { detail } if detail.kind == ErrorKind::NotFound => {
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_that_is_not_there_was_not_said_how_to_be_made() {
+    fn missing_table_error_names_the_create_command() {
         let error = |kind| Error::from(ErrorDetail::new(kind, "there is no table \"nosuch\""));
         assert_eq!(
             with_advice(error(ErrorKind::NotFound), "nosuch").to_string(),

@@ -1,5 +1,5 @@
-//! Scans over all partitions. Where keys are hashed, pages are pulled from each and merged in order of keys; of what is pulled no
-//! more is kept than the page that is asked for. Where they are in ranges, one is asked after the other ([`walk`]).
+//! Scans over all partitions. With hashed keys, pages of each partition are merged in key order, and only one page of
+//! entries is kept. With ranges, partitions are read in turn ([`walk`]).
 
 mod walk;
 
@@ -15,11 +15,11 @@ use tokio::time::{Instant, timeout_at};
 
 /// Bytes of keys and values after which a page ends.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Partitions asked at the same time.
+/// Maximum number of partitions read in parallel.
 const CONCURRENT_MAX: usize = 64;
-/// Entries asked of one partition at once.
+/// Maximum entries per read of a partition.
 const PULL_MAX: u32 = 256;
-/// Entries asked of one partition at least, so that small pages do not cost many trips.
+/// Minimum entries per read of a partition, so that small pages need few round trips.
 const PULL_MIN: u32 = 4;
 
 /// A key with its value.
@@ -29,20 +29,20 @@ pub struct Entry {
     pub key: Bytes,
     /// Its value.
     pub value: Bytes,
-    /// The number of this value.
+    /// The revision of the value.
     pub revision: Revision,
 }
 
-/// A part of a scan.
+/// One page of a scan.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Page {
-    /// What was found, in order of the keys' bytes.
+    /// Entries, in byte order of the keys.
     pub entries: Vec<Entry>,
-    /// Whether there may be more after the last entry.
+    /// Set if there may be more entries.
     pub more: bool,
 }
 
-/// A scan that has not been asked for yet.
+/// A scan that has not started.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is asked before `page` or `entries`"]
 pub struct Scan<'a> {
@@ -55,7 +55,7 @@ pub struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// Entries of a page where no limit is given.
+    /// Default number of entries per page.
     pub const LIMIT_DEFAULT: u32 = 1_000;
 
     pub(crate) fn new(client: &'a Client, prefix: Bytes) -> Self {
@@ -64,36 +64,36 @@ impl<'a> Scan<'a> {
         Self { client, prefix, keys, after, order, limit: Self::LIMIT_DEFAULT }
     }
 
-    /// Only this key and greater ones.
+    /// Limits the scan to this key and greater ones.
     pub fn from(self, key: impl AsRef<[u8]>) -> Self {
         let from = KeyRange { begin: copied(key), end: None };
         Self { keys: self.keys.and(&from), ..self }
     }
 
-    /// Only keys that are less than this one.
+    /// Limits the scan to keys below this one.
     pub fn to(self, key: impl AsRef<[u8]>) -> Self {
         Self { keys: self.keys.before(copied(key)), ..self }
     }
 
-    /// Only keys beyond this one in the order of the scan: greater ones, or if it is reversed, lesser ones. To go on, the last
-    /// key of the page before. An empty one is before all.
+    /// Limits the scan to keys after this one in the order of the scan: greater ones, or lesser ones if reversed. To
+    /// continue, pass the last key of the previous page. An empty key excludes nothing.
     pub fn after(self, key: impl AsRef<[u8]>) -> Self {
         Self { after: copied(key), ..self }
     }
 
-    /// The greatest key first.
+    /// Reverses the order: the greatest key first.
     pub const fn reverse(mut self) -> Self {
         self.order = ScanOrder::Descending;
         self
     }
 
-    /// At most so many entries, 1 to 10,000; of [`Self::entries`], so many at once.
+    /// Sets the maximum number of entries, 1 to 10,000; for [`Self::entries`], per page.
     pub const fn limit(mut self, limit: u32) -> Self {
         self.limit = limit;
         self
     }
 
-    /// The first page of what there is.
+    /// Returns the first page.
     ///
     /// A page is not a snapshot: each partition is read linearizably, but at its own moment. A page ends early, with
     /// `more` set, when it holds 4 MiB.
@@ -115,8 +115,8 @@ impl<'a> Scan<'a> {
         timeout_at(deadline, page).await.unwrap_or(Err(passed))
     }
 
-    /// The keys that are asked for, if a scan of them is possible. A bound may be a byte longer than a key, so that a prefix
-    /// which no key has would pass for one.
+    /// Returns the requested keys if they can be scanned. A range's bound may be one byte longer than a key, so a
+    /// prefix that is too long would be accepted.
     fn checked_keys(&self) -> Result<KeyRange, Error> {
         for part in [&self.prefix, &self.after] {
             if part.len() > KEY_BYTES_MAX {
@@ -130,8 +130,8 @@ impl<'a> Scan<'a> {
         Ok(keys)
     }
 
-    /// Everything there is, in order, page after page as it is taken. After an error there is nothing more; whoever wants the rest
-    /// goes on with [`Self::after`] the last key. It is no snapshot either.
+    /// Returns all entries in order, reading page after page on demand. Ends after an error; to continue, use
+    /// [`Self::after`] with the last key. Not a snapshot either.
     pub fn entries(self) -> impl Stream<Item = Result<Entry, Error>> + 'a {
         let pages = stream::try_unfold(Some(self), async |scan: Option<Self>| {
             let Some(scan) = scan else { return Ok::<_, Error>(None) };
@@ -143,7 +143,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// What a page is asked for.
+/// Parameters of a page.
 #[derive(Clone, Debug)]
 struct Asked {
     keys: KeyRange,
@@ -152,12 +152,12 @@ struct Asked {
     deadline: Instant,
 }
 
-/// A partition that may have more.
+/// A partition that may have more entries.
 struct Source {
     partition: PartitionId,
-    /// The keys that were not pulled yet.
+    /// Keys that were not read yet.
     keys: KeyRange,
-    /// The last key pulled.
+    /// The last key that was read.
     last: Option<Bytes>,
 }
 
@@ -183,13 +183,13 @@ impl PartialOrd for InOrder {
     }
 }
 
-/// The first entries of what was pulled so far: never more than one page of them, however many partitions there are.
+/// The first entries read so far, at most one page regardless of the number of partitions.
 struct Gathered {
     entries: BTreeMap<InOrder, (Bytes, Revision)>,
     order: ScanOrder,
     bytes: usize,
     most: usize,
-    /// Whether there is more than they are.
+    /// Set if there are more entries.
     more: bool,
 }
 
@@ -199,10 +199,10 @@ impl Gathered {
         Self { entries: BTreeMap::new(), order, bytes: 0, most, more: false }
     }
 
-    /// Takes what a partition gave, in order of keys.
+    /// Adds the entries of a partition, in key order.
     fn take(&mut self, entries: Vec<archon_types::op::Entry>) {
         for entry in entries {
-            // What follows is beyond the page, too.
+            // The following entries are also beyond the page.
             let key = InOrder { key: entry.key, order: self.order };
             if self.last().is_some_and(|last| key > *last) {
                 self.more = true;
@@ -229,13 +229,13 @@ impl Gathered {
         entries >= self.most || bytes >= PAGE_BYTES_MAX
     }
 
-    /// The last key of the page, if there is a page full.
+    /// Returns the last key of the page, if the page is full.
     fn last(&self) -> Option<&InOrder> {
         let full = self.is_page(self.entries.len(), self.bytes);
         self.entries.last_key_value().filter(|_| full).map(|(key, _)| key)
     }
 
-    /// Whether what follows this key may belong to the page.
+    /// Returns whether entries after this key may belong to the page.
     fn wants(&self, after: &Bytes) -> bool {
         self.last().is_none_or(|last| InOrder { key: after.clone(), order: self.order } < *last)
     }
@@ -246,7 +246,7 @@ impl Gathered {
     }
 }
 
-/// A page of a table whose keys are hashed: of every partition, unless a tag says which one.
+/// Returns a page of a table with hashed keys: from every partition, unless a tag determines one.
 async fn merge(client: &Client, prefix: &Bytes, asked: Asked) -> Result<Page, Error> {
     let partitions = match tag_of(prefix) {
         Some(_) => vec![client.partition_of(prefix)],
@@ -265,7 +265,7 @@ async fn merge(client: &Client, prefix: &Bytes, asked: Asked) -> Result<Page, Er
             unfinished.extend(more.then_some(source));
         }
         drop(pulls);
-        // The page is whole once nobody has more that comes before its end.
+        // The page is complete once no partition has more entries before its end.
         let all = unfinished.len();
         unfinished.retain(|source| source.last.as_ref().is_none_or(|last| gathered.wants(last)));
         gathered.more |= unfinished.len() < all;
@@ -274,16 +274,16 @@ async fn merge(client: &Client, prefix: &Bytes, asked: Asked) -> Result<Page, Er
     Ok(gathered.into_page())
 }
 
-/// How many entries are asked of each partition at once: twice its share, so that one round is mostly enough.
+/// Returns the number of entries to read from each partition: twice its share, so that one round usually suffices.
 fn pull(limit: u32, partitions: usize) -> u32 {
     let partitions = u32::try_from(partitions).unwrap_or(u32::MAX).max(1);
-    // Where there are more partitions than entries wanted, each has one of them at best.
+    // With more partitions than wanted entries, one entry of each is enough.
     let least = if limit < partitions { 1 } else { PULL_MIN };
     let twice = if limit < partitions { 1 } else { limit.div_ceil(partitions).saturating_mul(2) };
     twice.clamp(least, PULL_MAX).min(limit)
 }
 
-/// Pulls the next page of a partition. A page without entries that promises more would never end, so it is an error.
+/// Reads the next page of a partition. A page without entries that promises more would never end, so it is an error.
 async fn refill(
     client: &Client,
     source: Source,
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_page_of_every_partition_was_held_until_the_scan_ended() {
+    fn scan_keeps_at_most_one_page_in_memory() {
         let value = Bytes::from(vec![7; 1024 * 1024]);
         let mut gathered = Gathered::new(10_000, ScanOrder::Ascending);
         for partition in 0..16_384 {
@@ -326,15 +326,15 @@ mod tests {
     }
 
     #[test]
-    fn ten_entries_of_sixteen_thousand_partitions_cost_four_of_each() {
+    fn entries_read_per_partition_follow_from_the_limit() {
         assert_eq!((pull(10, 16_384), pull(10, 9), pull(10, 1), pull(1, 1)), (1, 4, 10, 1));
         assert_eq!((pull(1_000, 9), pull(10_000, 9), pull(10_000, 1)), (224, 256, 256));
     }
 
     proptest! {
-        /// Whatever partitions give in whatever parts and order, the page is the first entries of all of them.
+        /// For any pages and order of the partitions' answers, the page has the first entries of all of them.
         #[test]
-        fn a_page_is_what_comes_first(
+        fn page_has_the_first_entries_of_all_partitions(
             partitions in proptest::collection::vec(proptest::collection::btree_set("[a-d]{1,4}", 0..12), 1..6),
             limit in 1u32..12,
             part in 1usize..5,

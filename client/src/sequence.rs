@@ -1,7 +1,7 @@
-//! Names for writes, so that a retry takes effect at most once.
+//! Ids of writes, so that a retry takes effect at most once.
 //!
-//! Writes are numbered per partition: a partition remembers answers per client from the client's "all below n are done"
-//! upwards, so a write that waits in one partition must not keep the others from forgetting.
+//! Writes are numbered per partition: a partition remembers a client's answers from the client's lowest pending
+//! number on, so a slow write in one partition must not keep the others from forgetting.
 
 use archon_types::{ClientId, Millis, OpId, PartitionId};
 use parking_lot::Mutex;
@@ -9,12 +9,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// Most writes under way in one partition.
+/// Maximum number of pending writes per partition.
 const UNDER_WAY_MAX: usize = 512;
-/// A partition remembers 1,024 answers of a client; numbers further than this from the oldest write under way wait.
+/// A partition remembers 1,024 answers of a client; numbers that exceed the oldest pending write by more than this
+/// wait.
 const SPAN_MAX: u64 = 1_000;
 
-/// The numbering of one client instance.
+/// Numbering of one client instance.
 #[derive(Debug)]
 pub(crate) struct Sequences {
     client: ClientId,
@@ -46,17 +47,17 @@ impl Sequences {
         Self { client, partitions: Mutex::new(HashMap::new()) }
     }
 
-    /// Whose operations these are.
+    /// Returns the client of these operations.
     pub(crate) fn client(&self) -> ClientId {
         self.client
     }
 
-    /// Forgets the numbering of a partition that is none any more, and will not be again.
+    /// Forgets the numbering of a partition that no longer exists.
     pub(crate) fn forget(&self, partition: PartitionId) {
         self.partitions.lock().remove(&partition);
     }
 
-    /// Names the next write in `partition`; waits while too many are under way there.
+    /// Assigns the id of the next write in `partition`; waits while too many are pending there.
     pub(crate) async fn begin(&self, partition: PartitionId) -> Ticket {
         let sequence = Arc::clone(self.partitions.lock().entry(partition).or_insert_with(|| {
             Arc::new(Sequence {
@@ -65,7 +66,7 @@ impl Sequences {
                 advanced: Notify::new(),
             })
         }));
-        // The semaphore is never closed; without a permit the span alone bounds what is under way.
+        // The semaphore is never closed; without a permit, only the span limits pending writes.
         let permit = match Arc::clone(&sequence.permits).try_acquire_owned() {
             Ok(permit) => Some(permit),
             Err(_) => Arc::clone(&sequence.permits).acquire_owned().await.ok(),
@@ -76,7 +77,7 @@ impl Sequences {
             }
             let advanced = sequence.advanced.notified();
             tokio::pin!(advanced);
-            // Registered before the state is looked at, so that an advance in between is not missed.
+            // Registered before the state is read, so that no advance is missed.
             advanced.as_mut().enable();
             if let Some((number, stamp)) = sequence.try_begin() {
                 let sequence = Arc::clone(&sequence);
@@ -100,7 +101,7 @@ impl Sequence {
     }
 }
 
-/// The name of one write, held as long as the caller may still retry it.
+/// Id of one write, held as long as the caller may retry it.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     client: ClientId,
@@ -111,20 +112,20 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// The name as it travels now; number and stamp stay the same in every retry.
+    /// Returns the id to send; number and stamp are the same in every retry.
     pub(crate) fn id(&self) -> OpId {
         let done_below = self.sequence.state.lock().done_below();
         OpId { client: self.client, number: self.number, done_below, stamp: self.stamp }
     }
 
-    /// Notes the partition's log time from a reply. It never falls.
+    /// Records the partition's log time from a reply. It never decreases.
     pub(crate) fn observe(&self, log_time: Millis) {
         let mut state = self.sequence.state.lock();
         state.log_time = state.log_time.max(log_time);
     }
 
-    /// Stamps the write anew with the newest log time seen. Allowed only once every attempt that was ever made was refused
-    /// (PROTOCOL rule 24). Returns whether that changed anything.
+    /// Restamps the write with the newest known log time. Allowed only if every attempt was refused (PROTOCOL rule
+    /// 24). Returns whether the stamp changed.
     pub(crate) fn restamp(&mut self) -> bool {
         let log_time = self.sequence.state.lock().log_time;
         let newer = log_time > self.stamp;
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn done_below_is_the_oldest_write_under_way_in_that_partition() {
+    async fn done_below_is_the_oldest_pending_write_of_the_partition() {
         let sequences = sequences();
         let first = sequences.begin(partition(0)).await;
         let second = sequences.begin(partition(0)).await;
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_retry_keeps_its_stamp_and_a_new_write_takes_the_newest() {
+    async fn retry_keeps_its_stamp_and_new_write_takes_the_newest() {
         let sequences = sequences();
         let mut first = sequences.begin(partition(0)).await;
         first.observe(Millis::new(50));
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn numbers_do_not_run_away_from_a_write_that_waits() {
+    async fn numbers_stay_close_to_the_oldest_pending_write() {
         let sequences = sequences();
         let slow = sequences.begin(partition(0)).await;
         for _ in 1..SPAN_MAX {

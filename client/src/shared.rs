@@ -1,4 +1,4 @@
-//! What all handles of a client share.
+//! State shared by all handles of a client.
 
 use crate::connection::Connections;
 use crate::error::{Error, Outcome};
@@ -22,19 +22,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-/// Most tables one client holds; more is a defect of the caller.
+/// Maximum number of tables per client; more is a defect of the caller.
 const TABLES_MAX: usize = 1_024;
 
 /// The state behind every handle of one client instance.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Addresses the caller gave.
+    /// Configured addresses.
     pub(crate) endpoints: Vec<String>,
-    /// Through whom everything goes, if this client does not route.
+    /// Endpoints that forward everything, if this client does not route.
     pub(crate) via: Option<Via>,
-    /// Addresses of coordinators, as servers told them.
+    /// Addresses of coordinators, as reported by servers.
     coordinators: ArcSwap<Vec<String>>,
-    /// The cluster, once somebody answered; every later answer must come from the same.
+    /// The cluster, once a server answered; later answers must come from the same one.
     cluster: OnceLock<ClusterId>,
     pub(crate) links: Links,
     pub(crate) connections: Connections,
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     /// Every background task, so that closing can wait for them.
     pub(crate) tasks: TaskTracker,
     tables: Mutex<BTreeMap<String, Arc<TableCache>>>,
-    /// Rises with every change of a table, so that connections look for operations whose leader moved.
+    /// Changes with every table, so that connections check for moved leaders.
     pub(crate) changes: watch::Sender<u64>,
 }
 
@@ -74,19 +74,19 @@ impl Shared {
         }
     }
 
-    /// The cluster as requests name it; empty until it is known.
+    /// Returns the cluster reference of requests; `None` while unknown.
     pub(crate) fn cluster_ref(&self) -> Option<v1::ClusterRef> {
         self.cluster.get().map(|id| (*id).into())
     }
 
-    /// Whom a stream to a node is to reach, as far as any table says how it is called.
+    /// Returns the expected identity of a node's stream, if any table has its name.
     pub(crate) fn expected(&self, node: Option<NodeId>) -> Expected {
         let tables = self.tables.lock();
         let name = |id| tables.values().find_map(|table| table.load().node(id).map(|row| row.name.clone()));
         node.and_then(name).map_or(Expected::Servers, Expected::Node)
     }
 
-    /// Takes the first cluster that answers for ours and refuses every other.
+    /// Accepts the first cluster that answers, and rejects all others.
     pub(crate) fn check_cluster(&self, theirs: ClusterId) -> Result<(), ErrorDetail> {
         let ours = *self.cluster.get_or_init(|| theirs);
         if ours == theirs {
@@ -96,19 +96,19 @@ impl Shared {
         Err(ErrorDetail::new(ErrorKind::WrongCluster, message))
     }
 
-    /// The coordinators' addresses, as servers told them.
+    /// Returns the coordinators' addresses, as reported by servers.
     pub(crate) fn coordinators(&self) -> Arc<Vec<String>> {
         self.coordinators.load_full()
     }
 
-    /// Notes the coordinators' addresses, if they are new.
+    /// Remembers the coordinators' addresses if they are new.
     pub(crate) fn learn_coordinators(&self, addresses: Vec<String>) {
         if !addresses.is_empty() && **self.coordinators.load() != addresses {
             self.coordinators.store(Arc::new(addresses));
         }
     }
 
-    /// As [`Shared::table`], of a table that holds rows.
+    /// As [`Shared::table`], for a table with rows.
     pub(crate) async fn data_table(self: &Arc<Self>, name: &str, timeout: Duration) -> Result<Arc<TableCache>, Error> {
         let table = self.table(name, timeout).await?;
         match table.load().table().holds {
@@ -121,7 +121,7 @@ impl Shared {
         Ok(table)
     }
 
-    /// The cache of the table named `name`, fetched first if this client does not hold it yet.
+    /// Returns the cache of the table `name`; fetches the table first if necessary.
     pub(crate) async fn table(self: &Arc<Self>, name: &str, timeout: Duration) -> Result<Arc<TableCache>, Error> {
         if let Some(table) = self.tables.lock().get(name).filter(|table| !table.is_dropped()) {
             return Ok(Arc::clone(table));
@@ -152,7 +152,7 @@ impl Shared {
         Ok(opened)
     }
 
-    /// Lets go of a table that was dropped, unless another one goes by its name already.
+    /// Removes a dropped table from the cache, unless another one has its name already.
     pub(crate) fn forget_table(&self, name: &str, dropped: &TableCache) {
         let mut tables = self.tables.lock();
         if tables.get(name).is_some_and(|held| std::ptr::eq(&**held, dropped)) {
@@ -160,27 +160,27 @@ impl Shared {
         }
     }
 
-    /// Whether the cached table says that another node than `node` leads `partition` now.
+    /// Returns whether another node than `node` leads `partition` according to the cached table.
     pub(crate) fn led_elsewhere(&self, partition: PartitionId, node: NodeId) -> bool {
         let table = self.table_by_id(partition.table);
         let leader = table.and_then(|table| table.load().route_partition(partition).leader);
         leader.is_some_and(|leader| leader != node)
     }
 
-    /// A partition as people name it; by its numbers if its table is not held.
+    /// Returns the partition's name for people; its numbers if its table is not cached.
     pub(crate) fn partition_name(&self, partition: PartitionId) -> String {
         let table = self.table_by_id(partition.table);
         table.map_or_else(|| partition.to_string(), |table| table.load().partition_name(partition))
     }
 
-    /// Tells every table that a server holds this version.
+    /// Passes the table version of a server to every table.
     pub(crate) fn hint(&self, version: Version) {
         if version != Version::ZERO {
             self.tables.lock().values().for_each(|table| table.hint(version));
         }
     }
 
-    /// The version of the table with this id that is held; zero if none is.
+    /// Returns the cached version of the table with this id; zero if it is not cached.
     pub(crate) fn table_version(&self, id: TableId) -> Version {
         self.table_by_id(id).map_or(Version::ZERO, |table| table.load().version())
     }

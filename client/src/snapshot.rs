@@ -1,4 +1,4 @@
-//! Snapshots of partitions: everything that is in one as of one position of its log, page after page.
+//! Snapshots of partitions: the full content at one position of the log, page by page.
 
 use crate::error::{Error, Outcome};
 use crate::kv::Client;
@@ -13,61 +13,61 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::Streaming;
 
-/// How long the next page is waited for.
+/// Time-out of the next page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a node may take to begin: its storage engine takes in first what is committed.
+/// Time-out of the start at a node: its storage engine first takes in all committed entries.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// Everything in a partition as of one position of its log: what was committed up to there, and nothing else. Every write that was
-/// acknowledged before the snapshot was asked for is in it.
+/// Content of a partition at one position of its log: everything committed up to there, and nothing else. It includes
+/// every write acknowledged before the snapshot was requested.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Whose it is.
+    /// The partition.
     pub partition: PartitionId,
-    /// The last entry of the partition's log that is seen.
+    /// The last included entry of the partition's log.
     pub position: Position,
     /// The log time of that entry, in milliseconds.
     pub log_time_ms: u64,
-    /// The keys of which all entries follow.
+    /// The keys with complete entries in the snapshot.
     pub keys: KeyRange,
-    /// About how many bytes the whole partition has; zero: not known.
+    /// Approximate size of the whole partition in bytes; zero if unknown.
     pub bytes_estimate: u64,
     first: Option<v1::SnapshotPage>,
     pages: Streaming<v1::SnapshotPage>,
     over: bool,
 }
 
-/// Some of a snapshot's entries, in order of keys.
+/// A page of a snapshot, in key order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SnapshotPage {
     /// The entries, packed; `archon_types::packed_entries` unpacks them.
     pub entries: Bytes,
-    /// Their CRC-32C, as the node computed it.
+    /// Their CRC-32C, computed by the node.
     pub crc32c: u32,
-    /// How many there are.
+    /// Their number.
     pub count: u32,
 }
 
-/// Of what a snapshot is asked.
+/// Scope of a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SnapshotOf {
-    /// Of the partition with this number, in a table whose keys are hashed.
+    /// The partition with this number, in a table with hashed keys.
     Partition(u32),
-    /// Of those of these keys that are in the same partition as the first of them, in a table by ranges.
+    /// The keys of this range in the same partition as its first key, in a table by ranges.
     Keys(KeyRange),
 }
 
 impl Client {
-    /// The partitions of the table as they are known now, each with the keys that it has; all where keys are hashed.
+    /// Returns the known partitions with their keys; with hashed keys, each has all keys.
     pub fn partition_keys(&self) -> Vec<(u32, KeyRange)> {
         self.held().partitions().map(|row| (row.id.index, row.range.clone())).collect()
     }
 
-    /// Begins a snapshot, at the node that leads the partition. It is over when that node says so, or goes away: then it is to be begun
-    /// anew, for the pages of two snapshots do not fit.
+    /// Starts a snapshot at the node that leads the partition. If that node ends it or goes away, it must be started
+    /// again, because pages of two snapshots are inconsistent.
     ///
     /// # Errors
-    /// See [`Error`]; `Overloaded` if the node gives as many as it can.
+    /// See [`Error`]; `Overloaded` if the node has too many snapshots.
     pub async fn snapshot(&self, of: &SnapshotOf) -> Result<Snapshot, Error> {
         let deadline = Instant::now() + self.timeout().max(BEGIN_TIMEOUT);
         let mut last = None;
@@ -156,10 +156,10 @@ impl Client {
 }
 
 impl Snapshot {
-    /// The next page; `None` after the last one.
+    /// Returns the next page; `None` after the last one.
     ///
     /// # Errors
-    /// See [`Error`]: the snapshot is over, and what came of it is a part of nothing.
+    /// See [`Error`]: the snapshot has ended, and its pages are incomplete.
     pub async fn next(&mut self) -> Result<Option<SnapshotPage>, Error> {
         if self.over {
             return Ok(None);

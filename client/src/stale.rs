@@ -1,4 +1,4 @@
-//! Reads at any copy, leader or not.
+//! Reads at any in-sync copy.
 
 use crate::error::{Error, Outcome};
 use crate::kv::{Client, Value, copied};
@@ -15,28 +15,28 @@ use rand::seq::SliceRandom;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// How long one copy may take; then the next one is asked.
+/// Time-out per copy; then the next one is asked.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// What some copy shows of a key.
+/// A key's value at some copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StaleValue {
-    /// The value, if the key was there.
+    /// The value, if the key exists.
     pub value: Option<Value>,
-    /// As of which it was so: of the writes to the key's partition those with a revision up to this one are seen, and no other. How
-    /// long ago that was, nobody promises.
+    /// Revision of the read: it sees exactly the writes to the key's partition with revisions up to this one. Their
+    /// age is not bounded.
     pub as_of: Revision,
-    /// The address of the node whose copy it is.
+    /// Address of the node with the copy.
     pub address: String,
 }
 
 impl Client {
-    /// Reads a key at any copy that counts, rather at one that does not lead: what was committed as of some position, which may be
-    /// long ago. It takes no leader and no lease, so it is answered where [`Client::get`] is not; it is not linearizable, and a
-    /// later read may show something older. Whoever has written with revision `r` sees that write where `as_of >= r`.
+    /// Reads a key at any in-sync copy, preferably not the leader: the committed state at some position, which may be
+    /// old. It needs no leader and no lease, so it works where [`Client::get`] does not; it is not linearizable, and
+    /// a later read may return an older state. A write with revision `r` is visible if `as_of >= r`.
     ///
     /// # Errors
-    /// See [`Error`]; [`Error::DeadlineExceeded`] if no copy showed anything in time, with what the last one said.
+    /// See [`Error`]; [`Error::DeadlineExceeded`] if no copy answered in time, with the last error.
     pub async fn get_stale(&self, key: impl AsRef<[u8]>) -> Result<StaleValue, Error> {
         let key = copied(key);
         check_key(&key)?;
@@ -82,7 +82,7 @@ impl Client {
         }
     }
 
-    /// The table's name, and where copies of the key's partition are: in any order, the leader last.
+    /// Returns the table's name and the nodes with copies of the key's partition: in random order, the leader last.
     fn copies(&self, shared: &Shared, key: &[u8]) -> (String, Vec<(String, Expected)>) {
         let table = self.held();
         let name = table.table().name.clone();
@@ -98,7 +98,7 @@ fn live_copies(table: &PartitionTable, partition: PartitionId) -> Vec<(String, E
     let live = row.placements.iter().filter(|placed| placed.state == ReplicaState::Live);
     let mut copies: Vec<_> = live.filter_map(|placed| Some((placed.id, table.node(placed.node)?))).collect();
     copies.shuffle(&mut rand::rng());
-    // One that counts as failed may be there all the same.
+    // A failed node may still answer.
     copies.sort_by_key(|(id, node)| (node.status != NodeStatus::Alive, Some(*id) == row.leader));
     copies.into_iter().map(|(_, node)| (node.address.clone(), Expected::Node(node.name.clone()))).collect()
 }
@@ -127,7 +127,7 @@ async fn ask(
     Ok(StaleValue { value, as_of: Revision::new(answer.as_of_revision), address: address.to_owned() })
 }
 
-/// Whether another copy, or a later time, may help.
+/// Returns whether another copy or a later attempt may help.
 const fn may_pass(kind: ErrorKind) -> bool {
     kind.is_retryable() || matches!(kind, ErrorKind::WrongNode | ErrorKind::DeadlineExceeded)
 }
@@ -141,7 +141,7 @@ mod tests {
     };
 
     #[test]
-    fn copies_that_do_not_lead_are_asked_first_and_those_that_do_not_count_never() {
+    fn followers_are_read_first_and_loading_copies_never() {
         let place = |id: u64, state| Placement { id: PlacementId::new(id), node: NodeId::new(id), state };
         let node = |id: u64, status| Node { status, ..Node::new(NodeId::new(id), "athens", format!("n{id}:1")) };
         let id = PartitionId::new(TableId::new(1), 0);

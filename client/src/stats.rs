@@ -1,4 +1,4 @@
-//! What nodes count.
+//! Counters of nodes.
 
 use crate::admin::Admin;
 use crate::error::Error;
@@ -10,37 +10,37 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use tokio::time::timeout;
 
-/// Most numbers taken from a node; more than it has is a defect of what answers.
+/// Maximum number of values from a node; more is a defect of the server.
 const STATS_MAX: usize = 4_096;
 
-/// What a node counts, as of one moment. Names end in their unit, those of counters in `_total`.
+/// Counters of a node at one moment. Names end in their unit, those of counters in `_total`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct NodeStats {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// The numbers by name.
+    /// Values by name.
     pub values: BTreeMap<String, f64>,
 }
 
 impl NodeStats {
-    /// A count by its name; zero if the node does not count it.
+    /// Returns a count by its name; zero if the node does not have it.
     pub fn get(&self, name: &str) -> u64 {
-        // Counts are whole, and below 2^53.
+        // Counts are integers below 2^53.
         self.value(name) as u64
     }
 
-    /// A number by its name, such as seconds; zero if the node does not count it.
+    /// Returns a value by its name, such as seconds; zero if the node does not have it.
     pub fn value(&self, name: &str) -> f64 {
         self.values.get(name).copied().unwrap_or(0.0)
     }
 }
 
 impl Admin {
-    /// Asks the node at `address` (`host:port`, as [`Admin::list_nodes`] gives it) what it counts. Not the
-    /// coordinators, and once: it is for measurements.
+    /// Reads the counters of the node at `address` (`host:port`, as returned by [`Admin::list_nodes`]). Calls the
+    /// node directly and does not retry: it is for measurements.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for what is no address; `Unreachable` if nobody answers within the time-out.
+    /// [`Error::InvalidArgument`] for an invalid address; `Unreachable` without an answer within the time-out.
     pub async fn node_stats(&self, address: &str) -> Result<NodeStats, Error> {
         let coordinator_client = self.coordinator_client();
         let channel = coordinator_client.links().channel(address, Expected::Servers)?;

@@ -1,4 +1,5 @@
-//! The cached partition table: fetched whole once, then kept up to date by deltas. Newer is never replaced by older.
+//! The cached partition table: fetched whole once, then kept up to date by deltas. An older version never replaces a
+//! newer one.
 
 mod dropped;
 mod fetch;
@@ -20,15 +21,16 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
-/// Most pieces that one table may come in; more is a defect of the sender.
+/// Maximum number of pieces of one table; more is an error of the sender.
 pub(crate) const PIECES_MAX: usize = 1_024;
-/// How long a server may hold a long poll.
+/// Time that a server may hold a long poll.
 const POLL_WAIT: Duration = Duration::from_secs(5);
-/// How long a client that may not know the table's routes waits before it asks for them again.
+/// Pause before a client that may not read the table's routes asks for them again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
-/// What a long poll may take beyond that.
+/// Time that a long poll may take beyond [`POLL_WAIT`].
 const POLL_SLACK: Duration = Duration::from_secs(1);
-/// A hint is followed within this long at random, so that many clients do not ask in the same instant.
+/// Maximum random delay in milliseconds before a hint is followed, so that many clients do not ask at the same
+/// instant.
 const HINT_JITTER_MS: u64 = 5;
 
 /// One table's cache.
@@ -36,23 +38,24 @@ const HINT_JITTER_MS: u64 = 5;
 pub(crate) struct TableCache {
     name: String,
     current: ArcSwap<PartitionTable>,
-    /// The key of the generation that the table is of. Held while a new value is made from the current one.
+    /// Key of the table's generation. Locked while a new value is made from the current one.
     generation_key: Mutex<GenerationKey>,
-    /// The newest version any server said it holds.
+    /// Newest version that any server has reported.
     hinted: AtomicU64,
-    /// The newest hint that a refresh has answered, whether or not it brought that version: a version may belong to
-    /// another table, and must not be chased for ever.
+    /// Newest hint that a refresh has answered, even if the refresh did not bring that version: a version may belong
+    /// to another table, and must not be requested repeatedly.
     followed: AtomicU64,
-    /// Asks the background task for a refresh. It runs one at a time, so all who ask meanwhile share the next.
+    /// Requests a refresh from the background task. Refreshes run one at a time, so all callers that ask meanwhile
+    /// share the next one.
     wanted: Notify,
-    /// The version held, for those who wait for a newer one.
+    /// The cached version, for callers that wait for a newer one.
     changed: watch::Sender<Version>,
-    /// There is no such table any more.
+    /// Set once the table has been dropped.
     dropped: AtomicBool,
 }
 
 impl TableCache {
-    /// Fetches the whole table, trying every source until one answers. What stood in the way is left in `last`.
+    /// Fetches the whole table, trying every source until one answers. Leaves the last failure in `last`.
     pub(crate) async fn open(shared: &Shared, name: &str, last: &mut Option<ErrorDetail>) -> Result<Self, Error> {
         archon_types::limits::check_name("table", name).map_err(Error::from)?;
         let mut backoff = Backoff::default();
@@ -100,17 +103,17 @@ impl TableCache {
         }
     }
 
-    /// The table as it is held now.
+    /// Returns the cached table.
     pub(crate) fn load(&self) -> Guard<Arc<PartitionTable>> {
         self.current.load()
     }
 
-    /// Changes of the version held.
+    /// Returns a receiver of the changes of the cached version.
     pub(crate) fn changes(&self) -> watch::Receiver<Version> {
         self.changed.subscribe()
     }
 
-    /// Notes that a server holds `version`; if it is news, a refresh follows soon.
+    /// Records that a server holds `version`. A version newer than the cached one causes a refresh soon after.
     pub(crate) fn hint(&self, version: Version) {
         let version = version.get();
         if version <= self.load().version().get() || version <= self.followed.load(Ordering::Relaxed) {
@@ -121,12 +124,12 @@ impl TableCache {
         }
     }
 
-    /// Asks for a refresh without waiting for it; [`Self::changes`] tells what it brought.
+    /// Requests a refresh without waiting for it; [`Self::changes`] reports the result.
     pub(crate) fn want_refresh(&self) {
         self.wanted.notify_one();
     }
 
-    /// Fetches what is newer. A failure leaves what is held: whoever needs more asks again.
+    /// Fetches newer versions. A failure keeps the cached table: a caller that needs a newer one asks again.
     async fn refresh(&self, shared: &Shared) {
         let hinted = self.hinted.load(Ordering::Relaxed);
         let followed = self.followed.load(Ordering::Relaxed);
@@ -141,7 +144,7 @@ impl TableCache {
                 {
                     self.take(shared, whole);
                 }
-                // Hints of a history that was left just now say nothing of the other one.
+                // Hints of a history that was just abandoned are not valid in the other one.
                 if self.hinted.load(Ordering::Relaxed) >= hinted {
                     self.followed.fetch_max(hinted, Ordering::Relaxed);
                 }
@@ -151,8 +154,8 @@ impl TableCache {
         }
     }
 
-    /// Takes in an answer. `false` if the whole table is needed instead: there is a gap before it, it is another table's, or another
-    /// history of the cluster counts from now on.
+    /// Applies an answer. Returns `false` if the whole table is needed instead: deltas before it are missing, it
+    /// belongs to another table, or another history of the cluster is now valid.
     fn take(&self, shared: &Shared, fetched: Fetched) -> bool {
         let mut key = self.generation_key.lock();
         let Fetched { delta, generation_key, decides } = fetched;
@@ -170,7 +173,8 @@ impl TableCache {
         }
     }
 
-    /// Another history of the cluster counts: nothing that was heard of the one before does. `false` if the table is not whole.
+    /// Switches to another history of the cluster and drops everything received in the previous one. Returns `false`
+    /// if the answer is not a whole table.
     fn replace(&self, shared: &Shared, held: &PartitionTable, delta: TableDelta) -> bool {
         let Some(table) = PartitionTable::from_whole(delta) else { return false };
         let version = table.version();
@@ -193,10 +197,10 @@ impl TableCache {
         shared.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Takes in a delta. `false` if there is a gap before it, or it is another table's.
+    /// Applies a delta. Returns `false` if deltas before it are missing, or it belongs to another table.
     fn merge(&self, shared: &Shared, held: &PartitionTable, delta: TableDelta) -> bool {
         if delta.table.id > held.table().id {
-            // Another one goes by the name: this one is gone.
+            // Another table has this name: this one has been dropped.
             self.note_dropped(shared);
             return true;
         }
@@ -224,8 +228,9 @@ impl TableCache {
         true
     }
 
-    /// Whom to ask: the coordinators, nodes that are alive, and the addresses the caller gave. Of leases the coordinators alone: nodes
-    /// are not told who owns them, and the owners are services of other kinds. A client that goes nowhere but to its endpoints asks these.
+    /// Returns the servers to ask: the coordinators, live nodes, and the addresses that the caller gave. For lease
+    /// tables only the coordinators: nodes do not learn the owners of leases, and the owners are other kinds of
+    /// services. A client that contacts only its endpoints asks those.
     fn sources(&self, shared: &Shared) -> Vec<String> {
         if let Some(via) = &shared.via {
             return shuffled(via.endpoints().to_vec(), Vec::new());
@@ -242,8 +247,8 @@ impl TableCache {
         shuffled(others, shared.endpoints.clone())
     }
 
-    /// The background task: a long poll for what is newer, interrupted by hints. Ends when the client stops, or the table is
-    /// dropped.
+    /// Runs the background task: a long poll for newer versions, interrupted by hints. Ends when the client stops, or
+    /// the table is dropped.
     pub(crate) async fn keep_fresh(self: Arc<Self>, shared: Arc<Shared>) {
         let mut backoff = Backoff::default();
         while !self.is_dropped() {
@@ -265,7 +270,7 @@ impl TableCache {
                 let pause = backoff.pause(shared.budget.allows_quick(), None).max(least);
                 tokio::select! {
                     () = shared.stop.cancelled() => return,
-                    // Somebody needs the table now: that counts more than sparing a source.
+                    // An operation needs the table now: that is more important than sparing a source.
                     () = self.wanted.notified() => self.wanted.notify_one(),
                     () = sleep(pause) => {}
                 }
@@ -275,8 +280,8 @@ impl TableCache {
         }
     }
 
-    /// One long poll at a source chosen at random. Returns how long to pause at least before the next, if it failed, or a
-    /// server that knows no long poll answered at once.
+    /// Runs one long poll at a source chosen at random. Returns the minimum pause before the next one if this one
+    /// failed, or if a server without support for long polls answered immediately.
     async fn poll(&self, shared: &Shared) -> Option<Duration> {
         let Some(source) = self.sources(shared).into_iter().next() else { return Some(Duration::ZERO) };
         let (since, began) = (self.load().version(), Instant::now());
@@ -289,7 +294,8 @@ impl TableCache {
             }
             Err(detail) => {
                 tracing::debug!(table = self.name, source, %detail, "long poll for the table failed");
-                // Whoever may not is told so in every log, and an operation that finds out otherwise asks at once.
+                // Each rejected request is logged, hence the long pause; an operation that learns that it is
+                // permitted by now asks immediately.
                 return Some(if detail.kind == ErrorKind::Refused { REFUSED_PAUSE } else { Duration::ZERO });
             }
         };
@@ -301,7 +307,7 @@ impl TableCache {
     }
 }
 
-/// Whether waiting may help: everything but a request that will be wrong for ever.
+/// Returns `true` if waiting may help: for every error but those of a request that stays wrong.
 fn may_pass(kind: ErrorKind) -> bool {
     kind.is_retryable() || matches!(kind, ErrorKind::DeadlineExceeded | ErrorKind::Internal)
 }

@@ -1,11 +1,12 @@
-//! Traces: calls that a client makes for a program that is traced carry its W3C trace context.
+//! Tracing: calls that a client makes for a traced program include its W3C trace context.
 //!
-//! What is called within [`within`] is part of that trace: administration, routes and tables, and [`crate::Client::get_stale`]. Operations
-//! that share streams are not: their messages carry operations of many callers. Nodes and coordinators open `tracing` spans for calls
-//! that say a trace, so that their log lines name it; so does this library, with the target [`TARGET`].
+//! Calls within [`within`] are part of that trace: administration, routes and tables, and
+//! [`crate::Client::get_stale`]. Operations that share streams are not: their messages contain operations of many
+//! callers. Nodes and coordinators open `tracing` spans for calls with a trace context, so that their log lines
+//! contain it; so does this library, with the target [`TARGET`].
 //!
-//! A program whose spans are those of `tracing-opentelemetry` need not say anything at each call. It says once how its context is found,
-//! and spans of this library are exported with its own:
+//! A program that uses the spans of `tracing-opentelemetry` does not have to pass the context with each call. It
+//! registers a [`Tracer`] that returns its context, and spans of this library are exported with its own:
 //!
 //! ```ignore
 //! use archon_client::trace::{TraceContext, Tracer, set_tracer};

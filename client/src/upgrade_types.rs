@@ -1,4 +1,4 @@
-//! What the cluster speaks, and who keeps it from speaking a newer protocol.
+//! The protocol of the cluster, and the members that block a newer one.
 
 use archon_proto::v1;
 use archon_types::text::into_plain;
@@ -50,7 +50,7 @@ pub struct UpgradeChanged {
 }
 
 impl UpgradeSummary {
-    /// Those that keep the cluster from speaking the newest protocol.
+    /// Returns the members that keep the cluster from using the newest protocol.
     pub fn waits_for(&self) -> impl Iterator<Item = &UpgradeMember> {
         let spoken = |member: &UpgradeMember| {
             let range = member.protocol_min.zip(member.protocol_max);

@@ -1,8 +1,8 @@
-//! The endpoints through which everything goes, of a client that does not route.
+//! The endpoints that a client without routing uses for all calls.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Nodes of which each passes on what others lead: one at a time, the next once it fails.
+/// Nodes that forward operations to the leaders: one at a time, the next once it fails.
 #[derive(Debug)]
 pub(crate) struct Via {
     endpoints: Vec<String>,
@@ -10,27 +10,28 @@ pub(crate) struct Via {
 }
 
 impl Via {
-    /// Through these; there is at least one.
+    /// Creates the list of endpoints, which must have at least one.
     pub(crate) fn new(endpoints: Vec<String>) -> Self {
         Self { endpoints, current: AtomicUsize::new(0) }
     }
 
-    /// All of them.
+    /// Returns all endpoints.
     pub(crate) fn endpoints(&self) -> &[String] {
         &self.endpoints
     }
 
-    /// Where to go now.
+    /// Returns the endpoint in use.
     pub(crate) fn current(&self) -> &str {
         let index = self.current.load(Ordering::Relaxed) % self.endpoints.len().max(1);
         self.endpoints.get(index).map_or("", String::as_str)
     }
 
-    /// The one at `address` gives no answers: from now on the next one is asked, unless that is so already.
+    /// Records that the endpoint at `address` does not answer: the next one is used from now on, unless it is
+    /// already.
     pub(crate) fn failed(&self, address: &str) {
         let current = self.current.load(Ordering::Relaxed);
         if self.current() == address {
-            // If somebody else was quicker, it is so already.
+            // If another caller was faster, the endpoint is replaced already.
             let _ =
                 self.current.compare_exchange(current, current.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_fails_is_left_for_the_next_once() {
+    fn failed_endpoint_is_replaced_by_the_next_once() {
         let via = Via::new(vec!["a:1".to_owned(), "b:1".to_owned()]);
         assert_eq!(via.current(), "a:1");
         via.failed("a:1");

@@ -1,5 +1,5 @@
-//! A participant of a table without leases owns nothing, and logs that. The test has a program of its own, since it installs the
-//! subscriber of the process.
+//! A participant of a table without leases owns nothing, and logs a warning. The test is a separate program, since it
+//! installs the subscriber of the process.
 
 #![allow(clippy::unwrap_used)]
 
@@ -49,7 +49,7 @@ impl Subscriber for Warnings {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_participant_of_a_table_that_was_misspelt_owned_nothing_without_a_word() {
+async fn participant_of_missing_table_logs_a_warning() {
     let warnings = Warnings::default();
     tracing::subscriber::set_global_default(warnings.clone()).unwrap();
     let warned = |text: &str| warnings.0.lock().unwrap().iter().filter(|line| line.contains(text)).count();
@@ -76,7 +76,7 @@ async fn a_participant_of_a_table_that_was_misspelt_owned_nothing_without_a_word
     let participant = builder.table("jobs").table("jbos").start(Service::default()).await.unwrap();
     wait("the other table", || participant.owned().len() == 2).await;
     wait("a warning", || warned("[\"jbos\"]") == 1).await;
-    // It is made after all: nothing is left to warn of.
+    // The table is created after all: no further warning is due.
     admin.create_lease_table("jbos", 1).await.unwrap();
     wait("both tables", || participant.owned().len() == 3).await;
     assert_eq!(warned("no lease table"), 1);

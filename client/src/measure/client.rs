@@ -1,4 +1,4 @@
-//! What a client counts.
+//! Metrics of a client.
 
 use super::series::{Held, Series, describe};
 use super::{OperationKind, OutcomeKind, Redirect};
@@ -13,10 +13,10 @@ use archon_types::{Answer, ErrorKind, Version};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
-/// The newest version that any client of this process has held.
+/// Newest table version of all clients in this process.
 static NEWEST: AtomicU64 = AtomicU64::new(0);
 
-/// What a client counts.
+/// Metrics of a client.
 #[derive(Debug)]
 pub(crate) struct ClientMeasures {
     operation_seconds: Series<Histogram>,
@@ -52,55 +52,56 @@ impl Default for ClientMeasures {
 }
 
 impl ClientMeasures {
-    /// An operation begins. It counts as under way until what is returned goes; its duration is counted if it ended.
+    /// Starts an operation. It counts as pending until the returned value is dropped; its duration is recorded if it
+    /// ended.
     pub(crate) fn operation(&self, kind: impl Into<OperationKind>) -> Operation<'_> {
         self.operations.with(&[], |gauge| gauge.increment(1.0));
         Operation { measures: self, kind: kind.into(), began: Instant::now() }
     }
 
-    /// An attempt is followed by another after a pause.
+    /// Counts a retry after a pause.
     pub(crate) fn retried(&self, reason: ErrorKind) {
         if let Some(place) = ErrorKind::ALL.iter().position(|kind| *kind == reason) {
             self.retries.with(&[place], |counter| counter.increment(1));
         }
     }
 
-    /// An attempt met an old table.
+    /// Counts an attempt with an outdated table.
     pub(crate) fn redirected(&self, to: Redirect) {
         self.redirects.with(&[to as usize], |counter| counter.increment(1));
     }
 
-    /// A connection is there for as long as what is returned.
+    /// Counts a connection until the returned value is dropped.
     pub(crate) fn connection(&self) -> Held {
         Held::of(&self.connections.only())
     }
 
-    /// A stream is open for as long as what is returned.
+    /// Counts an open stream until the returned value is dropped.
     pub(crate) fn stream(&self) -> Held {
         Held::of(&self.streams.only())
     }
 
-    /// A stream broke.
+    /// Counts a broken stream.
     pub(crate) fn stream_broke(&self) {
         self.streams_broken.with(&[], |counter| counter.increment(1));
     }
 
-    /// Counts how long it takes to open a stream.
+    /// Records the duration of opening a stream.
     pub(crate) async fn opening<T, E>(&self, opens: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         timed(&self.stream_open_seconds, opens).await
     }
 
-    /// Counts how long it takes to fetch a table.
+    /// Records the duration of fetching a table.
     pub(crate) async fn fetching<T, E>(&self, fetches: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         timed(&self.table_fetch_seconds, fetches).await
     }
 
-    /// A server said what is new in a table; `version` is what is held after that.
+    /// Records the table version held after a refresh.
     pub(crate) fn refreshed(&self, version: Version) {
         NEWEST.fetch_max(version.get(), Ordering::Relaxed);
         self.table_version.with(&[], |gauge| {
             let mut told = None;
-            // Whoever has found a newer one meanwhile may have told it before this.
+            // Another thread may have found and published a newer version.
             while told != Some(NEWEST.load(Ordering::Relaxed)) {
                 let newest = NEWEST.load(Ordering::Relaxed);
                 gauge.set(newest as f64);
@@ -113,7 +114,7 @@ impl ClientMeasures {
     }
 }
 
-/// Counts how long something takes, and whether it comes to something.
+/// Records the duration of an operation, by success.
 pub(super) async fn timed<T, E>(series: &Series<Histogram>, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let began = Instant::now();
     let result = work.await;
@@ -121,7 +122,7 @@ pub(super) async fn timed<T, E>(series: &Series<Histogram>, work: impl Future<Ou
     result
 }
 
-/// An operation that is under way.
+/// A pending operation.
 pub(crate) struct Operation<'a> {
     measures: &'a ClientMeasures,
     kind: OperationKind,
@@ -129,12 +130,12 @@ pub(crate) struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// A node answered, or it is given up.
+    /// Records the end of the operation: a node answered, or it was abandoned.
     pub(crate) fn answered(self, result: &Result<Answer, Error>) {
         self.ended(OutcomeKind::of_answer(result));
     }
 
-    /// It is over.
+    /// Records the end of the operation.
     pub(crate) fn ended(self, outcome: OutcomeKind) {
         let took = self.began.elapsed();
         let values = [self.kind.place(), outcome as usize];
@@ -148,7 +149,7 @@ impl Drop for Operation<'_> {
     }
 }
 
-/// What administration counts.
+/// Metrics of the administration.
 #[derive(Debug)]
 pub(crate) struct AdminMeasures {
     call_seconds: Series<Histogram>,
@@ -162,7 +163,7 @@ impl Default for AdminMeasures {
 }
 
 impl AdminMeasures {
-    /// Counts how long a call takes.
+    /// Records the duration of a call.
     pub(crate) async fn calling<T>(
         &self,
         effect: Effect,

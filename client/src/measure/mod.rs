@@ -1,5 +1,5 @@
-//! What is counted, and where nothing is. Without the feature `metrics` the same words stand for nothing: they have no size, look
-//! at no clock, and are gone once they are compiled.
+//! Metrics of the library. Without the feature `metrics`, types of zero size with the same names replace them; they
+//! read no clock and are optimized away.
 
 #[cfg(feature = "metrics")]
 mod client;
@@ -20,7 +20,7 @@ pub(crate) use silent::{AdminMeasures, Callback, ClientMeasures, ParticipantMeas
 use crate::error::Error;
 use archon_types::{Answer, Op, OpKind};
 
-/// What a caller asks for: an operation, or a read at any copy.
+/// Kind of a caller's request: an operation, or a read at any copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
 pub(crate) enum OperationKind {
@@ -29,7 +29,7 @@ pub(crate) enum OperationKind {
 }
 
 impl OperationKind {
-    /// Its place among the label's values.
+    /// Returns the index in the label's values.
     #[cfg(feature = "metrics")]
     pub(crate) const fn place(self) -> usize {
         match self {
@@ -45,7 +45,7 @@ impl From<&Op> for OperationKind {
     }
 }
 
-/// What became of an operation or a call, in the order of the label's values.
+/// Outcome of an operation or call, in the order of the label's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
 pub(crate) enum OutcomeKind {
@@ -57,7 +57,7 @@ pub(crate) enum OutcomeKind {
 }
 
 impl OutcomeKind {
-    /// Of an operation.
+    /// Returns the outcome of an operation.
     #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
     pub(crate) fn of_answer(result: &Result<Answer, Error>) -> Self {
         match result {
@@ -66,7 +66,7 @@ impl OutcomeKind {
         }
     }
 
-    /// Of anything else.
+    /// Returns the outcome of other calls.
     pub(crate) fn of<T>(result: &Result<T, Error>) -> Self {
         match result {
             Ok(_) => Self::Ok,
@@ -79,7 +79,7 @@ impl OutcomeKind {
     }
 }
 
-/// Where an old partition table led astray, in the order of the label's values.
+/// Kind of redirect caused by an outdated partition table, in the order of the label's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
 pub(crate) enum Redirect {
@@ -95,7 +95,7 @@ pub(crate) enum CallbackKind {
     Release,
 }
 
-/// How a callback ended, in the order of the label's values.
+/// End of a callback, in the order of the label's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
 pub(crate) enum CallbackEnd {
@@ -110,7 +110,7 @@ mod tests {
     use archon_types::{ErrorDetail, ErrorKind};
 
     #[test]
-    fn what_became_of_a_call_is_told_by_what_its_caller_can_do() {
+    fn outcome_of_call_follows_from_its_error_kind() {
         let of = |kind| OutcomeKind::of::<()>(&Err(Error::from(ErrorDetail::new(kind, "why"))));
         assert_eq!(of(ErrorKind::NoQuorum), OutcomeKind::Failed);
         assert_eq!(of(ErrorKind::NotFound), OutcomeKind::Refused);

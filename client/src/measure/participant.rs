@@ -1,4 +1,4 @@
-//! What a participant counts for the program that it is part of.
+//! Metrics of a participant.
 
 use super::client::timed;
 use super::series::{Series, describe};
@@ -12,7 +12,7 @@ use archon_types::Millis;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// What a participant counts.
+/// Metrics of a participant.
 #[derive(Debug)]
 pub(crate) struct ParticipantMeasures {
     partitions: Series<Gauge>,
@@ -21,7 +21,7 @@ pub(crate) struct ParticipantMeasures {
     leases_lapsed: Series<Counter>,
     callback_seconds: Series<Histogram>,
     losses: Series<Counter>,
-    /// What this participant has added to the gauge: several of a process count together.
+    /// This participant's share of the gauge, which all participants of a process have in common.
     owned: AtomicUsize,
 }
 
@@ -41,7 +41,7 @@ impl Default for ParticipantMeasures {
 }
 
 impl ParticipantMeasures {
-    /// Something was decided. The caller holds the lock of the decisions.
+    /// Updates the gauge after a decision. The caller holds the lock of the decisions.
     pub(crate) fn decided(&self, holdings: &Holdings, now: impl FnOnce() -> Millis) {
         let owned = holdings.owned(now()).count();
         let before = self.owned.swap(owned, Ordering::Relaxed);
@@ -50,39 +50,39 @@ impl ParticipantMeasures {
         }
     }
 
-    /// It is registered.
+    /// Counts a registration.
     pub(crate) fn registered(&self) {
         self.registrations.with(&[], |counter| counter.increment(1));
     }
 
-    /// Counts how long a heartbeat takes.
+    /// Records the duration of a heartbeat.
     pub(crate) async fn heartbeat<T, E>(&self, beats: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         timed(&self.heartbeat_seconds, beats).await
     }
 
-    /// A lease had run out.
+    /// Counts an expired lease.
     pub(crate) fn lapsed(&self) {
         self.leases_lapsed.with(&[], |counter| counter.increment(1));
     }
 
-    /// A partition was lost.
+    /// Counts a lost partition.
     pub(crate) fn lost(&self) {
         self.losses.with(&[], |counter| counter.increment(1));
     }
 
-    /// A callback begins.
+    /// Starts a callback.
     pub(crate) fn callback(&self, kind: CallbackKind) -> Callback {
         Callback { kind, began: Instant::now() }
     }
 
-    /// A callback has ended.
+    /// Records the end of a callback.
     pub(crate) fn called(&self, callback: &Callback, end: CallbackEnd) {
         let took = callback.began.elapsed();
         self.callback_seconds.with(&[callback.kind as usize, end as usize], |histogram| histogram.record(took));
     }
 }
 
-/// A callback that runs.
+/// A running callback.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Callback {
     kind: CallbackKind,
@@ -91,7 +91,7 @@ pub(crate) struct Callback {
 
 impl Drop for ParticipantMeasures {
     fn drop(&mut self) {
-        // Whoever is dropped without its end owned something until now.
+        // A participant that is dropped without a stop still owned partitions.
         let owned = self.owned.load(Ordering::Relaxed);
         self.partitions.with(&[], |gauge| gauge.decrement(owned as f64));
     }

@@ -1,13 +1,13 @@
-//! The series of one metric: a handle on each, taken when it is first needed, and a relaxed load away from then on.
+//! Series of one metric: handles are created on first use and then cost a relaxed load.
 
 use crate::metrics::{Definition, Kind};
 use ::metrics::{Counter, Gauge, Histogram, Label, Unit};
 use std::fmt;
 use std::sync::OnceLock;
 
-/// A handle on one series.
+/// Handle of one series.
 pub(super) trait Handle: Clone {
-    /// Takes hold of the series.
+    /// Creates the handle.
     fn of(name: &'static str, labels: Vec<Label>) -> Self;
 }
 
@@ -36,7 +36,8 @@ pub(super) struct Series<H> {
 }
 
 impl<H: Handle> Series<H> {
-    /// None is there yet, but of a metric without labels, so that it is told before it changes.
+    /// Creates the set without series, except for metrics without labels, which are published before their first
+    /// change.
     pub(super) fn of(definition: &'static Definition) -> Self {
         let count = definition.labels.iter().map(|label| label.values.len()).product();
         let series = Self { definition, handles: (0..count).map(|_| OnceLock::new()).collect() };
@@ -46,7 +47,7 @@ impl<H: Handle> Series<H> {
         series
     }
 
-    /// Changes the series whose labels have these values, by their places in the definition.
+    /// Changes the series with these label values, given by their indexes in the definition.
     pub(super) fn with(&self, values: &[usize], change: impl FnOnce(&H)) {
         let labels = self.definition.labels;
         debug_assert_eq!(values.len(), labels.len(), "{}", self.definition.name);
@@ -59,7 +60,7 @@ impl<H: Handle> Series<H> {
         }));
     }
 
-    /// The only series of a metric without labels.
+    /// Returns the only series of a metric without labels.
     pub(super) fn only(&self) -> H {
         H::of(self.definition.name, Vec::new())
     }
@@ -71,7 +72,7 @@ impl<H> fmt::Debug for Series<H> {
     }
 }
 
-/// Tells whoever records what these are.
+/// Describes the metrics to the recorder.
 pub(super) fn describe(definitions: &'static [Definition]) {
     for Definition { name, kind, help, .. } in definitions {
         let unit = if name.trim_end_matches("_total").ends_with("_seconds") { Unit::Seconds } else { Unit::Count };
@@ -83,7 +84,7 @@ pub(super) fn describe(definitions: &'static [Definition]) {
     }
 }
 
-/// Counts as one for as long as it is held.
+/// Counts as one in a gauge until dropped.
 pub(crate) struct Held(Gauge);
 
 impl Held {

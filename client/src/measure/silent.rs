@@ -1,4 +1,4 @@
-//! Nothing is counted, and nothing is left of it.
+//! Replacements without metrics, which compile to nothing.
 
 use super::{CallbackEnd, CallbackKind, OperationKind, OutcomeKind, Redirect};
 use crate::admin_call::Effect;
@@ -6,7 +6,7 @@ use crate::error::Error;
 use archon_member::Holdings;
 use archon_types::{Answer, ErrorKind, Millis, Version};
 
-/// In place of what a client counts.
+/// Replaces the metrics of a client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClientMeasures {}
 
@@ -40,10 +40,10 @@ impl ClientMeasures {
     pub(crate) fn refreshed(self, _: Version) {}
 }
 
-/// In place of what counts for as long as it is held.
+/// Replaces a gauge guard.
 pub(crate) struct Held;
 
-/// In place of an operation that is timed.
+/// Replaces a timed operation.
 pub(crate) struct Operation;
 
 impl Operation {
@@ -52,7 +52,7 @@ impl Operation {
     pub(crate) fn ended(self, _: OutcomeKind) {}
 }
 
-/// In place of what administration counts.
+/// Replaces the metrics of the administration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AdminMeasures {}
 
@@ -62,7 +62,7 @@ impl AdminMeasures {
     }
 }
 
-/// In place of what a participant counts.
+/// Replaces the metrics of a participant.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ParticipantMeasures {}
 
@@ -86,6 +86,6 @@ impl ParticipantMeasures {
     pub(crate) fn called(self, _: &Callback, _: CallbackEnd) {}
 }
 
-/// In place of a callback that is timed.
+/// Replaces a timed callback.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Callback;

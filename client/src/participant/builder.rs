@@ -1,4 +1,4 @@
-//! Building a participant.
+//! Builder of participants.
 
 use super::Participant;
 use super::callbacks::Callbacks;
@@ -10,7 +10,7 @@ use archon_types::{LeaseTiming, Participant as Served};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What was said of a participant.
+/// Configuration of a participant.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
     pub(super) endpoints: Vec<String>,
@@ -21,11 +21,11 @@ pub(super) struct Config {
     pub(super) weight: u32,
     pub(super) partitions_max: Option<u32>,
     pub(super) served: Served,
-    /// How long the first registration may take.
+    /// Time-out of the first registration.
     pub(super) timeout: Duration,
 }
 
-/// How a [`Participant`] is to be; made by [`Participant::builder`].
+/// Configuration of a [`Participant`], created by [`Participant::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `start` is called"]
 pub struct ParticipantBuilder {
@@ -48,53 +48,54 @@ impl ParticipantBuilder {
         Self { config }
     }
 
-    /// A lease table whose partitions it takes. Said once for each; the table may be created later.
+    /// Adds a lease table to serve. Called once per table; the table may be created later.
     pub fn table(mut self, name: impl Into<String>) -> Self {
         self.config.served.tables.push(name.into());
         self
     }
 
-    /// Its name, by which operators call it. No two members of a cluster have the same.
+    /// Sets the name, as shown to operators and unique among the members of a cluster.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.config.name = name.into();
         self
     }
 
-    /// Where the service is reached (`host:port`), for those who look for the owner of a partition.
+    /// Sets the address of the service (`host:port`), for callers that look up the owner of a partition.
     pub fn address(mut self, address: impl Into<String>) -> Self {
         self.config.address = address.into();
         self
     }
 
-    /// The failure zone it stands in.
+    /// Sets the failure zone.
     pub fn zone(mut self, zone: impl Into<String>) -> Self {
         self.config.zone = Some(zone.into());
         self
     }
 
-    /// Its share of partitions relative to others; 100 unless said otherwise.
+    /// Sets the share of partitions relative to others; default 100.
     pub fn weight(mut self, weight: u32) -> Self {
         self.config.weight = weight;
         self
     }
 
-    /// Most partitions it takes.
+    /// Sets the maximum number of partitions.
     pub fn partitions_max(mut self, most: u32) -> Self {
         self.config.partitions_max = Some(most);
         self
     }
 
-    /// Its own timing, in place of the cluster's: how often it says that it lives, for how long a partition is its own after that,
-    /// and after how much silence others take its partitions over.
+    /// Sets the participant's own timing instead of the cluster's: interval of heartbeats, duration of the lease
+    /// after a heartbeat, and silence after which others take its partitions over.
     ///
-    /// | heartbeat, lease, failure time-out | after a crash nobody owns it for | heartbeats in a row that may be lost | heartbeats a second of 1,000 participants |
+    /// | heartbeat, lease, failure time-out | time without an owner after a crash | tolerated losses of heartbeats in a row | heartbeats per second of 1,000 participants |
     /// |---|---|---|---|
-    /// | 200 ms, 1 s, 1.25 s: the cluster's, unless it was set up otherwise | 1.0 to 1.3 s | 3 | 5,700 |
+    /// | 200 ms, 1 s, 1.25 s: the cluster's default | 1.0 to 1.3 s | 3 | 5,700 |
     /// | 3 s, 10 s, 15 s | 12 to 15 s | 2 | 380 |
     /// | 8 s, 30 s, 45 s | 37 to 45 s | 2 | 140 |
     ///
-    /// It must be `heartbeat < lease`, and `1.01 × lease + 100 ms < failure_timeout`: the rate of clocks may differ, and the 100 ms are
-    /// the margin that errors speak of. A third of the lease is sturdy for the heartbeat: less often, and one lost answer may end it.
+    /// Required: `heartbeat < lease`, and `1.01 × lease + 100 ms < failure_timeout`: rates of clocks may differ, and
+    /// the 100 ms are the margin named in errors. A third of the lease is a robust heartbeat interval: with a longer
+    /// one, a single lost answer may end the lease.
     pub fn timing(mut self, heartbeat: Duration, lease: Duration, failure_timeout: Duration) -> Self {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.config.served.timing = Some(LeaseTiming {
@@ -106,20 +107,20 @@ impl ParticipantBuilder {
         self
     }
 
-    /// Talks to the cluster by TLS, with the credentials of a directory ([`Tls::open`]); plaintext goes nowhere then.
+    /// Uses TLS with the credentials of a directory ([`Tls::open`]); plaintext connections are disabled then.
     pub fn tls(mut self, tls: Arc<Tls>) -> Self {
         self.config.transport = Transport::Tls(tls);
         self
     }
 
-    /// By TLS, or in plaintext, as somebody has decided already; instead of [`Self::tls`] or [`Self::insecure`].
+    /// Sets the transport; instead of [`Self::tls`] or [`Self::insecure`].
     pub fn transport(mut self, transport: Transport) -> Self {
         self.config.transport = transport;
         self
     }
 
-    /// Without [`Self::tls`]: whether plaintext may go beyond this machine, to addresses that the cluster tells. Unless it is said, it
-    /// may where an endpoint that was given is beyond it.
+    /// Without [`Self::tls`]: sets whether plaintext connections may leave this machine, to addresses reported by the
+    /// cluster. By default, they may if a given endpoint is on another machine.
     pub fn insecure(mut self, insecure: bool) -> Self {
         if self.config.transport.tls().is_none() {
             self.config.transport = Transport::plaintext(insecure);
@@ -127,18 +128,18 @@ impl ParticipantBuilder {
         self
     }
 
-    /// How long [`Self::start`] may take; 30 s unless said otherwise.
+    /// Sets the time-out of [`Self::start`]; default 30 s.
     pub fn start_within(mut self, timeout: Duration) -> Self {
         self.config.timeout = timeout;
         self
     }
 
-    /// Registers, and from then on acquires partitions as they are given. To be called on a runtime of tokio, which runs the
+    /// Registers, and acquires assigned partitions from then on. Must be called on a tokio runtime, which runs the
     /// callbacks.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for input that is wrong, the timing with its arithmetic; a refusal that no later attempt can
-    /// change; [`Error::DeadlineExceeded`] with what stood in the way last.
+    /// [`Error::InvalidArgument`] for invalid input, for the timing with its arithmetic; a permanent refusal;
+    /// [`Error::DeadlineExceeded`] with the last obstacle.
     pub async fn start<C: Callbacks>(self, callbacks: C) -> Result<Participant, Error> {
         self.check()?;
         Participant::start(self.config, callbacks).await

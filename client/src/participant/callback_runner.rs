@@ -1,4 +1,4 @@
-//! The task that runs a service's callbacks: of each partition one at a time, in the order of the decisions.
+//! Task that runs a service's callbacks: one at a time per partition, in the order of the decisions.
 
 use super::callbacks::Callbacks;
 use super::grant::Grant;
@@ -12,30 +12,30 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
-/// Most callbacks whose end is told of by one decision.
+/// Maximum number of ended callbacks reported in one decision.
 const TOLD_AT_ONCE: usize = 1_024;
 
-/// A callback that runs.
+/// A running callback.
 struct Running {
     effect: Effect,
     handle: AbortHandle,
     timed: Callback,
 }
 
-/// What is done for one partition.
+/// Pending work for one partition.
 #[derive(Default)]
 struct Work {
     running: Option<Running>,
-    /// What is to be done next. Empty where nothing runs.
+    /// Next callbacks. Empty if none is running.
     waiting: VecDeque<Effect>,
 }
 
-/// The callbacks of one participant.
+/// Callbacks of one participant.
 pub(super) struct CallbackRunner<C> {
     shared: Arc<Shared>,
     callbacks: Arc<C>,
     work: BTreeMap<PartitionId, Work>,
-    /// Each that runs gives whether it went well.
+    /// Each task returns whether it succeeded.
     tasks: JoinSet<bool>,
     by_task: BTreeMap<Id, PartitionId>,
 }
@@ -46,7 +46,7 @@ impl<C: Callbacks> CallbackRunner<C> {
         Self { shared, callbacks, work: BTreeMap::new(), tasks: JoinSet::new(), by_task: BTreeMap::new() }
     }
 
-    /// Runs until the session is over, and everything that was decided until then is done.
+    /// Runs until the session has ended and all its decisions are executed.
     pub(super) async fn run(mut self, mut effects: mpsc::UnboundedReceiver<Effect>) {
         let shared = Arc::clone(&self.shared);
         let mut over = pin!(shared.over());
@@ -71,7 +71,8 @@ impl<C: Callbacks> CallbackRunner<C> {
         let work = self.work.entry(of.partition).or_default();
         if matches!(effect, Effect::Lost(_)) {
             let waited = work.waiting.len();
-            // What did not begin is not begun any more; if the service never heard of it, it need not hear that it is lost.
+            // Callbacks that have not started are dropped; if the service does not know the acquisition, it need not
+            // be notified of the loss.
             let unheard = work.waiting.contains(&Effect::Acquire(of));
             work.waiting.retain(|waiting| acquired(waiting) != of);
             debug_assert!(waited <= work.waiting.len() + 2, "an acquisition and its release at most");
@@ -86,7 +87,7 @@ impl<C: Callbacks> CallbackRunner<C> {
         self.proceed(of.partition);
     }
 
-    /// Begins what is next, unless something runs.
+    /// Starts the next callback, unless one is running.
     fn proceed(&mut self, partition: PartitionId) {
         loop {
             let Some(work) = self.work.get_mut(&partition).filter(|work| work.running.is_none()) else { return };
@@ -119,8 +120,8 @@ impl<C: Callbacks> CallbackRunner<C> {
         }
     }
 
-    /// Callbacks have ended. They are told of together: each decision is published as a whole, which costs more the more
-    /// partitions there are.
+    /// Handles ended callbacks in one decision: each decision is published as a whole, at a cost that grows with the
+    /// number of partitions.
     fn ended(&mut self, first: Result<(Id, bool), JoinError>) {
         let mut partitions = Vec::new();
         let mut told = Vec::new();

@@ -1,4 +1,4 @@
-//! The right to act for a partition.
+//! Grants: the right to act for a partition.
 
 use super::shared::Shared;
 use archon_member::Acquired;
@@ -6,8 +6,8 @@ use archon_types::{Epoch, PartitionId};
 use std::fmt;
 use std::sync::Arc;
 
-/// What a participant owns: a partition in an epoch. It holds for as long as a lease covers it, so it is to be asked each time
-/// before something is done in its name: [`Grant::check`].
+/// A partition owned by a participant in an epoch. It is valid while a lease covers it, so call [`Grant::check`]
+/// before each use.
 #[derive(Clone)]
 pub struct Grant {
     acquired: Acquired,
@@ -15,13 +15,13 @@ pub struct Grant {
     shared: Arc<Shared>,
 }
 
-/// The partition is owned no more: another participant may have it.
+/// The partition is no longer owned: another participant may own it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("partition {partition} is lost: it was owned in epoch {epoch}")]
 pub struct Lost {
     /// The partition.
     pub partition: PartitionId,
-    /// The epoch in which it was owned.
+    /// Its epoch.
     pub epoch: Epoch,
 }
 
@@ -30,34 +30,35 @@ impl Grant {
         Self { acquired, table: shared.table_name(acquired.partition.table), shared }
     }
 
-    /// The name of the partition's table, as operators use it (`jobs`). Of several tables it is the number instead while the
-    /// coordinators are of a version that does not name them.
+    /// Returns the name of the partition's table, as operators use it (`jobs`). With several tables, returns the
+    /// number if the coordinators' version does not send names.
     pub fn table(&self) -> &str {
         &self.table
     }
 
-    /// The partition.
+    /// Returns the partition.
     pub const fn partition(&self) -> PartitionId {
         self.acquired.partition
     }
 
-    /// The epoch. Any other participant that owns the partition later has a higher one, and so has this one in a later life, so
-    /// storage that refuses lower ones than it has seen is safe from whoever was too slow to notice that it lost the partition.
+    /// Returns the epoch. Later owners have a higher one, as does this participant in a later incarnation, so storage
+    /// that rejects lower epochs than it has seen is protected from a former owner that has not noticed the loss.
     ///
-    /// It does not fence a process from itself. If its lease runs out and nobody else owned the partition before it has a lease again,
-    /// it is acquired anew *in the same epoch*: a write that this process sent before is then not refused. So nothing that writes may
-    /// outlive the loss of its grant unseen: make writes conditional on what was read, as the example `counter` does (it compares and
-    /// sets), or have `acquire` wait for what is still under way.
+    /// The epoch does not fence a process from itself. If its lease expires and no other participant owned the
+    /// partition before the next lease, it acquires the partition again *in the same epoch*: earlier writes of this
+    /// process are then not rejected. So writes must not outlive the loss of their grant unnoticed: make them
+    /// conditional on the data that was read, like the example `counter` (compare-and-set), or let `acquire` wait for
+    /// pending ones.
     pub const fn epoch(&self) -> Epoch {
         self.acquired.epoch
     }
 
-    /// Whether the partition is owned at this moment: not before [`super::Callbacks::acquire`] has succeeded, and never again after it
-    /// was lost, also if it is acquired anew in the same epoch. Gives the epoch to be handed to storage with whatever is done next.
-    /// Neither waits nor locks.
+    /// Returns the epoch to pass to storage if the partition is owned now: not before [`super::Callbacks::acquire`]
+    /// has succeeded, and never again after it was lost, even if it is acquired again in the same epoch. Neither
+    /// waits nor locks.
     ///
     /// # Errors
-    /// [`Lost`]: nothing may be done in its name any more.
+    /// [`Lost`]: stop acting for the partition.
     pub fn check(&self) -> Result<Epoch, Lost> {
         let Acquired { partition, epoch, .. } = self.acquired;
         if self.shared.check(self.acquired) { Ok(epoch) } else { Err(Lost { partition, epoch }) }

@@ -1,9 +1,9 @@
-//! What a service says that it carries.
+//! Load reported by a service.
 
-/// What a participant carries in all, as its service sees it: shown by `archon node list`, never looked at for safety.
+/// Total load of a participant, as reported by its service: shown by `archon node list`, irrelevant for safety.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ServiceLoad {
-    /// Bytes that it keeps, about.
+    /// Approximate bytes that it stores.
     pub bytes_stored: u64,
     /// Operations in the last second.
     pub operations_per_second: u64,

@@ -1,4 +1,4 @@
-//! Owning partitions of lease tables for a service: [`Participant`].
+//! Ownership of lease-table partitions by a service: [`Participant`].
 
 mod builder;
 mod callback_runner;
@@ -31,12 +31,13 @@ use tokio::task;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::DropGuard;
 
-/// How long a coordinator may take to hear that a participant stops, before it releases what it has.
+/// Maximum time for a coordinator to learn of a stop, before the participant releases its partitions.
 const HEARD_WITHIN: Duration = Duration::from_secs(1);
-/// How long the farewell and the last callbacks may take beyond a stop's deadline.
+/// Time for leaving and the last callbacks after a stop's deadline.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A service's place in a cluster: it owns partitions of lease tables, each in an epoch and for as long as a lease covers it.
+/// A service's membership in a cluster: it owns partitions of lease tables, each in an epoch and while a lease covers
+/// it.
 ///
 /// ```no_run
 /// use archon_client::{AcquireError, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
@@ -76,8 +77,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// # }
 /// ```
 ///
-/// Dropping it without [`Participant::stop`] ends it at once: everything is lost, and others take it over when its lease has
-/// run out.
+/// Dropping it without [`Participant::stop`] ends it at once: all partitions are lost, and others take them over
+/// after its lease has expired.
 pub struct Participant {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -86,7 +87,7 @@ pub struct Participant {
 }
 
 impl Participant {
-    /// A participant that finds its cluster at these coordinators.
+    /// Starts building a participant of the cluster with these coordinators.
     pub fn builder<E: Into<String>>(coordinators: impl IntoIterator<Item = E>) -> ParticipantBuilder {
         ParticipantBuilder::new(coordinators.into_iter().map(Into::into).collect())
     }
@@ -120,21 +121,20 @@ impl Participant {
         Ok(Self { shared, thread: Some(thread), callbacks, _guard: guard })
     }
 
-    /// Whether new work may be taken for a partition now; the grant says in which epoch. Neither waits nor locks, and is to be
-    /// asked for each piece of work.
+    /// Returns a grant if the partition accepts new work now. Neither waits nor locks, and must be called for each
+    /// piece of work.
     pub fn have_partition(&self, partition: PartitionId) -> Option<Grant> {
         self.shared.have(partition).map(|acquired| Grant::new(acquired, Arc::clone(&self.shared)))
     }
 
-    /// Everything for which new work may be taken now, by partition.
+    /// Returns all grants that accept new work now, by partition.
     pub fn owned(&self) -> Vec<Grant> {
         let grant = |acquired| Grant::new(acquired, Arc::clone(&self.shared));
         self.shared.owned().into_iter().map(grant).collect()
     }
 
-    /// Gives up a partition: no new work is taken for it from this moment on; then the service releases it, and then the cluster is
-    /// told, which gives it to another participant if there is one. Waits until that is done. Returns whether it was owned, or
-    /// about to be.
+    /// Gives up a partition: it accepts no new work at once, the service releases it, and then the cluster gives it
+    /// to another participant if there is one. Waits until that is done. Returns whether it was owned or going to be.
     pub async fn drop_partition(&self, partition: PartitionId) -> bool {
         let had = self.shared.decide(|decides, now| decides.drop(partition, now));
         if had {
@@ -143,18 +143,18 @@ impl Participant {
         had
     }
 
-    /// Says what the service carries, until it says something else. It goes with each heartbeat, and `archon node list` shows it.
+    /// Sets the load that heartbeats report and `archon node list` shows.
     pub fn publish_load(&self, load: ServiceLoad) {
         self.shared.load.store(Arc::new(load));
     }
 
-    /// What it has counted.
+    /// Returns the counters.
     pub fn stats(&self) -> ParticipantStats {
         self.shared.counters.read()
     }
 
-    /// Waits until it has ended by itself, and says why: the cluster refuses it for good, as when another participant took its
-    /// name. Everything it owned is lost then.
+    /// Waits until the participant ends by itself, and returns the reason: a permanent refusal by the cluster, for
+    /// example because another participant took its name. All its partitions are lost then.
     pub async fn failed(&self) -> Error {
         let mut phases = self.shared.phase.subscribe();
         loop {
@@ -162,18 +162,18 @@ impl Participant {
                 return detail.clone().into();
             }
             if phases.changed().await.is_err() {
-                return Error::Closed; // The sender is ours: this cannot be.
+                return Error::Closed; // Cannot happen: `self` holds the sender.
             }
         }
     }
 
-    /// Stops: takes nothing any more, has the service release everything, tells the cluster, and leaves. What is not released by
-    /// the deadline is lost, and others wait for its lease. Returns whether everything was released; never after
-    /// [`Participant::failed`].
+    /// Stops: accepts nothing, makes the service release everything, reports it, and leaves. Partitions that are not
+    /// released by the deadline are lost, and others wait for the lease. Returns whether everything was released;
+    /// always false after [`Participant::failed`].
     pub async fn stop(mut self, within: Duration) -> bool {
         let shared = Arc::clone(&self.shared);
         let deadline = Instant::now() + within;
-        // What is released before a coordinator knows would be given back.
+        // Partitions released before a coordinator knows of the stop would be given back.
         shared.stopping.cancel();
         let heard = deadline.min(Instant::now() + HEARD_WITHIN);
         let _ = timeout_at(heard, shared.stopping_heard.cancelled()).await;
@@ -181,7 +181,7 @@ impl Participant {
         let over = async {
             tokio::select! {
                 biased;
-                // Refused for good: everything is lost by now, so nothing is left to be released either.
+                // After a permanent refusal everything is lost, so there is nothing to release.
                 () = shared.over() => false,
                 () = shared.until(|decides| decides.is_done()) => true,
             }
@@ -191,7 +191,7 @@ impl Participant {
         let farewell = Instant::now() + FAREWELL;
         let over = timeout_at(farewell, shared.over()).await.is_ok();
         if let Some(thread) = self.thread.take().filter(|_| over) {
-            // It has nothing left to do.
+            // The thread has nothing left to do.
             let _ = task::spawn_blocking(move || thread.join()).await;
         }
         if timeout_at(farewell, &mut self.callbacks).await.is_err() {

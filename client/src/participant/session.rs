@@ -1,7 +1,6 @@
-//! A participant's session with the leading coordinator: it registers, says that it lives, asks for its duties, tells what became
-//! of them, and says farewell.
+//! A participant's session with the leading coordinator: registration, heartbeats, duties, reports and leaving.
 //!
-//! It lives on its own thread with its own runtime, so that nothing that a service does can delay a heartbeat.
+//! It has its own thread and runtime, so the service cannot delay heartbeats.
 
 use super::load::ServiceLoad;
 use super::relays::Relays;
@@ -23,19 +22,19 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 use uuid::Uuid;
 
-/// How long a poll for duties may wait for others than those that are obeyed.
+/// Maximum time for which a poll waits for new duties.
 const POLL_WAIT: Duration = Duration::from_secs(10);
-/// What a poll may take beyond that.
+/// Additional time-out of a poll.
 const POLL_SLACK: Duration = Duration::from_secs(2);
-/// How long the answer to a heartbeat is waited for, at least and at most; between these an eighth of a lease.
+/// Bounds of the time-out of a heartbeat's answer, which is an eighth of the lease.
 const DEADLINE_MIN: Duration = Duration::from_millis(150);
 const DEADLINE_MAX: Duration = Duration::from_secs(2);
 
-/// What the session of one participant needs.
+/// State of one participant's session.
 pub(super) struct Session {
     shared: Arc<Shared>,
     coordinators: Coordinators,
-    /// The storage id of this process, which keeps nothing on disk.
+    /// Storage id of this process, which stores nothing on disk.
     storage: StorageId,
     push_key: PushKey,
 }
@@ -56,7 +55,7 @@ impl Session {
         Self { shared, coordinators, storage, push_key }
     }
 
-    /// Runs until it is told to end, or refused for good. Nothing is owned after it.
+    /// Runs until it is stopped or permanently refused. Nothing is owned afterwards.
     pub(super) async fn run(self) {
         let why = self.lives().await.err();
         if let Some(detail) = &why {
@@ -100,12 +99,12 @@ impl Session {
         Ok(())
     }
 
-    /// Begins a life after `last`, which says whether this process has had its name before: then it does not take it back from
-    /// another one that has it now. Returns with what the coordinators know it by from then on.
+    /// Starts an incarnation after `last`, which tells whether this process has had its name before: then it does not
+    /// take the name from its current holder. Returns the registration and the key that the coordinators know.
     async fn register(&self, last: (Incarnation, GenerationKey)) -> Result<Option<(Registered, BeatKey)>, ErrorDetail> {
         let config = &self.shared.config;
         let boot = BootId::new(Uuid::new_v4());
-        // Whoever holds the name may have died just now.
+        // The holder of the name may have died just now.
         let take_over_ms = config.served.timing.map_or(0, |timing| timing.failure_timeout_ms.saturating_mul(2));
         let registering = Registering::default().with_timeout(take_over_ms);
         let registration = |expects| Registration {
@@ -143,7 +142,7 @@ impl Session {
 
     async fn heartbeats(&self, member: Member, key: BeatKey, timing: LeaseTiming, relays: &Relays) -> LifeEnd {
         let deadline = (Duration::from_millis(timing.lease_ms) / 8).clamp(DEADLINE_MIN, DEADLINE_MAX);
-        // In plaintext nobody is known to be who it says, and a relay is believed.
+        // Without TLS members are not authenticated, and relays are trusted.
         let key = Some(key).filter(|_| self.shared.config.transport.tls().is_some());
         let (streams, mut heard) = self.coordinators.beat_streams(member, key, deadline);
         let take = |answer, now: ClusterNow| {
@@ -152,13 +151,13 @@ impl Session {
         };
         tokio::select! {
             end = self.beats(&streams, timing, relays) => end,
-            // Nodes hold no row that could end its life, and it holds none that answers could bring.
+            // Nodes have no row that could fence it, and it has no rows to update.
             never = streams.listen(&mut heard, take, |_, _| false, |_| ()) => match never {},
         }
     }
 
-    /// Heartbeats, each at a moment drawn in the last quarter of its interval, so that participants that start together do not
-    /// speak together; or shortly before the relay's next batch leaves, that they speak together.
+    /// Sends heartbeats, each at a random time in the last quarter of its interval, to spread participants that start
+    /// together; or shortly before the relay's next batch leaves, to share it.
     async fn beats(&self, streams: &BeatStreams, timing: LeaseTiming, relays: &Relays) -> LifeEnd {
         let shared = &*self.shared;
         let every = Duration::from_millis(timing.heartbeat_ms);
@@ -173,7 +172,7 @@ impl Session {
                     let drawn = || every.mul_f64(0.75 + 0.25 * rand::random::<f64>());
                     tokio::select! {
                         () = sleep_until(begun + next.unwrap_or_else(drawn)) => {}
-                        // Whoever stops says so at once.
+                        // A stopping participant reports that at once.
                         () = shared.stopping.cancelled(), if !shared.stopping_heard.is_cancelled() => {}
                     }
                 }
@@ -181,7 +180,7 @@ impl Session {
                 Err(why) => {
                     shared.counters.heartbeats_failed.count();
                     let pause = match why {
-                        // The relay looks for whoever leads next, for all that it carries.
+                        // The relay finds the next leader for all carried members.
                         NotGranted::NoCoordinator => relays.kept_for(),
                         NotGranted::Failed(_) | NotGranted::Stale => backoff.next(rand::random()),
                     };
@@ -191,7 +190,7 @@ impl Session {
         }
     }
 
-    /// Sends one to somebody. Returns after which time the next one is due, if a relay said so.
+    /// Sends one heartbeat. Returns the delay until the next one, if a relay announced it.
     async fn beat(
         &self,
         streams: &BeatStreams,
@@ -225,7 +224,7 @@ impl Session {
         Ok(relays.next_after(sent, shared.clock.now(), &answered))
     }
 
-    /// Takes in an answer, whether anybody still waits for it or not.
+    /// Processes an answer, even if no caller waits for it.
     fn granted(&self, answer: LeaseAnswer) -> Taken {
         let taken = self.shared.decide(|decides, now| decides.granted(answer, now));
         if let Taken::Granted { lapsed_ms, .. } = taken
@@ -238,7 +237,7 @@ impl Session {
         taken
     }
 
-    /// Asks for duties for as long as it is polled.
+    /// Polls for duties while it is polled.
     async fn duties(&self, member: Member, relays: &Relays) {
         let shared = &*self.shared;
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
@@ -262,7 +261,7 @@ impl Session {
             };
             self.learn(answer.coordinators);
             relays.learn(answer.relays);
-            // Before the duties are obeyed: callbacks ask for the names.
+            // Before the duties take effect: callbacks use the names.
             shared.learn_tables(answer.tables);
             if answer.tables_not_leased != not_leased {
                 not_leased = answer.tables_not_leased;
@@ -278,7 +277,7 @@ impl Session {
             if news || begun.elapsed() >= POLL_WAIT / 2 {
                 backoff.reset();
             } else {
-                // A coordinator that knows no long poll, or one that has older duties, answers at once.
+                // A coordinator without long polls, or with older duties, answers at once.
                 sleep(backoff.next(rand::random())).await;
             }
         }
@@ -291,7 +290,7 @@ impl Session {
         }
     }
 
-    /// Sees to it that the service is told at once when the lease ends.
+    /// Notifies the service at once when the lease ends.
     async fn leases(&self) {
         let shared = &*self.shared;
         let mut decisions = shared.decisions();
@@ -303,8 +302,8 @@ impl Session {
             };
             let left = Duration::from_millis(until.since(shared.clock.now()));
             tokio::select! {
-                // The end itself is outside of the lease. A machine that was suspended wakes up late; what is owned is checked
-                // against the clock at each use.
+                // The end itself is outside of the lease. A machine that was suspended wakes up late; owned
+                // partitions are checked against the clock at each use.
                 () = sleep(left), if !left.is_zero() => {}
                 _ = decisions.changed() => continue,
             }

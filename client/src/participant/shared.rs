@@ -1,4 +1,4 @@
-//! What the parts of a participant share.
+//! State shared by the parts of a participant.
 
 use super::builder::Config;
 use super::load::ServiceLoad;
@@ -13,45 +13,45 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-/// Table names that are kept: those of the tables served now, and as many of dropped ones.
+/// Maximum number of cached table names: those served now, and as many dropped ones.
 const TABLES_KNOWN_MAX: usize = 2 * TABLES_SERVED_MAX;
 
-/// How far a participant has come with its session.
+/// Phase of a participant's session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// It asks to be registered; what stood in the way last.
+    /// Not registered yet, with the last obstacle.
     Registering(Option<ErrorDetail>),
-    /// It is, or was and asks to be again.
+    /// Registered, or registering again.
     Registered,
-    /// It is over, and why if it was not stopped.
+    /// Ended, with the reason unless it was stopped.
     Ended(Option<ErrorDetail>),
 }
 
-/// The common ground of a participant's session, its callbacks and its handles.
+/// State shared by a participant's session, callbacks and handles.
 pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) clock: BootClock,
     decides: Mutex<Participation>,
-    /// What is owned and until when, as of the last decision: looked at without the lock.
+    /// Owned partitions and lease as of the last decision; read without the lock.
     holdings: ArcSwap<Holdings>,
-    /// To the callbacks, in the order of the decisions.
+    /// Requests to the callbacks, in the order of the decisions.
     effects: mpsc::UnboundedSender<Effect>,
-    /// Rung when facts wait to be told.
+    /// Notified when reports are queued.
     facts: Notify,
     /// Changes with each decision.
     decided: watch::Sender<()>,
     pub(super) phase: watch::Sender<Phase>,
-    /// Coordinators that answers named.
+    /// Coordinators named in answers.
     pub(super) learned: ArcSwap<Vec<String>>,
-    /// Names of lease tables by their numbers, the newest last.
+    /// Names of lease tables by number, the newest last.
     tables: ArcSwap<Vec<(TableId, Arc<str>)>>,
-    /// What the service said last that it carries.
+    /// Load reported by the service.
     pub(super) load: ArcSwap<ServiceLoad>,
-    /// It is about to stop and says so with its heartbeats.
+    /// Cancelled when it is about to stop; heartbeats report that.
     pub(super) stopping: CancellationToken,
-    /// A coordinator has heard that.
+    /// Cancelled once a coordinator knows of the stop.
     pub(super) stopping_heard: CancellationToken,
-    /// Ends everything that works for it.
+    /// Cancelled to end all tasks.
     pub(super) end: CancellationToken,
     pub(super) counters: Counters,
     pub(super) measures: ParticipantMeasures,
@@ -79,14 +79,14 @@ impl Shared {
         }
     }
 
-    /// Has something decided, publishes what is owned after it, and has done what follows, in this order.
+    /// Makes a decision, publishes the owned partitions, and then passes on the resulting requests.
     pub(super) fn decide<T>(&self, change: impl FnOnce(&mut Participation, Millis) -> T) -> T {
         let mut decides = self.decides.lock();
         let result = change(&mut decides, self.clock.now());
         self.holdings.store(Arc::new(decides.holdings().clone()));
         self.measures.decided(decides.holdings(), || self.clock.now());
         while let Some(effect) = decides.next_effect() {
-            // They end after the session, so nothing is lost; and after them nothing is done.
+            // The callback task ends after the session, so no request is lost.
             let _ = self.effects.send(effect);
         }
         if !decides.reports(1).is_empty() {
@@ -97,7 +97,8 @@ impl Shared {
         result
     }
 
-    /// Takes note of the tables that a coordinator names. Those that were dropped are kept for a while: their partitions are lost later.
+    /// Remembers the tables that a coordinator names. Dropped ones are kept for a while, because their partitions are
+    /// lost later.
     pub(super) fn learn_tables(&self, named: Vec<(TableId, String)>) {
         let known = self.tables.load();
         let new = named.into_iter().filter(|(id, _)| !known.iter().any(|(other, _)| other == id));
@@ -111,7 +112,8 @@ impl Shared {
         self.tables.store(Arc::new(all));
     }
 
-    /// Returns the name of a table. A coordinator of an older version names none: then it is the only one that is served, or the number.
+    /// Returns the name of a table. Coordinators of older versions send none: then it is the only served table, or
+    /// the number.
     pub(super) fn table_name(&self, id: TableId) -> Arc<str> {
         let known = self.tables.load();
         let name = known.iter().rev().find(|(other, _)| *other == id).map(|(_, name)| Arc::clone(name));
@@ -121,58 +123,58 @@ impl Shared {
         })
     }
 
-    /// Looks at what was decided.
+    /// Reads the decisions.
     pub(super) fn look<T>(&self, look: impl FnOnce(&Participation) -> T) -> T {
         look(&self.decides.lock())
     }
 
-    /// A heartbeat is about to be sent.
+    /// Creates a heartbeat that is about to be sent.
     pub(super) fn send(&self) -> Heartbeat {
         let mut decides = self.decides.lock();
         decides.send(self.clock.now())
     }
 
-    /// Waits until what was decided makes this true.
+    /// Waits until the decisions satisfy a condition.
     pub(super) async fn until(&self, reached: impl Fn(&Participation) -> bool) {
         let mut decided = self.decided.subscribe();
         while !self.look(&reached) {
-            // The sender is ours.
+            // `self` holds the sender.
             let _ = decided.changed().await;
         }
     }
 
-    /// Waits until the session is over, and nothing is decided any more.
+    /// Waits until the session has ended and no more decisions are made.
     pub(super) async fn over(&self) {
-        // The sender is ours.
+        // `self` holds the sender.
         let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Ended(_))).await;
     }
 
-    /// The next change of what was decided.
+    /// Returns a receiver of changes of the decisions.
     pub(super) fn decisions(&self) -> watch::Receiver<()> {
         self.decided.subscribe()
     }
 
-    // What was published is looked at first and the clock after: it may only be later.
+    // The published state is read first and the clock afterwards: the clock may only be later.
 
-    /// Whether new work may be taken for a partition, now.
+    /// Returns the acquisition if the partition accepts new work now.
     pub(super) fn have(&self, partition: PartitionId) -> Option<Acquired> {
         let holdings = self.holdings.load();
         holdings.have(partition, self.clock.now())
     }
 
-    /// Whether what was acquired is owned, now.
+    /// Returns whether the acquisition is owned now.
     pub(super) fn check(&self, acquired: Acquired) -> bool {
         let holdings = self.holdings.load();
         holdings.check(acquired, self.clock.now())
     }
 
-    /// All for which new work may be taken, now.
+    /// Returns all acquisitions that accept new work now.
     pub(super) fn owned(&self) -> Vec<Acquired> {
         let holdings = self.holdings.load();
         holdings.owned(self.clock.now()).collect()
     }
 
-    /// When the lease ends.
+    /// Returns the end of the lease.
     pub(super) fn lease_until(&self) -> Option<Millis> {
         self.holdings.load().until()
     }

@@ -1,30 +1,30 @@
-//! What a participant counts.
+//! Counters of a participant.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a participant has counted since it was started.
+/// Counters of a participant since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct ParticipantStats {
-    /// Registrations; more than one means that a life of it was ended, or the cluster forgot it.
+    /// Registrations; more than one means that an incarnation was fenced, or the cluster forgot it.
     pub registrations: u64,
-    /// Heartbeats that were answered by a grant.
+    /// Heartbeats answered with a grant.
     pub heartbeats: u64,
-    /// Of these, those that a node carried.
+    /// Heartbeats among these that a node relayed.
     pub heartbeats_relayed: u64,
-    /// Rounds of heartbeats that nobody granted anything for.
+    /// Rounds of heartbeats without a grant.
     pub heartbeats_failed: u64,
-    /// Leases that had run out when the next one came.
+    /// Leases that had expired before the next one came.
     pub leases_lapsed: u64,
-    /// Partitions that the service began to acquire.
+    /// Partitions that the service started to acquire.
     pub acquisitions: u64,
-    /// Of these, those that it released.
+    /// Releases among these.
     pub releases: u64,
-    /// Of these, those that were lost.
+    /// Losses among these.
     pub losses: u64,
 }
 
-/// A number that only rises.
+/// A number that only increases.
 #[derive(Debug, Default)]
 pub(super) struct Counter(AtomicU64);
 

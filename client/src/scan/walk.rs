@@ -1,4 +1,4 @@
-//! Scans of tables by ranges: the partitions are asked one after the other, in the order of the scan.
+//! Scans of tables by ranges: partitions are read in turn, in the order of the scan.
 
 use super::{Asked, Entry, PAGE_BYTES_MAX, Page};
 use crate::error::Error;
@@ -7,10 +7,10 @@ use archon_types::{Answer, KeyRange, Op, ScanOrder};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long is waited for a newer table when a partition says that it has none of what is asked for.
+/// Pause for a newer table when a partition has none of the requested keys.
 const REFRESH_PAUSE: Duration = Duration::from_millis(20);
 
-/// A page: as much as is asked for, or as there is.
+/// Returns a page: up to the limit, or all entries.
 pub(super) async fn page(client: &Client, asked: Asked) -> Result<Page, Error> {
     let Asked { mut keys, order, limit, deadline } = asked;
     let mut entries: Vec<Entry> = Vec::new();
@@ -28,7 +28,7 @@ pub(super) async fn page(client: &Client, asked: Asked) -> Result<Page, Error> {
             other => return Err(unexpected("a scan", &other)),
         };
         let Some(rest) = beyond(&keys, &range, order) else {
-            // The table held here is older than what that partition knows, and what it gave is not what comes next.
+            // The cached table is older than the partition's, and the answer is not the next part of the scan.
             client.want_refresh();
             sleep(REFRESH_PAUSE).await;
             continue;
@@ -46,8 +46,8 @@ pub(super) async fn page(client: &Client, asked: Asked) -> Result<Page, Error> {
     }
 }
 
-/// What is left of some keys when a partition has given all that it has of them; `None` if it has none of the first ones, so
-/// that another one must be asked.
+/// Returns the rest of the keys after a partition's part; `None` if it does not have the first ones, so that another
+/// partition must be read.
 fn beyond(keys: &KeyRange, range: &KeyRange, order: ScanOrder) -> Option<KeyRange> {
     match order {
         ScanOrder::Ascending => {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_begins_where_the_partition_ends() {
+    fn ascending_rest_begins_at_end_of_partition() {
         let up = |keys, of| beyond(&keys, &of, ScanOrder::Ascending);
         assert_eq!(up(range("b", ""), range("a", "m")), Some(range("m", "")));
         assert_eq!(up(range("b", "k"), range("a", "m")).map(|rest| rest.is_empty()), Some(true));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn backwards_it_ends_where_the_partition_begins() {
+    fn descending_rest_ends_at_begin_of_partition() {
         let down = |keys, of| beyond(&keys, &of, ScanOrder::Descending);
         assert_eq!(down(range("", "z"), range("m", "")), Some(range("", "m")));
         assert_eq!(down(range("", ""), range("m", "")), Some(range("", "m")));

@@ -1,24 +1,25 @@
-//! The end of a table. A handle is a handle on one table, not on a name: what goes by the name later is another table, and
-//! whoever relied on what was in this one has to hear of it.
+//! The end of a table. A handle refers to one table, not to a name: a table created later under the same name is
+//! another table, and callers that relied on data in the first one must learn that it was dropped.
 
 use super::TableCache;
 use crate::shared::Shared;
 use archon_types::{ErrorDetail, ErrorKind, Version};
 use std::sync::atomic::Ordering;
 
-/// Whether an answer proves that a table held as of `since` is there no more: whoever gave it knew at least as much.
+/// Returns `true` if an answer proves that a table known as of `since` no longer exists: the sender's version must be
+/// at least `since`.
 pub(super) fn says_dropped(detail: &ErrorDetail, since: Version) -> bool {
     let knew = detail.table_version.is_some_and(|version| version >= since);
     detail.kind == ErrorKind::NotFound && since > Version::ZERO && knew
 }
 
 impl TableCache {
-    /// Whether there is no such table any more.
+    /// Returns `true` if the table no longer exists.
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// What whoever uses the table is told then.
+    /// Returns the error for every later use of the table.
     pub(crate) fn dropped(&self) -> ErrorDetail {
         let why = format!(
             "table {:?} was dropped with all that was in it; one that goes by the name since is another table, to be opened \
@@ -28,14 +29,14 @@ impl TableCache {
         ErrorDetail::new(ErrorKind::NotFound, why)
     }
 
-    /// There is no such table any more: whoever waits for it is told so at once, and whoever opens one of the name gets the
-    /// one that there is.
+    /// Records that the table was dropped. Waiting callers get the error immediately, and a later caller that opens
+    /// the name gets the table that has it then.
     pub(crate) fn note_dropped(&self, shared: &Shared) {
         if !self.dropped.swap(true, Ordering::AcqRel) {
             tracing::debug!(table = self.name, "the table was dropped");
             shared.forget_table(&self.name, self);
             self.changed.send_modify(|_| {});
-            // Its background task ends.
+            // Wakes the background task, which then ends.
             self.wanted.notify_one();
         }
     }
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whoever_knows_as_much_can_say_that_a_table_was_dropped() {
+    fn drop_is_believed_only_at_the_known_version_or_later() {
         let detail = |kind, version: Option<u64>| ErrorDetail {
             table_version: version.map(Version::new),
             ..ErrorDetail::new(kind, "why")

@@ -1,4 +1,4 @@
-//! A table's news, fetched from whoever answers first and knows enough.
+//! Fetches of a table's changes, from the first server that answers with a version that is new enough.
 
 use super::PIECES_MAX;
 use super::dropped::says_dropped;
@@ -15,27 +15,28 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// How long one source may take over a fetch.
+/// Time limit for a fetch from one source.
 pub(super) const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
-/// After this long without an answer the next source is asked as well.
+/// Time without an answer after which the next source is asked as well.
 const HEDGE_AFTER: Duration = Duration::from_millis(150);
-/// Most sources asked in one fetch.
+/// Maximum number of sources asked in one fetch.
 const SOURCES_MAX: usize = 16;
-/// Answers after which a fetch is content although a newer version was hinted at.
+/// Number of answers after which a fetch ends, even if a hint named a newer version.
 const ANSWERS_ENOUGH: usize = 3;
-/// Most coordinators' addresses taken from a server.
+/// Maximum number of coordinators' addresses taken from a server.
 const COORDINATORS_MAX: usize = 64;
 
-/// A server's answer, checked.
+/// A server's validated answer.
 pub(super) struct Fetched {
     pub(super) delta: TableDelta,
-    /// Of the generation in which the server lives.
+    /// Key of the server's generation.
     pub(super) generation_key: GenerationKey,
-    /// The server is a coordinator, or the only one who is asked: it says which history of the cluster counts.
+    /// Set if the server is a coordinator, or the only server that is asked: its answer decides which history of the
+    /// cluster is valid.
     pub(super) decides: bool,
 }
 
-/// Both lists, each in random order, the first before the second, without doubles.
+/// Returns both lists, each in random order, the first before the second, without duplicates.
 pub(super) fn shuffled(mut first: Vec<String>, mut second: Vec<String>) -> Vec<String> {
     first.shuffle(&mut rand::rng());
     second.retain(|address| !first.contains(address));
@@ -45,8 +46,8 @@ pub(super) fn shuffled(mut first: Vec<String>, mut second: Vec<String>) -> Vec<S
     first
 }
 
-/// Asks one source after the other, the next as soon as one fails or is slow, until an answer holds `at_least`, or
-/// several answers do not. The newest answer counts.
+/// Asks one source after the other, the next as soon as one fails or is slow, until an answer has version `at_least`
+/// or several answers do not. Returns the newest answer.
 pub(super) async fn fetch_any(
     shared: &Shared,
     name: &str,
@@ -90,7 +91,7 @@ pub(super) async fn fetch_any(
                     return Ok(best);
                 }
             }
-            // Whoever names the table still knows less.
+            // A source that still has a table of this name is at an older version.
             Err(detail) if says_dropped(&detail, since) => return Err(detail),
             Err(detail) => {
                 if shared.via.is_none()
@@ -102,7 +103,8 @@ pub(super) async fn fetch_any(
                     tried.push(leader.clone());
                     waiting.push_front(leader.clone());
                 }
-                // An answer says more than a connection that could not be made, and a certificate that is refused more than nobody.
+                // An answer is more informative than a failed connection, and a rejected certificate is more
+                // informative than an unreachable server.
                 let weight = |detail: &ErrorDetail| match is_refused_for_good(&detail.message) {
                     true => 1,
                     false => 2 * u8::from(detail.kind != ErrorKind::Unreachable),
@@ -119,7 +121,7 @@ async fn fetch_owned(shared: &Shared, source: String, name: &str, since: Version
     fetch(shared, &source, name, since, Duration::ZERO, FETCH_TIMEOUT).await
 }
 
-/// A table's news from one source, however many pieces they come in.
+/// Fetches a table's changes from one source, in any number of pieces.
 pub(super) async fn fetch(
     shared: &Shared,
     source: &str,
@@ -161,7 +163,7 @@ pub(super) async fn fetch(
     Err(ErrorDetail::new(ErrorKind::Internal, message))
 }
 
-/// One piece of a table, and the key of the generation in which whoever sent it lives.
+/// Fetches one piece of a table, and the key of the sender's generation.
 async fn fetch_piece(
     shared: &Shared,
     client: &mut TableClient<TracedChannel>,

@@ -1,6 +1,6 @@
-//! For tests of services that are built on [`Participant`](crate::Participant): a coordinator that does what a test tells it.
+//! Support for tests of services built on [`Participant`](crate::Participant): a coordinator controlled by the test.
 //!
-//! The feature `testing` brings it, which belongs among the dev-dependencies:
+//! The feature `testing` enables it; add it to the dev-dependencies:
 //!
 //! ```toml
 //! [dev-dependencies]
@@ -32,26 +32,28 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 
-/// Connections at once, half of them from one address.
+/// Maximum number of concurrent connections, half of them from one address.
 const CONNECTIONS_MAX: usize = 1_024;
 
-/// A coordinator for tests of a service: it listens on loopback, takes every participant, and gives and takes partitions as a test
-/// tells it to. The participant is the real one, over the real wire, with its own clock and leases; only who owns what is decided
-/// by the test, so that what is rare in a cluster can be had at will:
+/// A coordinator for tests of a service. It listens on loopback, accepts every participant, and grants and withdraws
+/// partitions as the test directs. The participant is the real one, with the real protocol, its own clock and its own
+/// leases; only the ownership is decided by the test, so that events that are rare in a cluster can be produced at
+/// any time:
 ///
-/// | what a service must stand | how |
+/// | case that a service must handle | method |
 /// |---|---|
-/// | a partition is lost in the middle of work | [`Self::withdraw`]: at once. [`Self::silence`]: when the lease runs out. [`Self::end_life`]: all of them |
-/// | it is asked to give one up | [`Self::hand_over`] |
-/// | it gets the same one again | [`Self::grant`], in a higher epoch |
-/// | news come late | [`Self::delay`]: the lease is half over when its grant arrives, or more |
-/// | news come twice, and old ones after new ones | [`Self::repeat`] |
-/// | nobody hears what it reports | [`Self::lose_answers`]: it tells everything twice |
-/// | it is refused | [`Self::refuse`] |
+/// | a partition is lost during work | [`Self::withdraw`]: immediately. [`Self::silence`]: when the lease expires. [`Self::end_life`]: all of them |
+/// | it is asked to release a partition | [`Self::hand_over`] |
+/// | it gets the same partition again | [`Self::grant`], in a higher epoch |
+/// | answers arrive late | [`Self::delay`]: at least half of the lease is over when its grant arrives |
+/// | answers arrive twice, and old ones after new ones | [`Self::repeat`] |
+/// | answers to its reports are lost | [`Self::lose_answers`]: it reports everything twice |
+/// | its registration is rejected | [`Self::refuse`] |
 ///
-/// It keeps the promises of a cluster: a partition that is granted again has a higher epoch. It does not wait for a lease before
-/// it grants a partition to another participant, unless the test does, so tests of what two instances do at the same time belong
-/// before real coordinators (`archon coordinator`), as do tests of tables, limits, plans and orders.
+/// It gives the guarantees of a cluster: a partition that is granted again has a higher epoch. It does not wait for a
+/// lease to expire before it grants a partition to another participant, unless the test does. Tests of two instances
+/// that work at the same time therefore need real coordinators (`archon coordinator`), as do tests of tables, limits,
+/// plans and orders.
 ///
 /// ```
 /// use archon_client::testing::{FakeCoordinator, Reported};
@@ -98,22 +100,22 @@ const CONNECTIONS_MAX: usize = 1_024;
 /// }
 /// ```
 ///
-/// It runs on a thread of its own until it is dropped, so a service that blocks its runtime does not keep it from answering.
+/// It runs on its own thread until it is dropped, so it answers even while a service blocks its runtime.
 pub struct FakeCoordinator {
     address: SocketAddr,
     shared: Arc<Shared>,
     _end: DropGuard,
 }
 
-/// What the thread and the handle share.
+/// State shared by the thread and the handle.
 struct Shared {
     script: Mutex<Script>,
-    /// Rises with each change of the script.
+    /// Incremented with each change of the script.
     changed: watch::Sender<u64>,
 }
 
 impl Shared {
-    /// Changes the script, and wakes whoever waits for a change.
+    /// Changes the script, and wakes all tasks that wait for a change.
     fn change<T>(&self, change: impl FnOnce(&mut Script) -> T) -> T {
         let result = change(&mut self.script.lock());
         self.changed.send_modify(|count| *count = count.wrapping_add(1));
@@ -122,10 +124,10 @@ impl Shared {
 }
 
 impl FakeCoordinator {
-    /// Starts one that knows nobody, on a free port of loopback. To be called on a runtime of tokio.
+    /// Starts a coordinator without participants, on a free port of loopback. The caller must be on a tokio runtime.
     ///
     /// # Errors
-    /// If it cannot listen, or have a thread.
+    /// If it cannot listen, or cannot start a thread.
     pub async fn start() -> io::Result<Self> {
         let shared = Arc::new(Shared { script: Mutex::default(), changed: watch::Sender::new(0) });
         let end = CancellationToken::new();
@@ -143,39 +145,43 @@ impl FakeCoordinator {
         Ok(Self { address, shared, _end: end.drop_guard() })
     }
 
-    /// Where it listens, for [`Participant::builder`](crate::Participant::builder).
+    /// Returns its address, for [`Participant::builder`](crate::Participant::builder).
     pub fn address(&self) -> String {
         self.address.to_string()
     }
 
-    /// A partition of a table, which has as many as one likes. The table need not be known before.
+    /// Returns a partition of a table. A table has any number of partitions, and is created by the first call with
+    /// its name.
     pub fn partition(&self, table: &str, index: u32) -> PartitionId {
         self.shared.change(|script| script.partition(table, index))
     }
 
-    /// Makes a participant the owner of a partition, in a higher epoch than it was ever owned in before. Another owner loses it;
-    /// so does this one, to have it anew. A participant that is not registered yet has it once it is.
+    /// Makes a participant the owner of a partition, in a higher epoch than all epochs before. The previous owner
+    /// loses the partition, even if it is the same participant, which then acquires it again. A participant that is
+    /// not registered yet gets the partition when it registers.
     pub fn grant(&self, participant: &str, partition: PartitionId) -> Epoch {
         self.shared.change(|script| script.grant(participant, partition))
     }
 
-    /// Asks the owner of a partition to release it; then `to` is granted it, or nobody. Gives `false` if nobody owns it.
+    /// Asks the owner of a partition to release it, and then grants it to `to`, if given. Returns `false` if it has
+    /// no owner.
     pub fn hand_over(&self, partition: PartitionId, to: Option<&str>) -> bool {
         self.shared.change(|script| script.hand_over(partition, to))
     }
 
-    /// Takes a partition from its owner, which loses it as soon as it hears of that. Gives `false` if nobody owns it.
+    /// Withdraws a partition from its owner, which loses it as soon as it learns of it. Returns `false` if it has no
+    /// owner.
     pub fn withdraw(&self, partition: PartitionId) -> bool {
         self.shared.change(|script| script.withdraw(partition))
     }
 
-    /// Ends a participant's life, as a cluster does that has not heard of it for too long: whatever it owns is lost, it registers
-    /// anew, and owns nothing until it is granted something.
+    /// Ends a participant's incarnation, as a cluster does after too long without a heartbeat: the participant loses
+    /// all its partitions, registers again, and owns nothing until the next grant.
     pub fn end_life(&self, participant: &str) {
         self.shared.change(|script| script.end_life(participant));
     }
 
-    /// Leaves everything unanswered that a participant asks, until [`Self::answer`]: its lease runs out.
+    /// Leaves every request of a participant unanswered until [`Self::answer`]: its lease expires.
     pub fn silence(&self, participant: &str) {
         self.shared.change(|script| script.behaviour(participant).silent = true);
     }
@@ -188,47 +194,51 @@ impl FakeCoordinator {
         });
     }
 
-    /// Answers each heartbeat and each poll for duties of a participant later by this much. A heartbeat is waited for an eighth of
-    /// a lease, at least 150 ms and at most 2 s: what comes later is a heartbeat that failed.
+    /// Delays the answer to each heartbeat and each poll for duties of a participant by this time. A participant
+    /// waits for the answer to a heartbeat for an eighth of a lease, at least 150 ms and at most 2 s; after that the
+    /// heartbeat has failed.
     pub fn delay(&self, participant: &str, delay: Duration) {
         self.shared.change(|script| script.behaviour(participant).delay = delay);
     }
 
-    /// Tells a participant its duties again: those of before, those that it obeys, and these once more as if they were newer.
+    /// Sends a participant its duties again: the previous ones, the current ones, and the current ones once more with
+    /// a newer version.
     pub fn repeat(&self, participant: &str) {
         self.shared.change(|script| script.repeat(participant));
     }
 
-    /// Takes the next `count` requests that report something, and leaves each unanswered, so that it is sent again.
+    /// Accepts the next `count` requests with reports but leaves each unanswered, so that the participant sends it
+    /// again.
     pub fn lose_answers(&self, participant: &str, count: u32) {
         self.shared.change(|script| script.behaviour(participant).answers_lost = count);
     }
 
-    /// Refuses the registrations of a participant from now on. [`ErrorKind::Refused`] and [`ErrorKind::InvalidArgument`] are for
-    /// good; after most others, such as [`ErrorKind::NoQuorum`], it asks again.
+    /// Rejects the registrations of a participant from now on. [`ErrorKind::Refused`] and
+    /// [`ErrorKind::InvalidArgument`] are final; after most other errors, such as [`ErrorKind::NoQuorum`], it asks
+    /// again.
     pub fn refuse(&self, participant: &str, kind: ErrorKind, why: &str) {
         self.shared.change(|script| script.behaviour(participant).refused = Some(ErrorDetail::new(kind, why)));
     }
 
-    /// Who owns a partition, and in which epoch.
+    /// Returns the owner of a partition and its epoch.
     pub fn owner(&self, partition: PartitionId) -> Option<(String, Epoch)> {
         self.shared.script.lock().owner(partition)
     }
 
-    /// All that participants have told, in the order in which it came; what was told twice stands there twice.
+    /// Returns all reports of participants, in the order of arrival; a repeated report appears twice.
     pub fn reported(&self) -> Vec<Reported> {
         self.shared.script.lock().reported.clone()
     }
 
-    /// Waits until what was reported is as wanted.
+    /// Waits until the reports satisfy `wanted`.
     ///
     /// # Errors
-    /// [`NotReported`] with all that was, if it is not within this time.
+    /// [`NotReported`] with all reports, if they do not satisfy it within this time.
     pub async fn wait_for(&self, within: Duration, wanted: impl Fn(&[Reported]) -> bool) -> Result<(), NotReported> {
         let mut changed = self.shared.changed.subscribe();
         let reached = async {
             while !wanted(&self.shared.script.lock().reported) {
-                // The sender is ours.
+                // The sender is owned by `self`.
                 let _ = changed.changed().await;
             }
         };
@@ -237,7 +247,7 @@ impl FakeCoordinator {
     }
 }
 
-/// Serves until it is told to end, and says first where.
+/// Serves until `end` is cancelled, and first sends its address.
 async fn serve(shared: Arc<Shared>, end: CancellationToken, bound: oneshot::Sender<io::Result<SocketAddr>>) {
     let listener = match TcpListener::bind(("127.0.0.1", 0)).await {
         Ok(listener) => listener,

@@ -1,67 +1,68 @@
-//! What participants have told.
+//! Reports of participants.
 
 use archon_types::{Epoch, PartitionId};
 use std::time::Duration;
 
-/// What a participant has told a [`FakeCoordinator`](super::FakeCoordinator).
+/// A report of a participant to a [`FakeCoordinator`](super::FakeCoordinator).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Reported {
-    /// It asked to be registered, and was.
+    /// It requested registration, and was registered.
     Registered {
-        /// Its name.
+        /// Name of the participant.
         participant: String,
     },
-    /// It asked to be registered, and was refused.
+    /// It requested registration, and was rejected.
     Refused {
-        /// Its name.
+        /// Name of the participant.
         participant: String,
     },
     /// Its service has acquired a partition.
     Acquired {
-        /// Its name.
+        /// Name of the participant.
         participant: String,
         /// The partition.
         partition: PartitionId,
-        /// The epoch in which it owns it.
+        /// Epoch in which it owns the partition.
         epoch: Epoch,
     },
-    /// Its service has released a partition; or the partition was taken away, which the service is told by `lost` at the same time.
+    /// Its service has released a partition, or lost one that was withdrawn (the service gets the call of `lost` at
+    /// the same time).
     Released {
-        /// Its name.
+        /// Name of the participant.
         participant: String,
         /// The partition.
         partition: PartitionId,
-        /// The epoch in which it owned it.
+        /// Epoch in which it owned the partition.
         epoch: Epoch,
     },
-    /// It has given up a partition by itself: it dropped it, or its service could not acquire it.
+    /// It has given up a partition on its own: it dropped the partition, or its service could not acquire it.
     Declined {
-        /// Its name.
+        /// Name of the participant.
         participant: String,
         /// The partition.
         partition: PartitionId,
-        /// The epoch in which it owned it.
+        /// Epoch in which it owned the partition.
         epoch: Epoch,
     },
-    /// It is about to stop, and says so for the first time.
+    /// It has announced for the first time that it is about to stop.
     Stopping {
-        /// Its name.
+        /// Name of the participant.
         participant: String,
     },
-    /// It has released everything, and has left.
+    /// It has released everything and has left.
     Left {
-        /// Its name.
+        /// Name of the participant.
         participant: String,
     },
 }
 
-/// What was waited for was not reported in time.
+/// The expected reports did not arrive in time.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("not reported within {} ms; this was: {reported:?}", .within.as_millis())]
 pub struct NotReported {
-    /// How long it was waited for.
+    /// Time waited.
     pub within: Duration,
-    /// All that was reported.
+    /// All reports.
     pub reported: Vec<Reported>,
 }

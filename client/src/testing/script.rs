@@ -1,4 +1,4 @@
-//! What a fake coordinator knows and decides: no network, no clock.
+//! State and decisions of a fake coordinator: no network, no clock.
 
 use super::reported::Reported;
 use archon_proto::convert::beats::{Beat, Granted};
@@ -13,20 +13,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Its one term.
+/// The coordinator's only term.
 const TERM: u64 = 1;
 
-/// How a participant is answered.
+/// Rules for the answers to a participant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Behaviour {
     pub(super) silent: bool,
     pub(super) delay: Duration,
     pub(super) refused: Option<ErrorDetail>,
-    /// So many more requests with reports are taken and not answered.
+    /// Number of further requests with reports that are accepted but not answered.
     pub(super) answers_lost: u32,
 }
 
-/// A participant that is registered.
+/// A registered participant.
 #[derive(Clone, Debug)]
 struct Known {
     name: String,
@@ -34,29 +34,30 @@ struct Known {
     boot: BootId,
     incarnation: Incarnation,
     timing: LeaseTiming,
-    /// Its life is over.
+    /// Set once the incarnation has ended.
     ended: bool,
     stopping: bool,
-    /// The answers with duties that it was given: the last one, and the one before.
+    /// The last two answers with duties sent to it.
     told: VecDeque<Duties>,
-    /// What its next polls are answered with, at once.
+    /// Answers to its next polls, sent immediately.
     again: VecDeque<Duties>,
-    /// The version from which its duties are news.
+    /// Version from which its duties are new to it.
     version: Version,
 }
 
-/// A partition that was owned.
+/// A partition that has had an owner.
 #[derive(Clone, Debug)]
 struct Row {
     owner: Option<NodeId>,
     placement: PlacementId,
     epoch: Epoch,
     version: Version,
-    /// It is to be released, and then granted to this one, if to any.
+    /// Requested release: `Some` while the owner is to release the partition, with the name of the next owner, if
+    /// any.
     hands_over: Option<Option<String>>,
 }
 
-/// What is known, and what is to be answered.
+/// State of the coordinator, and its rules for answers.
 #[derive(Debug)]
 pub(super) struct Script {
     cluster: ClusterId,
@@ -64,9 +65,9 @@ pub(super) struct Script {
     manners: BTreeMap<String, Behaviour>,
     known: BTreeMap<NodeId, Known>,
     rows: BTreeMap<PartitionId, Row>,
-    /// Granted to participants that are not registered.
+    /// Partitions granted to participants that are not registered.
     waiting: BTreeMap<PartitionId, String>,
-    /// What a lease does not cover until its end is reported.
+    /// Partitions that no lease includes until their end is reported.
     withdrawn: BTreeMap<(NodeId, PartitionId), Epoch>,
     version: u64,
     pub(super) reported: Vec<Reported>,
@@ -102,7 +103,7 @@ impl Script {
         self.manners.entry(participant.to_owned()).or_default()
     }
 
-    /// How whoever sends this is answered.
+    /// Returns the rules for the answers to a member.
     pub(super) fn behaviour_of(&mut self, member: &Member) -> Behaviour {
         let name = self.known.get(&member.node).map(|known| known.name.clone());
         name.map_or_else(Behaviour::default, |name| self.behaviour(&name).clone())
@@ -230,7 +231,7 @@ impl Script {
         Ok(Granted { lease_ms, withdrawn: withdrawn.map(|((_, partition), epoch)| (*partition, *epoch)).collect() })
     }
 
-    /// What a poll is answered with now, if with anything.
+    /// Returns the answer to a poll, if there is one now.
     pub(super) fn poll(&mut self, asked: &DutiesAsked, coordinators: &[String]) -> Result<Option<Duties>, ErrorDetail> {
         let node = asked.member.node;
         let known = self.alive(&asked.member)?;
@@ -260,7 +261,7 @@ impl Script {
         Ok(Some(answer))
     }
 
-    /// Takes note of a report, and of what follows from it.
+    /// Records a report and applies its consequences.
     pub(super) fn report(&mut self, member: &Member, report: &Report) -> Result<(), ErrorDetail> {
         let Report { partition, epoch, .. } = *report;
         let known = self.alive(member)?;
@@ -293,7 +294,7 @@ impl Script {
         Ok(())
     }
 
-    /// Whether this request with reports is one whose answer is lost.
+    /// Returns `true` if the answer to this request with reports is to be lost.
     pub(super) fn loses_answer(&mut self, member: &Member) -> bool {
         let Some(name) = self.known.get(&member.node).map(|known| known.name.clone()) else { return false };
         let left = &mut self.behaviour(&name).answers_lost;
@@ -331,7 +332,7 @@ impl Script {
         known.ok_or_else(|| ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over; register anew"))
     }
 
-    /// A participant's life is over: it owns nothing.
+    /// Ends a participant's incarnation: it owns nothing afterwards.
     fn forget(&mut self, node: NodeId) {
         for row in self.rows.values_mut().filter(|row| row.owner == Some(node)) {
             (row.owner, row.hands_over) = (None, None);
@@ -339,7 +340,7 @@ impl Script {
         self.withdrawn.retain(|(of, _), _| *of != node);
     }
 
-    /// A participant has other duties than before.
+    /// Records that a participant's duties have changed.
     fn news(&mut self, node: NodeId) {
         self.version += 1;
         if let Some(known) = self.known.get_mut(&node) {
@@ -370,7 +371,7 @@ fn duty(id: PartitionId, node: NodeId, row: &Row) -> Duty {
     };
     match &row.hands_over {
         None => Duty::Host { partition, placement: row.placement },
-        // Whose copy is next is of no interest to whoever releases.
+        // The placement of the next copy is irrelevant to the participant that releases.
         Some(_) => {
             let to = PlacementId::new(row.placement.get().saturating_add(1));
             Duty::HandOver { partition, placement: row.placement, to }

@@ -1,4 +1,4 @@
-//! The wire of a fake coordinator.
+//! Network interface of a fake coordinator.
 
 use super::Shared;
 use super::script::Behaviour;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::{Request, Response, Status};
 
-/// The service.
+/// Service of the coordinator.
 #[derive(Clone)]
 pub(super) struct Service {
     shared: Arc<Shared>,
@@ -28,7 +28,7 @@ impl Service {
         Self { shared }
     }
 
-    /// How this member is answered, once it is to be answered.
+    /// Returns the rules for the answers to this member, once it is to be answered.
     async fn behaviour(&self, member: &Member) -> Behaviour {
         let mut changed = self.shared.changed.subscribe();
         loop {
@@ -36,7 +36,7 @@ impl Service {
             if !behaviour.silent {
                 return behaviour;
             }
-            // The sender is shared.
+            // The sender is owned by `shared`.
             let _ = changed.changed().await;
         }
     }
@@ -78,7 +78,7 @@ impl Service {
         }
     }
 
-    /// Waits for news as long as it was asked to.
+    /// Waits for new duties for the time that the member requested.
     async fn poll(&self, asked: &DutiesAsked) -> Result<Duties, ErrorDetail> {
         let mut changed = self.shared.changed.subscribe();
         let until = Instant::now() + Duration::from_millis(asked.wait_ms.into());
@@ -116,7 +116,7 @@ impl Session for Service {
         let registration = Registration::try_from(request.into_inner()).map_err(malformed)?;
         let mut changed = self.shared.changed.subscribe();
         while self.shared.script.lock().behaviour(&registration.name).silent {
-            // The sender is shared.
+            // The sender is owned by `shared`.
             let _ = changed.changed().await;
         }
         let registered = self.shared.change(|script| script.register(registration));

@@ -1,4 +1,4 @@
-//! Administration against coordinators that exist only in memory: who is asked, how often, and what failure says.
+//! Administration against in-memory coordinators: the coordinators asked, the number of requests, and the errors.
 
 use crate::support::{CLUSTER, FakeCluster, runtime};
 use archon_client::{
@@ -15,14 +15,14 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-/// How a coordinator behaves.
+/// Behaviour of a coordinator.
 #[derive(Clone)]
 enum Role {
     Leads,
     Refuses(ErrorDetail),
     /// Answers nothing.
     Silent,
-    /// Takes effect, but the answer is lost; leads from then on.
+    /// Applies a request but loses the answer; leads from then on.
     LosesAnswer,
 }
 
@@ -30,7 +30,7 @@ struct State {
     role: Mutex<Role>,
     asked: AtomicUsize,
     requests: Mutex<Vec<Vec<u8>>>,
-    /// Nodes that it knows, by their addresses.
+    /// Addresses of the nodes that it knows.
     nodes: Mutex<Vec<String>>,
 }
 
@@ -130,7 +130,7 @@ macro_rules! empty {
                 &self, _: Request<v1::ListNodesRequest>,
             ) -> Result<Response<v1::ListNodesResponse>, Status> {
                 self.0.begin(b"").await?;
-                // As one that has learnt more states of nodes would say it.
+                // A status added by a later version.
                 let node = v1::Node { id: 1, name: "athens".into(), status: 9, goal: 3, ..Default::default() };
                 let mut nodes = vec![v1::NodeSummary { node: Some(node), ..Default::default() }];
                 nodes.extend(self.0.nodes.lock().unwrap().iter().map(|address| {
@@ -234,10 +234,10 @@ fn admin(addresses: &[&str], timeout_ms: u64) -> Admin {
 }
 
 #[tokio::test]
-async fn a_hint_leads_to_the_leader_who_is_then_asked_first() {
+async fn hint_leads_to_leader_which_is_then_asked_first() {
     let leader = FakeCoordinator::start(Role::Leads);
     let follower = FakeCoordinator::start(refuses(ErrorKind::NotCoordinatorLeader, Some(&leader.address)));
-    // Only the follower is known to the caller.
+    // The caller knows only the follower.
     let admin = admin(&[&follower.address], 5_000);
     let status = admin.status().await.unwrap();
     assert_eq!((status.leader_id, status.term, status.cluster_id), (Some(1), 7, CLUSTER.to_string()));
@@ -246,7 +246,7 @@ async fn a_hint_leads_to_the_leader_who_is_then_asked_first() {
 }
 
 #[tokio::test]
-async fn what_a_newer_coordinator_says_is_shown_as_it_said_it() {
+async fn unknown_words_of_newer_coordinator_are_shown_unchanged() {
     let leader = FakeCoordinator::start(Role::Leads);
     let admin = admin(&[&leader.address], 5_000);
     let status = admin.status().await.unwrap();
@@ -260,17 +260,17 @@ async fn what_a_newer_coordinator_says_is_shown_as_it_said_it() {
 }
 
 #[tokio::test]
-async fn dead_and_silent_coordinators_are_passed_over() {
+async fn dead_and_silent_coordinators_are_skipped() {
     let leader = FakeCoordinator::start(Role::Leads);
     let silent = FakeCoordinator::start(Role::Silent);
-    // Port 1 of loopback: nobody listens there.
+    // No process listens on port 1 of loopback.
     let admin = admin(&["127.0.0.1:1", &silent.address, &leader.address], 5_000);
-    // Within its time-out: it does not wait for the silent one until then.
+    // Takes less than the time-out: it does not wait for the silent one until then.
     admin.status().await.unwrap();
 }
 
 #[tokio::test]
-async fn unanswered_call_is_reported_while_it_goes_on() {
+async fn unanswered_call_is_reported_while_it_continues() {
     let (report, mut reports) = tokio::sync::mpsc::unbounded_channel();
     let admin = admin(&["127.0.0.1:1"], 60_000).on_unanswered(move |detail, left| {
         let _ = report.send((detail.clone(), left));
@@ -285,7 +285,7 @@ async fn unanswered_call_is_reported_while_it_goes_on() {
 }
 
 #[tokio::test]
-async fn a_failover_is_waited_for_inside_the_time_out() {
+async fn call_waits_for_failover_within_its_time_out() {
     let one = FakeCoordinator::start(refuses(ErrorKind::NotCoordinatorLeader, None));
     let two = FakeCoordinator::start(refuses(ErrorKind::NotCoordinatorLeader, Some(&one.address)));
     let admin = admin(&[&one.address, &two.address], 60_000);
@@ -303,7 +303,7 @@ async fn a_failover_is_waited_for_inside_the_time_out() {
 }
 
 #[tokio::test]
-async fn no_quorum_and_nobody_there_are_told_apart_within_the_time_out() {
+async fn no_quorum_and_unreachable_are_distinct_errors() {
     let began = Instant::now();
     let error = admin(&["127.0.0.1:1"], 400).status().await.unwrap_err();
     assert_eq!((error.kind(), error.outcome_unknown()), (ErrorKind::Unreachable, false), "{error}");
@@ -317,7 +317,7 @@ async fn no_quorum_and_nobody_there_are_told_apart_within_the_time_out() {
 }
 
 #[tokio::test]
-async fn what_the_leader_said_was_hidden_by_those_who_do_not_lead() {
+async fn error_of_leader_is_preferred_to_errors_of_followers() {
     let leader = FakeCoordinator::start(refuses(ErrorKind::Unavailable, None));
     let follower = FakeCoordinator::start(refuses(ErrorKind::NotCoordinatorLeader, Some(&leader.address)));
     for addresses in [[&leader.address, &follower.address], [&follower.address, &leader.address]] {
@@ -327,7 +327,7 @@ async fn what_the_leader_said_was_hidden_by_those_who_do_not_lead() {
 }
 
 #[tokio::test]
-async fn what_a_person_must_change_is_answered_at_once() {
+async fn errors_that_need_an_operator_are_returned_at_once() {
     let kinds = [ErrorKind::NotEnoughNodes, ErrorKind::StalePlan, ErrorKind::AssignmentInProgress, ErrorKind::NotFound];
     for kind in kinds {
         let detail = ErrorDetail::new(kind, "why").with_have_need(41, 37);
@@ -338,7 +338,7 @@ async fn what_a_person_must_change_is_answered_at_once() {
 }
 
 #[tokio::test]
-async fn a_plan_is_applied_as_it_was_shown_and_a_retry_carries_the_same_request() {
+async fn retry_of_plan_repeats_request_and_bad_plans_are_rejected() {
     let leader = FakeCoordinator::start(Role::Leads);
     let admin = admin(&[&leader.address], 5_000);
     let plan = admin.plan().await.unwrap();
@@ -357,7 +357,7 @@ async fn a_plan_is_applied_as_it_was_shown_and_a_retry_carries_the_same_request(
     };
     let (table_version, moves_version) = (Version::new(41), Version::new(40));
     assert_eq!(plan, Plan { table_version, moves_version, moves: vec![step], unmet: vec![] });
-    // By way of a file, as the command line does it.
+    // Through a file, as the command line does it.
     let text = serde_json::to_string(&plan).unwrap();
     let plan: Plan = serde_json::from_str(&text).unwrap();
     leader.set(Role::LosesAnswer);
@@ -365,11 +365,11 @@ async fn a_plan_is_applied_as_it_was_shown_and_a_retry_carries_the_same_request(
     let requests = leader.state.requests.lock().unwrap().clone();
     let (last, before) = (&requests[requests.len() - 1], &requests[requests.len() - 2]);
     assert!(last.len() == 16 && last == before, "{requests:?}");
-    // A damaged plan is refused before anything is sent.
+    // A damaged plan is rejected before anything is sent.
     let mut damaged = plan.clone();
     damaged.moves[0].to_id = damaged.moves[0].from_id;
     let asked = leader.asked();
-    // And one that says more than this program knows.
+    // So is a plan with a value that this program does not know.
     let mut newer = plan;
     newer.moves[0].kind = Word::read("witness");
     assert!(matches!(admin.apply(&newer).await, Err(Error::InvalidArgument { .. })));
@@ -380,7 +380,7 @@ async fn a_plan_is_applied_as_it_was_shown_and_a_retry_carries_the_same_request(
 }
 
 #[tokio::test]
-async fn data_is_given_up_only_by_word_and_a_retry_carries_the_same_request() {
+async fn data_loss_requires_consent_and_retry_repeats_request() {
     let leader = FakeCoordinator::start(Role::Leads);
     let admin = admin(&[&leader.address], 5_000);
     let refused = admin.force_leader("default", 3, None, false).await.unwrap_err();
@@ -394,19 +394,19 @@ async fn data_is_given_up_only_by_word_and_a_retry_carries_the_same_request() {
     let requests = leader.state.requests.lock().unwrap().clone();
     let [first, forced, again, lost, lost_again] = &requests[..] else { panic!("{requests:?}") };
     assert!(forced == again && lost == lost_again && first != forced && forced != lost, "{requests:?}");
-    // What nobody would take is refused at home.
+    // Invalid arguments are rejected locally.
     let asked = leader.asked();
     assert!(matches!(admin.force_leader("default", 0, Some("a b"), true).await, Err(Error::InvalidArgument { .. })));
     assert!(matches!(admin.describe_partition("a b", 0).await, Err(Error::InvalidArgument { .. })));
     assert!(matches!(admin.remove_node("").await, Err(Error::InvalidArgument { .. })));
     assert_eq!(leader.asked(), asked);
-    // An answer without what it should hold is an error, not a guess.
+    // An answer without a required field is an error, not a default.
     assert_eq!(admin.check_node("athens").await.unwrap_err().kind(), ErrorKind::Internal);
     assert_eq!(admin.describe_partition("default", 0).await.unwrap_err().kind(), ErrorKind::Internal);
 }
 
 #[tokio::test]
-async fn whoever_watched_while_all_coordinators_were_replaced_knew_only_the_first_ones() {
+async fn nodes_name_replacements_of_all_coordinators() {
     let (first, next) = (FakeCoordinator::start(Role::Leads), FakeCoordinator::start(Role::Leads));
     let cluster = FakeCluster::start(1, 1).await;
     *cluster.nodes[0].state.coordinators.lock().unwrap() = vec![next.address.clone()];
@@ -419,7 +419,7 @@ async fn whoever_watched_while_all_coordinators_were_replaced_knew_only_the_firs
 }
 
 #[tokio::test]
-async fn any_node_leads_to_the_coordinators_and_shows_the_table() {
+async fn any_node_names_the_coordinators_and_shows_the_table() {
     let leader = FakeCoordinator::start(Role::Leads);
     let cluster = FakeCluster::start(3, 9).await;
     *cluster.nodes[0].state.coordinators.lock().unwrap() = vec![leader.address.clone()];

@@ -1,11 +1,11 @@
-//! What a client does when its table is dropped, against nodes that exist only in memory.
+//! A client whose table is dropped, against in-memory nodes.
 
 use crate::support::{Behaviour, FakeCluster};
 use archon_client::{Client, Error, ErrorDetail, ErrorKind};
 use archon_types::{TableId, Version};
 use std::time::Duration;
 
-/// Far more than anything here takes: whoever is told by the deadline only was not told.
+/// Time-out far above the duration of any call here: a call that ends only by it did not learn of the drop.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 async fn client_of(cluster: &FakeCluster) -> Client {
@@ -19,16 +19,16 @@ fn not_found(error: &Error) -> bool {
 }
 
 impl FakeCluster {
-    /// Every node knows that the table was dropped by this version.
+    /// Tells every node that the table was dropped by this version.
     fn drop_table(&self, version: u64) {
         for node in &self.nodes {
             node.state.dropped.store(version, std::sync::atomic::Ordering::SeqCst);
-            // Those who wait for what is newer.
+            // Wakes the long polls.
             node.state.table.send_modify(|_| {});
         }
     }
 
-    /// Another table goes by the name.
+    /// Creates another table with the same name.
     fn create_again(&self, version: u64) {
         let mut delta = self.table(version, |_| Some(1));
         delta.table.id = TableId::new(2);
@@ -41,14 +41,14 @@ impl FakeCluster {
 }
 
 #[tokio::test]
-async fn an_operation_on_a_dropped_table_ends_as_not_found_and_so_do_all_later_ones() {
+async fn operations_on_dropped_table_fail_as_not_found() {
     let cluster = FakeCluster::start(1, 4).await;
     let client = client_of(&cluster).await;
     client.put("k", "v").await.unwrap();
     cluster.nodes[0].state.set(Behaviour::Refuse(ErrorDetail::new(ErrorKind::NotFound, "it was dropped")));
     let error = client.get("k").await.unwrap_err();
     assert!(not_found(&error), "{error}");
-    // Once told it asks nobody.
+    // Afterwards the client sends no requests.
     let asked = cluster.count(|node| &node.ops);
     assert!(not_found(&client.put("k", "w").await.unwrap_err()));
     assert!(not_found(&client.scan("").limit(10).page().await.unwrap_err()));
@@ -56,7 +56,7 @@ async fn an_operation_on_a_dropped_table_ends_as_not_found_and_so_do_all_later_o
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_leader_of_a_dropped_table_is_told_before_the_deadline() {
+async fn drop_ends_the_wait_for_a_leader_before_the_deadline() {
     let cluster = FakeCluster::start(1, 4).await;
     let client = client_of(&cluster).await;
     cluster.set_table(6, |_| None);
@@ -65,7 +65,7 @@ async fn whoever_waits_for_a_leader_of_a_dropped_table_is_told_before_the_deadli
         assert!(std::time::Instant::now() < until, "the newer table does not come: {}", client.table_version());
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    // A node that knows less than the client says nothing about it.
+    // An answer of a node with an older version proves nothing.
     cluster.drop_table(5);
     let waits = tokio::spawn({
         let client = client.clone();
@@ -82,13 +82,13 @@ async fn whoever_waits_for_a_leader_of_a_dropped_table_is_told_before_the_deadli
 }
 
 #[tokio::test]
-async fn a_later_table_of_the_name_is_another_one_and_has_to_be_opened() {
+async fn new_table_of_same_name_needs_a_new_handle() {
     let cluster = FakeCluster::start(1, 4).await;
     let client = client_of(&cluster).await;
     client.put("k", "v").await.unwrap();
     let before = cluster.nodes[0].state.store.lock().unwrap().partitions[b"k".as_ref()];
     cluster.create_again(9);
-    // The handle is on the former one, whatever goes by the name.
+    // The handle refers to the former table, whatever has the name.
     let until = std::time::Instant::now() + DEADLINE / 2;
     let error = loop {
         match client.put("k", "old").await {

@@ -1,4 +1,4 @@
-//! Addresses where something else listens than what a client looks for: it says so at once, and in words that help.
+//! Addresses of other services than the client expects: it fails immediately, with an understandable error.
 
 use archon_client::{Admin, Client, Error, ErrorDetail, ErrorKind};
 use archon_proto::guarded::turn_away;
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Long enough to tell an answer that is given at once from one that is waited for.
+/// Long enough to tell an immediate answer from one after a wait.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// The frame of HTTP/2 that asks for something.
+/// Frame type of HTTP/2 that starts a request.
 const HEADERS: u8 = 1;
 
-/// Has `answer` answer each connection; says where.
+/// Listens, runs `answer` for each connection, and returns the address.
 async fn listening<F>(answer: impl Fn(TcpStream) -> F + Send + 'static) -> String
 where
     F: Future<Output = ()> + Send + 'static,
@@ -26,7 +26,7 @@ where
     address
 }
 
-/// What a reader of keys and an administrator hear there.
+/// Returns the errors of a client and an administrator at an address.
 async fn heard(address: &str) -> [Error; 2] {
     let began = Instant::now();
     let admin = Admin::new([address], TIMEOUT).unwrap().status().await.unwrap_err();
@@ -35,7 +35,7 @@ async fn heard(address: &str) -> [Error; 2] {
     [admin, client]
 }
 
-/// Reads up to the head of the first request.
+/// Reads up to the header of the first request.
 async fn request(connection: &mut TcpStream) -> std::io::Result<()> {
     let mut skipped = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len() as u64;
     loop {
@@ -50,7 +50,7 @@ async fn request(connection: &mut TcpStream) -> std::io::Result<()> {
 }
 
 #[tokio::test]
-async fn a_client_without_tls_waited_out_its_time_to_say_that_the_cluster_speaks_tls() {
+async fn plaintext_client_at_tls_port_fails_at_once() {
     let why = "this member speaks TLS, and the connection is plaintext: name a directory of credentials by --tls-dir";
     let address = listening(move |connection| async move {
         let _ = turn_away(connection.into(), &ErrorDetail::new(ErrorKind::Refused, why)).await;
@@ -62,7 +62,7 @@ async fn a_client_without_tls_waited_out_its_time_to_say_that_the_cluster_speaks
 }
 
 #[tokio::test]
-async fn the_port_of_a_console_was_said_to_send_an_invalid_compression_flag() {
+async fn console_port_is_reported_as_no_grpc_port() {
     let address = listening(|mut connection| async move {
         if request(&mut connection).await.is_err() {
             return;
@@ -84,7 +84,7 @@ async fn the_port_of_a_console_was_said_to_send_an_invalid_compression_flag() {
 }
 
 #[tokio::test]
-async fn a_port_that_speaks_no_http_2_was_asked_again_and_again() {
+async fn port_without_http_2_fails_at_once() {
     let address = listening(|mut connection| async move {
         let _ = connection.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
         let _ = copy(&mut connection, &mut sink()).await;

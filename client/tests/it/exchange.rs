@@ -1,4 +1,4 @@
-//! The client against nodes that exist only in memory: what travels, how often, and what happens when it does not.
+//! The client against in-memory nodes: messages, their number, and failures.
 
 use crate::support::{Behaviour, FakeCluster, wait_for};
 use archon_client::{Answer, Client, Error, ErrorDetail, ErrorKind, Op, Revision};
@@ -9,7 +9,7 @@ use futures::future::join_all;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The clients' time-out: what ends at once takes much less, on a busy machine too.
+/// Time-out of the clients: an immediate end takes much less, on a busy machine too.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 async fn client_of(cluster: &FakeCluster) -> Client {
@@ -17,7 +17,7 @@ async fn client_of(cluster: &FakeCluster) -> Client {
 }
 
 #[tokio::test]
-async fn every_operation_is_answered_with_its_revision() {
+async fn every_operation_returns_its_revision() {
     let cluster = FakeCluster::start(2, 9).await;
     let client = client_of(&cluster).await;
     let first = client.put("a", "1").await.unwrap();
@@ -46,7 +46,7 @@ async fn every_operation_is_answered_with_its_revision() {
 }
 
 #[tokio::test]
-async fn a_key_is_put_if_it_is_absent_by_one_of_many_and_a_lost_answer_changes_nothing() {
+async fn put_if_absent_succeeds_once_even_if_its_answer_is_lost() {
     let cluster = FakeCluster::start(1, 9).await;
     let client = client_of(&cluster).await;
     let puts = join_all((0..20).map(|number| client.put_if_absent("first", format!("caller {number}")))).await;
@@ -59,7 +59,7 @@ async fn a_key_is_put_if_it_is_absent_by_one_of_many_and_a_lost_answer_changes_n
     let found = client.get("first").await.unwrap().unwrap();
     assert_eq!((found.value, found.revision), (Bytes::from(format!("caller {number}")), revision));
     assert!(client.delete("first").await.unwrap());
-    // It is applied, and its repetition is not told that the key is there.
+    // The write is applied, and its repetition does not fail because the key exists.
     cluster.nodes[0].state.set(Behaviour::ApplyThenBreak);
     let again = client.put_if_absent("first", "again").await.unwrap().expect("it was absent");
     assert!(again > revision, "{again:?} after {revision:?}");
@@ -89,13 +89,13 @@ async fn concurrent_operations_share_messages() {
 }
 
 #[tokio::test]
-async fn a_redirect_costs_one_extra_hop_and_the_new_table_none() {
+async fn redirect_costs_one_hop_and_new_table_none() {
     let cluster = FakeCluster::start(2, 1).await;
     let (old, new) = (&cluster.nodes[0], &cluster.nodes[1]);
     let client = client_of(&cluster).await;
     client.put("k", "1").await.unwrap();
     assert_eq!(old.state.ops.load(Ordering::SeqCst), 1);
-    // The partition has moved; the client has not heard of it.
+    // The partition has moved; the client has not learnt of it.
     old.state.set(Behaviour::Redirect(Some(new.address.clone())));
     let began = Instant::now();
     client.put("k", "2").await.unwrap();
@@ -110,7 +110,7 @@ async fn a_redirect_costs_one_extra_hop_and_the_new_table_none() {
 }
 
 #[tokio::test]
-async fn two_nodes_that_point_at_each_other_are_not_asked_without_pause() {
+async fn circular_redirects_are_followed_with_pauses() {
     let cluster = FakeCluster::start(2, 1).await;
     let (one, two) = (&cluster.nodes[0], &cluster.nodes[1]);
     one.state.set(Behaviour::Redirect(Some(two.address.clone())));
@@ -123,7 +123,7 @@ async fn two_nodes_that_point_at_each_other_are_not_asked_without_pause() {
 }
 
 #[tokio::test]
-async fn a_killed_node_that_returns_is_used_again_and_nothing_is_applied_twice() {
+async fn restarted_node_is_used_again_without_double_writes() {
     let mut cluster = FakeCluster::start(1, 3).await;
     let client = client_of(&cluster).await;
     assert_eq!(client.increment("n", 1).await.unwrap().value, 1);
@@ -135,7 +135,7 @@ async fn a_killed_node_that_returns_is_used_again_and_nothing_is_applied_twice()
     tokio::task::yield_now().await;
     cluster.nodes[0].restart().await;
     assert_eq!(waiting.await.unwrap().unwrap().value, 2);
-    // Applied, but the answer is lost: the retry carries the same name.
+    // Applied, but the answer is lost: the retry has the same name.
     cluster.nodes[0].state.set(Behaviour::ApplyThenBreak);
     assert_eq!(client.increment("n", 1).await.unwrap().value, 3);
     let ids = cluster.nodes[0].state.store.lock().unwrap().ids.clone();
@@ -145,7 +145,7 @@ async fn a_killed_node_that_returns_is_used_again_and_nothing_is_applied_twice()
 }
 
 #[tokio::test]
-async fn a_deadline_is_kept_and_says_whether_the_outcome_is_known() {
+async fn deadline_error_states_if_outcome_is_known() {
     let cluster = FakeCluster::start(1, 1).await;
     let client = client_of(&cluster).await.with_timeout(Duration::from_millis(300));
     client.put("k", "1").await.unwrap();
@@ -165,7 +165,7 @@ async fn a_deadline_is_kept_and_says_whether_the_outcome_is_known() {
 }
 
 #[tokio::test]
-async fn an_operation_does_not_wait_for_a_leader_that_was_replaced() {
+async fn operation_does_not_wait_for_replaced_leader() {
     let cluster = FakeCluster::start(2, 1).await;
     let client = client_of(&cluster).await;
     client.put("k", "1").await.unwrap();
@@ -183,7 +183,7 @@ async fn an_operation_does_not_wait_for_a_leader_that_was_replaced() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_never_leaves_the_client() {
+async fn oversized_keys_and_values_are_rejected_locally() {
     let cluster = FakeCluster::start(1, 1).await;
     let client = client_of(&cluster).await;
     let long = "k".repeat(KEY_BYTES_MAX + 1);
@@ -203,17 +203,17 @@ async fn what_is_too_large_never_leaves_the_client() {
         assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
     }
     assert_eq!(cluster.count(|node| &node.streams), 0);
-    // The largest that is allowed gets through.
+    // Values of the maximum length are accepted.
     client.put("k".repeat(KEY_BYTES_MAX), vec![7_u8; VALUE_BYTES_MAX]).await.unwrap();
 }
 
 #[tokio::test]
-async fn an_older_table_never_replaces_a_newer_one() {
+async fn older_table_never_replaces_newer_one() {
     let cluster = FakeCluster::start(2, 1).await;
     let client = client_of(&cluster).await;
     client.put("k", "1").await.unwrap();
     assert_eq!(client.table_version(), Version::new(5));
-    // A node fell behind: it says that there is news, and serves an older table in which another node leads.
+    // A node fell behind: it hints at a newer version, and serves an older table in which another node leads.
     cluster.set_table(3, |_| Some(2));
     cluster.nodes.iter().for_each(|node| node.state.whole.store(true, Ordering::SeqCst));
     let before = cluster.count(|node| &node.fetches);
@@ -223,7 +223,7 @@ async fn an_older_table_never_replaces_a_newer_one() {
     client.put("k", "3").await.unwrap();
     assert_eq!(client.table_version(), Version::new(5));
     assert_eq!(cluster.nodes[1].state.ops.load(Ordering::SeqCst), 0);
-    // The hint was followed once; it is not chased for ever.
+    // The hint was followed once; it is not followed again.
     let settled = cluster.count(|node| &node.fetches);
     for _ in 0..50 {
         client.put("k", "4").await.unwrap();
@@ -232,12 +232,12 @@ async fn an_older_table_never_replaces_a_newer_one() {
 }
 
 #[tokio::test]
-async fn a_table_in_pieces_is_used_when_it_is_whole_and_asked_for_anew_if_it_was_cut() {
+async fn table_in_pieces_is_fetched_again_if_one_is_missing() {
     let cluster = FakeCluster::start(2, 16_384).await;
     let one = Client::builder(vec![cluster.addresses()[0].clone()]).build().await.unwrap();
     let fetches = || cluster.count(|node| &node.fetches);
     assert!(fetches() >= 2, "{} requests for the largest table", fetches());
-    // Of partitions in every piece.
+    // Keys of partitions in every piece.
     for number in 0..64 {
         let key = format!("key-{number}");
         one.put(&key, "v").await.unwrap();
@@ -255,7 +255,7 @@ async fn a_table_in_pieces_is_used_when_it_is_whole_and_asked_for_anew_if_it_was
 }
 
 #[tokio::test]
-async fn many_operations_that_need_a_newer_table_share_its_refresh() {
+async fn operations_that_need_a_newer_table_share_one_refresh() {
     let cluster = FakeCluster::start(2, 4).await;
     let client = client_of(&cluster).await;
     join_all((0..20).map(|i| client.get(format!("warm-{i}")))).await;
@@ -281,7 +281,7 @@ async fn many_operations_that_need_a_newer_table_share_its_refresh() {
 }
 
 #[tokio::test]
-async fn a_partition_without_leader_is_waited_for() {
+async fn operation_waits_for_partition_without_leader() {
     let cluster = FakeCluster::start(1, 1).await;
     let client = client_of(&cluster).await;
     cluster.set_table(6, |_| None);
@@ -297,9 +297,9 @@ async fn a_partition_without_leader_is_waited_for() {
     waiting.await.unwrap().unwrap();
 }
 
-/// A merge, say, raises what a partition forgot, while whoever was told to come back waits.
+/// A merge, for example, raises the time before which a partition forgot its answers, while a rejected caller waits.
 #[tokio::test]
-async fn a_write_that_was_only_ever_refused_was_said_to_be_maybe_applied() {
+async fn rejected_write_is_never_reported_as_maybe_applied() {
     let cluster = FakeCluster::start(1, 1).await;
     let client = client_of(&cluster).await;
     let state = &cluster.nodes[0].state;
@@ -312,7 +312,7 @@ async fn a_write_that_was_only_ever_refused_was_said_to_be_maybe_applied() {
 }
 
 #[tokio::test]
-async fn a_refused_write_is_stamped_anew_and_one_that_is_open_is_not() {
+async fn rejected_write_gets_new_stamp_and_open_write_does_not() {
     let cluster = FakeCluster::start(1, 1).await;
     let client = client_of(&cluster).await;
     let state = &cluster.nodes[0].state;
@@ -320,7 +320,7 @@ async fn a_refused_write_is_stamped_anew_and_one_that_is_open_is_not() {
     state.set(Behaviour::Forgotten(Millis::new(50)));
     assert_eq!(client.increment("n", 1).await.unwrap().value, 1);
     assert_eq!(state.ops.load(Ordering::SeqCst), 2);
-    // Applied, the answer lost, and then forgotten by the server: nobody can tell any more.
+    // Applied, the answer lost, and then forgotten by the server: the outcome cannot be determined any more.
     let (fresh, waiting) = (client_of(&cluster).await, client.clone());
     state.set(Behaviour::Silent);
     let lost = tokio::spawn(async move { fresh.increment("n", 1).await });
@@ -335,7 +335,7 @@ async fn a_refused_write_is_stamped_anew_and_one_that_is_open_is_not() {
 }
 
 #[tokio::test]
-async fn a_refusal_for_good_ends_the_call_at_once() {
+async fn final_error_ends_the_call_at_once() {
     let cluster = FakeCluster::start(1, 1).await;
     let client = client_of(&cluster).await;
     cluster.nodes[0].state.set(Behaviour::Refuse(ErrorDetail::new(ErrorKind::StaleVersion, "no")));
@@ -349,10 +349,10 @@ async fn a_refusal_for_good_ends_the_call_at_once() {
     assert!((2..=4).contains(&asked), "push-back of 200 ms was not honoured: asked {asked} times in 700 ms");
 }
 
-/// A partition that changes hands refuses everybody for some milliseconds and says so: who waits must not be put off for
-/// half a second by a budget that all of them spent together.
+/// A partition that is handed over rejects all callers for some milliseconds with a time to retry after: the shared
+/// retry budget that all of them exhausted must not delay them for half a second.
 #[tokio::test]
-async fn many_callers_that_are_asked_to_come_back_soon_do_so() {
+async fn callers_retry_after_the_time_given_despite_the_budget() {
     const CALLERS: usize = 20;
     let mut took = Vec::new();
     // A busy machine may be slow once, not always; by the budget alone three pauses take 750 ms at least.
@@ -375,7 +375,7 @@ async fn many_callers_that_are_asked_to_come_back_soon_do_so() {
 }
 
 #[tokio::test]
-async fn a_scan_merges_all_partitions_in_order_page_by_page() {
+async fn scan_merges_all_partitions_in_order_page_by_page() {
     let cluster = FakeCluster::start(3, 9).await;
     let client = client_of(&cluster).await;
     let keys: Vec<String> = (0..300).map(|i| format!("user-{i:04}")).collect();
@@ -396,7 +396,7 @@ async fn a_scan_merges_all_partitions_in_order_page_by_page() {
     }
     assert_eq!((found, pages), (keys, 5));
     assert_eq!(client.scan("nothing").limit(10).page().await.unwrap().entries, []);
-    // A prefix with a closed tag lives in one partition: one operation, not nine.
+    // All keys of a prefix with a closed tag are in one partition: one operation, not nine.
     client.put("{t}a", "1").await.unwrap();
     let before = cluster.count(|node| &node.ops);
     assert_eq!(client.scan("{t}").limit(10).page().await.unwrap().entries.len(), 1);
@@ -404,9 +404,9 @@ async fn a_scan_merges_all_partitions_in_order_page_by_page() {
 }
 
 #[tokio::test]
-async fn building_needs_one_good_endpoint_of_one_cluster() {
+async fn build_needs_one_valid_endpoint_of_one_cluster() {
     let cluster = FakeCluster::start(1, 1).await;
-    // Port 1 of loopback: nobody listens there.
+    // No process listens on port 1 of loopback.
     let mut endpoints = vec!["127.0.0.1:1".to_owned()];
     let builder = Client::builder(endpoints.clone()).timeout(Duration::from_millis(300));
     let error = builder.build().await.unwrap_err();
@@ -420,7 +420,7 @@ async fn building_needs_one_good_endpoint_of_one_cluster() {
 }
 
 #[tokio::test]
-async fn closing_ends_what_is_under_way_and_says_what_is_unknown() {
+async fn close_ends_open_calls_and_reports_unknown_outcomes() {
     let cluster = FakeCluster::start(1, 1).await;
     let client = client_of(&cluster).await;
     client.put("k", "1").await.unwrap();
@@ -437,11 +437,11 @@ async fn closing_ends_what_is_under_way_and_says_what_is_unknown() {
 }
 
 #[tokio::test]
-async fn an_endpoint_of_another_cluster_is_not_believed() {
+async fn endpoint_of_another_cluster_is_not_trusted() {
     let mut cluster = FakeCluster::start(2, 1).await;
     let client = Client::builder([cluster.nodes[0].address.as_str()]).build().await.unwrap();
     client.put("k", "1").await.unwrap();
-    // At the second node's address another cluster's node has come up; its table is newer and must not be taken.
+    // A node of another cluster has started at the second node's address; its table is newer and must not be used.
     let other = FakeCluster::start_as(ClusterId::new(uuid::Uuid::from_u128(0xB2)), 1, 1).await;
     other.set_table(99, |_| None);
     let table = other.table(98, |_| Some(1));

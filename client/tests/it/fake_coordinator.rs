@@ -1,4 +1,4 @@
-//! Services before a fake coordinator: what is lost, late and doubled, at will.
+//! Services against a fake coordinator: lost, late and repeated answers.
 
 use crate::service::{SOON, Service, Told, wait};
 use archon_client::testing::{FakeCoordinator, Reported};
@@ -28,7 +28,7 @@ async fn reported(coordinator: &FakeCoordinator, what: Reported) {
     coordinator.wait_for(SOON, |reported| reported.contains(&what)).await.unwrap();
 }
 
-/// It owns this partition.
+/// Grants a partition to the participant, and waits until it is acquired.
 async fn owning(coordinator: &FakeCoordinator, name: &str, index: u32) -> (PartitionId, Epoch) {
     let partition = coordinator.partition("jobs", index);
     let epoch = coordinator.grant(name, partition);
@@ -38,7 +38,7 @@ async fn owning(coordinator: &FakeCoordinator, name: &str, index: u32) -> (Parti
 }
 
 #[tokio::test]
-async fn what_is_withdrawn_is_lost_and_may_come_again_in_a_higher_epoch() {
+async fn withdrawn_partition_is_lost_and_returns_in_higher_epoch() {
     let coordinator = FakeCoordinator::start().await.unwrap();
     let service = Service::default();
     let athens = start(&coordinator, "athens", &service).await;
@@ -68,7 +68,7 @@ async fn grant_names_the_table_of_its_partition() {
     let coordinator = FakeCoordinator::start().await.unwrap();
     let athens = builder(&coordinator, "athens").table("mails").start(Service::default()).await.unwrap();
     let (jobs, _) = owning(&coordinator, "athens", 3).await;
-    // A table that is made later is named with its first partition.
+    // A table created later is named with its first partition.
     let mails = coordinator.partition("mails", 3);
     let epoch = coordinator.grant("athens", mails);
     reported(&coordinator, acquired("athens", mails, epoch)).await;
@@ -77,7 +77,7 @@ async fn grant_names_the_table_of_its_partition() {
 }
 
 #[tokio::test]
-async fn what_is_lost_while_it_is_released_is_not_released() {
+async fn partition_lost_during_release_is_not_released() {
     let coordinator = FakeCoordinator::start().await.unwrap();
     let service = Service { slow: 3 * SOON, ..Service::default() };
     let athens = start(&coordinator, "athens", &service).await;
@@ -94,13 +94,13 @@ async fn what_is_lost_while_it_is_released_is_not_released() {
 }
 
 #[tokio::test]
-async fn a_partition_goes_from_one_to_the_other_and_back_when_both_are_told() {
+async fn partition_is_handed_over_and_back() {
     let coordinator = FakeCoordinator::start().await.unwrap();
     let first = Service::default();
     let second = first.beside();
     let athens = start(&coordinator, "athens", &first).await;
     let partition = coordinator.partition("jobs", 1);
-    // Before it is there: it has it once it comes.
+    // Granted before the participant is registered: it acquires the partition when it registers.
     let before = coordinator.grant("byzantium", partition);
     let byzantium = start(&coordinator, "byzantium", &second).await;
     reported(&coordinator, acquired("byzantium", partition, before)).await;
@@ -127,7 +127,7 @@ async fn a_partition_goes_from_one_to_the_other_and_back_when_both_are_told() {
 }
 
 #[tokio::test]
-async fn who_is_not_answered_loses_everything_when_its_lease_ends_and_has_it_again_after() {
+async fn silenced_participant_loses_all_until_it_is_answered() {
     let coordinator = FakeCoordinator::start().await.unwrap();
     let service = Service::default();
     let athens = start(&coordinator, "athens", &service).await;
@@ -149,7 +149,7 @@ async fn who_is_not_answered_loses_everything_when_its_lease_ends_and_has_it_aga
     })
     .await;
     coordinator.answer("athens");
-    // Nobody else had it, so it comes in the same epoch; what was held before does not come back with it.
+    // No other participant owned it, so it returns in the same epoch; grants held before do not become valid again.
     wait("it to be owned again", || athens.have_partition(partition).is_some()).await;
     assert!(grant.check().is_err() && athens.have_partition(partition).unwrap().check() == Ok(epoch));
     let told = [
@@ -161,7 +161,7 @@ async fn who_is_not_answered_loses_everything_when_its_lease_ends_and_has_it_aga
 }
 
 #[tokio::test]
-async fn late_answers_shorten_leases_and_those_that_come_too_late_grant_nothing() {
+async fn late_answers_shorten_leases_or_grant_nothing() {
     let coordinator = FakeCoordinator::start().await.unwrap();
     let service = Service::default();
     let athens = start(&coordinator, "athens", &service).await;
@@ -179,7 +179,7 @@ async fn late_answers_shorten_leases_and_those_that_come_too_late_grant_nothing(
 }
 
 #[tokio::test]
-async fn what_is_told_twice_is_done_once_and_what_is_not_heard_is_told_again() {
+async fn repeated_duties_apply_once_and_lost_reports_are_resent() {
     let coordinator = FakeCoordinator::start().await.unwrap();
     let service = Service::default();
     let athens = start(&coordinator, "athens", &service).await;
@@ -190,7 +190,7 @@ async fn what_is_told_twice_is_done_once_and_what_is_not_heard_is_told_again() {
     for round in 1..=3 {
         let (other, of) = owning(&coordinator, "athens", 6).await;
         coordinator.repeat("athens");
-        // It hears of this one once it has heard everything that is repeated.
+        // It acquires this one after it has received all repeated answers.
         owning(&coordinator, "athens", 6 + round).await;
         assert_eq!(athens.have_partition(other).unwrap().check(), Ok(of));
         assert_eq!(
@@ -199,7 +199,7 @@ async fn what_is_told_twice_is_done_once_and_what_is_not_heard_is_told_again() {
         );
         assert!(coordinator.withdraw(other));
         reported(&coordinator, released("athens", other, of)).await;
-        // The service hears of it beside that.
+        // The service learns of it separately.
         wait("it to be lost", || service.count(|told| *told == Told::Lost(coordinator.partition("jobs", 6), of)) == 1)
             .await;
     }
@@ -209,7 +209,7 @@ async fn what_is_told_twice_is_done_once_and_what_is_not_heard_is_told_again() {
 }
 
 #[tokio::test]
-async fn a_registration_is_refused_for_good_or_for_a_while() {
+async fn registration_is_rejected_finally_or_temporarily() {
     let coordinator = FakeCoordinator::start().await.unwrap();
     coordinator.refuse("athens", ErrorKind::Refused, "that name is not for you");
     let refused = builder(&coordinator, "athens").start(Service::default()).await.unwrap_err();
@@ -229,7 +229,7 @@ async fn a_registration_is_refused_for_good_or_for_a_while() {
 }
 
 #[tokio::test]
-async fn of_two_processes_of_one_name_the_one_that_came_first_is_refused() {
+async fn older_of_two_processes_of_one_name_is_rejected() {
     let coordinator = FakeCoordinator::start().await.unwrap();
     let (first, second) = (Service::default(), Service::default());
     let older = start(&coordinator, "athens", &first).await;

@@ -1,4 +1,4 @@
-//! Coordinators that were begun anew twice from one directory: tables of two generations that have one number.
+//! Coordinators restored twice from one directory: tables of two generations with the same number.
 
 use crate::support::{Behaviour, FakeCluster, wait_for};
 use archon_client::Client;
@@ -14,7 +14,7 @@ fn key(number: u128) -> GenerationKey {
     GenerationKey::new(Uuid::from_u128(number))
 }
 
-/// Node 1 leads everything in the second generation that is given up later; node 2 is said to be a coordinator.
+/// Node 1 leads all partitions in the second generation, which is abandoned later; node 2 is listed as a coordinator.
 async fn start() -> (FakeCluster, Client) {
     let cluster = FakeCluster::start(2, 1).await;
     cluster.set_table(GIVEN_UP, |_| Some(1));
@@ -28,14 +28,14 @@ async fn start() -> (FakeCluster, Client) {
     (cluster, client)
 }
 
-/// Has a node live in another second generation, in which node 2 leads.
+/// Moves a node to another second generation, in which node 2 leads.
 fn live_in_another(cluster: &FakeCluster, node: usize, version: u64) {
     let state = &cluster.nodes[node].state;
     *state.generation_key.lock().unwrap() = key(2);
     state.table.send_replace(cluster.table(version, |_| Some(2)));
 }
 
-/// Has the client look for a version that nobody has, so that it asks everybody, and `node` among them.
+/// Hints at a version that no node has, so that the client asks all of them, `node` included.
 async fn asked_for_news(cluster: &FakeCluster, client: &Client, node: usize) {
     let fetches = || cluster.nodes[node].state.fetches.load(Ordering::SeqCst);
     let before = fetches();
@@ -46,20 +46,20 @@ async fn asked_for_news(cluster: &FakeCluster, client: &Client, node: usize) {
 }
 
 #[tokio::test]
-async fn a_client_of_a_generation_that_was_given_up_knew_no_table_of_the_one_that_goes_on() {
+async fn client_of_abandoned_generation_adopts_the_valid_one() {
     let (cluster, client) = start().await;
     live_in_another(&cluster, 1, CONTINUED);
     cluster.nodes[0].state.set(Behaviour::Redirect(None));
     client.put("k", "2").await.unwrap();
     assert_eq!(client.table_version(), Version::new(CONTINUED));
-    // The node that lives in the other one goes on telling of it.
+    // The node of the other generation still sends its table.
     asked_for_news(&cluster, &client, 0).await;
     assert_eq!(client.table_version(), Version::new(CONTINUED));
     client.close().await;
 }
 
 #[tokio::test]
-async fn a_node_alone_does_not_say_which_generation_goes_on() {
+async fn node_alone_does_not_decide_between_generations() {
     let (cluster, client) = start().await;
     live_in_another(&cluster, 0, GIVEN_UP + 50);
     asked_for_news(&cluster, &client, 0).await;

@@ -1,4 +1,4 @@
-//! The client, participants and the fake coordinator, from outside.
+//! Integration tests of the client, participants and the fake coordinator.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! What a client does when a partition ends because its left neighbour got its keys, or gives keys away to one that is split off,
-//! against nodes that exist only in memory.
+//! A client whose partition ends because it was merged into its left neighbour, or which loses keys by a split,
+//! against in-memory nodes.
 
 use crate::support::{Behaviour, FakeCluster, wait_for};
 use archon_client::{Client, Error, ErrorDetail, ErrorKind};
@@ -7,11 +7,11 @@ use archon_types::{KeyRange, Keys, TableDelta, Version};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Far more than anything here takes: whoever waits for it was not told.
+/// Time-out far above the duration of any call here: a call that waits for it did not learn of the change.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 impl FakeCluster {
-    /// A table by ranges: two partitions that meet at `m`, or one that was two.
+    /// Returns a table by ranges: two partitions that meet at `m`, or the one that they were merged into.
     fn ranges(&self, version: u64, merged: bool) -> TableDelta {
         let mut delta = self.table(version, |_| Some(1));
         delta.table.keys = Keys::Range { next: 2, limits: archon_types::RangeLimits::NONE };
@@ -44,7 +44,7 @@ fn busy() -> Behaviour {
 }
 
 #[tokio::test]
-async fn what_was_refused_for_certain_goes_on_where_its_key_is() {
+async fn rejected_operations_continue_at_the_new_partition() {
     let (cluster, client) = two_partitions().await;
     client.put("z", "before").await.unwrap();
     cluster.behaviour(busy());
@@ -66,7 +66,7 @@ async fn what_was_refused_for_certain_goes_on_where_its_key_is() {
 }
 
 #[tokio::test]
-async fn a_write_that_is_open_when_its_partition_ends_is_not_sent_again() {
+async fn open_write_of_ended_partition_is_not_sent_again() {
     let (mut cluster, client) = two_partitions().await;
     cluster.behaviour(Behaviour::Silent);
     let begun = tokio::spawn({
@@ -76,7 +76,7 @@ async fn a_write_that_is_open_when_its_partition_ends_is_not_sent_again() {
     wait_for("an attempt", || cluster.count(|node| &node.ops), |ops| *ops > 0).await;
     cluster.push(&cluster.ranges(9, true));
     wait_for("the newer table", || client.table_version(), |version| *version == Version::new(9)).await;
-    // Were it sent again, it would be done.
+    // If the client sent it again, it would be applied.
     cluster.behaviour(Behaviour::Serve);
     cluster.nodes[0].restart().await;
     let put = begun.await.unwrap();
@@ -85,9 +85,9 @@ async fn a_write_that_is_open_when_its_partition_ends_is_not_sent_again() {
     assert!(client.put("z", "new").await.is_ok());
 }
 
-/// Whoever gave a write another name while its partition may still do it under the first one had it done twice.
+/// A new name while the partition may still apply the write under the first one would apply it twice.
 #[tokio::test]
-async fn a_write_took_another_name_before_its_partition_said_that_the_key_had_moved() {
+async fn write_keeps_its_name_until_partition_answers_moved() {
     let cluster = FakeCluster::start(1, 2).await;
     cluster.push(&cluster.ranges(6, true));
     let client = Client::builder(cluster.addresses()).timeout(DEADLINE).build().await.unwrap();

@@ -1,4 +1,4 @@
-//! Services that own partitions, beside coordinators in this process.
+//! Services that own partitions, with coordinators in this process.
 
 use crate::service::{SOON, Service, Told, wait};
 use archon_client::{Admin, Client, ErrorKind, Grant, Participant, PartitionId, ServiceLoad, Why};
@@ -20,7 +20,7 @@ struct Quorum {
 }
 
 impl Quorum {
-    /// Coordinators, and a table of leases.
+    /// Starts coordinators, and creates a lease table.
     async fn start(count: u64) -> Self {
         let mut quorum = Self { running: Vec::new(), addresses: Vec::new(), directories: Vec::new() };
         let mut listeners = Vec::new();
@@ -77,7 +77,7 @@ async fn start_with(quorum: &Quorum, tables: &[&str], name: &str, service: &Serv
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn services_share_a_table_hand_over_to_who_comes_and_take_over_from_who_stops() {
+async fn services_hand_over_when_others_register_or_stop() {
     let mut quorum = Quorum::start(1).await;
     let (first, second) = (Service::default(), Service::default().beside());
     let second = Service { owners: Arc::clone(&first.owners), slow: Duration::from_millis(50), ..second };
@@ -106,7 +106,7 @@ async fn services_share_a_table_hand_over_to_who_comes_and_take_over_from_who_st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_nobody_grants_a_lease_everything_is_lost_at_its_end_and_nothing_released() {
+async fn expired_lease_loses_all_and_releases_nothing() {
     let mut quorum = Quorum::start(1).await;
     let service = Service::default();
     let athens = start(&quorum, "athens", &service).await;
@@ -132,7 +132,7 @@ async fn when_nobody_grants_a_lease_everything_is_lost_at_its_end_and_nothing_re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_dropped_or_cannot_be_acquired_is_given_to_another() {
+async fn declined_partitions_go_to_another_participant() {
     let mut quorum = Quorum::start(1).await;
     let first = Service { refuses: Some(0), ..Service::default() };
     let second = first.beside();
@@ -152,7 +152,7 @@ async fn what_is_dropped_or_cannot_be_acquired_is_given_to_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn partitions_of_several_tables_come_and_go_each_table_by_itself() {
+async fn participant_serves_several_tables_independently() {
     let mut quorum = Quorum::start(1).await;
     let admin = Admin::new(quorum.addresses.clone(), SOON).unwrap();
     let mail = TableId::new(admin.create_lease_table("mail", 4).await.unwrap().id);
@@ -166,7 +166,7 @@ async fn partitions_of_several_tables_come_and_go_each_table_by_itself() {
     wait("both tables", || count(&athens) == (6, 4)).await;
     let jobs: Vec<Grant> = athens.owned().into_iter().filter(|grant| !of_mail(grant)).collect();
 
-    // Handed over: another one comes that serves one of the tables alone.
+    // Hand-over: another participant registers for only one of the tables.
     let other = service.beside();
     let byzantium = start_with(&quorum, &["mail"], "byzantium", &other).await;
     wait("half of the mail", || count(&athens) == (6, 2) && count(&byzantium) == (0, 2)).await;
@@ -174,12 +174,12 @@ async fn partitions_of_several_tables_come_and_go_each_table_by_itself() {
     let same_number = PartitionId::new(jobs[0].partition().table, handed.index);
     assert!(athens.have_partition(handed).is_none() && athens.have_partition(same_number).is_some());
 
-    // Lost: the other one dies, and the one that serves both tables takes over.
+    // Loss: the other participant dies, and the one of both tables takes over.
     drop(byzantium);
     wait("the mail again", || count(&athens) == (6, 4)).await;
     assert_eq!(other.count(|told| matches!(told, Told::Lost(of, _) if of.table == mail)), 2);
 
-    // Over: one of the tables is dropped.
+    // End: one of the tables is dropped.
     admin.drop_table("mail", mail.get()).await.unwrap();
     wait("no mail", || count(&athens) == (6, 0)).await;
 
@@ -198,7 +198,7 @@ async fn partitions_of_several_tables_come_and_go_each_table_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_participant_that_is_dropped_loses_everything_and_others_take_over() {
+async fn dropped_participant_loses_all_and_others_take_over() {
     let mut quorum = Quorum::start(1).await;
     let service = Service::default();
     let athens = start(&quorum, "athens", &service).await;
@@ -214,7 +214,7 @@ async fn a_participant_that_is_dropped_loses_everything_and_others_take_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_participant_outlives_the_coordinator_that_leads() {
+async fn participant_outlives_the_leading_coordinator() {
     let mut quorum = Quorum::start(3).await;
     let service = Service::default();
     let athens = start(&quorum, "athens", &service).await;
@@ -232,7 +232,7 @@ async fn a_participant_outlives_the_coordinator_that_leads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_processes_of_one_name_and_address_ended_each_others_lives_in_turn() {
+async fn newer_process_of_one_name_ends_the_older_once() {
     let mut quorum = Quorum::start(1).await;
     let service = Service::default();
     let older = start(&quorum, "athens", &service).await;
@@ -249,7 +249,7 @@ async fn two_processes_of_one_name_and_address_ended_each_others_lives_in_turn()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_is_refused_before_or_at_once() {
+async fn invalid_settings_are_rejected_at_start() {
     let mut quorum = Quorum::start(1).await;
     let seconds = Duration::from_secs;
     let builder = || Participant::builder(quorum.addresses.clone()).table("jobs").name("w1").address("127.0.0.1:80");
@@ -265,7 +265,7 @@ async fn what_cannot_be_is_refused_before_or_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_service_says_that_it_carries_is_shown_to_operators() {
+async fn published_load_is_shown_to_operators() {
     let mut quorum = Quorum::start(1).await;
     let athens = start(&quorum, "athens", &Service::default()).await;
     athens.publish_load(ServiceLoad { bytes_stored: 1_234, operations_per_second: 56 });
@@ -285,7 +285,7 @@ async fn what_a_service_says_that_it_carries_is_shown_to_operators() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callers_find_the_owner_of_a_key_and_hear_when_it_changes() {
+async fn routes_find_the_owner_of_a_key_and_report_changes() {
     let mut quorum = Quorum::start(1).await;
     let service = Service::default();
     let athens = start(&quorum, "athens", &service).await;

@@ -1,4 +1,4 @@
-//! A service that notes what it is told, for tests of participants.
+//! A service that records its callbacks, for tests of participants.
 
 use archon_client::{AcquireError, Callbacks, Epoch, Grant, PartitionId, Why};
 use parking_lot::Mutex;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-/// What a service was told.
+/// A callback.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Told {
     Acquired(PartitionId, Epoch),
@@ -16,15 +16,15 @@ pub(crate) enum Told {
     Lost(PartitionId, Epoch),
 }
 
-/// A service that notes what it is told, and who else believes to own the same.
+/// A service that records its callbacks, and checks that no other service owns the same partition.
 #[derive(Clone, Default)]
 pub(crate) struct Service {
     pub(crate) told: Arc<Mutex<Vec<Told>>>,
-    /// Who owns what, among all services of a test.
+    /// Owned partitions of all services of a test.
     pub(crate) owners: Arc<Mutex<BTreeMap<PartitionId, Epoch>>>,
-    /// It refuses this partition.
+    /// Partition that it refuses to acquire.
     pub(crate) refuses: Option<u32>,
-    /// How long it takes to release.
+    /// Duration of a release.
     pub(crate) slow: Duration,
 }
 

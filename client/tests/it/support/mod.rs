@@ -1,5 +1,5 @@
-//! A cluster that exists only in memory: real servers on free ports, each on a runtime of its own, so that
-//! dropping one is as abrupt as killing a process.
+//! An in-memory cluster: real servers on free ports, each on its own runtime, so that dropping one is as abrupt as
+//! killing a process.
 #![allow(dead_code)]
 
 use archon_frames::{Keepalive, Opening, PartialBudget, StreamKind, accept};
@@ -29,24 +29,24 @@ use uuid::Uuid;
 
 pub(crate) const CLUSTER: ClusterId = ClusterId::new(Uuid::from_u128(0xA1));
 
-/// How a node behaves.
+/// Behaviour of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Behaviour {
     /// Serves everything.
     Serve,
-    /// Says who leads, if anybody.
+    /// Answers with the leader, if there is one.
     Redirect(Option<String>),
-    /// Takes operations and answers nothing, applying nothing.
+    /// Accepts operations but neither applies nor answers them.
     Silent,
-    /// Applies the next message, breaks the stream instead of answering it, and serves from then on.
+    /// Applies the next message, breaks the stream instead of answering, and serves from then on.
     ApplyThenBreak,
     /// Answers every operation with this error.
     Refuse(ErrorDetail),
-    /// Refuses operations stamped before this with `MaybeApplied`.
+    /// Rejects operations stamped before this with `MaybeApplied`.
     Forgotten(Millis),
 }
 
-/// What all nodes of a fake cluster share, as if it were replicated.
+/// State shared by all nodes of a fake cluster, as if it were replicated.
 #[derive(Default)]
 pub(crate) struct Store {
     pub(crate) rows: BTreeMap<Bytes, (Bytes, Revision)>,
@@ -136,33 +136,33 @@ pub(crate) async fn wait_for<T: std::fmt::Debug>(what: &str, state: impl Fn() ->
     }
 }
 
-/// What is counted and steered at one node.
+/// Counters and settings of one node.
 pub(crate) struct NodeState {
     pub(crate) id: NodeId,
     pub(crate) cluster: ClusterId,
     pub(crate) behaviour: Mutex<Behaviour>,
     pub(crate) table: watch::Sender<TableDelta>,
     pub(crate) store: Arc<Mutex<Store>>,
-    /// Messages with operations.
+    /// Number of messages with operations.
     pub(crate) messages: AtomicUsize,
     pub(crate) ops: AtomicUsize,
-    /// By which names, and at which partitions, writes were asked for, whatever was answered.
+    /// Partition index and number of every write requested, answered or not.
     pub(crate) asked: Mutex<Vec<(u32, Option<u64>)>>,
     pub(crate) streams: AtomicUsize,
-    /// Table requests that did not wait.
+    /// Number of table requests that did not wait.
     pub(crate) fetches: AtomicUsize,
     pub(crate) polls: AtomicUsize,
-    /// Said in every reply batch.
+    /// Sent in every reply batch.
     pub(crate) hint: AtomicU64,
     pub(crate) log_time: AtomicU64,
     pub(crate) coordinators: Mutex<Vec<String>>,
-    /// Of the generation in which the node lives.
+    /// Key of the node's generation.
     pub(crate) generation_key: Mutex<GenerationKey>,
-    /// Sends the whole table whatever the client holds, as a confused server might.
+    /// Set to send the whole table for every version of the client, as a faulty server might.
     pub(crate) whole: AtomicBool,
-    /// The version by which the table was dropped; zero while it is there.
+    /// Version by which the table was dropped; zero while it exists.
     pub(crate) dropped: AtomicU64,
-    /// Fails once instead of sending a table's second piece.
+    /// Set to fail once instead of sending a table's second piece.
     pub(crate) cuts: AtomicBool,
 }
 
@@ -171,7 +171,7 @@ impl NodeState {
         *self.behaviour.lock().unwrap() = behaviour;
     }
 
-    /// Whether the stream breaks instead of answering; once.
+    /// Returns `true` once if the stream is to break instead of answering.
     fn breaks_now(&self) -> bool {
         let mut behaviour = self.behaviour.lock().unwrap();
         let breaks = *behaviour == Behaviour::ApplyThenBreak;
@@ -202,7 +202,7 @@ impl NodeState {
     }
 }
 
-/// A server that dies with its runtime.
+/// A server that ends with its runtime.
 pub(crate) struct FakeNode {
     pub(crate) state: Arc<NodeState>,
     pub(crate) address: String,
@@ -210,7 +210,7 @@ pub(crate) struct FakeNode {
 }
 
 impl FakeNode {
-    /// Ends the process, so to speak: connections break at once.
+    /// Simulates the end of the process: connections break immediately.
     pub(crate) fn kill(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -238,7 +238,7 @@ pub(crate) fn runtime() -> Runtime {
 
 async fn serve(state: Arc<NodeState>, address: &str) -> (Runtime, String) {
     let runtime = runtime();
-    // A port just given up may still be busy for a moment.
+    // A port just released may still be in use for a moment.
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
     let listener = loop {
         match std::net::TcpListener::bind(address) {
@@ -384,7 +384,7 @@ pub(crate) fn delta(
     }
 }
 
-/// The gRPC services of a node.
+/// gRPC services of a node.
 struct Service(Arc<NodeState>);
 
 #[tonic::async_trait]
@@ -454,7 +454,7 @@ async fn exchange(state: &NodeState, connection: TcpStream) {
         let mut answers = ReplyPacker::default();
         for op in ops.into_iter().map(|op| op.op.unwrap()) {
             let answer = state.answer(&op);
-            // Whoever has seen the count and changes the node's behaviour changes that of later operations only.
+            // A test that has read the count and then changes the behaviour affects later operations only.
             state.ops.fetch_add(1, Ordering::SeqCst);
             let Some(outcome) = answer else { continue };
             let log_time = Millis::new(state.log_time.load(Ordering::SeqCst));
