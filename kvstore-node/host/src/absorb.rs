@@ -1,8 +1,9 @@
-//! Merges, from the side of the left partition: its leader takes the rows of the right one into its log, where its copies get them
-//! from as they get everything.
+//! Merge target: the leader of the left partition copies the rows of the right one into its log, so its replicas get
+//! them like any other entry.
 //!
-//! The entry that begins it clears the keys and seals them here as well, so that nobody is shown a part of them: the seal is lifted
-//! once the row gives them to this partition (PROTOCOL rules 46 to 50). A leader that finds it begun and not done begins anew.
+//! The entry that starts a merge clears the keys and seals them on the left side too, so that reads never see a part of
+//! them. The seal is lifted once the row gives the keys to this partition (PROTOCOL rules 46 to 50). A leader that
+//! finds an unfinished merge starts it over.
 
 use crate::local_copy::LocalCopy;
 use crate::mutant::Mutant;
@@ -15,61 +16,61 @@ use archon_kv::{Effect, Merged, PartitionView, Reader, RowChange, Seal, reshape}
 use archon_types::{Fact, Incarnation, MERGE_BYTES_MAX, Millis, PlacementId, Revision, Seq, Version};
 use bytes::Bytes;
 
-/// How long the leader waits before it asks again for a page that it did not get, in milliseconds.
+/// Delay before the leader retries a page that did not arrive, in milliseconds.
 const ASK_AGAIN_MS: u64 = 20;
-/// How long a page is waited for, in milliseconds.
+/// Time-out of a page request, in milliseconds.
 const PAGE_MS_MAX: u64 = 2_000;
 
-/// What a copy knows of merges of its partition, while it serves.
+/// State of merges into this partition, while the copy serves.
 #[derive(Debug, Default)]
 pub(crate) struct AbsorbWork {
-    /// What its whole log says of the last one, uncommitted entries included.
+    /// Last merge according to the whole log, uncommitted entries included.
     merged: Option<Merged>,
-    /// Where the entry stands that says so; zero for one that was there when this copy began to serve.
+    /// Position of the entry that completes it; zero if it was there when this copy began to serve.
     merged_at: Seq,
     under_way: Option<UnderWay>,
-    /// In which life and under which version of the row the coordinators were told last what came of it.
+    /// Incarnation and row version of the last report to the coordinators.
     reported: Option<(Incarnation, Version)>,
 }
 
-/// Keys that come from the right neighbour.
+/// Transfer of keys from the right neighbour.
 #[derive(Debug)]
 struct UnderWay {
     attempt: Version,
-    /// The last key that came.
+    /// Last key received.
     after: Option<Bytes>,
-    /// How much came, in bytes.
+    /// Bytes received.
     bytes: u64,
-    /// The number of the page that was asked for, and until when it is waited for.
+    /// Number and deadline of the outstanding page request.
     asked: Option<(u64, Millis)>,
-    /// Nothing is asked for before that.
+    /// Earliest time of the next request.
     not_before: Millis,
-    /// A page that the log had no room for yet.
+    /// Page for which the log had no room yet.
     page: Option<YieldPage>,
 }
 
 impl AbsorbWork {
-    /// The revision of what the entry at this position writes.
+    /// Returns the revision that the entry at this position writes.
     pub(crate) fn revision(&self, seq: Seq) -> Revision {
         Merged::revision(self.merged.as_ref(), seq)
     }
 
-    /// What the log says of the last merge.
+    /// Returns the last merge according to the log.
     pub(crate) const fn merged(&self) -> Option<&Merged> {
         self.merged.as_ref()
     }
 
-    /// Nothing is admitted any more: what the log says is read anew by whoever serves next.
+    /// Drops all state when the copy stops serving; the next leader reads it from the log.
     pub(crate) fn rest(&mut self) {
         *self = Self::default();
     }
 
-    /// What the log said when this copy began to serve.
+    /// Starts with the merge that the log holds when this copy begins to serve.
     pub(crate) fn serve(&mut self, merged: Option<Merged>) {
         *self = Self { merged, ..Self::default() };
     }
 
-    /// The keys of this attempt are cleared and sealed: pages may come.
+    /// Starts an attempt: its keys are cleared and sealed, so pages may come.
     pub(crate) fn begin(&mut self, attempt: Version) {
         let (after, asked, page) = (None, None, None);
         self.under_way = Some(UnderWay { attempt, after, bytes: 0, asked, not_before: Millis::ZERO, page });
@@ -77,8 +78,7 @@ impl AbsorbWork {
 }
 
 impl<S: Shell> Partitions<S> {
-    /// A page of a partition that is to be absorbed has come, or has not: then it is asked for again after a while. `ask` is the
-    /// number of the question.
+    /// Takes the answer to page request `ask`. Without a page, the request is repeated after [`ASK_AGAIN_MS`].
     pub fn absorb_page(&mut self, placement: PlacementId, ask: u64, page: Option<YieldPage>) {
         let Some(local) = self.copies.get_mut(&placement) else { return };
         let Some(under_way) = local.absorb.under_way.as_mut() else { return };
@@ -92,7 +92,7 @@ impl<S: Shell> Partitions<S> {
 }
 
 impl<S: Shell> Turn<S> {
-    /// Goes on with bringing the keys of the right neighbour into the log, if the row says so.
+    /// Continues copying the keys of the right neighbour into the log, if the row asks for it.
     pub(crate) fn absorb(&mut self, local: &mut LocalCopy<S>) {
         let wanted = local.row().and_then(|row| Some((row.absorbs()?, row.absorbed_range()?)));
         let Some(((merge, right), keys)) = wanted.filter(|_| local.serving && !local.set_aside) else {
@@ -111,7 +111,7 @@ impl<S: Shell> Turn<S> {
             return;
         }
         if local.absorb.under_way.as_ref().is_none_or(|under_way| under_way.attempt != attempt) {
-            // An earlier leader began, and nobody knows how far it came.
+            // An earlier leader began; its progress is unknown.
             let Some(position) = local.replica.next_position() else { return };
             let seal = Seal { attempt, at: keys.begin, end: keys.end, position };
             let at = local.log_time.stamp(self.shell.wall());
@@ -139,7 +139,7 @@ impl<S: Shell> Turn<S> {
         self.shell.ask_right(YieldAsk { left: partition, placement, ask, right, attempt, after });
     }
 
-    /// The entry that begins to absorb keys.
+    /// Returns the entry that starts a merge.
     pub(crate) fn absorbing(&self, at: Millis, seal: &Seal) -> Effect {
         match self.broken.breaks(Mutant::AbsorbOverRemains) {
             true => reshape::split(at, seal), // rule 46
@@ -184,7 +184,7 @@ impl<S: Shell> Turn<S> {
         let Some(position) = local.replica.next_position() else { return };
         let highest = if self.broken.breaks(Mutant::RevisionFalls) { Revision::ZERO } else { page.revision }; // rule 49
         let merged = Merged::next(local.absorb.merged.as_ref(), attempt, from, highest, position.seq, at);
-        // Whoever is refused for a stamp from before is told a later time, to stamp the write anew with.
+        // A client refused for an older stamp gets a later time to stamp its write with.
         local.log_time.observe(merged.through.plus(1));
         let at = local.log_time.stamp(self.shell.wall());
         if self.note(local, reshape::absorbed(at, &merged)).is_ok() {
@@ -193,7 +193,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Tells the coordinators what came of it, once for each version of the row and life of the node.
+    /// Reports the result to the coordinators, once per row version and incarnation.
     fn report_absorbed(&mut self, local: &mut LocalCopy<S>, fact: Fact) {
         let Some(life) = self.shell.life() else { return };
         let reported = Some((life.incarnation, local.replica.version()));
@@ -205,13 +205,14 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Whether the committed rows of a copy have all keys that its row gives it.
+    /// Returns whether the committed rows of a copy have all keys that its row gives it.
     pub(crate) fn has_absorbed(&mut self, local: &LocalCopy<S>) -> bool {
         let merged = self.merged_by(local);
         has_absorbed(local, merged.as_ref())
     }
 
-    /// What the committed rows of a copy say of the last merge, also of one that was given up once all keys had come.
+    /// Returns the last merge in the committed rows of a copy, including one that was cancelled once all keys had
+    /// arrived.
     pub(crate) fn merged_by(&mut self, local: &LocalCopy<S>) -> Option<Merged> {
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Committed);
         match Merged::current(&view) {
@@ -224,7 +225,7 @@ impl<S: Shell> Turn<S> {
     }
 }
 
-/// Whether a copy whose committed rows say this of the last merge has all keys that its row gives it.
+/// Returns whether a copy with this last committed merge has all keys that its row gives it.
 pub(crate) fn has_absorbed<S: Shell>(local: &LocalCopy<S>, merged: Option<&Merged>) -> bool {
     let wanted = local.row().map_or(Version::ZERO, |row| row.absorbed);
     merged.map_or(Version::ZERO, |merged| merged.attempt) >= wanted

@@ -19,21 +19,21 @@ const FORMED: PlacementId = PlacementId::new(20);
 const ATTEMPT: Version = Version::new(2);
 
 archon_types::shown_by! {
-    PullUnsealed => nothing_is_given_before_the_log_has_given_it_away,
-    AbsorbOverRemains => nothing_of_an_earlier_time_is_among_what_was_absorbed,
-    PageUncut => page_of_any_size_becomes_entries_that_copies_read,
-    AbsorbedEarly => it_is_not_said_before_it_is_committed,
-    WidenUnabsorbed => keys_are_served_once_the_row_gives_them,
-    StaleUnabsorbed => a_copy_does_not_show_what_its_log_has_not_got,
-    RevisionFalls => revisions_go_on_above_those_of_the_other_log,
-    MovedThroughKept => a_late_duplicate_from_before_the_merge_is_not_done,
+    PullUnsealed => merge_source_gives_no_rows_before_seal,
+    AbsorbOverRemains => merge_target_clears_remains_of_earlier_attempt,
+    PageUncut => merge_page_of_any_size_is_cut_into_readable_entries,
+    AbsorbedEarly => merge_is_not_reported_before_commit,
+    WidenUnabsorbed => merged_keys_are_not_served_before_row_gives_them,
+    StaleUnabsorbed => stale_read_waits_for_merged_rows_in_log,
+    RevisionFalls => revisions_after_merge_exceed_source_revisions,
+    MovedThroughKept => late_duplicate_from_before_merge_is_not_applied,
 }
 
 fn range(begin: &'static str, end: Option<&'static str>) -> KeyRange {
     KeyRange { begin: Bytes::from_static(begin.as_bytes()), end: end.map(|end| Bytes::from_static(end.as_bytes())) }
 }
 
-/// Left, which ends at `m`.
+/// The left partition, which ends at `m`.
 fn narrow(version: u64) -> Partition {
     Partition { range: range("", Some("m")), ..row(version, &[]) }
 }
@@ -47,7 +47,7 @@ fn widened(version: u64) -> Partition {
     Partition { absorbed: ATTEMPT, ..row(version, &[]) }
 }
 
-/// Right, which begins at `m`; here it has the number of the copy that the tests lead.
+/// The right partition, which begins at `m`; here it has the number of the copy that the tests lead.
 fn yielding(version: u64) -> Partition {
     let merge = Merge { attempt: ATTEMPT, side: MergeSide::Yields { left: 9 } };
     Partition { merge: Some(Box::new(merge)), range: range("m", None), ..row(version, &[]) }
@@ -94,7 +94,7 @@ fn page(rows: &[(&'static str, u64)], more: bool, revision: u64) -> YieldPage {
     YieldPage { rows: rows.iter().map(row).collect(), more, revision: Revision::new(revision) }
 }
 
-/// Answers the last question.
+/// Answers the last page request.
 fn give(node: &mut Partitions<TestShell>, page: Option<YieldPage>) {
     let ask = node.shell().asks.last().expect("a question").ask;
     node.absorb_page(OWN, ask, page);
@@ -117,7 +117,7 @@ fn stored(node: &Partitions<TestShell>, key: &[u8]) -> Option<Bytes> {
 }
 
 #[test]
-fn rows_come_page_by_page_and_are_shown_once_the_row_gives_them() {
+fn merge_pages_are_visible_once_row_gives_their_keys() {
     let mut node = leader(None, narrow(1));
     configure(&mut node, absorbing(2));
     let first = node.shell().asks[0].clone();
@@ -139,14 +139,15 @@ fn rows_come_page_by_page_and_are_shown_once_the_row_gives_them() {
     let Some(Ok(Answer::Written { revision })) = answer(&node, "put m") else { panic!("{:?}", answer(&node, "put m")) };
     assert!(*revision > Revision::new(1_000), "{revision}");
     assert!(node.turn.splitting.is_empty(), "nothing is left to do");
-    // Within one millisecond a client was refused, and told of no later time to stamp its write anew with.
+    // The stamp time must exceed the merge's, or a client refused within the same millisecond would retry with the old
+    // stamp.
     let local = &node.copies()[&OWN];
     let through = local.absorb.merged().expect("a merge").through;
     assert!(local.waiting.log_time() > through, "{} and {through}", local.waiting.log_time());
 }
 
 #[test]
-fn a_page_that_does_not_come_is_asked_for_again() {
+fn missing_merge_page_is_requested_again() {
     let mut node = leader(None, narrow(1));
     configure(&mut node, absorbing(2));
     give(&mut node, None);
@@ -164,7 +165,7 @@ fn a_page_that_does_not_come_is_asked_for_again() {
 }
 
 #[test]
-fn what_came_is_cleared_when_it_is_given_up() {
+fn cancelled_merge_clears_received_rows() {
     for whole in [false, true] {
         let mut node = leader(None, narrow(1));
         configure(&mut node, absorbing(2));
@@ -181,7 +182,7 @@ fn what_came_is_cleared_when_it_is_given_up() {
 }
 
 #[test]
-fn whoever_leads_next_begins_anew_or_says_what_is_done() {
+fn next_leader_restarts_or_reports_merge() {
     for whole in [false, true] {
         let mut node = leader(None, narrow(1));
         configure(&mut node, absorbing(2));
@@ -205,7 +206,7 @@ fn whoever_leads_next_begins_anew_or_says_what_is_done() {
 }
 
 #[test]
-fn a_partition_that_is_too_large_is_not_taken_in() {
+fn merge_of_too_large_partition_is_refused() {
     let mut node = leader(None, narrow(1));
     configure(&mut node, absorbing(2));
     let large = |key: &'static str| Row { key: row::value_key(key.as_bytes()), value: vec![1; 3 * 1024 * 1024].into() };
@@ -227,7 +228,7 @@ fn limit(rows_max: usize) -> PageLimit {
 }
 
 #[test]
-fn the_right_partition_gives_its_rows_and_serves_nothing() {
+fn merge_source_gives_its_rows_and_serves_nothing() {
     let mut node = leader(None, Partition { range: range("m", None), ..row(1, &[]) });
     for key in ["m", "p", "z"] {
         ask(&mut node, put(key), "before");
@@ -251,7 +252,7 @@ fn the_right_partition_gives_its_rows_and_serves_nothing() {
     assert_eq!(node.yielded(PARTITION, ATTEMPT, None, limit(9)), None);
 }
 
-fn nothing_is_given_before_the_log_has_given_it_away(mutant: Option<Mutant>) -> bool {
+fn merge_source_gives_no_rows_before_seal(mutant: Option<Mutant>) -> bool {
     let mut node = leader(mutant, Partition { range: range("m", None), ..row(1, &[]) });
     node.duties(LIFE.incarnation, vec![Action::Configure { partition: yielding(2), placement: OWN }]);
     node.settle();
@@ -261,12 +262,12 @@ fn nothing_is_given_before_the_log_has_given_it_away(mutant: Option<Mutant>) -> 
     early.is_none()
 }
 
-fn nothing_of_an_earlier_time_is_among_what_was_absorbed(mutant: Option<Mutant>) -> bool {
+fn merge_target_clears_remains_of_earlier_attempt(mutant: Option<Mutant>) -> bool {
     let mut node = leader(mutant, narrow(1));
     configure(&mut node, absorbing(2));
     give(&mut node, Some(page(&[("n", 901)], true, 1_000)));
     configure(&mut node, narrow(4));
-    // Its key is removed in the other partition, and they are merged after all.
+    // The key is removed in the other partition, and then the merge succeeds.
     let merge = Merge { attempt: Version::new(6), side: MergeSide::Absorbs { right: RIGHT.index, end: None } };
     configure(&mut node, Partition { merge: Some(Box::new(merge)), ..narrow(6) });
     give(&mut node, Some(page(&[], false, 1_000)));
@@ -289,9 +290,9 @@ fn entries(node: &Partitions<TestShell>) -> Vec<Bytes> {
     node.shell().writes.iter().flat_map(of).collect()
 }
 
-/// A page of the right partition's leader, which may be of an earlier version: many tiny rows, a few huge ones, or sizes just
-/// at, below and above what one entry takes.
-fn page_of_any_size_becomes_entries_that_copies_read(mutant: Option<Mutant>) -> bool {
+/// Pages of the right partition's leader, possibly of an earlier version: many tiny rows, a few huge ones, or sizes
+/// just at, below and above the limit of one entry.
+fn merge_page_of_any_size_is_cut_into_readable_entries(mutant: Option<Mutant>) -> bool {
     let (most, bytes) = (PageLimit::PAGE.rows_max, PageLimit::PAGE.bytes_max);
     let pages = [
         rows(10_485, 1),
@@ -320,7 +321,7 @@ fn page_of_any_size_becomes_entries_that_copies_read(mutant: Option<Mutant>) -> 
 }
 
 #[test]
-fn page_that_is_cut_goes_on_where_the_log_had_no_room() {
+fn cut_merge_page_resumes_where_log_had_no_room() {
     let mut node = leader(None, narrow(1));
     configure(&mut node, absorbing(2));
     node.shell_mut().is_full = true;
@@ -333,7 +334,7 @@ fn page_that_is_cut_goes_on_where_the_log_had_no_room() {
     assert!(all.iter().all(|row| stored(&node, &row.key).is_some()));
 }
 
-fn it_is_not_said_before_it_is_committed(mutant: Option<Mutant>) -> bool {
+fn merge_is_not_reported_before_commit(mutant: Option<Mutant>) -> bool {
     let mut node = leader(mutant, narrow(1));
     configure(&mut node, absorbing(2));
     let ask = node.shell().asks[0].ask;
@@ -346,7 +347,7 @@ fn it_is_not_said_before_it_is_committed(mutant: Option<Mutant>) -> bool {
     early.is_empty()
 }
 
-fn keys_are_served_once_the_row_gives_them(mutant: Option<Mutant>) -> bool {
+fn merged_keys_are_not_served_before_row_gives_them(mutant: Option<Mutant>) -> bool {
     let mut node = leader(mutant, narrow(1));
     configure(&mut node, absorbing(2));
     give(&mut node, Some(page(&[("z", 3)], false, 1_000)));
@@ -359,7 +360,7 @@ fn keys_are_served_once_the_row_gives_them(mutant: Option<Mutant>) -> bool {
     !early
 }
 
-fn a_copy_does_not_show_what_its_log_has_not_got(mutant: Option<Mutant>) -> bool {
+fn stale_read_waits_for_merged_rows_in_log(mutant: Option<Mutant>) -> bool {
     let mut node = leader(mutant, narrow(1));
     configure(&mut node, Partition { leader: Some(OTHER), ..row(2, &[(OTHER, ReplicaState::Live)]) });
     assert!(node.read_stale(PARTITION, b"z").is_ok());
@@ -371,7 +372,7 @@ fn a_copy_does_not_show_what_its_log_has_not_got(mutant: Option<Mutant>) -> bool
 }
 
 #[test]
-fn what_a_copy_shows_is_as_of_a_revision_that_counts_on() {
+fn stale_read_after_merge_has_revision_above_source() {
     let mut node = leader(None, narrow(1));
     configure(&mut node, absorbing(2));
     give(&mut node, Some(page(&[("z", 3)], false, 1_000)));
@@ -382,9 +383,10 @@ fn what_a_copy_shows_is_as_of_a_revision_that_counts_on() {
     );
 }
 
-/// A split that began before the engine had cleared the keys for the merge was given up each time: nobody formed a copy.
+/// Before, a split that began before the engine had cleared the keys of the merge was abandoned each time, as no copy
+/// was formed.
 #[test]
-fn a_copy_is_split_once_its_engine_has_cleared_what_was_absorbed_over() {
+fn split_after_merge_waits_for_engine_clear() {
     let split = |row: Partition| {
         let copies = vec![RightCopy { id: FORMED, node: LIFE.node, stage: RightStage::Copying }];
         let at = Bytes::from_static(b"p");
@@ -404,7 +406,7 @@ fn a_copy_is_split_once_its_engine_has_cleared_what_was_absorbed_over() {
     assert!(node.shell().forms.is_empty());
 }
 
-fn revisions_go_on_above_those_of_the_other_log(mutant: Option<Mutant>) -> bool {
+fn revisions_after_merge_exceed_source_revisions(mutant: Option<Mutant>) -> bool {
     let mut node = leader(mutant, narrow(1));
     configure(&mut node, absorbing(2));
     give(&mut node, Some(page(&[("z", 990)], false, 1_000)));
@@ -420,7 +422,7 @@ fn named(stamp: u64, reply: &'static str) -> Request<&'static str> {
     Request { id: Some(id), ..request(put("z"), reply) }
 }
 
-fn a_late_duplicate_from_before_the_merge_is_not_done(mutant: Option<Mutant>) -> bool {
+fn late_duplicate_from_before_merge_is_not_applied(mutant: Option<Mutant>) -> bool {
     let mut node = leader(mutant, narrow(1));
     node.operate(named(900, "sent on"));
     settle(&mut node);
@@ -435,12 +437,12 @@ fn a_late_duplicate_from_before_the_merge_is_not_done(mutant: Option<Mutant>) ->
 }
 
 #[test]
-fn a_stale_read_was_said_to_be_older_than_what_it_showed_once_a_merge_was_given_up() {
+fn stale_read_revision_holds_after_cancelled_merge() {
     let mut node = leader(None, narrow(1));
     configure(&mut node, absorbing(2));
     give(&mut node, Some(page(&[("m", 900)], false, 1_000)));
     assert_eq!(said(&node), [Fact::Absorbed { attempt: ATTEMPT }]);
-    // It is given up all the same.
+    // The merge is cancelled all the same.
     configure(&mut node, narrow(4));
     ask(&mut node, put("a"), "put");
     let Some(Ok(Answer::Written { revision })) = answer(&node, "put") else { panic!("{:?}", answer(&node, "put")) };

@@ -1,21 +1,21 @@
-//! Which pushes a node applies (PROTOCOL rules 4 and 8): those of its present life, in the newest term of which it applied
-//! one, and of duties none that follow from an older state than those it applied last.
+//! Filter for pushes (PROTOCOL rules 4 and 8): a node applies pushes for its present incarnation, from the newest term
+//! it has seen, and never duties older than those applied last.
 
 use archon_types::{Incarnation, Version};
 
-/// What becomes of a push for the node's present life.
+/// Verdict on a push for the node's present incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pushed {
-    /// It comes from a coordinator that was succeeded: nothing of it counts. A push of its successor was applied before.
+    /// Rejected: a push of a newer coordinator was applied before.
     Succeeded {
         /// The newest term of which a push was applied.
         applied: u64,
     },
-    /// Its news of tables and nodes count, and not its duties: older ones than those applied last.
+    /// Table updates apply; the duties do not, as they are older than those applied last.
     Older,
-    /// It brings news of tables and nodes, and no duties.
+    /// Table updates only, without duties.
     News,
-    /// It counts. Its duties are carried out, and then [`AppliedPush::note`] takes note of them.
+    /// Applies in full. Call [`AppliedPush::note`] once the duties are carried out.
     Duties,
 }
 
@@ -28,8 +28,8 @@ pub struct AppliedPush {
 }
 
 impl AppliedPush {
-    /// A push arrived in `term` for the present life of the node, `incarnation`. Its duties, or those that it
-    /// takes for known if it brings no `duties`, follow from `version`. In a new life nothing was applied yet.
+    /// Judges a push of `term` for the node's present `incarnation`. Its duties, or those it presumes known if it
+    /// brings no `duties`, follow from `version`. A new incarnation starts with nothing applied.
     pub fn take(&mut self, incarnation: Incarnation, term: u64, version: Version, duties: bool) -> Pushed {
         if self.incarnation != incarnation {
             *self = Self { incarnation, ..Self::default() };
@@ -42,13 +42,13 @@ impl AppliedPush {
         }
     }
 
-    /// The duties of a push are carried out.
+    /// Records that the duties of a push are carried out.
     pub const fn note(&mut self, term: u64, version: Version) {
         (self.term, self.version) = (term, version);
     }
 
-    /// The version that the applied duties follow from, which every answer to a push names: it tells the coordinator
-    /// whether they are those that it pushed.
+    /// Returns the version that the applied duties follow from. Every answer to a push names it, so that the
+    /// coordinator sees whether they are those it pushed.
     pub const fn version(&self) -> Version {
         self.version
     }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coordinator_that_was_succeeded_is_refused_whatever_it_pushes() {
+    fn push_of_earlier_term_is_rejected() {
         let mut applied = applied(7, 20);
         assert_eq!(applied.take(LIFE, 6, Version::new(30), true), Pushed::Succeeded { applied: 7 });
         assert_eq!(applied.take(LIFE, 6, Version::new(30), false), Pushed::Succeeded { applied: 7 });
@@ -76,18 +76,18 @@ mod tests {
     }
 
     #[test]
-    fn late_duties_do_not_replace_newer_ones_and_the_answer_tells_so() {
+    fn older_duties_do_not_replace_newer_ones() {
         let mut applied = applied(7, 20);
         assert_eq!(applied.take(LIFE, 7, Version::new(19), true), Pushed::Older);
         assert_eq!(applied.take(LIFE, 7, Version::new(20), false), Pushed::News);
         assert_eq!(applied.version(), Version::new(20));
-        // Not noted before they are carried out.
+        // Not recorded before they are carried out.
         assert_eq!(applied.take(LIFE, 8, Version::new(21), true), Pushed::Duties);
         assert_eq!(applied.version(), Version::new(20));
     }
 
     #[test]
-    fn a_new_life_applies_the_pushes_of_whoever_leads_now() {
+    fn new_incarnation_accepts_pushes_of_any_term() {
         let mut applied = applied(7, 20);
         assert_eq!(applied.take(Incarnation::new(5), 3, Version::new(2), true), Pushed::Duties);
     }

@@ -1,11 +1,11 @@
-//! Where the middle of a partition's bytes is, found in one walk over its rows with little memory.
+//! Split-key selection by bytes: one walk over the rows of a partition, with bounded memory.
 
 use bytes::Bytes;
 
-/// Most marks that are kept.
+/// Maximum number of marks.
 const MARKS_MAX: usize = 1_024;
 
-/// Rows in order of their keys, of which a mark is kept now and then. When there are too many, every second one goes.
+/// Rows in key order, of which some are kept as marks. Above [`MARKS_MAX`], every second mark is dropped.
 #[derive(Clone, Debug)]
 pub struct ByteHalves {
     bytes: u64,
@@ -21,7 +21,7 @@ impl Default for ByteHalves {
 }
 
 impl ByteHalves {
-    /// The next row: its key, and how much its key and value take.
+    /// Adds the next row: its key, and the bytes of its key and value.
     pub fn add(&mut self, key: &[u8], bytes: u64) {
         let marked = self.marks.last().map(|(_, before)| before + self.every_bytes);
         if marked.is_none_or(|next| self.bytes >= next) {
@@ -46,27 +46,28 @@ impl ByteHalves {
         });
     }
 
-    /// Bytes of all rows.
+    /// Returns the bytes of all rows.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The key, of those marked, with about as much before it as from it on. `None` if there is no row, or if one is so large that
-    /// a split would part off next to nothing.
+    /// Returns the marked key that divides the bytes most evenly. `None` without rows, or if one row is so large that a
+    /// split would separate next to nothing.
     pub fn middle(&self) -> Option<Bytes> {
         self.cut(self.bytes / 2)
     }
 
-    /// For partitions that grow at their end, the key, of those marked, from which on there is about an eighth: little has to be
-    /// copied. It is more where what is before it would otherwise be a little above `most` bytes, and be split again for nothing.
-    /// `None` as of [`ByteHalves::middle`].
+    /// Returns the marked key with about an eighth of the bytes after it, for partitions that grow at their end: little
+    /// has to be copied. The part is larger where the rest would otherwise be slightly above `most` bytes and be split
+    /// again at once. `None` as for [`ByteHalves::middle`].
     pub fn near_the_end(&self, most: u64) -> Option<Bytes> {
         let before = self.bytes - self.bytes / 8;
         let little_above = before > most && before / 2 <= most;
         self.cut(if little_above { most - most / 8 } else { before })
     }
 
-    /// The key before which there is about so much. Each side gets a quarter of what it is to have at least.
+    /// Returns the marked key with about `wanted` bytes before it. Each side gets at least a quarter of its intended
+    /// share.
     fn cut(&self, wanted: u64) -> Option<Bytes> {
         const LEAST_PART: u64 = 4;
         let (key, before) = self.marks.iter().min_by_key(|(_, before)| before.abs_diff(wanted))?;
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn few_rows_are_parted_where_it_is_most_even() {
+    fn few_rows_are_split_most_evenly() {
         assert_eq!(middle(&halves([])), None);
         assert_eq!(middle(&halves([(1, 10)])), None, "one row is in one piece");
         assert_eq!(middle(&halves([(1, 10), (2, 10)])), Some(2));
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eighth_is_parted_off_at_the_end() {
+    fn growing_end_is_split_at_last_eighth() {
         let at = |rows: u32, most: u64| {
             let halves = halves((0..rows).map(|key| (key, 10)));
             halves.near_the_end(most).map(|key| u32::from_be_bytes(key[..].try_into().unwrap()))
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn very_many_rows_cost_no_more_than_some() {
+    fn mark_count_is_bounded_for_many_rows() {
         let halves = halves((0..1_000_000).map(|key| (key, 100)));
         assert!(halves.marks.len() < MARKS_MAX && halves.marks.len() >= MARKS_MAX / 4, "{}", halves.marks.len());
         assert_eq!(halves.bytes(), 100_000_000);
@@ -123,9 +124,10 @@ mod tests {
     }
 
     proptest! {
-        /// It is a key of the rows, not the first one, and both halves have their share but for what the largest row takes.
+        /// The middle is a key of the rows, not the first, and both halves have their share up to the size of the
+        /// largest row.
         #[test]
-        fn both_halves_have_their_share(sizes in proptest::collection::vec(1..100_000_u64, 1..5_000)) {
+        fn middle_gives_both_halves_their_share(sizes in proptest::collection::vec(1..100_000_u64, 1..5_000)) {
             let halves = halves((0..).zip(sizes.iter().copied()));
             let total: u64 = sizes.iter().sum();
             prop_assert_eq!(halves.bytes(), total);

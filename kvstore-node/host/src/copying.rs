@@ -1,4 +1,4 @@
-//! Copies: the leader's pins, and the loader's pages on their way to the engine.
+//! Copies between nodes: the leader's pins, and the loader's pages on their way to the engine.
 
 use crate::local_copy::LocalCopy;
 use crate::mutant::Mutant;
@@ -10,71 +10,71 @@ use crate::turn::Turn;
 use archon_replica::{Input, Position, ReplicaAddress};
 use archon_types::{Epoch, PartitionId, PlacementId, Seq, Version};
 
-/// A loader that asks for a copy.
+/// Request of a loader for a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyAsk {
     /// The partition.
     pub partition: PartitionId,
-    /// Its copy that loads.
+    /// The copy that loads.
     pub loader: PlacementId,
-    /// The copy that is asked.
+    /// The copy that should give it.
     pub source: PlacementId,
-    /// The epoch in which the loader obeys the source.
+    /// The epoch in which the loader follows the source.
     pub epoch: Epoch,
-    /// Position at which a copy that is to be resumed began; zero for a new one.
+    /// Start position of a copy that should resume; zero for a new one.
     pub resume: Seq,
 }
 
-/// Where a copy begins.
+/// Start of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyStart {
-    /// The log is kept from the entry after this one on.
+    /// The log is kept from the entry after this one.
     pub at: Position,
-    /// The version of the row under which the copy is given: in it the loader does not count.
+    /// Version of the row under which the copy is given: in it the loader is not in sync.
     pub version: Version,
-    /// It goes on where an earlier attempt ended: what that one read is still good.
+    /// Resumes an earlier attempt; its rows are still good.
     pub resumed: bool,
 }
 
-/// One copy to pull into an empty space.
+/// Pull of one copy into an empty space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyJob {
     /// The partition.
     pub partition: PartitionId,
-    /// Its copy that loads.
+    /// The copy that loads.
     pub placement: PlacementId,
-    /// The clearing that emptied the space: whatever this job brings bears its number.
+    /// Number of the clearing that emptied the space; all results of this job carry it.
     pub attempt: u64,
-    /// Who gives the copy.
+    /// The copy that gives it.
     pub leader: ReplicaAddress,
     /// The epoch in which it leads.
     pub epoch: Epoch,
 }
 
-/// What arrived of a copy that this node pulls.
+/// A page of a copy that this node pulls.
 #[derive(Clone, Debug)]
 pub struct CopyPage<P> {
     /// The copy that loads.
     pub placement: PlacementId,
-    /// The clearing after which it was pulled; pages of a former one are dropped.
+    /// The clearing after which it was pulled; pages of an earlier one are dropped.
     pub attempt: u64,
-    /// The number of the stream that brought it, within the attempt.
+    /// Number of the stream that brought it, within the attempt.
     pub stream: u64,
     /// Its rows.
     pub content: P,
 }
 
-/// What became of rows that were offered to the engine.
+/// Result of an offer of rows to the engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Offered<P> {
-    /// They are on their way, or nobody wants them any more.
+    /// Accepted, or no longer needed.
     Taken,
-    /// There is no room for them now.
+    /// No room now.
     Wait(P),
 }
 
 impl<S: Shell> Turn<S> {
-    /// A loader elsewhere wants a copy: the log is kept for it from here on, until `guard` is dropped.
+    /// Starts a copy for a loader on another node: keeps the log from here until `guard` is dropped.
     pub(crate) fn copy_asked(
         &mut self,
         local: &mut LocalCopy<S>,
@@ -93,7 +93,7 @@ impl<S: Shell> Turn<S> {
         let seq = if resumed { ask.resume } else { local.retention.complete().seq };
         let known = local.replica.position_at(seq).or(unchecked.then_some(Position::new(ask.epoch, seq)));
         let Some(at) = known else { return Err(CopyRefusal::LogTooShort(seq)) };
-        // In place of an earlier one, whose pages nobody wants any more.
+        // Replaces an earlier pin; its pages are no longer needed.
         local.retention.pin(ask.loader, Pin { seq, epoch: ask.epoch, guard });
         Ok(CopyStart { at, version: local.replica.version(), resumed })
     }
@@ -113,7 +113,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// A clearing of the space is done: if it is the one that was waited for, pages may come.
+    /// Takes the end of a clearing: if it is the one awaited, pages may come.
     pub(crate) fn pull(&mut self, local: &mut LocalCopy<S>, clear: u64) {
         let Some(pull) = local.pull.as_mut() else { return };
         if pull.begin(clear) {
@@ -129,7 +129,7 @@ impl<S: Shell> Turn<S> {
         self.offer_rows(local);
     }
 
-    /// Offers rows of a copy to the engine, in order; what it has no room for waits until it tells that there is some.
+    /// Offers rows of a copy to the engine, in order; rows without room wait until the engine reports room.
     pub(crate) fn offer_rows(&mut self, local: &mut LocalCopy<S>) {
         let Some(pull) = &mut local.pull else { return };
         while let Some(CopyPage { placement, attempt, stream, content }) = pull.waiting.pop_front() {
@@ -140,7 +140,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// All rows of a copy are in, on the engine's disk.
+    /// Completes a copy: all rows are on the engine's disk.
     pub(crate) fn copy_done(&mut self, local: &mut LocalCopy<S>, attempt: u64, at: Position, version: Version) {
         if let Some(Pull { copy, .. }) = local.pull.take_if(|pull| pull.is_of(attempt)) {
             self.shell.observe(local.at(), Observed::Copied(at.seq));
@@ -148,7 +148,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// The leader no longer keeps the log from where the copy began: it begins anew.
+    /// Restarts a copy, as its leader no longer keeps the log from the start position.
     pub(crate) fn copy_again(&mut self, local: &mut LocalCopy<S>, attempt: u64) {
         let Some(pull) = local.pull.as_mut().filter(|pull| pull.is_of(attempt)) else { return };
         pull.restart(self.shell.clear(local.placement));

@@ -1,4 +1,4 @@
-//! Duties: opening, configuring, setting aside and deleting copies.
+//! Duties: open, configure, set aside and delete copies.
 
 use crate::local_copy::{Found, LocalCopy};
 use crate::log_write::LogWrite;
@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 impl<S: Shell> Partitions<S> {
-    /// Carries out what follows from a push to `incarnation`. Returns whether that is the node's present life; nothing is
-    /// done otherwise: what was meant for one life must not be obeyed by the next, which holds and leads something else.
+    /// Carries out the actions of a push to `incarnation`. Returns whether that is the node's present incarnation;
+    /// otherwise nothing is done: a later incarnation holds and leads other copies.
     pub fn duties(&mut self, incarnation: Incarnation, actions: Vec<Action>) -> bool {
         let life = self.turn.shell.life();
         let Some(life) = life.filter(|life| life.incarnation == incarnation) else { return false };
@@ -49,13 +49,13 @@ impl<S: Shell> Partitions<S> {
 
     fn open(&mut self, life: Life, partition: Partition, placement: PlacementId, fresh: bool) {
         if let Some(local) = self.copies.get_mut(&placement) {
-            // It was set aside and is wanted again.
+            // It was set aside and is needed again.
             (local.set_aside, local.inspected) = (false, false);
             self.active.insert(partition.id, placement);
             return self.configure(&partition, placement);
         }
         self.form_no_more(placement);
-        // Its log began already, and what follows is written after that.
+        // Its log exists already; following writes come after that.
         self.adopted(placement);
         let early = self.early.remove(&placement);
         let found = match self.dormant.remove(&placement) {
@@ -90,7 +90,7 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// A copy that cannot be opened: the coordinator hears of it.
+    /// Reports a copy that cannot be opened to the coordinator.
     fn refuse(&mut self, partition: &Partition, placement: PlacementId, why: &str) {
         let at = At { partition: partition.id, placement, epoch: partition.epoch, commit: Seq::ZERO };
         self.turn.shell.observe(at, Observed::Damaged(why));
@@ -107,14 +107,14 @@ impl<S: Shell> Partitions<S> {
         let epoch = partition.epoch;
         let releasing = self.turn.releasing;
         if releasing && self.copies.get(&placement).is_some_and(|local| local.view().would_take_up(partition)) {
-            // The coordinator has named this node again before it heard that it leaves: taking the leadership up only
-            // to give it up would go round and round.
+            // The coordinator named this node before it heard that the node is leaving: taking up the leadership only
+            // to give it up would repeat forever.
             return;
         }
         self.pass_row(partition.clone(), placement);
         let input = if releasing { Input::HandOver { epoch, to: placement } } else { Input::KeepLeading { epoch } };
         self.step(placement, input);
-        // Perhaps the node, or this registration of it, ended before anybody heard of it.
+        // The earlier report may have been lost when the node, or this registration, ended.
         if let Some(local) = self.copies.get_mut(&placement)
             && local.view().is_emptied()
         {
@@ -128,8 +128,7 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// Other nodes' registrations have changed, or whether they count as failed, or how long replicas wait for each other:
-    /// they hear of it.
+    /// Passes changes of other nodes' registrations, failure states or the replication time-out to the replicas.
     pub fn peers_changed(&mut self) {
         for local in self.copies.values_mut().filter(|local| !local.set_aside) {
             let Some(configuration) = local.replica.configuration() else { continue };
@@ -146,7 +145,7 @@ impl<S: Shell> Partitions<S> {
         local.set_aside = true;
         local.end_spoilt_copies();
         self.turn.lease(local);
-        // Nothing is answered from here, so whoever leads next need not wait.
+        // This copy answers nothing, so the next leader need not wait.
         let epoch = local.replica.epoch();
         self.turn.step(local, Input::Withdrawn { epoch });
         let cause = self.turn.gone(local.partition, Cause::SetAside);
@@ -155,7 +154,8 @@ impl<S: Shell> Partitions<S> {
         self.forget_active(partition, placement);
     }
 
-    /// From here on the copy takes no message of another copy: what is told of its log stays true (PROTOCOL rule 61).
+    /// Freezes the copy's log: it accepts no message of other copies, so the reported end stays true (PROTOCOL rule
+    /// 61).
     fn inspect(&mut self, life: Life, partition: PartitionId, placement: PlacementId) {
         let (epoch, last) = if let Some(local) = self.copies.get(&placement) {
             if !local.set_aside {
@@ -163,7 +163,7 @@ impl<S: Shell> Partitions<S> {
             }
             let Some(local) = self.copies.get_mut(&placement) else { return };
             local.inspected = true;
-            // What is not durable was acknowledged by nobody, and may be gone at the next start.
+            // Entries that are not durable were not acknowledged by this copy, and may be gone at the next start.
             let replica = &local.replica;
             (replica.epoch(), replica.position_at(replica.durable()).unwrap_or_else(|| replica.base()))
         } else if let Some(found) = self.dormant.get(&placement) {
@@ -173,7 +173,7 @@ impl<S: Shell> Partitions<S> {
         } else {
             return;
         };
-        // Told in this life: a late answer to what was told in an earlier one is no answer to this.
+        // Carries the incarnation: a late answer of an earlier one does not answer this request.
         let (version, fact) = (Version::new(life.incarnation.get()), Fact::Inspected { last });
         self.turn.shell.report(Report { partition, placement, epoch, version, fact });
     }
@@ -194,7 +194,7 @@ impl<S: Shell> Partitions<S> {
         self.turn.shell.log(placement, LogWrite::Drop);
         let at = At { partition, placement, epoch: archon_types::Epoch::ZERO, commit: Seq::ZERO };
         self.turn.shell.observe(at, Observed::Unloading);
-        // Where nothing is cleared any more, the copy is at the next start.
+        // If clearing has stopped, the copy is deleted at the next start.
         let clear = self.turn.shell.clear(placement);
         self.unloading.insert(placement, (partition, clear));
     }
@@ -233,7 +233,7 @@ impl<S: Shell> Turn<S> {
         self.unpark(local);
     }
 
-    /// Whether the engine holds any row of a copy.
+    /// Returns whether the engine holds any row of a copy.
     fn has_rows(&self, placement: PlacementId) -> Result<bool, archon_kv::ViewError> {
         let any = PageLimit { rows_max: 1, bytes_max: usize::MAX };
         let page =

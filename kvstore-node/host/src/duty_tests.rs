@@ -11,8 +11,8 @@ fn inspect(partitions: &mut Partitions<crate::test_shell::TestShell>) -> Vec<Rep
     told.cloned().collect()
 }
 
-/// A leader that does not know of the recovery yet goes on sending.
-fn a_copy_that_told_where_its_log_ends_takes_nothing_in(mutant: Option<Mutant>) -> bool {
+/// A leader that does not know of the recovery yet keeps sending.
+fn inspected_copy_accepts_no_entries(mutant: Option<Mutant>) -> bool {
     let append = |before: u64| Body::Append {
         before: position(before),
         entries: vec![Entry {
@@ -32,11 +32,11 @@ fn a_copy_that_told_where_its_log_ends_takes_nothing_in(mutant: Option<Mutant>) 
 }
 
 archon_types::shown_by! {
-    InspectedMoves => a_copy_that_told_where_its_log_ends_takes_nothing_in,
+    InspectedMoves => inspected_copy_accepts_no_entries,
 }
 
 #[test]
-fn a_leader_that_is_inspected_serves_no_more_until_it_is_opened_again() {
+fn inspected_leader_stops_serving_until_reopened() {
     let row = crate::test_shell::row(1, &[]);
     let mut leader = serving(Broken::default(), row.clone());
     let told = inspect(&mut leader);

@@ -1,41 +1,40 @@
-//! Whether the coordinators were told that a copy has thrown its data away: nobody may take it for what it was when it
-//! counted (PROTOCOL rule 19).
+//! Report of a reset copy to the coordinators, so that it no longer counts as in sync (PROTOCOL rule 19).
 
 use crate::copy_view::CopyView;
 use crate::mutant::{Broken, Mutant};
 use archon_replica::Position;
 use archon_types::{Incarnation, Partition, Seq, Version};
 
-/// When that was last said of one copy.
+/// Report state of one copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Emptied {
     reported: Option<Reported>,
-    /// It was emptied, or a copy began to be pulled, and none has come to its end since.
+    /// Partial: it was reset, or a pull began, and no pull has completed since.
     is_part: bool,
     broken: Broken,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Reported {
-    /// The registration of the node in which it was.
+    /// Registration of the node in which it was reported.
     incarnation: Incarnation,
-    /// The row's version that it was said under; `None` if it need not be said again, however the row changes.
+    /// Row version of the report; `None` if no further report is needed, however the row changes.
     version: Option<Version>,
 }
 
 impl Emptied {
-    /// Nothing was said yet.
+    /// Starts without a report.
     pub fn new(broken: Broken) -> Self {
         Self { broken, ..Self::default() }
     }
 
-    /// The state of a copy that was made in this registration: what never held anything was not emptied.
+    /// Returns the state of a copy created in this registration: an empty new copy was not reset.
     pub const fn never_held(self, incarnation: Incarnation) -> Self {
         Self { reported: Some(Reported { incarnation, version: None }), ..self }
     }
 
-    /// Its log begins anew after `base`. Returns whether it is emptied by that, perhaps once more: it may have counted in
-    /// between.
+    /// Records that its log restarts after `base`. Returns whether that resets the copy, possibly again: it may have
+    /// been in sync in between.
     pub fn begins_after(&mut self, base: Position) -> bool {
         self.is_part = base == Position::ZERO;
         if self.is_part {
@@ -44,26 +43,26 @@ impl Emptied {
         self.is_part
     }
 
-    /// Pages of a copy come from here on; its end is a log that begins after it.
+    /// Records that a pull has begun; it ends with a log that starts after the copy.
     pub const fn is_pulled(&mut self) {
         self.is_part = true;
     }
 
-    /// Whether it is to be said in this registration, under this version of the row. It is said once per registration of the
-    /// node, for what was not heard in one is forgotten with it; and again when the row has changed, for the coordinator believes
-    /// nothing that was said before the copy ceased to count.
+    /// Returns whether a report is due in this registration under this row version. One report per registration, as the
+    /// coordinator drops what it did not receive in an earlier one; and another when the row has changed, as it ignores
+    /// reports made before the copy left the in-sync set.
     pub fn is_due(&self, incarnation: Incarnation, version: Version) -> bool {
         let reported = self.reported.filter(|reported| reported.incarnation == incarnation);
         let due = reported.is_none_or(|reported| reported.version.is_some_and(|before| before < version));
         due && !self.broken.breaks(Mutant::EmptiedUnreported)
     }
 
-    /// Whether `row` has a copy lead that holds a part of its partition at most (PROTOCOL rule 27): it was emptied, or what it
-    /// pulls first has not come to its end, or its log has not come to `engine_position`, where the rows that it pulled had
-    /// come. `has_rows`: whether the engine holds anything of it; asked only where that decides.
+    /// Returns whether `row` makes leader a copy that may be partial (PROTOCOL rule 27): it was reset, its first pull
+    /// has not completed, or its log has not reached `engine_position`, the end of the rows it pulled. `has_rows`
+    /// returns whether the engine holds any of its rows; called only where that decides.
     ///
     /// # Errors
-    /// That of `has_rows`.
+    /// The error of `has_rows`.
     pub fn leads_a_part<E>(
         &self,
         copy: CopyView<'_>,
@@ -75,13 +74,13 @@ impl Emptied {
             return Ok(false);
         }
         match copy.replica.last().seq {
-            // Rows without a log were pulled. Where there are none either, nothing was ever written to the partition.
+            // Rows without a log were pulled. Without rows, nothing was ever written to the partition.
             Seq::ZERO => Ok(self.is_part || has_rows()?),
             last => Ok(last < engine_position),
         }
     }
 
-    /// Takes in that it was said.
+    /// Records a report.
     pub const fn said(&mut self, incarnation: Incarnation, version: Version) {
         self.reported = Some(Reported { incarnation, version: Some(version) });
     }
@@ -96,7 +95,7 @@ mod tests {
     };
 
     #[test]
-    fn an_emptied_copy_is_told_of_once_per_registration_and_again_when_the_row_has_changed() {
+    fn reset_copy_is_reported_per_registration_and_row_change() {
         let (first, next) = (Incarnation::new(1), Incarnation::new(2));
         let (one, two) = (Version::new(1), Version::new(2));
         let mut emptied = Emptied::default();
@@ -111,12 +110,12 @@ mod tests {
         assert!(!emptied.is_due(first, one));
     }
 
-    fn a_copy_that_was_emptied_is_told_of(mutant: Option<Mutant>) -> bool {
+    fn reset_copy_is_reported(mutant: Option<Mutant>) -> bool {
         Emptied::new(Broken::by(mutant)).is_due(Incarnation::new(1), Version::new(1))
     }
 
-    /// Whether a copy whose log ends at `last` is refused the leadership that its row gives it. The engine holds rows of it, of
-    /// positions up to there as far as it says, or none.
+    /// Returns whether a copy whose log ends at `last` is refused the leadership that its row gives it. The engine
+    /// holds rows up to `engine_position`, or none.
     fn is_refused(emptied: &Emptied, last: u64, engine_position: Option<u64>) -> bool {
         let (partition, placement) = (PartitionId::new(TableId::new(1), 0), PlacementId::new(1));
         let (node, incarnation) = (NodeId::new(1), Incarnation::new(1));
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_was_emptied_while_an_operator_named_it_does_not_lead() {
+    fn partial_copy_is_refused_leadership() {
         let mut emptied = Emptied::default();
         assert!(!is_refused(&emptied, 0, None), "nothing was ever written");
         assert!(is_refused(&emptied, 0, Some(0)), "pages of a copy that did not come to its end in an earlier life");
@@ -158,25 +157,25 @@ mod tests {
         assert!(is_refused(&emptied, 0, None));
     }
 
-    /// Its pages held rows that were written while it was pulled, and of others what was there before.
+    /// Pages hold some rows written during the pull, and others from before.
     #[test]
-    fn a_copy_whose_log_had_not_come_to_where_its_pages_had_led_with_rows_of_no_position() {
+    fn copy_behind_its_pages_is_refused_leadership() {
         let emptied = Emptied::default();
         assert!(is_refused(&emptied, 7, Some(9)));
         assert!(!is_refused(&emptied, 9, Some(9)) && !is_refused(&emptied, 9, Some(7)));
     }
 
-    fn a_part_does_not_lead(mutant: Option<Mutant>) -> bool {
+    fn rows_without_log_are_refused_leadership(mutant: Option<Mutant>) -> bool {
         is_refused(&Emptied::new(Broken::by(mutant)), 0, Some(0))
     }
 
     archon_types::shown_by! {
-        PartLeads => a_part_does_not_lead,
-        EmptiedUnreported => a_copy_that_was_emptied_is_told_of,
+        PartLeads => rows_without_log_are_refused_leadership,
+        EmptiedUnreported => reset_copy_is_reported,
     }
 
     #[test]
-    fn a_copy_that_never_held_anything_was_not_emptied_in_that_registration() {
+    fn new_copy_is_not_reported_as_reset() {
         let emptied = Emptied::default().never_held(Incarnation::new(1));
         assert!(!emptied.is_due(Incarnation::new(1), Version::new(9)));
         assert!(emptied.is_due(Incarnation::new(2), Version::new(9)));

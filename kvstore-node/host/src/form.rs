@@ -1,17 +1,17 @@
-//! What is to be done to form a copy of a new partition on its node.
+//! Job description for forming a copy of a new partition.
 
 use archon_types::{KeyRange, PlacementId};
 
-/// A copy of a new partition that is to be formed from a copy of the partition that it is split from, on the same node. Whoever
-/// asks for it sees to it that the rows of `from` are those of one log, and are not being pulled from elsewhere.
+/// Forms a copy of a new partition from the copy of its parent on the same node. The caller makes sure that the rows of
+/// `from` are those of one log and are not being pulled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FormJob {
-    /// The attempt to split that it belongs to: what is told of the job bears its number.
+    /// Number of the split attempt; results of the job carry it.
     pub attempt: u64,
-    /// The copy that has the rows.
+    /// Source copy.
     pub from: PlacementId,
-    /// The copy that is to have them; what its space holds is removed first.
+    /// Target copy; rows in its space are removed first.
     pub to: PlacementId,
-    /// The users' keys that it is to have.
+    /// User keys of the new partition.
     pub range: KeyRange,
 }

@@ -1,4 +1,4 @@
-//! How a copy of a new partition is formed: step by step, so that whoever writes the engine can do other work between.
+//! Forming of a copy of a new partition, in small steps, so that the engine's writer can do other work in between.
 
 use crate::form::FormJob;
 use archon_kv::engine::{Change, Engine, EngineError, PageLimit, Row};
@@ -8,10 +8,10 @@ use archon_types::{KeyRange, PlacementId, ScanOrder};
 use bytes::Bytes;
 use std::ops::Bound;
 
-/// A copy that is being formed: its space is emptied, then it gets users' rows of the range while the source goes on: whatever is
-/// written there to a key that is copied already is written here as well. When the end is known it gets the rows that a
-/// pulled copy has of its own: log time and position. Nothing else of the source goes along, above all no records of clients. One
-/// that a crash interrupted is formed anew.
+/// A copy being formed. Its space is cleared, then it gets the user rows of the range while the source keeps serving:
+/// writes to keys already copied are mirrored. Once the end is known it gets the same own rows as a pulled copy: log
+/// time and position. Nothing else of the source is copied, in particular no client records. After a crash, forming
+/// starts over.
 #[derive(Clone, Debug)]
 pub struct Forming {
     job: FormJob,
@@ -21,55 +21,55 @@ pub struct Forming {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Stage {
-    /// What the space held is removed.
+    /// The space is being cleared.
     Emptying,
-    /// It holds nothing.
+    /// The space is empty.
     Empty,
-    /// Rows from here on are copied, and before there. When copying began there was none beyond: what comes there since is written to
-    /// the copy at once, so that copying need not follow whoever writes in the order of keys.
+    /// Rows between the two bounds are still to be copied. The upper bound was the last row when copying began: later
+    /// rows beyond it are mirrored at once, so that copying need not chase a writer that appends in key order.
     Copying(Bound<Bytes>, Bytes),
     /// Every row is copied.
     Mirroring,
-    /// All is written.
+    /// Everything is written.
     Written,
 }
 
-/// What one step did.
+/// Result of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FormStep {
     /// Bytes of keys and values written.
     pub bytes: usize,
-    /// Something has come to its end by this step, which counts once the engine has brought it to the disk.
+    /// Part completed by this step; effective once the engine has flushed it.
     pub done: Option<FormedPart>,
 }
 
-/// What has come to its end.
+/// Milestone of a copy being formed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FormedPart {
-    /// Every row is there, and whatever is written at the source follows.
+    /// All rows are there; writes to the source are mirrored.
     Rows,
     /// The whole copy.
     Copy,
 }
 
 impl Forming {
-    /// A job that begins.
+    /// Starts a job.
     pub const fn new(job: FormJob) -> Self {
         Self { job, stage: Stage::Emptying, end: None }
     }
 
-    /// The job.
+    /// Returns the job.
     pub const fn job(&self) -> &FormJob {
         &self.job
     }
 
-    /// The copy ends there, where the source gave the keys up: its log goes on from that. The engine was given everything of the
-    /// source up to there.
+    /// Sets the end: the source gave the keys up there, and the new log continues from it. The engine must hold
+    /// everything of the source up to `end`.
     pub const fn end_at(&mut self, end: Position) {
         self.end = Some(end);
     }
 
-    /// The space whose rows the next step reads: what is damaged if it finds damage.
+    /// Returns the space whose rows the next step reads: the damaged one if the step finds damage.
     pub const fn at_work_in(&self) -> PlacementId {
         match self.stage {
             Stage::Emptying => self.job.to,
@@ -77,22 +77,22 @@ impl Forming {
         }
     }
 
-    /// Whether everything is written.
+    /// Returns whether everything is written.
     pub const fn is_written(&self) -> bool {
         matches!(self.stage, Stage::Written)
     }
 
-    /// Whether every row was copied, so that it only follows the source until its end is known.
+    /// Returns whether every row was copied, so that it only mirrors the source until its end is known.
     pub const fn is_mirroring(&self) -> bool {
         matches!(self.stage, Stage::Mirroring)
     }
 
-    /// Whether its end is known: somebody waits for it then.
+    /// Returns whether its end is known: the split waits for it then.
     pub const fn is_ending(&self) -> bool {
         self.end.is_some()
     }
 
-    /// Whether the next step would do anything.
+    /// Returns whether the next step would do anything.
     pub const fn has_step(&self) -> bool {
         match self.stage {
             Stage::Emptying | Stage::Empty | Stage::Copying(..) => true,
@@ -101,12 +101,12 @@ impl Forming {
         }
     }
 
-    /// Whether clearing these keys of a space takes away what is to be copied: then it must be given up.
+    /// Returns whether clearing these keys of a space removes source rows: then forming must be abandoned.
     pub fn is_spoilt_by(&self, space: PlacementId, keys: &KeyRange) -> bool {
         self.job.from == space && keys.overlaps(&self.job.range)
     }
 
-    /// What this change of the source does to the copy, at the same time. A key that is still to be copied needs nothing.
+    /// Returns the change that mirrors this change of the source. Keys not copied yet need none.
     pub fn mirrored(&self, change: &Change) -> Option<Change> {
         let copied = match &self.stage {
             Stage::Emptying | Stage::Empty | Stage::Written => false,
@@ -121,7 +121,7 @@ impl Forming {
         (begin <= change.key && change.key < end).then(|| Change { space: self.job.to, ..change.clone() })
     }
 
-    /// Removes up to `clear_rows` rows, or writes a page of `limit`.
+    /// Clears up to `clear_rows` rows, or writes a page of `limit`.
     ///
     /// # Errors
     /// [`EngineError`] as for [`Engine::write`].
@@ -161,7 +161,7 @@ impl Forming {
         Ok(FormStep { bytes, done })
     }
 
-    /// The last of users' rows that are to be copied.
+    /// Returns the key of the last user row to copy.
     fn last_row(&self, engine: &dyn Engine) -> Result<Option<Bytes>, EngineError> {
         let (begin, end) = row::value_bounds(&self.job.range);
         let keys = (Bound::Included(&begin[..]), Bound::Excluded(&end[..]));
@@ -170,12 +170,12 @@ impl Forming {
         Ok(page.rows.into_iter().next().map(|row| row.key))
     }
 
-    /// Rows of a copy's own, written last: before them the space is nobody's.
+    /// Returns the copy's own rows, written last: before them the space belongs to no copy.
     fn own_rows(&self, engine: &dyn Engine, end: Position) -> Result<Vec<Row>, EngineError> {
         let time = engine.get(self.job.from, row::LOG_TIME_KEY)?;
         let mut rows: Vec<Row> =
             time.map(|value| Row { key: Bytes::from_static(row::LOG_TIME_KEY), value }).into_iter().collect();
-        let merged = engine.get(self.job.from, row::MERGED_KEY)?; // Revisions go on from there.
+        let merged = engine.get(self.job.from, row::MERGED_KEY)?; // Revisions continue from there.
         rows.extend(merged.map(|value| Row { key: Bytes::from_static(row::MERGED_KEY), value }));
         row::note_copied(&mut rows, end.seq);
         Ok(rows)
@@ -215,7 +215,7 @@ mod tests {
         page.rows.into_iter().map(|row| (row.key, row.value)).collect()
     }
 
-    /// Every sort of row of a partition that is split, and remains of an earlier attempt.
+    /// Every kind of row of a partition that is split, and remains of an earlier attempt.
     fn engine() -> MemoryEngine {
         let engine = MemoryEngine::new();
         for number in 0..100_u8 {
@@ -236,13 +236,13 @@ mod tests {
         engine
     }
 
-    /// A range, and the numbers of the rows that are in it.
+    /// A range, and the numbers of the rows in it.
     type Sought = (&'static [u8], Option<&'static [u8]>, std::ops::Range<u8>);
 
     const END: Position = Position::new(Epoch::new(2), Seq::new(40));
     const LIMIT: PageLimit = PageLimit { rows_max: 7, bytes_max: usize::MAX };
 
-    /// Takes steps until there is none, and gives how many and what they wrote.
+    /// Runs all steps; returns their count and the bytes written.
     fn steps(forming: &mut Forming, engine: &MemoryEngine) -> (usize, usize) {
         let (mut steps, mut bytes) = (0, 0);
         while forming.has_step() {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn it_gets_users_rows_of_the_range_and_its_own_and_nothing_else() {
+    fn formed_copy_gets_only_user_rows_of_range_and_own_rows() {
         let ranges: [Sought; 4] =
             [(&[30], Some(&[60]), 30..60), (&[95], None, 95..100), (b"", Some(&[1]), 0..1), (&[200], None, 0..0)];
         for (begin, end, numbers) in ranges {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_interrupted_anywhere_is_formed_anew() {
+    fn interrupted_forming_starts_over() {
         for interrupted in 0..10 {
             let engine = engine();
             let rows = all(&engine, FROM).into_iter().filter(|(key, _)| key[0] == row::KIND_VALUE && key[1] >= 30);
@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    /// What happens to the source and to the copy.
+    /// An action on the source or the copy.
     #[derive(Clone, Debug)]
     enum Event {
         Put(u8, u8),
@@ -321,10 +321,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
-        /// Writes go to the source at any time, and with each to the copy what follows from it. When the end comes, the copy
-        /// has the rows that the source has then, and from then on follows no more.
+        /// Writes go to the source at any time, mirrored to the copy. At the end the copy has the rows that the source
+        /// has then, and later writes are not mirrored.
         #[test]
-        fn what_is_written_meanwhile_is_in_the_copy(events in proptest::collection::vec(event(), 1..80), ends in 0..80_usize) {
+        fn formed_copy_has_writes_made_meanwhile(events in proptest::collection::vec(event(), 1..80), ends in 0..80_usize) {
             let engine = engine();
             let mut forming = Forming::new(job(&[30], Some(&[60])));
             let write = |forming: &Forming, key: u8, value: Option<Bytes>| {
@@ -359,7 +359,7 @@ mod tests {
 
     /// A time series: each row comes after all others.
     #[test]
-    fn copying_followed_a_writer_in_order_and_did_not_end() {
+    fn forming_ends_despite_append_only_writer() {
         let engine = engine();
         let mut forming = Forming::new(job(&[40], None));
         let mut number = 100;
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_spoilt_by_whatever_clears_its_keys_at_the_source() {
+    fn forming_is_spoilt_by_clearing_source_keys() {
         let forming = Forming::new(job(&[30], Some(&[60])));
         let keys = |begin: &'static [u8], end: Option<&'static [u8]>| job(begin, end).range;
         assert!(forming.is_spoilt_by(FROM, &KeyRange::ALL) && forming.is_spoilt_by(FROM, &keys(&[59], None)));

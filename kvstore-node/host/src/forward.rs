@@ -1,5 +1,5 @@
-//! Operations on partitions that this node does not lead: passed on, once, to the node that its table names as leader, or
-//! refused (PROTOCOL rule 32). Whoever passes one on decides nothing about it: the leader looks at everything itself.
+//! Forwarding: an operation on a partition that this node does not lead goes, once, to the leader in its table, or is
+//! refused (PROTOCOL rule 32). The forwarding node decides nothing; the leader checks everything itself.
 
 use crate::mutant::Mutant;
 use crate::refusal::Refusal;
@@ -8,19 +8,20 @@ use crate::shell::Shell;
 use crate::turn::Turn;
 use archon_types::{ErrorKind, Millis, NodeId, Op, OpId};
 
-/// How an operation came to a node.
+/// Path by which an operation reached a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// From a client that goes to leaders itself, and wants to be told who leads.
+    /// From a client that routes to leaders itself and needs to know the leader.
     RoutingClient,
-    /// From a client that leaves it to the node to find the leader.
+    /// From a client that lets the node find the leader.
     AnyNodeClient,
-    /// From another node, which passed it on.
+    /// From another node, which forwarded it.
     Forwarded,
 }
 
 impl Origin {
-    /// How an operation came that says whether it was `passed_on`, in a stream whose client `asks` for it to be.
+    /// Classifies an operation by whether it was `passed_on`, and whether the client of its stream `asks` for
+    /// forwarding.
     pub const fn of(passed_on: bool, asks: bool) -> Self {
         match (passed_on, asks) {
             (true, _) => Self::Forwarded,
@@ -29,26 +30,26 @@ impl Origin {
         }
     }
 
-    /// The node to which an operation goes that `this` node does not lead, if `leader` is who its table names; `None` if the
-    /// operation is refused.
+    /// Returns the node to forward to, given the `leader` in the table of `this` node; `None` if the operation is
+    /// refused.
     pub fn goes_to(self, leader: Option<NodeId>, this: Option<NodeId>) -> Option<NodeId> {
         leader.filter(|leader| self == Self::AnyNodeClient && Some(*leader) != this)
     }
 }
 
-/// What an operation that is passed on may leave behind.
+/// Possible effect of a forwarded operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PassedOn {
-    /// Nothing.
+    /// None.
     Read,
-    /// A change that is made once, however often it is asked for.
+    /// A change that takes effect once, however often it is sent.
     NamedWrite,
     /// A change.
     UnnamedWrite,
 }
 
 impl PassedOn {
-    /// What an operation with this name, or none, may leave behind.
+    /// Classifies an operation by its name, if it has one.
     pub const fn of(op: &Op, id: Option<&OpId>) -> Self {
         match (op.is_read(), id) {
             (true, _) => Self::Read,
@@ -57,8 +58,8 @@ impl PassedOn {
         }
     }
 
-    /// What kind of error says that it got no answer. Only of what was not `sent`, or is a read, it is said that it had no
-    /// effect; what has a name is left open, to be asked for again under that name.
+    /// Returns the error kind for an operation without an answer. Only one that was not `sent`, or a read, is known to
+    /// have had no effect; a named write stays open and can be retried under its name.
     pub const fn unanswered(self, sent: bool) -> ErrorKind {
         match (sent, self) {
             (false, _) | (true, Self::Read) => ErrorKind::Unreachable,
@@ -69,7 +70,8 @@ impl PassedOn {
 }
 
 impl<S: Shell> Turn<S> {
-    /// Passes an operation on that is not for this node, or tells its client why not. `log_time` is zero if no copy is here.
+    /// Forwards an operation that this node cannot serve, or refuses it with the reason. `log_time` is zero without a
+    /// local copy.
     pub(crate) fn turn_away(&mut self, mut request: Request<S::Reply>, log_time: Millis, refusal: Refusal) {
         if self.broken.breaks(Mutant::ForwardedAgain) && request.origin == Origin::Forwarded {
             request.origin = Origin::AnyNodeClient;

@@ -13,15 +13,15 @@ fn of_any_node(op: Op) -> Request<&'static str> {
     Request { origin: Origin::AnyNodeClient, ..request(op, "caller") }
 }
 
-/// A node that knows of the partition only who leads it.
+/// A node that knows only the leader of the partition.
 fn bystander(broken: Broken) -> Partitions<TestShell> {
     let mut node = partitions(broken);
     node.shell_mut().leader = Some(LEADER);
     node
 }
 
-/// The client of the first hears nothing, and asks again.
-fn an_operation_passed_on_twice_under_one_name_counts_once(mutant: Option<Mutant>) -> bool {
+/// The client gets no answer from the first node, and retries.
+fn operation_forwarded_twice_under_one_name_applies_once(mutant: Option<Mutant>) -> bool {
     let mut first = bystander(Broken::by(mutant));
     let mut leader = serving(Broken::default(), row(1, &[]));
     while leader.clients_to_read() > 0 {
@@ -45,20 +45,20 @@ fn an_operation_passed_on_twice_under_one_name_counts_once(mutant: Option<Mutant
     sums == [1, 1]
 }
 
-/// Each takes the other for the leader.
-fn what_was_passed_on_is_not_passed_on_again(mutant: Option<Mutant>) -> bool {
+/// Each node takes the other for the leader.
+fn forwarded_operation_is_not_forwarded_again(mutant: Option<Mutant>) -> bool {
     let mut node = bystander(Broken::by(mutant));
     node.operate(Request { origin: Origin::Forwarded, ..of_any_node(put("key")) });
     node.shell().refusals == [("caller", Refusal::Elsewhere)]
 }
 
 archon_types::shown_by! {
-    ForwardRenamed => an_operation_passed_on_twice_under_one_name_counts_once,
-    ForwardedAgain => what_was_passed_on_is_not_passed_on_again,
+    ForwardRenamed => operation_forwarded_twice_under_one_name_applies_once,
+    ForwardedAgain => forwarded_operation_is_not_forwarded_again,
 }
 
 #[test]
-fn only_what_is_for_another_node_and_asks_for_it_is_passed_on() {
+fn only_operations_of_any_node_clients_are_forwarded() {
     let this = Some(LIFE.node);
     assert_eq!(Origin::AnyNodeClient.goes_to(Some(LEADER), this), Some(LEADER));
     assert_eq!(Origin::AnyNodeClient.goes_to(None, this), None, "nobody leads");
@@ -72,7 +72,7 @@ fn only_what_is_for_another_node_and_asks_for_it_is_passed_on() {
 }
 
 #[test]
-fn a_leader_answers_itself_and_passes_on_what_it_leads_no_more() {
+fn former_leader_forwards_operations_to_new_leader() {
     let mut node = serving(Broken::default(), row(1, &[(OTHER, ReplicaState::Load)]));
     node.shell_mut().leader = Some(LEADER);
     node.operate(of_any_node(get("key")));
@@ -89,7 +89,7 @@ fn a_leader_answers_itself_and_passes_on_what_it_leads_no_more() {
 }
 
 #[test]
-fn nothing_that_may_have_been_done_is_said_to_have_had_no_effect() {
+fn unanswered_write_is_not_reported_as_without_effect() {
     let of = |op: Op, id: Option<OpId>| PassedOn::of(&op, id.as_ref());
     let (read, named, unnamed) = (of(get("key"), Some(NAME)), of(put("key"), Some(NAME)), of(put("key"), None));
     for harmless in [of(get("key"), None), read] {

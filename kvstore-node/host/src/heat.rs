@@ -1,55 +1,55 @@
-//! How many operations a partition gets, and which key halves them.
+//! Operation rate of a partition, and the key that halves its load.
 
 use crate::key_sample::KeySample;
 use archon_types::Millis;
 use bytes::Bytes;
 
-/// Over how long operations are counted before their rate is judged, in milliseconds.
+/// Length of a rate window, in milliseconds.
 pub(crate) const WINDOW_MS: u64 = 5_000;
-/// Fewer sampled operations say nothing.
+/// Minimum number of sampled operations for a verdict.
 const SAMPLES_MIN: usize = 64;
-/// What the lesser half must get at least, or a split helps little: one part in so many.
+/// Inverse of the smallest share of the load that makes a split worthwhile.
 const LESSER_PART: usize = 4;
 
-/// The operations on one partition, in windows of time.
+/// Operations on one partition, in time windows.
 #[derive(Debug)]
 pub(crate) struct Heat {
     began: Millis,
     sample: KeySample,
-    /// Keys of the window before, in order, if the rate was above the limit in it.
+    /// Keys of the previous window, in order, if its rate was above the limit.
     before: Option<Vec<Bytes>>,
-    /// Operations per second in the window before.
+    /// Operations per second in the previous window.
     rate: Option<u64>,
 }
 
-/// A partition gets more operations than it should, and that is how to halve them.
+/// A partition above its rate limit, and the key that halves its load.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Hot {
     /// Operations per second.
     pub(crate) rate: u64,
-    /// The first key of the other half.
+    /// First key of the right half.
     pub(crate) at: Bytes,
 }
 
 impl Heat {
-    /// Nothing has been seen yet.
+    /// Starts without operations.
     pub(crate) fn new(now: Millis) -> Self {
         Self { began: now, sample: KeySample::default(), before: None, rate: None }
     }
 
-    /// An operation is about this key.
+    /// Counts an operation on this key.
     pub(crate) fn add(&mut self, key: &[u8]) {
         self.sample.add(key);
     }
 
-    /// Operations per second in the last window that ended.
+    /// Returns the operations per second of the last complete window.
     pub(crate) const fn rate(&self) -> Option<u64> {
         self.rate
     }
 
-    /// Ends a window, if it is time for that. Says where to split if the rate was above `rate_max` in this window and the one before,
-    /// and if the middle key of the window before halves the keys of this one, too: keys that only ever rise, or a single one that
-    /// gets most, are not helped by a split, and neither is a burst.
+    /// Ends a window that is due. Returns a split key if the rate was above `rate_max` in this window and the one
+    /// before, and the middle key of the previous window also halves the keys of this one. A split does not help keys
+    /// that only rise, one key that gets most operations, or a burst.
     pub(crate) fn judge(&mut self, now: Millis, rate_max: u64) -> Option<Hot> {
         let elapsed_ms = now.since(self.began);
         if elapsed_ms < WINDOW_MS {
@@ -68,7 +68,7 @@ impl Heat {
     }
 }
 
-/// The key, of those in order, that parts them most evenly.
+/// Returns the key that divides the sorted keys most evenly.
 fn middle(keys: &[Bytes]) -> Option<Bytes> {
     let of_half = keys.get(keys.len() / 2)?;
     let begins = keys.partition_point(|key| key < of_half);
@@ -78,7 +78,7 @@ fn middle(keys: &[Bytes]) -> Option<Bytes> {
     keys.get(below).cloned()
 }
 
-/// Whether both sides of `at` get enough of these keys, which are in order.
+/// Returns whether both sides of `at` get enough of the sorted keys.
 fn halves(keys: &[Bytes], at: &Bytes) -> bool {
     let below = keys.partition_point(|key| key < at);
     keys.len() >= SAMPLES_MIN && below.min(keys.len() - below) * LESSER_PART >= keys.len()
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What is said after windows in which these keys are asked for, each 10,000 operations in five seconds.
+    /// Returns the verdict after windows on these keys, each with 10,000 operations in five seconds.
     fn after(windows: &[&dyn Fn(u32) -> u32], most: u64) -> Option<Hot> {
         let mut heat = Heat::new(Millis::ZERO);
         let mut said = None;
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn load_on_many_keys_is_halved_once_it_lasts() {
+    fn lasting_load_on_many_keys_is_halved() {
         assert_eq!(after(&[&anywhere], 1_000), None, "a burst");
         let hot = after(&[&anywhere, &anywhere], 1_000).expect("it is hot");
         let at: u32 = std::str::from_utf8(&hot.at).unwrap().parse().unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn no_split_helps_where_one_key_gets_it_all_or_keys_only_rise() {
+    fn hot_key_or_rising_keys_propose_no_split() {
         let one = |_| 7;
         assert_eq!(after(&[&one, &one, &one], 1_000), None);
         let mostly_one = |operation| if operation % 5 == 0 { anywhere(operation) } else { 7 };
@@ -131,13 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn two_keys_that_share_the_load_are_parted() {
+    fn two_keys_sharing_the_load_are_separated() {
         let two = |operation| operation % 2;
         assert_eq!(after(&[&two, &two], 1_000).map(|hot| hot.at), Some(Bytes::from_static(b"00000001")));
     }
 
     #[test]
-    fn few_operations_say_nothing() {
+    fn few_operations_propose_no_split() {
         let mut heat = Heat::new(Millis::ZERO);
         for window in 1..5 {
             (0..20_u8).for_each(|key| heat.add(&[key]));
@@ -146,9 +146,9 @@ mod tests {
     }
 
     proptest! {
-        /// The middle is one of the keys, not the least one, and no other one parts them more evenly.
+        /// The middle is one of the keys, not the least one, and no other key divides them more evenly.
         #[test]
-        fn nothing_parts_keys_more_evenly_than_their_middle(mut keys in proptest::collection::vec(0..20_u8, 0..60)) {
+        fn middle_divides_keys_most_evenly(mut keys in proptest::collection::vec(0..20_u8, 0..60)) {
             keys.sort_unstable();
             let keys: Vec<Bytes> = keys.into_iter().map(|key| Bytes::copy_from_slice(&[key])).collect();
             let off = |at: &Bytes| (2 * keys.partition_point(|key| key < at)).abs_diff(keys.len());

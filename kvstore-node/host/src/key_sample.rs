@@ -1,13 +1,13 @@
-//! A bounded sample of the keys that operations are about.
+//! Bounded sample of the keys that operations use.
 
 use archon_types::mixed;
 use bytes::Bytes;
 
-/// Most keys of a sample.
+/// Maximum number of keys in a sample.
 const KEYS_MAX: usize = 512;
 
-/// The key of one operation out of each run of so many: which one is a matter of a hash, so that clients that take turns are not sampled
-/// at their own pace. When there are too many, every second key goes and runs are twice as long.
+/// One key out of each run of operations. A hash picks it, so that clients that take turns do not alias with the
+/// sampling. Above [`KEYS_MAX`], every second key is dropped and runs double.
 #[derive(Debug)]
 pub(crate) struct KeySample {
     keys: Vec<Bytes>,
@@ -23,14 +23,14 @@ impl Default for KeySample {
 }
 
 impl KeySample {
-    /// Another operation is about this key.
+    /// Counts an operation on this key.
     pub(crate) fn add(&mut self, key: &[u8]) {
         let taken = self.seen == self.next;
         self.seen += 1;
         if !taken {
             return;
         }
-        // A key as it came would keep the whole message in memory.
+        // The received key would keep the whole message in memory.
         self.keys.push(Bytes::copy_from_slice(key));
         if self.keys.len() >= KEYS_MAX {
             let mut at = 0_usize;
@@ -44,12 +44,12 @@ impl KeySample {
         self.next = run * self.run + mixed(run) % self.run;
     }
 
-    /// How many operations there were.
+    /// Returns the number of operations.
     pub(crate) const fn operations(&self) -> u64 {
         self.seen
     }
 
-    /// The keys, in order.
+    /// Returns the keys, in order.
     pub(crate) fn sorted(&self) -> Vec<Bytes> {
         let mut keys = self.keys.clone();
         keys.sort_unstable();
@@ -68,19 +68,19 @@ mod tests {
     }
 
     #[test]
-    fn it_is_whole_while_there_are_few_and_bounded_when_there_are_many() {
+    fn sample_is_complete_for_few_keys_and_bounded_for_many() {
         assert_eq!(sample(0..200), (0..200).collect::<Vec<_>>());
         for count in [511_u32, 512, 513, 10_000, 1_000_000] {
             let found = sample(0..count);
             assert!(found.len() < KEYS_MAX && found.len() >= (KEYS_MAX / 4).min(count as usize), "{}", found.len());
-            // Early and late ones alike.
+            // Early and late keys alike.
             let below = found.iter().filter(|key| **key < count / 2).count();
             assert!(below.abs_diff(found.len() / 2) <= found.len() / 8, "{below} of {}", found.len());
         }
     }
 
     #[test]
-    fn clients_that_take_turns_are_all_seen() {
+    fn sample_includes_all_alternating_clients() {
         for period in [2_u32, 3, 4, 8, 16] {
             let found = sample((0..100_000).map(|number| number % period));
             for key in 0..period {

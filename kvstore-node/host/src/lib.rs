@@ -1,37 +1,37 @@
-//! One node's partitions: what surrounds a replica, without clocks, disks, sockets or threads.
+//! Partitions of one node: everything around a replica, without clocks, disks, sockets or threads.
 //!
-//! A replica decides what one copy of a partition does. A node has many copies, a lease, duties from its coordinator, clients
-//! that wait and a log that it may forget. What follows from these is decided here. [`Partitions`] has the copies; whatever it
-//! needs of the world it calls for through [`Shell`], of which there are two: a shard of the node
-//! (`kvstore-node/src/shard/shell.rs`) and a machine of the simulator (`simulator/src/host/shell.rs`). A [`Broken`] takes
-//! one of the rules in `mutant.rs` away, in tests alone.
+//! A replica decides for one copy of a partition. A node has many copies, a lease, duties from its coordinator, waiting
+//! clients and a log that it may trim; this crate decides what follows from these. [`Partitions`] holds the copies and
+//! calls the outside world through [`Shell`], which has two implementations: a shard of the node
+//! (`kvstore-node/src/shard/shell.rs`) and a machine of the simulator (`simulator/src/host/shell.rs`). In tests, a
+//! [`Broken`] disables one of the rules in `mutant.rs`.
 //!
-//! | Module | What it decides |
+//! | Module | Responsibility |
 //! |---|---|
-//! | `partitions` | what a node's thread has, and everything that can be done with it |
-//! | `duty` | how copies are opened, configured, set aside and deleted |
-//! | `operate` | how clients' operations are evaluated and answered |
-//! | `forward` | which operations are passed on to another node, and to which |
-//! | `park` | which operations wait for a leadership to settle |
-//! | `stale` | what a copy shows that need not lead |
-//! | `snapshot` | of what a leader gives a snapshot |
-//! | `remember` | whom a partition remembers |
-//! | `turn` | how what a replica wants is carried out |
-//! | `persist` | what is written to the log |
-//! | `copying`, `pull` | how copies are given and pulled |
-//! | `form`, `forming` | how a copy of a new partition is formed from one of the partition that it is split from |
-//! | `local_copy` | one copy on its node: its replica and what is kept around it |
-//! | `copy_view` | what the others need to know of it |
-//! | `split` | what a leader's log says of keys that its row gives away, and what is formed of them |
-//! | `split_point`, `heat`, `key_sample`, `byte_halves` | when a leader says that its partition should be split, and where |
-//! | `middle` | where the middle of a partition is that an operator wants to split |
-//! | `yielding`, `absorb` | how the rows of a partition come into the log of its left neighbour |
-//! | `unreadable` | copies with an entry that this version does not read |
-//! | `emptied` | when it is said that a copy has thrown its data away, and that it may not lead |
-//! | `applied_push` | which pushes are applied |
-//! | `reconcile` | what follows from duties, given what is held |
-//! | `retention` | how much of a copy's log is kept, and for whom |
-//! | `waiting` | who is answered when, and with what if a leadership ends |
+//! | `partitions` | state of one node thread, and all operations on it |
+//! | `duty` | open, configure, set aside and delete copies |
+//! | `operate` | evaluate and answer client operations |
+//! | `forward` | forward operations to another node |
+//! | `park` | hold operations until a leadership settles |
+//! | `stale` | reads at copies that do not lead |
+//! | `snapshot` | snapshots given by a leader |
+//! | `remember` | client records of a partition |
+//! | `turn` | carry out the outputs of a replica |
+//! | `persist` | writes to the log |
+//! | `copying`, `pull` | give and pull copies |
+//! | `form`, `forming` | form a copy of a new partition from a copy of its parent |
+//! | `local_copy` | one copy on its node: its replica and the state around it |
+//! | `copy_view` | read-only view of a copy |
+//! | `split` | seals in a leader's log for keys that its row gives away, and the copies formed of them |
+//! | `split_point`, `heat`, `key_sample`, `byte_halves` | when and where a leader proposes a split |
+//! | `middle` | split key for an operator's split |
+//! | `yielding`, `absorb` | move the rows of a partition into the log of its left neighbour |
+//! | `unreadable` | copies with an entry that this version cannot read |
+//! | `emptied` | reports of reset copies, which must not lead |
+//! | `applied_push` | filter for pushes |
+//! | `reconcile` | actions that follow from duties, given the copies held |
+//! | `retention` | how much of a copy's log is kept, and for which copies |
+//! | `waiting` | pending answers, and their outcome if a leadership ends |
 
 mod absorb;
 mod applied_push;

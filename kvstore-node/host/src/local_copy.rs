@@ -1,4 +1,4 @@
-//! One copy on its node: its replica and what is kept around it.
+//! One copy on its node: its replica and the state around it.
 
 use crate::absorb::AbsorbWork;
 use crate::copy_view::CopyView;
@@ -16,33 +16,33 @@ use archon_kv::{ClientIndex, LogTime, Memtable, MemtableBudget};
 use archon_replica::{Position, Recovered, Replica};
 use archon_types::{Answer, ErrorDetail, KeyRange, Millis, Partition, PartitionId, PlacementId, Seq};
 
-/// Rows of any position may be in the engine.
+/// Marks that the engine may hold rows of any position.
 pub const ENGINE_AHEAD_UNKNOWN: Seq = Seq::new(u64::MAX);
 
-/// What clients are told of an operation that was carried out.
+/// Answer to a client for an operation that was carried out.
 pub type Outcome = Result<Answer, ErrorDetail>;
 
 /// A copy as recovery found it.
 #[derive(Debug)]
 pub struct Found {
-    /// Whose copy it is.
+    /// The partition it is a copy of.
     pub partition: PartitionId,
-    /// What its replica begins with.
+    /// Recovered state of its replica.
     pub recovered: Recovered,
-    /// Up to here the engine is complete.
+    /// Position up to which the engine is complete.
     pub complete: Position,
     /// The effects after that, in order.
     pub memtable: Memtable,
-    /// The log time of the last of them.
+    /// Log time of the last effect.
     pub log_time: LogTime,
-    /// The reason this version cannot read an entry after that, if there is one: the copy is kept and not served.
+    /// Reason why this version cannot read a later entry, if so: the copy is kept and not served.
     pub unreadable: Option<String>,
 }
 
 /// A copy with a replica.
 #[derive(Debug)]
 pub struct LocalCopy<S: Shell> {
-    /// Whose copy it is.
+    /// The partition it is a copy of.
     pub partition: PartitionId,
     /// Its placement.
     pub placement: PlacementId,
@@ -50,63 +50,63 @@ pub struct LocalCopy<S: Shell> {
     pub replica: Replica,
     /// Effects that the engine may not have yet.
     pub memtable: Memtable,
-    /// What the shell keeps with it.
+    /// State that the shell keeps with it.
     pub own: S::Own,
     /// The replica may evaluate and answer.
     pub serving: bool,
-    /// No duty names it: nothing is answered.
+    /// No duty names it, and it serves nothing.
     pub set_aside: bool,
-    /// Its leader sent an entry that this version does not read: nothing more is written to its log.
+    /// Its leader sent an entry that this version cannot read: nothing more is written to its log.
     pub(crate) stopped: bool,
-    /// It was told where its log ends, and takes no message that could move that.
+    /// The end of its log was reported: it accepts no message that could move it.
     pub inspected: bool,
-    /// Since when committed rows gather that the engine was not given yet.
+    /// Commit time of the oldest row not yet given to the engine.
     pub gathering_since: Option<Millis>,
-    /// Since when those had gathered that are on their way to it.
+    /// The same for the frozen rows on their way to the engine.
     frozen_since: Option<Millis>,
-    /// Bytes logged when they began to.
+    /// Bytes logged when gathering began.
     pub gathered_from: u64,
-    /// Bytes logged when the commit position was noted in the log.
+    /// Bytes logged when the commit position was last noted in the log.
     pub(crate) commit_noted_from: u64,
-    /// Up to here the engine was given everything.
+    /// Position up to which the engine was given everything.
     pub flushing: Seq,
-    /// How much of the log is kept.
+    /// Retention of its log.
     pub retention: Retention<S::Guard>,
     /// Log time of the newest effect, committed or not.
     pub(crate) log_time: LogTime,
-    /// Whom the partition remembers.
+    /// Client records of the partition.
     pub(crate) clients: ClientIndex,
     pub(crate) tickets: u64,
-    /// Clients that wait.
+    /// Waiting clients.
     pub(crate) waiting: Waiting<Request<S::Reply>, S::Reply, Outcome>,
-    /// The lease as last told to the replica.
+    /// Lease state last passed to the replica.
     pub(crate) covered: bool,
-    /// The copy that it pulls.
+    /// The copy being pulled.
     pub(crate) pull: Option<Pull<S::Page>>,
-    /// It was stepped since its last flush.
+    /// Stepped since its last flush.
     pub(crate) touched: bool,
     pub(crate) emptied: Emptied,
-    /// The split of its partition.
+    /// Split of its partition.
     pub(crate) split: SplitWork,
-    /// How its partition grows, while it leads and the table has limits.
+    /// Growth of the partition, while it leads and the table has limits.
     pub(crate) watch: Option<SplitWatch>,
-    /// Where its middle is, if an operator asked.
+    /// Split key for an operator.
     pub(crate) middle: MiddleSearch,
-    /// Merges in which its partition gets keys.
+    /// Merges into its partition.
     pub(crate) absorb: AbsorbWork,
-    /// How soon committed rows are to go to the engine, however few they are.
+    /// Urgency of the next flush, regardless of the amount of rows.
     pub flush_urgency: FlushUrgency,
 }
 
-/// How soon committed rows are to go to the engine.
+/// Urgency of giving committed rows to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum FlushUrgency {
-    /// When enough have gathered, or for long enough.
+    /// At the usual thresholds of size and age.
     #[default]
     None,
-    /// In a moment: somebody is about to wait for them.
+    /// Shortly: an operation is about to wait for them.
     Soon,
-    /// Now: somebody waits.
+    /// Now: an operation waits.
     Now,
 }
 
@@ -123,7 +123,7 @@ impl<S: Shell> LocalCopy<S> {
             placement,
             retention: Retention::new(found.complete, replica.base().seq),
             replica,
-            // A start may have given it more than it is known to have synced.
+            // A start may have given the engine more than is known to be synced.
             flushing: found.memtable.committed(),
             memtable: found.memtable,
             own: S::Own::default(),
@@ -151,14 +151,14 @@ impl<S: Shell> LocalCopy<S> {
         }
     }
 
-    /// The memtable begins anew after `base`: a copy has taken the place of what was there.
+    /// Restarts the memtable after `base`: a pulled copy has replaced the previous data.
     pub(crate) fn restart(&mut self, base: Position, budget: MemtableBudget) {
         self.begin_memtable(base.seq, budget);
         self.gathered_from = self.retention.logged_bytes();
         self.retention.restart(base);
     }
 
-    /// Rows of a copy are to come in place of what was there.
+    /// Prepares for the rows of a copy that replaces the previous data.
     pub(crate) fn begin_pull(&mut self, budget: MemtableBudget) {
         self.begin_memtable(Seq::ZERO, budget);
         self.retention.empty();
@@ -172,75 +172,75 @@ impl<S: Shell> LocalCopy<S> {
         self.flushing = after;
     }
 
-    /// Freezes the committed rows that have gathered, for the engine; what is committed from now on gathers anew.
+    /// Freezes the gathered committed rows for the engine; later commits gather separately.
     pub fn freeze(&mut self) {
         self.gathered_from = self.retention.logged_bytes();
         self.frozen_since = self.gathering_since.take();
         self.memtable.freeze();
     }
 
-    /// When the oldest row was committed that the engine has not written yet, if it lacks one.
+    /// Returns the commit time of the oldest row that the engine has not written yet.
     pub(crate) fn unwritten_since(&self) -> Option<Millis> {
         if self.memtable.frozen().is_some() { self.frozen_since } else { self.gathering_since }
     }
 
-    /// What it is to its node.
+    /// Returns a read-only view.
     pub fn view(&self) -> CopyView<'_> {
         CopyView { placement: self.placement, replica: &self.replica, set_aside: self.set_aside }
     }
 
-    /// Its partition's row, once it knows it.
+    /// Returns its partition's row, once known.
     pub(crate) fn row(&self) -> Option<&Partition> {
         self.replica.configuration().map(|configuration| &configuration.row)
     }
 
-    /// The keys that its row gives it; `None` before it knows its row, when it serves nothing.
+    /// Returns the keys that its row gives it; `None` before it knows its row, when it serves nothing.
     pub(crate) fn range(&self) -> Option<&KeyRange> {
         self.row().map(|row| &row.range)
     }
 
-    /// Whether its row gives this key to another partition.
+    /// Returns whether its row gives this key to another partition.
     pub(crate) fn is_beyond(&self, key: &[u8]) -> bool {
         self.range().is_some_and(|range| !range.contains(key))
     }
 
-    /// Whether its partition is to have keys of its right neighbour that it has not yet.
+    /// Returns whether its row has it merging in keys of its right neighbour.
     pub(crate) fn is_absorbing(&self) -> bool {
         self.row().is_some_and(|row| row.absorbs().is_some())
     }
 
-    /// Whether its log has all the keys that it is to have and its row does not give it yet.
+    /// Returns whether its log has all merged-in keys, although its row does not give them yet.
     pub(crate) fn has_all_it_absorbs(&self) -> bool {
         let attempt = self.row().and_then(|row| Some(row.absorbs()?.0.attempt));
         attempt.is_some() && attempt == self.absorb.merged().map(|merged| merged.attempt)
     }
 
-    /// Whether its partition is to give all of its keys to its left neighbour, and its log does.
+    /// Returns whether its partition gives all keys to its left neighbour, and its log has sealed them.
     pub(crate) fn is_yielding(&self) -> bool {
         let attempt = self.row().and_then(|row| Some(row.yields()?.0.attempt));
         attempt.is_some_and(|attempt| self.split.seals_for(attempt))
     }
 
-    /// Whether it pulls a copy.
+    /// Returns whether it pulls a copy.
     pub const fn is_pulling(&self) -> bool {
         self.pull.is_some()
     }
 
-    /// Where it stands.
+    /// Returns its location and progress, for events.
     pub fn at(&self) -> At {
         let (epoch, commit) = (self.replica.epoch(), self.replica.commit());
         At { partition: self.partition, placement: self.placement, epoch, commit }
     }
 
-    /// Ends the copies given in a leadership that is over: nobody keeps the log for them any more, and the space may be
-    /// emptied next. To be called before anything that a replica wants done is carried out.
+    /// Ends the copies given in a past leadership: the log is not kept for them, and the space may be emptied next.
+    /// Call this before carrying out any output of the replica.
     pub(crate) fn end_spoilt_copies(&mut self) {
         let gives = self.view().gives_copies();
         self.retention.end_spoilt(gives);
     }
 
-    /// What a copy brought, perhaps before the node was started, is of unknown positions, but none is above what this
-    /// replica held when it came to count.
+    /// Limits the unknown positions of pulled rows, perhaps pulled before the node started: none exceeds the end of the
+    /// log at the moment this replica became in sync.
     pub fn learn_engine_ahead(&mut self) {
         if self.memtable.engine_ahead() == ENGINE_AHEAD_UNKNOWN && self.pull.is_none() && self.replica.counts() {
             self.memtable.set_engine_ahead(self.replica.last().seq);

@@ -25,7 +25,7 @@ fn configure(local: &mut LocalCopy<TestShell>, own: ReplicaState, version: u64) 
 }
 
 #[test]
-fn the_first_commit_after_a_pause_gathers_anew() {
+fn first_commit_after_freeze_gathers_separately() {
     let mut local = local();
     let changes = vec![RowChange::set(Bytes::from_static(b"11"), Bytes::new())];
     local.memtable.push(Seq::new(11), Effect::new(Millis::new(11), changes)).unwrap();
@@ -37,7 +37,7 @@ fn the_first_commit_after_a_pause_gathers_anew() {
 }
 
 #[test]
-fn a_restarted_copy_does_not_know_what_the_engine_holds_until_it_counts() {
+fn restarted_copy_knows_engine_end_once_in_sync() {
     let mut local = local();
     local.memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
     local.learn_engine_ahead();

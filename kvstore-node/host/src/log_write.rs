@@ -1,4 +1,4 @@
-//! What a copy has written to the node's log.
+//! Writes of a copy to the node's log.
 
 use archon_replica::{Entry, Position};
 use archon_types::{Epoch, PartitionId, Seq};
@@ -6,33 +6,33 @@ use archon_types::{Epoch, PartitionId, Seq};
 /// One write. Those of a turn become durable together, in this order, or not at all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LogWrite {
-    /// A copy of this partition begins, with nothing in it.
+    /// Creates an empty copy of this partition.
     Open(PartitionId),
-    /// The highest epoch that the copy obeys.
+    /// Highest epoch that the copy accepts.
     Epoch(Epoch),
-    /// Entries that follow on the last one.
+    /// Entries that follow the last one.
     Entries(Vec<Entry>),
-    /// What comes after is thrown away.
+    /// Discards all later entries.
     Cut {
         /// The last position that is kept.
         after: Seq,
     },
-    /// Everything is thrown away, and the log begins anew.
+    /// Discards everything and restarts the log.
     Begin {
-        /// Whose copy it is.
+        /// The partition it is a copy of.
         partition: PartitionId,
-        /// The highest epoch that it obeys.
+        /// Highest epoch that it accepts.
         epoch: Epoch,
         /// The position before the first entry to come.
         base: Position,
     },
-    /// The engine holds everything up to here, on its disk.
+    /// The engine holds everything up to here, on disk.
     Complete(Position),
-    /// Everything up to here is committed. Noted now and then, so that a start that finds much after [`LogWrite::Complete`] can give it to
-    /// the engine before it has read all.
+    /// Everything up to here is committed. Noted regularly, so that a start that finds much after
+    /// [`LogWrite::Complete`] can give it to the engine before it has read all.
     Commit(Position),
-    /// Nothing up to here is needed any more; to be durable before it is forgotten.
+    /// Everything up to here may be trimmed; must be durable before the trim.
     Base(Position),
-    /// Nothing of the copy is needed any more.
+    /// Deletes the copy.
     Drop,
 }

@@ -1,5 +1,5 @@
-//! The middle of a partition that an operator wants to split and names no key for: found by a walk over its rows, outside the shard,
-//! and remembered until whoever asked asks again.
+//! Split-key search for an operator's split without a key: one walk over the partition's rows, outside the shard. The
+//! result is kept until the operator asks again.
 
 use crate::byte_halves::ByteHalves;
 use crate::partitions::Partitions;
@@ -10,52 +10,52 @@ use archon_types::split::check_split_at;
 use archon_types::{KeyRange, Middle, Millis, PartitionId};
 use bytes::Bytes;
 
-/// How long what was found is kept for whoever asked, in milliseconds: whatever is written meanwhile, or nobody would be answered of a
-/// partition that is written to much.
+/// Time for which a result is kept for the operator regardless of writes, in milliseconds. Without it, a partition with
+/// many writes would never get an answer.
 const ANSWER_MS: u64 = 2_000;
-/// A partition of at most so many bytes is walked over in a moment: whoever asks again is told of what it has by then.
+/// Partitions up to this size are walked quickly, so each later request walks them again.
 const SMALL_BYTES: u64 = 16 * 1024 * 1024;
-/// What was found of a larger one says nothing any more once this part of its bytes has been written.
+/// Inverse of the share of a larger partition's bytes that may be written before a result expires.
 const CHANGED_PART: u64 = 16;
-/// How long it is said that rows could not be read before it is tried again, in milliseconds.
+/// Time for which a failed walk is reported before a retry, in milliseconds.
 const FAILED_MS: u64 = 2_000;
 
-/// What a leader remembers between the questions for its middle.
+/// State of a leader between requests for its split key.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum MiddleSearch {
-    /// Nobody asked.
+    /// No request yet.
     #[default]
     None,
-    /// The walk came to nothing.
+    /// The walk failed.
     Failed(Millis),
-    /// Its rows are walked over.
+    /// A walk is in progress.
     UnderWay(Asked),
-    /// What the walk found.
+    /// Result of a walk.
     Found(Found),
 }
 
-/// Of what the middle is looked for.
+/// The searched keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Asked {
     range: KeyRange,
-    /// How many bytes had ever been logged when the walk was asked for.
+    /// Bytes ever logged when the walk was requested.
     logged_bytes: u64,
 }
 
-/// What a walk found.
+/// Result of a walk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
     of: Asked,
     at: Option<Bytes>,
-    /// The bytes of all rows.
+    /// Bytes of all rows.
     bytes: u64,
     found: Millis,
-    /// Somebody was told.
+    /// A caller has received it.
     told: bool,
 }
 
 impl Found {
-    /// Whether it says something of a partition that has logged so many bytes by now.
+    /// Returns whether it still holds for a partition that has logged this many bytes by now.
     const fn is_good(&self, logged_bytes: u64, now: Millis) -> bool {
         let age_ms = now.since(self.found);
         if !self.told && age_ms < ANSWER_MS {
@@ -68,8 +68,7 @@ impl Found {
 }
 
 impl MiddleSearch {
-    /// What can be said now of a partition with these keys, which has logged so many bytes; `None` if its rows have to be walked over
-    /// for it.
+    /// Returns the known answer for a partition with these keys and logged bytes; `None` if its rows must be walked.
     fn known(&mut self, range: &KeyRange, logged_bytes: u64, now: Millis) -> Option<Middle> {
         match self {
             Self::UnderWay(of) if of.range == *range => Some(Middle::Searching),
@@ -81,7 +80,7 @@ impl MiddleSearch {
         }
     }
 
-    /// A walk has ended, or come to nothing.
+    /// Takes the result of a walk; `None` if it failed.
     pub(crate) fn walked(&mut self, search: &SplitSearch, halves: Option<&ByteHalves>, now: Millis) {
         let of = match self {
             Self::UnderWay(of) if of.range == search.range => of.clone(),
@@ -99,10 +98,10 @@ impl MiddleSearch {
 }
 
 impl<S: Shell> Partitions<S> {
-    /// The middle of a partition that is led here, as far as it is known. If it is not, a walk over its rows is begun.
+    /// Returns the split key of a partition led here, as far as it is known. Otherwise starts a walk over its rows.
     ///
     /// # Errors
-    /// Why this node does not say: above all if it does not lead.
+    /// The reason why this node cannot answer, above all that it does not lead.
     pub fn middle(&mut self, partition: PartitionId) -> Result<Middle, Refusal> {
         let shell = &self.turn.shell;
         if shell.is_stopping() {
@@ -144,7 +143,7 @@ mod tests {
         node
     }
 
-    /// The walk finds these rows of so many bytes each.
+    /// Completes the walk with these rows of `bytes` each.
     fn walked(node: &mut Partitions<TestShell>, rows: &[&str], bytes: u64) {
         let mut halves = ByteHalves::default();
         rows.iter().for_each(|key| halves.add(key.as_bytes(), bytes));
@@ -163,7 +162,7 @@ mod tests {
     const C: Bytes = Bytes::from_static(b"c");
 
     #[test]
-    fn the_first_question_begins_a_walk_and_a_later_one_is_answered() {
+    fn first_middle_request_starts_walk_and_later_one_is_answered() {
         let mut node = leader();
         assert_eq!(node.middle(PARTITION), Ok(Middle::Searching));
         assert_eq!(node.middle(PARTITION), Ok(Middle::Searching), "it goes on");
@@ -177,9 +176,9 @@ mod tests {
         assert_eq!(node.shell().searches.len(), 2);
     }
 
-    /// An operator tries it dry, loads rows, and splits.
+    /// An operator tries a dry run, loads rows, and splits.
     #[test]
-    fn a_partition_was_split_at_the_middle_that_it_had_before_it_grew() {
+    fn middle_expires_once_partition_has_grown() {
         for (bytes, written, good) in [(100, 0, false), (SMALL_BYTES, 1 << 20, true), (SMALL_BYTES, 4 << 20, false)] {
             let mut node = leader();
             assert_eq!(node.middle(PARTITION), Ok(Middle::Searching));
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asked_for_the_middle_is_told_it_however_much_is_written_meanwhile() {
+    fn middle_request_is_answered_despite_writes() {
         let ask_after = |ms: u64| {
             let mut node = leader();
             assert_eq!(node.middle(PARTITION), Ok(Middle::Searching));
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_that_got_rows_was_said_to_have_no_middle_for_half_a_minute() {
+    fn indivisible_answer_is_not_kept() {
         let mut node = leader();
         assert_eq!(node.middle(PARTITION), Ok(Middle::Searching));
         walked(&mut node, &[], 0);
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_parted_is_said_to_be_so() {
+    fn middle_of_single_row_is_indivisible() {
         for rows in [&[][..], &["a"]] {
             let mut node = leader();
             assert_eq!(node.middle(PARTITION), Ok(Middle::Searching));
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_came_to_nothing_is_told_of_and_begins_anew() {
+    fn failed_middle_walk_is_reported_and_retried() {
         let mut node = leader();
         assert_eq!(node.middle(PARTITION), Ok(Middle::Searching));
         let search = node.shell().searches[0].clone();
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_lead_says_nothing() {
+    fn middle_is_refused_without_leadership() {
         let mut node = leader();
         node.copies.get_mut(&OWN).expect("a copy").serving = false;
         assert_eq!(node.middle(PARTITION), Err(Refusal::Elsewhere));

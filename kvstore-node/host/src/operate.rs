@@ -1,4 +1,4 @@
-//! Clients' operations: evaluated once, answered after commit and under the lease.
+//! Client operations: evaluated once, answered after commit and under the lease.
 
 use crate::local_copy::{LocalCopy, Outcome};
 use crate::mutant::Mutant;
@@ -16,7 +16,7 @@ use archon_types::{Answer, ErrorDetail, ErrorKind, KeyRange, Millis, Op, Revisio
 use bytes::Bytes;
 
 impl<S: Shell> Turn<S> {
-    /// Evaluates an operation, or has it wait, or refuses it.
+    /// Evaluates, parks or refuses an operation.
     pub(crate) fn operate(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) {
         let Some(request) = self.park(local, request) else { return };
         let Some(request) = self.wait_for_split(local, request) else { return };
@@ -31,7 +31,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Whether an operation may be evaluated here and now.
+    /// Returns whether an operation may be evaluated here and now.
     fn admit(&self, local: &LocalCopy<S>, request: &Request<S::Reply>) -> Result<(), Refusal> {
         if self.shell.is_stopping() {
             return Err(Refusal::Stopping);
@@ -39,7 +39,7 @@ impl<S: Shell> Turn<S> {
         if request.op.key().is_some_and(|key| self.shell.is_misrouted(request.partition, key)) {
             return Err(Refusal::Misrouted);
         }
-        // A named write may have been done here before the key went: the leader looks into its records first.
+        // A named write may have been done here before the key moved: the leader checks its client records first.
         if self.is_given_away(local, request) && request.id.is_none() {
             return Err(Refusal::Moved);
         }
@@ -54,7 +54,7 @@ impl<S: Shell> Turn<S> {
         if self.leadership(local).holds() { Ok(()) } else { Err(Refusal::NoLease) }
     }
 
-    /// Whether the key that an operation is about is another partition's by now.
+    /// Returns whether the operation's key belongs to another partition by now.
     fn is_given_away(&self, local: &LocalCopy<S>, request: &Request<S::Reply>) -> bool {
         if self.broken.breaks(Mutant::BeyondServed) || self.is_let_in(local, request) {
             return false; // rule 37
@@ -92,7 +92,7 @@ impl<S: Shell> Turn<S> {
         self.refuse(local, request.reply, refusal);
     }
 
-    /// What a read finds; of a scan, the keys that this partition has.
+    /// Evaluates a read. Scans cover only keys that this partition has.
     fn evaluated(&self, local: &LocalCopy<S>, op: &Op) -> Result<Outcome, ViewError> {
         let range = local.split.unsealed(local.range().cloned().unwrap_or(KeyRange::ALL));
         let within = match op {
@@ -110,7 +110,7 @@ impl<S: Shell> Turn<S> {
         }))
     }
 
-    /// The committed value of a key: from the memtable, from what was read before, or from the engine.
+    /// Returns the committed value of a key: from the memtable, the cached rows, or the engine.
     fn value(&self, local: &mut LocalCopy<S>, key: &[u8]) -> Result<Option<(Bytes, Revision)>, ViewError> {
         let key = row::value_key(key);
         let row = match local.memtable.get(&key, Reader::Committed) {
@@ -120,18 +120,18 @@ impl<S: Shell> Turn<S> {
         Ok(row.map(|row| row::decode_value(&row)).transpose()?)
     }
 
-    /// Reads whose leadership was confirmed after they arrived, or not.
+    /// Continues reads after their round of confirmations.
     pub(crate) fn confirmed(&mut self, local: &mut LocalCopy<S>, tickets: &[u64], ok: bool) {
         for ticket in tickets {
             let Some(request) = local.waiting.confirmed(*ticket) else { continue };
             if ok {
-                // Read when its turn comes: whatever this leader shows then is no older than what was confirmed, as long
-                // as the epoch is the same.
+                // Read in its turn: in the same epoch, any later state of this leader is at least as new as what was
+                // confirmed.
                 self.unparked.push(Request { confirmed: Some(local.replica.epoch()), ..request });
                 continue;
             }
             self.shell.observe(local.at(), Observed::NotConfirmed);
-            // A read that changed nothing may as well be answered by whoever leads next.
+            // A read changes nothing, so the next leader may answer it.
             let Some(request) = self.park(local, request) else { continue };
             let refusal = if local.serving { Refusal::NoLease } else { self.elsewhere(local.partition) };
             self.turn_away(request, local.waiting.log_time(), refusal);
@@ -190,7 +190,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Gives a write back if there is room for it; otherwise it waits, or is refused.
+    /// Returns a write for which there is room; otherwise it waits or is refused.
     fn wait_for_room(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) -> Option<Request<S::Reply>> {
         let Err(kind) = self.room(local) else { return Some(request) };
         let request = match kind {
@@ -201,14 +201,14 @@ impl<S: Shell> Turn<S> {
         None
     }
 
-    /// What becomes of a named write whose key is another partition's: what was recorded of it here, or that nothing was done
-    /// here, nor will be.
+    /// Evaluates a named write on a key of another partition: its recorded outcome here, or that it was not and will
+    /// not be done here.
     fn moved(&self, asked: Asked<'_>, view: &PartitionView<'_>, at: Millis) -> Result<Evaluation, ViewError> {
         let asked = if self.broken.breaks(Mutant::OwnerFirst) { Asked { id: None, ..asked } } else { asked }; // rule 42
         evaluate_elsewhere(asked, view, at, self.shell.dedup())
     }
 
-    /// Writes an entry that nobody waits for.
+    /// Writes an entry without a waiting client.
     pub(crate) fn note(&mut self, local: &mut LocalCopy<S>, effect: Effect) -> Result<(), ErrorKind> {
         let at = effect.at;
         let (entry, effect) = effect.into_entry().map_err(|error| {
@@ -223,7 +223,7 @@ impl<S: Shell> Turn<S> {
         Ok(())
     }
 
-    /// An answer without an effect rests on what was seen, which may be uncommitted: it waits for that.
+    /// Queues an answer without an effect: it depends on the evaluated state, so it waits until that is committed.
     fn answer_after(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>, outcome: Outcome) {
         let seq = local.replica.last().seq;
         let answer = ReadyAnswer { reply: request.reply, outcome };
@@ -234,7 +234,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Proposes an entry; gives its ticket and place.
+    /// Proposes an entry; returns its ticket and position.
     pub(crate) fn propose(&mut self, local: &mut LocalCopy<S>, entry: Bytes) -> Result<(u64, Seq), ErrorKind> {
         let ticket = local.next_ticket();
         let mut out = self.outputs();
@@ -245,7 +245,7 @@ impl<S: Shell> Turn<S> {
             Output::Refuse { ticket: refused, kind } if *refused == ticket => Some(Err(*kind)),
             _ => None,
         });
-        // Nothing is committed by a proposal alone: that takes the disk, and so another turn.
+        // A proposal alone commits nothing: that takes the disk, and so another turn.
         debug_assert!(!out.iter().any(|output| matches!(output, Output::Commit { .. })));
         self.carry_out(local, out);
         verdict.unwrap_or(Err(ErrorKind::Internal))

@@ -1,6 +1,6 @@
-//! Operations that wait for a leadership to settle, instead of being sent away to ask again: at the node that is about to
-//! lead until it serves, at the node that gave the leadership up until it can say who leads now. Writes for which there is no room
-//! wait as well, in the order in which they came: whoever is sent away may find that others were quicker each time it comes back.
+//! Parked operations: they wait for a leadership to settle instead of being refused, at the next leader until it
+//! serves, and at the previous one until it knows the next. Writes without room wait as well, in order of arrival: a
+//! refused client may find on each retry that others were faster.
 
 use crate::local_copy::LocalCopy;
 use crate::request::{Reply as _, Request, WaitsFor};
@@ -8,21 +8,22 @@ use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use archon_replica::ReplicaStatus;
 
-/// How long operations wait, and how many.
+/// Bounds on parked operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParkLimits {
-    /// Longest wait for a leadership to settle, in milliseconds; then an operation is answered by whatever is true.
+    /// Longest wait for a leadership to settle, in milliseconds; after it, the operation is answered by the present
+    /// state.
     pub settle_ms: u64,
-    /// How long an operation waits for the push of a table that its client has already seen, in milliseconds.
+    /// Longest wait for the push of a table version that the client has already seen, in milliseconds.
     pub behind_ms: u64,
-    /// How long a new client's operation waits until a new leader has read whom its partition remembers, in milliseconds.
+    /// Longest wait of a new client's operation for a new leader to read its client records, in milliseconds.
     pub reading_ms: u64,
-    /// How long a write waits for room: until the engine, the log or followers have taken what is before it, in milliseconds.
+    /// Longest wait of a write for room in the engine, the log or at followers, in milliseconds.
     pub room_ms: u64,
-    /// How much gathers of one partition while what gathered before is on its way to the engine, in bytes. The more, the longer
-    /// everybody waits for the engine once there is room for nothing more: it lets go of all of it at once.
+    /// Bytes that may gather for one partition while earlier rows are on their way to the engine. The engine frees all
+    /// of them at once, so a larger bound means a longer wait for every client once memory is full.
     pub gathered_bytes_max: usize,
-    /// Most operations that wait at one partition; more are refused, retryably.
+    /// Most operations parked at one partition; more are refused, retryably.
     pub parked_max: usize,
 }
 
@@ -40,15 +41,15 @@ impl Default for ParkLimits {
 }
 
 impl<S: Shell> Turn<S> {
-    /// Keeps an operation if it will soon be clear who answers it; gives it back if it is to be answered now.
+    /// Parks an operation if its leader will soon be known; returns it if it has to be answered now.
     pub(crate) fn park(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) -> Option<Request<S::Reply>> {
         let wait_ms = match local.replica.status() {
             _ if local.set_aside || self.shell.is_stopping() => 0,
             ReplicaStatus::TakingOver => self.park_limits.settle_ms,
             ReplicaStatus::HandingOver if !request.op.is_read() => self.park_limits.settle_ms,
-            // The row is an older one than the release, or nobody has been named yet.
+            // The row is older than the release, or no leader is named yet.
             ReplicaStatus::Released if local.view().is_unsettled() => self.park_limits.settle_ms,
-            // The client followed a newer table to this node than the node has been told.
+            // The client follows a newer table than this node has.
             ReplicaStatus::Following if request.known > self.shell.tables_version() => self.park_limits.behind_ms,
             ReplicaStatus::Following
             | ReplicaStatus::Copying
@@ -59,7 +60,7 @@ impl<S: Shell> Turn<S> {
         self.park_for(local, request, wait_ms, WaitsFor::Leadership)
     }
 
-    /// Keeps an operation until it has waited for so long in all; gives it back if it has, or if too many wait.
+    /// Parks an operation until it has waited `wait_ms` in total; returns it if it has, or if too many are parked.
     pub(crate) fn park_for(
         &mut self,
         local: &mut LocalCopy<S>,
@@ -78,7 +79,7 @@ impl<S: Shell> Turn<S> {
         None
     }
 
-    /// Looks again, in the next turn, at the operations that wait.
+    /// Retries the parked operations in the next turn.
     pub(crate) fn unpark(&mut self, local: &mut LocalCopy<S>) {
         self.unparked.extend(local.waiting.unpark());
     }

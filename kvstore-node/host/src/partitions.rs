@@ -1,4 +1,4 @@
-//! The copies that one thread of a node has, and all that is done with them.
+//! Copies of one thread of a node, and all operations on them.
 
 use crate::copying::{CopyAsk, CopyPage, CopyStart};
 use crate::emptied::Emptied;
@@ -17,36 +17,36 @@ use archon_replica::{Body, Input, Message, Position};
 use archon_types::{Epoch, Fact, Millis, PartitionId, PlacementId, Report, Seq, Version};
 use std::collections::BTreeMap;
 
-/// What is completed once writes of a turn are durable.
+/// Completions of a turn, once its writes are durable.
 #[derive(Clone, Debug, Default)]
 pub struct Completes {
     /// Writes of replicas.
     pub tokens: Vec<(PlacementId, u64)>,
-    /// Entries that the log may forget then.
+    /// Entries that the log may then trim.
     pub trims: Vec<(PlacementId, Seq)>,
     /// Copies of which nothing is left then.
     pub deletions: Vec<(PartitionId, PlacementId)>,
 }
 
-/// Some of a node's partitions. A shell brings inputs, each with [`Partitions::begin`] before, and ends what they lead to with
-/// [`Partitions::settle`].
+/// Some of a node's partitions. The shell passes inputs, calls [`Partitions::begin`] before each, and ends the turn
+/// with [`Partitions::settle`].
 pub struct Partitions<S: Shell> {
     /// Found at start-up, not named by a duty yet.
     pub(crate) dormant: BTreeMap<PlacementId, Found>,
-    /// Kept and not served: this version does not read an entry of their logs.
+    /// Kept and not served: this version cannot read an entry of their logs.
     pub(crate) unreadable: BTreeMap<PlacementId, UnreadableCopy>,
-    /// What leaders asked of those, the newest each: they heard of it first that a duty names them.
+    /// Newest request of a leader to each dormant copy, received before the duty that names the copy.
     pub(crate) early: BTreeMap<PlacementId, Message>,
     pub(crate) copies: BTreeMap<PlacementId, LocalCopy<S>>,
     /// The copy that answers for a partition.
     pub(crate) active: BTreeMap<PartitionId, PlacementId>,
-    /// Being deleted, by the clearing whose end is the end of them.
+    /// Copies being deleted, with the clearing that completes it.
     pub(crate) unloading: BTreeMap<PlacementId, (PartitionId, Option<u64>)>,
-    /// Formed beside copies of the partitions that they are split off, and not yet known to the log.
+    /// Formed beside copies of their parent partitions, and not yet in the log.
     pub(crate) adopting: BTreeMap<PlacementId, FormedCopy>,
-    /// When it is looked next for partitions that should be split.
+    /// Time of the next look for partitions to split.
     pub(crate) looks_at: Millis,
-    /// A table had limits when it was looked last.
+    /// A table had limits at the last look.
     pub(crate) watched: bool,
     pub(crate) turn: Turn<S>,
 }
@@ -58,7 +58,7 @@ impl<S: Shell> std::fmt::Debug for Partitions<S> {
 }
 
 impl<S: Shell> Partitions<S> {
-    /// What recovery found, driven by this shell.
+    /// Starts with what recovery found, driven by this shell.
     pub fn new(shell: S, found: BTreeMap<PlacementId, Found>, park_limits: ParkLimits, broken: Broken) -> Self {
         let (unreadable, dormant) = found.into_iter().partition(|(_, found)| found.unreadable.is_some());
         let mut partitions = Self::with(shell, dormant, park_limits, broken);
@@ -83,64 +83,64 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// A turn begins at this instant of the local clock.
+    /// Starts a turn at this instant of the local clock.
     pub const fn begin(&mut self, now: Millis) {
         self.turn.now = now;
     }
 
-    /// The shell.
+    /// Returns the shell.
     pub const fn shell(&self) -> &S {
         &self.turn.shell
     }
 
-    /// The shell.
+    /// Returns the shell.
     pub const fn shell_mut(&mut self) -> &mut S {
         &mut self.turn.shell
     }
 
-    /// The copies with a replica, in order of placement.
+    /// Returns the copies with a replica, in order of placement.
     pub const fn copies(&self) -> &BTreeMap<PlacementId, LocalCopy<S>> {
         &self.copies
     }
 
-    /// Each copy with a replica, and the shell.
+    /// Calls `work` with the shell and each copy with a replica.
     pub fn each(&mut self, mut work: impl FnMut(&mut S, &mut LocalCopy<S>)) {
         self.copies.values_mut().for_each(|local| work(&mut self.turn.shell, local));
     }
 
-    /// A copy with its shell.
+    /// Returns a copy with its shell.
     pub fn of(&mut self, placement: PlacementId) -> Option<(&mut S, &mut LocalCopy<S>)> {
         self.copies.get_mut(&placement).map(|local| (&mut self.turn.shell, local))
     }
 
-    /// Copies that no duty has named yet, with the partition of each.
+    /// Returns the copies that no duty has named yet, with the partition of each.
     pub fn dormant(&self) -> impl Iterator<Item = (PlacementId, PartitionId)> {
         self.dormant.iter().map(|(placement, found)| (*placement, found.partition))
     }
 
-    /// Copies that are being deleted and whose space is not empty yet, with the partition of each.
+    /// Returns the copies not fully deleted yet, with the partition of each.
     pub fn unloading(&self) -> impl Iterator<Item = (PlacementId, PartitionId)> {
         self.unloading.iter().map(|(placement, (partition, _))| (*placement, *partition))
     }
 
-    /// The copy that answers for a partition.
+    /// Returns the copy that answers for a partition.
     pub fn active(&self, partition: PartitionId) -> Option<PlacementId> {
         self.active.get(&partition).copied()
     }
 
-    /// A copy's memtable, whether it is served or not.
+    /// Returns a copy's memtable, whether it is served or not.
     pub fn memtable(&self, placement: PlacementId) -> Option<&Memtable> {
         let active = self.copies.get(&placement).map(|local| &local.memtable);
         active.or_else(|| self.dormant.get(&placement).map(|found| &found.memtable))
     }
 
-    /// A copy's memtable, whether it is served or not.
+    /// Returns a copy's memtable, whether it is served or not.
     pub fn memtable_mut(&mut self, placement: PlacementId) -> Option<&mut Memtable> {
         let active = self.copies.get_mut(&placement).map(|local| &mut local.memtable);
         active.or_else(|| self.dormant.get_mut(&placement).map(|found| &mut found.memtable))
     }
 
-    /// Evaluates an operation, or has it wait, or refuses it.
+    /// Evaluates, parks or refuses an operation.
     pub fn operate(&mut self, request: Request<S::Reply>) {
         let local = self.active.get(&request.partition).and_then(|placement| self.copies.get_mut(placement));
         match local {
@@ -152,12 +152,13 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// Operations that are to be looked at again, before everything that waits of their clients; the last one first.
+    /// Returns the next operation to retry, to be handled before all queued operations of its client; the last one
+    /// first.
     pub fn pop_unparked(&mut self) -> Option<Request<S::Reply>> {
         self.turn.unparked.pop()
     }
 
-    /// Gives a replica an input and carries out what follows.
+    /// Passes an input to a replica and carries out its outputs.
     pub fn step(&mut self, placement: PlacementId, input: Input) {
         if let Some(local) = self.copies.get_mut(&placement) {
             let moves = matches!(input, Input::Message(_)) && !self.turn.broken.breaks(Mutant::InspectedMoves); // rule 61
@@ -169,7 +170,7 @@ impl<S: Shell> Partitions<S> {
             }
             return;
         }
-        // Without an answer the leader would ask again only after a while, and its clients wait for that.
+        // Without an answer the leader would ask again only after a while, and its clients would wait for that.
         if let Input::Message(message) = input
             && matches!(message.body, Body::Adopt { .. })
             && self.dormant.contains_key(&placement)
@@ -178,7 +179,7 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// Whoever writes the engine found that what a copy holds cannot be what was written.
+    /// Marks a copy as damaged, for the engine's writer.
     pub fn damaged(&mut self, placement: PlacementId, why: String) {
         self.turn.damaged.push((placement, why));
     }
@@ -209,8 +210,8 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// Time passes: `refused` says that no write is taken here now, `forgettings_max` how many entries that only forget clients
-    /// may be proposed, for all partitions together. Returns how many answers wait for a lease then.
+    /// Advances time. `refused` means that no write is accepted here now; `forgettings_max` bounds the entries that
+    /// only drop client records, for all partitions together. Returns the number of answers that then wait for a lease.
     pub fn tick(&mut self, refused: bool, forgettings_max: usize) -> usize {
         let (mut forgettings, mut held) = (forgettings_max, 0);
         for local in self.copies.values_mut() {
@@ -236,12 +237,12 @@ impl<S: Shell> Partitions<S> {
         held
     }
 
-    /// How many copies that were taken over have not read all clients that their partitions remember.
+    /// Returns the number of copies that took over and have not read all client records.
     pub fn clients_to_read(&self) -> usize {
         self.turn.reading.len()
     }
 
-    /// Reads some of the clients that a partition remembers which was taken over.
+    /// Reads some client records of one partition that was taken over.
     pub fn read_clients(&mut self) {
         let Some(placement) = self.turn.reading.pop_front() else { return };
         if let Some(local) = self.copies.get_mut(&placement) {
@@ -249,7 +250,7 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// Writes are durable.
+    /// Takes the completions of durable writes.
     pub fn durable(&mut self, done: Completes) {
         for (placement, token) in done.tokens {
             match self.copies.contains_key(&placement) {
@@ -266,19 +267,19 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// The engine holds everything of a copy up to `upto`, on its disk.
+    /// Records that the engine holds everything of a copy up to `upto`, on disk.
     pub fn synced(&mut self, placement: PlacementId, upto: Seq) {
         if let Some(local) = self.copies.get_mut(&placement) {
             self.turn.synced(local, upto);
         }
     }
 
-    /// The engine has room again: rows of copies that waited for it go on.
+    /// Offers waiting rows of copies again, as the engine has room.
     pub fn offer_rows(&mut self) {
         self.copies.values_mut().for_each(|local| self.turn.offer_rows(local));
     }
 
-    /// The engine holds nothing of this copy any more, unless something was written after this clearing.
+    /// Takes the end of a clearing: the space is empty, unless something was written after it.
     pub fn cleared(&mut self, placement: PlacementId, clear: u64) {
         let unloading = self.unloading.get(&placement).filter(|(_, own)| *own == Some(clear));
         if let Some((partition, _)) = unloading.copied() {
@@ -289,44 +290,44 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// Nothing is left of this copy, on the disk too. Whoever is told so never names it again.
+    /// Reports that nothing is left of this copy, on disk too; the coordinators never name it again.
     fn deleted(&mut self, partition: PartitionId, placement: PlacementId) {
         let (epoch, version, commit) = (Epoch::ZERO, Version::ZERO, Seq::ZERO);
         self.turn.shell.observe(At { partition, placement, epoch, commit }, Observed::Deleted);
         self.turn.shell.report(Report { partition, placement, epoch, version, fact: Fact::Unloaded });
     }
 
-    /// A loader elsewhere wants a copy: the log is kept for it from here on, until `guard` is dropped.
+    /// Starts a copy for a loader on another node: keeps the log from here until `guard` is dropped.
     ///
     /// # Errors
-    /// Why it gets none.
+    /// The reason why it gets none.
     pub fn copy_asked(&mut self, ask: CopyAsk, guard: S::Guard) -> Result<CopyStart, CopyRefusal> {
         let local = self.copies.get_mut(&ask.source).filter(|local| local.partition == ask.partition);
         local.map_or(Err(CopyRefusal::NotHere), |local| self.turn.copy_asked(local, ask, guard))
     }
 
-    /// A page of a copy has come.
+    /// Takes a page of a copy.
     pub fn copy_page(&mut self, page: CopyPage<S::Page>) {
         if let Some(local) = self.copies.get_mut(&page.placement) {
             self.turn.copy_page(local, page);
         }
     }
 
-    /// All rows of a copy are in, on the engine's disk: it is complete at `at`, and was given under this version of the row.
+    /// Completes a copy: its rows are on the engine's disk, complete at `at`, and were given under this row version.
     pub fn copy_done(&mut self, placement: PlacementId, attempt: u64, at: Position, version: Version) {
         if let Some(local) = self.copies.get_mut(&placement) {
             self.turn.copy_done(local, attempt, at, version);
         }
     }
 
-    /// The leader no longer keeps the log from where the copy began: it begins anew.
+    /// Restarts a copy, as its leader no longer keeps the log from the start position.
     pub fn copy_again(&mut self, placement: PlacementId, attempt: u64) {
         if let Some(local) = self.copies.get_mut(&placement) {
             self.turn.copy_again(local, attempt);
         }
     }
 
-    /// The node registered anew: it leads nothing any more (PROTOCOL rule 8).
+    /// Ends all leaderships, as the node has registered again (PROTOCOL rule 8).
     pub fn renew(&mut self, Life { node, incarnation }: Life) {
         if self.turn.broken.breaks(Mutant::KeepsLeading) {
             return;
@@ -337,18 +338,18 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// The lease has changed: replicas hear whether it covers them.
+    /// Passes a change of the lease to the replicas.
     pub fn lease_changed(&mut self) {
         self.copies.values_mut().for_each(|local| self.turn.lease(local));
     }
 
-    /// The coordinator is about to give these leaderships to somebody else; it need not wait for the lease to run out if
-    /// they are released.
+    /// Withdraws leaderships that the coordinator is about to give to other copies; it need not wait for the lease to
+    /// expire if they are released.
     pub fn withdrawn(&mut self, leaderships: Vec<(PartitionId, Epoch)>) {
         for (partition, epoch) in leaderships {
             let local = match self.active.get(&partition) {
                 Some(placement) => self.copies.get_mut(placement),
-                // One that was set aside leads nothing, and has to say so as well.
+                // A copy that was set aside leads nothing, and has to confirm that as well.
                 None => self.copies.values_mut().find(|local| local.partition == partition),
             };
             let Some(local) = local else { continue };
@@ -357,7 +358,7 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// The node is stopping: gives up whatever it leads.
+    /// Gives up all leaderships, as the node is stopping.
     pub fn release(&mut self) {
         self.turn.releasing = true;
         for local in self.copies.values_mut() {
@@ -369,22 +370,22 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// Nobody is answered here any more.
+    /// Fails all waiting operations, as the node is stopping.
     pub fn stop(&mut self) {
         self.copies.values_mut().for_each(|local| self.turn.fail_waiting(local, Cause::Stopping));
     }
 
-    /// How many leaderships are not given up yet.
+    /// Returns the number of leaderships not given up yet.
     pub fn leading(&self) -> usize {
         self.copies.values().filter(|local| local.serving).count()
     }
 
-    /// How many copies here other nodes' leaders wait for, although they could do without.
+    /// Returns the number of copies here that leaders on other nodes wait for, although they could do without.
     pub fn counted(&self) -> usize {
         self.copies.values().filter(|local| !local.set_aside && local.view().is_spare()).count()
     }
 
-    /// A copy's data cannot be trusted: it is not served any more, and the coordinator hears of it.
+    /// Stops a copy with untrusted data, and reports it to the coordinator.
     pub fn damage(&mut self, placement: PlacementId, why: &str) {
         let Some(mut local) = self.copies.remove(&placement) else {
             self.form_damaged(placement);

@@ -17,22 +17,22 @@ fn answered(partitions: &Partitions<crate::test_shell::TestShell>) -> Vec<&'stat
     partitions.shell().answers.iter().map(|(to, _)| *to).collect()
 }
 
-fn another_registration_leads_nothing(mutant: Option<Mutant>) -> bool {
+fn new_registration_leads_nothing(mutant: Option<Mutant>) -> bool {
     let mut partitions = serving(Broken::by(mutant), row(1, &[]));
     partitions.renew(Life { incarnation: Incarnation::new(2), ..LIFE });
     settle(&mut partitions);
     partitions.leading() == 0
 }
 
-/// The look takes until the lease is over.
-fn a_read_that_outlasts_the_lease_is_not_answered(mutant: Option<Mutant>) -> bool {
+/// The read of the engine takes until the lease has expired.
+fn read_that_outlasts_lease_is_refused(mutant: Option<Mutant>) -> bool {
     let mut partitions = serving(Broken::by(mutant), row(1, &[]));
     partitions.shell_mut().look_ms = 9_000;
     partitions.operate(request(get("key"), "read"));
     refused(&partitions) == [&Refusal::NoLease]
 }
 
-fn a_sole_copy_takes_nothing_without_a_lease(mutant: Option<Mutant>) -> bool {
+fn sole_copy_refuses_writes_without_lease(mutant: Option<Mutant>) -> bool {
     let mut partitions = serving(Broken::by(mutant), row(1, &[]));
     partitions.shell_mut().lease_until = Millis::ZERO;
     partitions.operate(request(put("key"), "write"));
@@ -40,7 +40,7 @@ fn a_sole_copy_takes_nothing_without_a_lease(mutant: Option<Mutant>) -> bool {
     refused(&partitions) == [&Refusal::NoLease]
 }
 
-fn whoever_leads_no_more_gives_no_copies(mutant: Option<Mutant>) -> bool {
+fn former_leader_gives_no_copies(mutant: Option<Mutant>) -> bool {
     let mut partitions = serving(Broken::by(mutant), row(1, &[(OTHER, ReplicaState::Load)]));
     let (source, epoch) = (OWN, Epoch::new(1));
     let ask = CopyAsk { partition: PARTITION, loader: OTHER, source, epoch, resume: Seq::new(1) };
@@ -49,15 +49,15 @@ fn whoever_leads_no_more_gives_no_copies(mutant: Option<Mutant>) -> bool {
 }
 
 archon_types::shown_by! {
-    KeepsLeading => another_registration_leads_nothing,
-    LeaseCheckedFirst => a_read_that_outlasts_the_lease_is_not_answered,
-    AloneWithoutLease => a_sole_copy_takes_nothing_without_a_lease,
-    CopyUnchecked => whoever_leads_no_more_gives_no_copies,
-    RetentionUnreviewed => quiet_log_has_a_bound_in_the_log_of_the_node,
+    KeepsLeading => new_registration_leads_nothing,
+    LeaseCheckedFirst => read_that_outlasts_lease_is_refused,
+    AloneWithoutLease => sole_copy_refuses_writes_without_lease,
+    CopyUnchecked => former_leader_gives_no_copies,
+    RetentionUnreviewed => quiet_log_retention_is_bounded_by_node_log,
 }
 
 #[test]
-fn a_write_is_answered_once_the_disk_has_it_and_is_read_after() {
+fn write_is_answered_once_durable_and_then_readable() {
     let mut partitions = serving(Broken::default(), row(1, &[]));
     partitions.operate(request(put("key"), "write"));
     partitions.settle();
@@ -91,7 +91,7 @@ fn tick_at(partitions: &mut Partitions<crate::test_shell::TestShell>, ms: u64) {
     settle(partitions);
 }
 
-fn quiet_log_has_a_bound_in_the_log_of_the_node(mutant: Option<Mutant>) -> bool {
+fn quiet_log_retention_is_bounded_by_node_log(mutant: Option<Mutant>) -> bool {
     let mut partitions = after_a_quiet_write(Broken::by(mutant));
     tick_at(&mut partitions, 3_000);
     partitions.shell_mut().log_written = crate::RetentionLimits::of_node(1).lagging_distance_max + 1;
@@ -100,7 +100,7 @@ fn quiet_log_has_a_bound_in_the_log_of_the_node(mutant: Option<Mutant>) -> bool 
 }
 
 #[test]
-fn a_quiet_log_is_forgotten_once_the_node_has_logged_enough() {
+fn quiet_log_is_trimmed_once_node_has_logged_enough() {
     let mut partitions = after_a_quiet_write(Broken::default());
     let distance = crate::RetentionLimits::of_node(1).lagging_distance_max;
     partitions.shell_mut().log_written = distance;
@@ -115,7 +115,7 @@ fn a_quiet_log_is_forgotten_once_the_node_has_logged_enough() {
 }
 
 #[test]
-fn a_quiet_log_is_forgotten_once_the_absent_copy_is_removed() {
+fn quiet_log_is_trimmed_once_absent_copy_is_removed() {
     let mut partitions = after_a_quiet_write(Broken::default());
     let row = archon_types::Partition { version: archon_types::Version::new(9), ..row(9, &[]) };
     assert!(partitions.duties(LIFE.incarnation, vec![crate::Action::Configure { partition: row, placement: OWN }]));
@@ -125,7 +125,7 @@ fn a_quiet_log_is_forgotten_once_the_absent_copy_is_removed() {
 }
 
 #[test]
-fn an_operation_that_comes_before_the_leader_serves_waits_for_that() {
+fn operation_before_leader_serves_is_parked() {
     let action = |version| crate::Action::Open { partition: row(version, &[]), placement: OWN, fresh: true };
     let mut partitions = crate::test_shell::partitions(Broken::default());
     partitions.duties(LIFE.incarnation, vec![action(1)]);
@@ -136,7 +136,7 @@ fn an_operation_that_comes_before_the_leader_serves_waits_for_that() {
 }
 
 #[test]
-fn a_write_without_room_was_sent_away_again_and_again_while_others_were_quicker() {
+fn write_without_room_is_parked_in_order_of_arrival() {
     let mut partitions = serving(Broken::default(), row(1, &[]));
     let (begun, wait_ms) = (partitions.shell().now.get(), crate::ParkLimits::default().room_ms);
     let at = |partitions: &mut Partitions<crate::test_shell::TestShell>, ms, full| {
@@ -161,9 +161,9 @@ fn a_write_without_room_was_sent_away_again_and_again_while_others_were_quicker(
     assert_eq!(refused(&partitions), [&Refusal::NoWrites(ErrorKind::Overloaded)]);
 }
 
-/// The engine lets go of what gathered all at once, and everybody waits for that once memory is full.
+/// The engine frees the gathered rows all at once, and every client waits for that once memory is full.
 #[test]
-fn as_much_gathered_as_memory_held_while_the_engine_was_behind() {
+fn gathered_bytes_are_bounded_while_engine_is_behind() {
     let mut partitions = serving(Broken::default(), row(1, &[]));
     partitions.turn.park_limits.gathered_bytes_max = 1;
     let write = |partitions: &mut Partitions<crate::test_shell::TestShell>, to| {
@@ -185,9 +185,9 @@ fn as_much_gathered_as_memory_held_while_the_engine_was_behind() {
     assert_eq!(answered(&partitions).len(), 4, "the engine has taken what was before it");
 }
 
-/// Its row stays as it is for weeks.
+/// The row stays the same for weeks.
 #[test]
-fn a_replica_waits_as_long_as_the_settings_say_by_now() {
+fn replica_follows_changed_replication_timeout() {
     let mut partitions = serving(Broken::default(), row(1, &[(OTHER, ReplicaState::Load)]));
     partitions.shell_mut().timing.replication_timeout_ms = 7_000;
     partitions.peers_changed();
@@ -197,14 +197,14 @@ fn a_replica_waits_as_long_as_the_settings_say_by_now() {
 }
 
 #[test]
-fn operations_on_what_is_not_here_are_sent_elsewhere() {
+fn operation_without_local_copy_is_refused() {
     let mut partitions = crate::test_shell::partitions(Broken::default());
     partitions.operate(request(get("key"), "read"));
     assert_eq!(refused(&partitions), [&Refusal::Elsewhere]);
 }
 
 #[test]
-fn duties_of_another_life_are_not_obeyed() {
+fn duties_of_other_incarnation_are_ignored() {
     let mut partitions = crate::test_shell::partitions(Broken::default());
     let open = crate::Action::Open { partition: row(1, &[]), placement: OWN, fresh: true };
     assert!(!partitions.duties(Incarnation::new(7), vec![open]));
@@ -212,7 +212,7 @@ fn duties_of_another_life_are_not_obeyed() {
 }
 
 #[test]
-fn an_answer_that_waits_for_a_lease_leaves_with_the_next_one() {
+fn held_answer_is_sent_with_next_lease() {
     let mut partitions = serving(Broken::default(), row(1, &[]));
     partitions.operate(request(put("key"), "write"));
     partitions.shell_mut().lease_until = Millis::ZERO;
@@ -223,7 +223,7 @@ fn an_answer_that_waits_for_a_lease_leaves_with_the_next_one() {
 }
 
 #[test]
-fn at_the_end_everybody_is_told_that_the_outcome_is_unknown() {
+fn stopping_reports_unknown_outcome_of_waiting_write() {
     let mut partitions = serving(Broken::default(), row(1, &[]));
     partitions.operate(request(put("key"), "write"));
     partitions.stop();
@@ -231,7 +231,7 @@ fn at_the_end_everybody_is_told_that_the_outcome_is_unknown() {
 }
 
 #[test]
-fn a_copy_is_deleted_by_the_clearing_that_it_waits_for() {
+fn copy_is_deleted_by_its_own_clearing_only() {
     let mut partitions = serving(Broken::default(), row(1, &[]));
     partitions.duties(LIFE.incarnation, vec![crate::Action::Unload { partition: PARTITION, placement: OWN }]);
     partitions.cleared(OWN, 7);
@@ -244,16 +244,16 @@ fn a_copy_is_deleted_by_the_clearing_that_it_waits_for() {
 }
 
 #[test]
-fn a_scan_is_refused_by_its_client_before_any_row_is_read() {
+fn scan_without_reply_room_is_refused_before_reading() {
     let mut partitions = serving(Broken::default(), row(1, &[]));
     let scan = Op::Scan { keys: KeyRange::ALL, order: ScanOrder::Ascending, limit: 10 };
     partitions.operate(request(scan, "takes nothing"));
     assert_eq!(refused(&partitions), [&Refusal::Detail(ErrorDetail::new(ErrorKind::Overloaded, "no room"))]);
 }
 
-/// Its pages were read while the leader went on: some held what was written after the copy began, others what was before.
+/// The pages were read while the leader kept writing: some hold rows written after the copy began, others older ones.
 #[test]
-fn a_copy_that_had_not_caught_up_with_its_pages_led_with_rows_of_different_moments() {
+fn copy_behind_its_pages_does_not_lead() {
     let position = |seq| Position::new(Epoch::new(1), Seq::new(seq));
     let led_by_other = Partition {
         leader: Some(OTHER),
@@ -295,7 +295,7 @@ fn a_copy_that_had_not_caught_up_with_its_pages_led_with_rows_of_different_momen
 }
 
 #[test]
-fn a_leader_that_asked_before_a_copy_was_opened_waited_until_it_asked_again() {
+fn request_of_leader_before_open_is_answered_on_open() {
     let led_by_other = Partition {
         leader: Some(OTHER),
         placements: [OWN, OTHER]

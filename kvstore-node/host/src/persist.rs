@@ -1,4 +1,4 @@
-//! What a replica has written, into the log and into the memtable.
+//! Writes of a replica, into the log and the memtable.
 
 use crate::local_copy::LocalCopy;
 use crate::log_write::LogWrite;
@@ -11,8 +11,8 @@ use archon_replica::{Entry, Input, Position, Record};
 use archon_types::Seq;
 use bytes::Bytes;
 
-/// After so many bytes of a copy's log it is noted again what is committed: about so much, and what is under way, is in memory at a start
-/// beside what the engine did not take yet.
+/// Bytes of a copy's log between two notes of the commit position. A start holds about this much, plus what was in
+/// flight, in memory on top of what the engine lacks.
 const COMMIT_NOTE_BYTES: u64 = 1024 * 1024;
 
 impl<S: Shell> Turn<S> {
@@ -59,13 +59,13 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Puts an entry into the memtable, unless it is there. Returns whether it may be written to the log: one that this version does not
-    /// read stops the copy, before its log has it.
+    /// Puts an entry into the memtable, unless it is there. Returns whether it may be written to the log: an entry that
+    /// this version cannot read stops the copy before it reaches the log.
     fn take_in(&mut self, local: &mut LocalCopy<S>, entry: &Entry) -> bool {
         // A leader's own effects are in the memtable since they were accepted.
         if entry.at.seq > local.memtable.last() {
-            // Its own memory: a row would else keep all that was received with it, other partitions' entries included, as long as
-            // the row stays in the memtable, and no budget would know.
+            // Copied: otherwise a row would keep the whole received message, other partitions' entries included, for as
+            // long as the row stays in the memtable, and no budget would count it.
             let bytes = Bytes::copy_from_slice(&entry.bytes);
             let effect = match self.shell.read_entry(&bytes) {
                 Ok(effect) => effect,
@@ -88,7 +88,7 @@ impl<S: Shell> Turn<S> {
         true
     }
 
-    /// Notes in the log what is committed, once per [`COMMIT_NOTE_BYTES`].
+    /// Notes the commit position in the log, once per [`COMMIT_NOTE_BYTES`].
     fn note_commit(&mut self, local: &mut LocalCopy<S>) {
         let logged = local.retention.logged_bytes();
         if logged - local.commit_noted_from < COMMIT_NOTE_BYTES {
@@ -99,7 +99,7 @@ impl<S: Shell> Turn<S> {
         self.shell.log(local.placement, LogWrite::Commit(commit));
     }
 
-    /// Informs a follower of a lag of the engine, before it takes entries in.
+    /// Tells a follower whether the engine lags, before it accepts entries.
     pub(crate) fn note_lag(&mut self, local: &mut LocalCopy<S>) {
         let lags = self.shell.engine_lags();
         if local.replica.engine_lags() != lags {
@@ -107,7 +107,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// A copy has come to its end: what is written on top of its rows must not forget up to where they go.
+    /// Completes a pulled copy: later writes must not trim the log before the position up to which its rows go.
     fn note_copied(&mut self, local: &mut LocalCopy<S>) {
         match row::engine_position(self.shell.engine(), local.placement) {
             Ok(position) => local.memtable.set_engine_position(position.unwrap_or_default()),
@@ -115,7 +115,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// The engine holds everything up to `upto`, on its disk.
+    /// Records that the engine holds everything up to `upto`, on disk.
     pub(crate) fn synced(&mut self, local: &mut LocalCopy<S>, upto: Seq) {
         let Some(complete) = local.replica.position_at(upto.min(local.memtable.committed())) else { return };
         let (limits, at) = (self.shell.retention_limits(), self.log_clock());
@@ -125,7 +125,7 @@ impl<S: Shell> Turn<S> {
         self.forget_log(local, base);
     }
 
-    /// Looks again at how much of a copy's log is kept for others.
+    /// Checks again how much of a copy's log is kept for other copies.
     pub(crate) fn review_retention(&mut self, local: &mut LocalCopy<S>) {
         if !local.retention.is_review_due(self.now) || self.broken.breaks(Mutant::RetentionUnreviewed) {
             return;
@@ -144,7 +144,7 @@ impl<S: Shell> Turn<S> {
             self.shell.observe(local.at(), Observed::LogNotKept(copy));
         }
         if let Some(base) = base {
-            // The mark is durable before anything is forgotten, so that recovery knows where the log begins.
+            // The base is durable before the trim, so that recovery knows where the log begins.
             self.shell.log(local.placement, LogWrite::Base(base));
             self.shell.log_trim(local.placement, base.seq);
         }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn follower_takes_no_entries_while_engine_lags() {
+    fn follower_accepts_no_entries_while_engine_lags() {
         let mut follower = follower(Broken::default(), follower_row());
         hear(&mut follower, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
         hear(&mut follower, append(1, 10));

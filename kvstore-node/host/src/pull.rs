@@ -1,57 +1,57 @@
-//! A copy that a placement pulls, from its shard's side: which attempt is under way, and what of it waits.
+//! Copy that a placement pulls, from its shard's side: the present attempt, and the pages that wait.
 //!
-//! An attempt begins when the space was emptied and ends with the next emptying. It bears the number of its clearing: what
-//! comes of an earlier one, a late word that the space is empty as well as a late page, must not be taken for this one's,
-//! for what it brought is not thrown away any more, and a row that was deleted since would stay.
+//! An attempt begins when the space was cleared and ends with the next clearing. It carries the number of its clearing:
+//! late results of an earlier attempt, such as a page or the end of a clearing, must not be taken for its own. Their
+//! rows would not be cleared, and a row deleted since would stay.
 
 use crate::copying::CopyPage;
 use archon_replica::ReplicaAddress;
 use archon_types::Epoch;
 use std::collections::VecDeque;
 
-/// A copy that this placement pulls.
+/// Copy that this placement pulls.
 #[derive(Debug)]
 pub(crate) struct Pull<P> {
-    /// The replica's number of it.
+    /// The replica's number for it.
     pub(crate) copy: u64,
     pub(crate) leader: ReplicaAddress,
     pub(crate) epoch: Epoch,
-    /// The clearing after which pages may come; `None` if the flusher takes no more work.
+    /// The clearing after which pages may come; `None` if the flusher accepts no more work.
     attempt: Option<u64>,
     /// The space is empty and pages may come.
     begun: bool,
     /// The last stream that brought a page.
     stream: u64,
-    /// Pages that the flusher had no room for yet, of one stream: as many as are under way at most.
+    /// Pages of one stream for which the flusher had no room; bounded by the pages in flight.
     pub(crate) waiting: VecDeque<CopyPage<P>>,
 }
 
 impl<P> Pull<P> {
-    /// A copy into the space that `clear` empties.
+    /// Pulls a copy into the space that `clear` empties.
     pub(crate) fn new(copy: u64, leader: ReplicaAddress, epoch: Epoch, clear: Option<u64>) -> Self {
         Self { copy, leader, epoch, attempt: clear, begun: false, stream: 0, waiting: VecDeque::new() }
     }
 
-    /// The copy begins anew in the space that `clear` empties.
+    /// Restarts the copy in the space that `clear` empties.
     pub(crate) fn restart(&mut self, clear: Option<u64>) {
         *self = Self::new(self.copy, self.leader, self.epoch, clear);
     }
 
-    /// A clearing is done. Whether pages are to be pulled now: not after a clearing that was not for this attempt, and not
-    /// twice after one.
+    /// Takes the end of a clearing. Returns whether to pull pages now: only for the clearing of this attempt, and once.
     pub(crate) fn begin(&mut self, clear: u64) -> bool {
         let first = !self.begun && self.attempt == Some(clear);
         self.begun |= first;
         first
     }
 
-    /// Whether what comes of an attempt is of the one under way.
+    /// Returns whether `attempt` is the present one.
     pub(crate) fn is_of(&self, attempt: u64) -> bool {
         self.begun && self.attempt == Some(attempt)
     }
 
-    /// Queues a page, unless it is of another attempt or of a stream that has broken. What waits of such a stream is
-    /// dropped: the new one brings it again, and streams that break while the flusher is full would pile it up.
+    /// Queues a page, unless it belongs to another attempt or a broken stream. A new stream drops the queued pages of
+    /// the previous one and sends them again; otherwise streams that break while the flusher is full would pile them
+    /// up.
     pub(crate) fn queue(&mut self, page: CopyPage<P>) {
         if !self.is_of(page.attempt) || page.stream < self.stream {
             return;
@@ -84,8 +84,9 @@ mod tests {
     }
 
     #[test]
-    fn a_late_word_of_an_earlier_clearing_begins_nothing_and_a_late_page_is_dropped() {
-        // The first copy's clearing, 7, is done, and the second copy has asked for another, 8, when the word of 7 comes.
+    fn late_clearing_and_late_page_are_ignored() {
+        // The first copy's clearing, 7, is done; the second copy has requested another, 8, before the result of 7
+        // arrives.
         let mut second = pull(2, 8);
         assert!(!second.begin(7), "the space is going to be emptied once more");
         second.queue(page(7, 1, 1));
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_break_while_the_flusher_is_full_leave_nothing_behind() {
+    fn broken_stream_leaves_no_pages_queued() {
         let mut pull = pull(1, 1);
         assert!(pull.begin(1));
         for stream in 1..=100 {

@@ -1,37 +1,37 @@
-//! Duties against what is held: a pure function from a push to what the shards should do.
+//! Reconciliation: a pure function from a push and the copies held to actions of the shards.
 //!
-//! Nothing is ever deleted because a list lacks it (PROTOCOL rule 22): what no duty names is set aside.
+//! A copy is never deleted because a list lacks it (PROTOCOL rule 22): copies that no duty names are set aside.
 
 use crate::mutant::{Broken, Mutant};
 use archon_types::{Duty, ErrorDetail, ErrorKind, NodeId, Partition, PartitionId, PlacementId, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The partition of damaged data that does not say whose copy it is. No table has the number zero.
+/// Partition of damaged data of unknown origin. No table has the number zero.
 pub const UNKNOWN: PartitionId = PartitionId::new(TableId::ZERO, 0);
 
-/// What this node knows of a placement in its data directory.
+/// Placement in this node's data directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Held {
     /// The partition it is a copy of.
     pub partition: PartitionId,
-    /// What is being done with it.
+    /// Its state.
     pub state: HeldState,
 }
 
-/// What is being done with a placement.
+/// State of a placement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeldState {
-    /// Found at start-up or set aside: nobody serves it.
+    /// Found at start-up or set aside: not served.
     SetAside,
     /// A replica runs on it.
     Active,
     /// It is being deleted.
     Unloading,
-    /// It did not pass its checks and must not be served.
+    /// It failed its checks and must not be served.
     Damaged,
 }
 
-/// What a shard should do.
+/// Action of a shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Run a replica on the placement (an empty one if `fresh`) and configure it.
@@ -40,23 +40,23 @@ pub enum Action {
         partition: Partition,
         /// The copy on this node.
         placement: PlacementId,
-        /// Nothing is held of it yet.
+        /// No data of it is held yet.
         fresh: bool,
     },
-    /// Tell the replica its row.
+    /// Pass the row to the replica.
     Configure {
         /// The partition's row.
         partition: Partition,
         /// The copy on this node.
         placement: PlacementId,
     },
-    /// Tell the replica its row, then to give up its leadership to `to`.
+    /// Pass the row to the replica, then have it give up its leadership to `to`.
     HandOver {
         /// The partition's row.
         partition: Partition,
         /// The copy on this node.
         placement: PlacementId,
-        /// Who is to lead next.
+        /// The next leader.
         to: PlacementId,
     },
     /// Delete the copy and report it.
@@ -73,14 +73,14 @@ pub enum Action {
         /// The copy on this node.
         placement: PlacementId,
     },
-    /// Stop the replica for good, and say where its log ends.
+    /// Stop the replica for good, and report where its log ends.
     Inspect {
         /// The partition.
         partition: PartitionId,
         /// The copy on this node.
         placement: PlacementId,
     },
-    /// Say (again) that the copy is damaged.
+    /// Report (again) that the copy is damaged.
     ReportDamaged {
         /// The partition's row.
         partition: Partition,
@@ -89,16 +89,16 @@ pub enum Action {
     },
 }
 
-/// What follows from a push.
+/// Result of a push.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reconciled {
-    /// What to do, in order of placement.
+    /// Actions, in order of placement.
     pub actions: Vec<Action>,
-    /// Duties that make no sense, with why.
+    /// Invalid duties, with the reason.
     pub refused: Vec<(PlacementId, ErrorDetail)>,
 }
 
-/// Derives what to do about `duties`, the full list for `node`, given what it holds.
+/// Derives the actions for `duties`, the full list for `node`, given the copies it holds.
 pub fn reconcile(node: NodeId, held: &BTreeMap<PlacementId, Held>, duties: &[Duty], broken: Broken) -> Reconciled {
     let mut result = Reconciled::default();
     let mut by_placement: BTreeMap<PlacementId, &Duty> = BTreeMap::new();
@@ -142,7 +142,7 @@ fn action(placement: PlacementId, duty: &Duty, held: Option<&Held>) -> Vec<Actio
             Some(Held { partition, state: HeldState::Active | HeldState::SetAside }) => {
                 vec![Action::Inspect { partition: *partition, placement }]
             }
-            // What is damaged or being deleted is not listed as held whole, so nobody waits for a word of it.
+            // Damaged copies and copies being deleted are not listed as held, so no report is awaited.
             _ => vec![],
         },
         Duty::HandOver { partition, to, .. } => {
@@ -165,7 +165,7 @@ fn host(partition: &Partition, placement: PlacementId, state: Option<HeldState>)
         Some(HeldState::SetAside) => vec![Action::Open { partition, placement, fresh: false }],
         Some(HeldState::Active) => vec![Action::Configure { partition, placement }],
         Some(HeldState::Damaged) => vec![Action::ReportDamaged { partition, placement }],
-        // An unload is final; the row that still names the copy is an older one.
+        // An unload is final; a row that still names the copy is older.
         Some(HeldState::Unloading) => vec![],
     }
 }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_is_opened_and_what_runs_is_configured() {
+    fn new_copy_is_opened_and_running_copy_configured() {
         let held = held(&[(2, 2, HeldState::Active), (3, 3, HeldState::SetAside)]);
         let found = reconcile(NODE, &held, &[host(1, 1), host(2, 2), host(3, 3)]);
         assert_eq!(
@@ -256,35 +256,35 @@ mod tests {
         assert!(found.refused.is_empty());
     }
 
-    fn what_no_duty_names_is_not_deleted(mutant: Option<Mutant>) -> bool {
+    fn unnamed_copy_is_not_deleted(mutant: Option<Mutant>) -> bool {
         let held = held(&[(2, 2, HeldState::Active)]);
         let found = super::reconcile(NODE, &held, &[], Broken::by(mutant));
         found.actions == [Action::SetAside { partition: id(2), placement: placement(2) }]
     }
 
     archon_types::shown_by! {
-        UnnamedDeleted => what_no_duty_names_is_not_deleted,
+        UnnamedDeleted => unnamed_copy_is_not_deleted,
     }
 
     #[test]
-    fn what_no_duty_names_is_set_aside_and_never_deleted() {
+    fn only_active_unnamed_copy_is_set_aside() {
         let held = held(&[(2, 2, HeldState::Active), (3, 3, HeldState::SetAside), (4, 4, HeldState::Unloading)]);
         let found = reconcile(NODE, &held, &[]);
         assert_eq!(found.actions, [Action::SetAside { partition: id(2), placement: placement(2) }]);
     }
 
     #[test]
-    fn only_an_unload_duty_deletes_and_only_once() {
+    fn unload_duty_deletes_once() {
         let unload = |number| Duty::Unload { partition: id(2), placement: placement(number) };
         let found = reconcile(NODE, &held(&[(2, 2, HeldState::Active)]), &[unload(2)]);
         assert_eq!(found.actions, [Action::Unload { partition: id(2), placement: placement(2) }]);
         assert!(reconcile(NODE, &held(&[(2, 2, HeldState::Unloading)]), &[unload(2)]).actions.is_empty());
-        // Gone already: the report was lost, so it is made again.
+        // Deleted already: the report was lost, so it is made again.
         assert_eq!(reconcile(NODE, &held(&[]), &[unload(2)]).actions.len(), 1);
     }
 
     #[test]
-    fn a_hand_over_configures_what_is_not_running_first() {
+    fn hand_over_opens_idle_copy_first() {
         let duty = Duty::HandOver { partition: row(2, 2, 1), placement: placement(2), to: placement(9) };
         let expected = Action::HandOver { partition: row(2, 2, 1), placement: placement(2), to: placement(9) };
         assert_eq!(
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_data_that_does_not_say_whose_it_is_is_not_opened_as_new_and_can_be_unloaded() {
+    fn damaged_data_of_unknown_origin_can_only_be_unloaded() {
         let nameless = Held { partition: UNKNOWN, state: HeldState::Damaged };
         let held = BTreeMap::from([(placement(2), nameless)]);
         let found = reconcile(NODE, &held, &[host(2, 2)]);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn duties_that_make_no_sense_are_refused_and_their_data_left_alone() {
+    fn invalid_duty_is_refused_and_data_left_alone() {
         let held = held(&[(2, 2, HeldState::Active)]);
         let elsewhere = Duty::Host { partition: row(2, 2, 7), placement: placement(2) };
         let found = reconcile(NODE, &held, &[elsewhere]);

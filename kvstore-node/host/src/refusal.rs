@@ -1,9 +1,9 @@
-//! Why an operation gets no answer, before it is put into the words that its client reads.
+//! Reasons why an operation gets no answer, before they are put into words for the client.
 
 use crate::waiting::Ended;
 use archon_types::{ErrorDetail, ErrorKind, Seq};
 
-/// Why.
+/// Reason for refusing an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// The node is stopping.
@@ -12,31 +12,31 @@ pub enum Refusal {
     Dropped,
     /// The key belongs to another partition.
     Misrouted,
-    /// The key is another partition's since this one was split: here nothing was done, nor will be.
+    /// The key moved to another partition in a split: nothing was or will be done here.
     Moved,
-    /// Another node leads the partition, as far as is known here, or nobody does.
+    /// Another node leads the partition, as far as is known here, or there is no leader.
     Elsewhere,
-    /// Nobody leads yet, and the leadership may come here.
+    /// There is no leader yet, and the leadership may come here.
     Changing,
     /// No valid lease covers the answer.
     NoLease,
     /// This node has no copy of the partition.
     NoCopy,
-    /// The copy here is being brought up to date.
+    /// The copy here is catching up.
     NotLive,
     /// The copy here does not know yet which of its rows are committed.
     CommitUnknown,
-    /// No write is taken now; of this kind is the reason.
+    /// No write is accepted now, for a reason of this kind.
     NoWrites(ErrorKind),
     /// The rows could not be read, for this reason.
     Unreadable(String),
-    /// It waited in vain.
+    /// Its wait ended without an answer.
     Ended(Ended, Cause),
-    /// What was found says so itself.
+    /// The detail describes it.
     Detail(ErrorDetail),
 }
 
-/// What ended the wait of those who waited.
+/// Reason why waiting operations ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
     /// The replica abandoned the proposal.
@@ -45,24 +45,24 @@ pub enum Cause {
     LeaseLost,
     /// The table was dropped.
     Dropped,
-    /// No duty names the copy any more.
+    /// No duty names the copy any longer.
     SetAside,
     /// The copy is deleted.
     Unloaded,
     /// The copy is damaged.
     Damaged,
-    /// This version does not read an entry of the copy's log.
+    /// This version cannot read an entry of the copy's log.
     Unreadable,
     /// The node is stopping.
     Stopping,
 }
 
-/// Why a loader gets no copy.
+/// Reason why a loader gets no copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyRefusal {
-    /// The placement that it asks for does not lead that epoch here.
+    /// The requested placement does not lead that epoch here.
     NotHere,
-    /// As far as is known here it is not loading.
+    /// As far as is known here, the loader is not loading.
     NotLoading,
     /// The log does not reach back to this position.
     LogTooShort(Seq),

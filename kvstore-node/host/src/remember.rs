@@ -1,4 +1,4 @@
-//! Whom a partition remembers: read in slices by whoever takes it over, kept within its bound by forgetting others.
+//! Client records of a partition: read in slices after a takeover, and bounded by dropping others.
 
 use crate::local_copy::LocalCopy;
 use crate::refusal::Refusal;
@@ -9,7 +9,7 @@ use archon_kv::{ClientCapacity, Forgetting, PartitionView, Reader};
 use archon_types::ErrorKind;
 
 impl<S: Shell> Turn<S> {
-    /// Reads on whom a partition remembers that was just taken over.
+    /// Reads more client records of a partition that was just taken over.
     pub(crate) fn read_clients(&mut self, local: &mut LocalCopy<S>) {
         if !local.serving {
             return;
@@ -22,8 +22,8 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Sees to it that an operation of this client may be recorded. Gives it back if it may be evaluated; otherwise it has
-    /// been answered, or waits.
+    /// Makes room for a record of this client. Returns the operation if it may be evaluated; otherwise it has been
+    /// answered, or waits.
     pub(crate) fn remember(
         &mut self,
         local: &mut LocalCopy<S>,
@@ -51,8 +51,8 @@ impl<S: Shell> Turn<S> {
         None
     }
 
-    /// Forgets clients that were silent for long, or are too many, as an ordinary entry of the log. Returns whether there
-    /// were any.
+    /// Drops records of clients that were silent for long, or are too many, as an ordinary log entry. Returns whether
+    /// there were any.
     pub(crate) fn forget_clients(&mut self, local: &mut LocalCopy<S>) -> bool {
         let wall = self.shell.wall().max(local.log_time.last());
         if !local.clients.has_to_forget(wall, self.shell.dedup())

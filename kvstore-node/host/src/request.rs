@@ -1,33 +1,33 @@
-//! An operation of a client on its way through a node.
+//! Client operation on its way through a node.
 
 use crate::forward::Origin;
 use archon_types::{Epoch, ErrorDetail, Millis, Op, OpId, PartitionId, Version};
 
-/// To whom an answer goes.
+/// Destination of an answer.
 pub trait Reply {
-    /// Whether there is room for what a read may find. Asked before anything is read: otherwise a client that takes no answers
-    /// has rows read for nothing.
+    /// Checks that there is room for the result of a read. Called before any row is read: otherwise a client that
+    /// accepts no answers would have rows read for nothing.
     ///
     /// # Errors
-    /// What the client is told, with a time to wait.
+    /// The error for the client, with a delay to wait.
     fn room(&self) -> Result<(), ErrorDetail>;
 
-    /// The operation cannot be evaluated yet. Whoever tells what slow operations wait for notes it.
+    /// Notes that the operation cannot be evaluated yet, for reports of slow operations.
     fn waits(&mut self, _: WaitsFor) {}
 }
 
-/// What an operation waits for before it is evaluated.
+/// Cause of an operation's wait before it is evaluated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitsFor {
-    /// It is not clear yet who leads the partition.
+    /// The leader of the partition is not settled yet.
     Leadership,
-    /// A split or a merge, under way, is to decide whose the key is.
+    /// A split or merge in progress decides which partition has the key.
     Reshaping,
-    /// The leader is still to read whom the partition remembers.
+    /// The leader has not read the client records yet.
     Clients,
-    /// The engine, the log or followers are to take what is before it.
+    /// The engine, the log or followers have no room yet.
     Room,
-    /// The other copies are to confirm that this one still leads.
+    /// The other copies have to confirm this leader.
     Confirmation,
 }
 
@@ -36,20 +36,20 @@ pub enum WaitsFor {
 pub struct Request<R> {
     /// The partition that it is for.
     pub partition: PartitionId,
-    /// How it came here.
+    /// Path by which it arrived.
     pub origin: Origin,
-    /// Whose turn it takes: that of a stream, or of the plain calls from one address.
+    /// Queue that it takes a turn of: a stream, or the unary calls from one address.
     pub client: u64,
     /// The operation.
     pub op: Op,
-    /// Its name, if it is to take effect once however often it is sent.
+    /// Its name, if it must take effect once however often it is sent.
     pub id: Option<OpId>,
-    /// The table version by which the client came here; zero if it did not say.
+    /// The table version by which the client chose this node; zero if unknown.
     pub known: Version,
-    /// Since when it has waited to be evaluated, on the local clock.
+    /// Start of its wait to be evaluated, on the local clock.
     pub parked_at: Option<Millis>,
-    /// The epoch whose leadership was confirmed by a round that began after this read had arrived.
+    /// The epoch whose leadership was confirmed by a round that began after this read arrived.
     pub confirmed: Option<Epoch>,
-    /// Who waits for the answer.
+    /// Destination of the answer.
     pub reply: R,
 }

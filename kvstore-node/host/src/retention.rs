@@ -1,45 +1,45 @@
-//! Retention: how much of a copy's log is kept for what the engine does not hold yet, and for other copies.
+//! Retention: how much of a copy's log is kept for the engine and for other copies.
 //!
-//! A loader that pulls a copy needs the log from where the copy began (its leader *pins* that), and a follower that was away
-//! for a moment should not have to be copied whole when it comes back. Both are bounded by what the copy itself has logged,
-//! by what the whole node has logged meanwhile, and absent copies by time as well: the log is one per node, and an old record
-//! keeps everything behind it. The bounds are looked at after syncs of the engine and on ticks, since a copy that is not
-//! written has no syncs.
+//! A loader that pulls a copy needs the log from the start of the copy (its leader *pins* it), and a follower that was
+//! away briefly should not need a full copy on return. Both are bounded by the bytes that the copy itself has logged
+//! and by the bytes that the whole node has logged meanwhile; for absent copies also by time. The log is one per node,
+//! and an old record keeps everything behind it. The bounds are checked after syncs of the engine and on ticks, since a
+//! copy without writes has no syncs.
 
 use archon_replica::{Position, Replica};
 use archon_types::{Epoch, Millis, Partition, PlacementId, ReplicaState, Seq};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How much log is kept for others.
+/// Bounds on the log kept for other copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetentionLimits {
-    /// Bytes of log that one copy being pulled may keep from being forgotten; beyond, it restarts.
+    /// Bytes of its log that one copy being pulled may pin; beyond, the pull restarts.
     pub pinned_bytes_max: u64,
-    /// Bytes that the node logs meanwhile, all partitions together, until a copy being pulled restarts.
+    /// Bytes that the node may log meanwhile, over all partitions, before a copy being pulled restarts.
     pub pinned_distance_max: u64,
-    /// Bytes of log that are kept for a copy that is away. Zero keeps none.
+    /// Bytes of log kept for an absent copy. Zero keeps none.
     pub lagging_bytes_max: u64,
-    /// Bytes that the node logs meanwhile, all partitions together, until nothing is kept for a copy that is away.
+    /// Bytes that the node may log meanwhile, over all partitions, before nothing is kept for an absent copy.
     pub lagging_distance_max: u64,
-    /// Milliseconds after which nothing is kept for a copy that is away.
+    /// Milliseconds after which nothing is kept for an absent copy.
     pub lagging_ms_max: u64,
 }
 
 impl RetentionLimits {
-    /// Bytes of log that one copy being pulled may keep.
+    /// Bytes of log that one copy being pulled may pin.
     const PINNED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
     /// Bytes logged by the node while one copy is pulled.
     const PINNED_DISTANCE_MAX: u64 = 4 * 1024 * 1024 * 1024;
-    /// The same on a full disk; so little is moved forward in the log.
+    /// The same on a full disk; this little is moved forward in the log.
     const PINNED_FULL_BYTES_MAX: u64 = 8 * 1024 * 1024;
-    /// Bytes of log that a node keeps for copies that are away, all partitions together: some minutes of small writes.
+    /// Bytes of log that a node keeps for absent copies, over all partitions: some minutes of small writes.
     const LAGGING_BYTES_MAX: u64 = 256 * 1024 * 1024;
     /// The share of one partition in that.
     const LAGGING_SHARE: std::ops::RangeInclusive<u64> = 1024 * 1024..=32 * 1024 * 1024;
     /// A day: longer than maintenance takes.
     const LAGGING_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 
-    /// The limits of each copy on a node that holds `placements` copies.
+    /// Returns the limits of each copy on a node that holds `placements` copies.
     pub fn of_node(placements: usize) -> Self {
         let placements = u64::try_from(placements.max(1)).unwrap_or(u64::MAX);
         let share = Self::LAGGING_BYTES_MAX / placements;
@@ -52,7 +52,7 @@ impl RetentionLimits {
         }
     }
 
-    /// The same on a disk of so many bytes, of which others keep an eighth at most, and a copy being pulled a quarter.
+    /// Lowers the limits for a disk of this size: an eighth of it for absent copies, a quarter for a copy being pulled.
     #[must_use]
     pub fn on_disk(self, placements: usize, disk_bytes: u64) -> Self {
         let placements = u64::try_from(placements.max(1)).unwrap_or(u64::MAX);
@@ -65,7 +65,7 @@ impl RetentionLimits {
         }
     }
 
-    /// The limits while the disk is full: nothing is kept for copies that are away, little for those being pulled.
+    /// Lowers the limits while the disk is full: nothing is kept for absent copies, little for those being pulled.
     #[must_use]
     pub fn on_full_disk(self) -> Self {
         let pinned_bytes_max = self.pinned_bytes_max.min(Self::PINNED_FULL_BYTES_MAX);
@@ -78,34 +78,34 @@ impl RetentionLimits {
 pub struct LogClock {
     /// The local clock.
     pub now: Millis,
-    /// Bytes that the node has written to its log since it started, all partitions together.
+    /// Bytes that the node has written to its log since it started, over all partitions.
     pub written: u64,
 }
 
-/// Interval at which the bounds of a copy's log are checked without news of its engine, in milliseconds.
+/// Interval between checks of the bounds without engine syncs, in milliseconds.
 const REVIEW_MS: u64 = 1_000;
 
-/// A copy that this leader gives: the log is kept for it, and its pages may be read, as long as this stands.
+/// Pin of a copy that this leader gives: while it exists, the log is kept and its pages may be read.
 #[derive(Debug)]
 pub struct Pin<G> {
-    /// The log is kept from the entry after this one on.
+    /// The log is kept from the entry after this one.
     pub seq: Seq,
     /// The leadership that gives it.
     pub epoch: Epoch,
-    /// Ends the reading of pages, when this is dropped.
+    /// Ends the reading of pages when dropped.
     pub guard: G,
 }
 
-/// The log of one copy.
+/// Retention state of one copy's log.
 #[derive(Debug)]
 pub struct Retention<G> {
-    /// Up to here the engine is complete on the disk.
+    /// Position up to which the engine is complete on disk.
     complete: Position,
     /// The trim mark last written.
     trimmed: Seq,
-    /// The copies given, per loader.
+    /// Pins by loader.
     pins: BTreeMap<PlacementId, Pin<G>>,
-    /// Up to where other copies were last known to hold the log.
+    /// Last known log end of other copies.
     lagging: BTreeMap<PlacementId, Lagging>,
     /// Copies for which the log is no longer kept, to be reported.
     given_up: Vec<PlacementId>,
@@ -113,11 +113,11 @@ pub struct Retention<G> {
     logged_bytes: u64,
     /// Clock readings at some positions, to bound the log that is kept.
     marks: VecDeque<Mark>,
-    /// When the bounds were last looked at.
+    /// Time of the last check of the bounds.
     reviewed: Millis,
 }
 
-/// A copy that may need the log.
+/// Copy that may need the log.
 #[derive(Clone, Copy, Debug)]
 struct Lagging {
     held: Seq,
@@ -134,7 +134,7 @@ struct Mark {
 }
 
 impl<G> Retention<G> {
-    /// The retention of a log that begins after `trimmed`, over an engine that is complete up to `complete`.
+    /// Starts with a log that begins after `trimmed`, over an engine that is complete up to `complete`.
     pub fn new(complete: Position, trimmed: Seq) -> Self {
         Self {
             complete,
@@ -148,50 +148,51 @@ impl<G> Retention<G> {
         }
     }
 
-    /// The log begins anew after `base`: a copy has taken the place of what was there.
+    /// Restarts the log after `base`: a pulled copy has replaced the previous data.
     pub fn restart(&mut self, base: Position) {
         let logged_bytes = self.logged_bytes;
         *self = Self { logged_bytes, ..Self::new(base, base.seq) };
     }
 
-    /// A copy is about to be pulled: the engine is complete to nothing.
+    /// Resets the engine position, as a copy is about to be pulled.
     pub const fn empty(&mut self) {
         self.complete = Position::ZERO;
     }
 
-    /// Up to here the engine is complete on the disk.
+    /// Returns the position up to which the engine is complete on disk.
     pub const fn complete(&self) -> Position {
         self.complete
     }
 
-    /// Bytes ever logged.
+    /// Returns the bytes ever logged.
     pub const fn logged_bytes(&self) -> u64 {
         self.logged_bytes
     }
 
-    /// Takes in that an entry of so many bytes is logged.
+    /// Records an entry of this many bytes.
     pub const fn logged(&mut self, bytes: u64) {
         self.logged_bytes += bytes;
     }
 
-    /// Keeps the log for a loader, in place of what was kept for it before.
+    /// Pins the log for a loader, replacing its earlier pin.
     pub fn pin(&mut self, loader: PlacementId, pin: Pin<G>) {
         self.pins.insert(loader, pin);
     }
 
-    /// From where on the log is kept for a loader.
+    /// Returns the position after which the log is kept for a loader.
     pub fn pinned(&self, loader: PlacementId) -> Option<Seq> {
         self.pins.get(&loader).map(|pin| pin.seq)
     }
 
-    /// Ends the copies given in a leadership that is over; `gives` is the epoch in which copies are given now, if they are.
-    /// To be called before anything that a replica wants done is carried out: the space may be emptied next.
+    /// Drops pins of a past leadership; `gives` is the epoch in which copies are given now, if any. Call this before
+    /// carrying out any output of the replica: the space may be emptied next.
     pub fn end_spoilt(&mut self, gives: Option<Epoch>) {
         self.pins.retain(|_, pin| gives == Some(pin.epoch));
     }
 
-    /// Takes in that the engine is complete up to `complete` on the disk. `None`: that is no news. `Some(None)`: it is, and the log
-    /// may forget nothing. `Some(Some(base))`: the log may begin after `base`, which is to be durable before anything is forgotten.
+    /// Records that the engine is complete up to `complete` on disk. Returns `None` if that was known, `Some(None)` if
+    /// the log may not be trimmed, and `Some(Some(base))` if it may begin after `base`, which must be durable before
+    /// the trim.
     pub fn completed(
         &mut self,
         placement: PlacementId,
@@ -213,8 +214,8 @@ impl<G> Retention<G> {
         now.since(self.reviewed) >= REVIEW_MS
     }
 
-    /// Looks at the bounds without news of the engine: copies come back and go, and the node's log grows by what other
-    /// partitions write. Returns the position after which the log can begin now. It must be durable before anything is forgotten.
+    /// Checks the bounds without a sync of the engine: copies come back and go, and other partitions' writes extend the
+    /// node's log. Returns the position after which the log can begin now. It must be durable before the trim.
     pub fn review(
         &mut self,
         placement: PlacementId,
@@ -227,13 +228,13 @@ impl<G> Retention<G> {
             return None;
         }
         if self.marks.is_empty() {
-            // As after a start, where nothing is known of when it was logged.
+            // As after a start, when log times are unknown.
             self.mark(replica.last().seq, at);
         }
         self.advance(placement, replica, limits, at)
     }
 
-    /// Takes the copies for which the log is no longer kept since the last call: they are loaded when they return.
+    /// Takes the copies for which the log is no longer kept since the last call; they are loaded when they return.
     pub fn take_given_up(&mut self) -> Vec<PlacementId> {
         std::mem::take(&mut self.given_up)
     }
@@ -254,9 +255,9 @@ impl<G> Retention<G> {
         base
     }
 
-    /// The last position up to which the log may be forgotten: what the engine has, except what a copy or a follower
-    /// still needs. A pin of too much is given up; its copy begins anew. For one that is away, nothing is known of or does
-    /// not count, as much is kept as may be, here and at whoever may lead next.
+    /// Returns the position up to which the log may be trimmed: the engine's, lowered for copies and followers that
+    /// still need it. A pin above its bounds is dropped, and its copy restarts. For copies that are absent, unknown or
+    /// not in sync, the log is kept within the limits, here and at other possible leaders.
     fn floor(
         &mut self,
         placement: PlacementId,
@@ -273,7 +274,7 @@ impl<G> Retention<G> {
         let mut kept = self.complete.seq;
         for other in row.placements.iter().filter(|other| other.id != placement) {
             let Some(held) = held_by(other.id) else {
-                // A follower keeps nothing for those that count: they hold everything.
+                // A follower keeps nothing for in-sync copies: they hold everything.
                 if other.state == ReplicaState::Load || (leads && other.state == ReplicaState::Live) {
                     let known = self.lagging.get(&other.id).copied();
                     let Lagging { held, kept: was_kept } = known.unwrap_or(Lagging { held: self.trimmed, kept: true });
@@ -310,7 +311,7 @@ impl<G> Retention<G> {
             && at.now.since(since) <= limits.lagging_ms_max
     }
 
-    /// Notes where everything stands.
+    /// Records the clock readings of this position.
     fn mark(&mut self, seq: Seq, at: LogClock) {
         const MARKS_MAX: usize = 4_096;
         self.marks.push_back(Mark { seq, logged_bytes: self.logged_bytes, at });
@@ -319,19 +320,20 @@ impl<G> Retention<G> {
         }
     }
 
-    /// Bytes logged since `seq`, by the marks.
+    /// Returns the bytes logged since `seq`, by the marks.
     fn bytes_since(&self, seq: Seq) -> u64 {
         let before = self.marks.iter().rev().find(|mark| mark.seq <= seq).or_else(|| self.marks.front());
         self.logged_bytes - before.map_or(self.logged_bytes, |mark| mark.logged_bytes)
     }
 
-    /// Bytes that the node has logged since the first record after `seq`, all partitions together, by the marks: never
-    /// more than it is.
+    /// Returns the bytes that the node has logged since the first record after `seq`, over all partitions, by the
+    /// marks. Never an overestimate.
     fn distance(&self, seq: Seq, at: LogClock) -> u64 {
         self.mark_after(seq).map_or(0, |mark| at.written.saturating_sub(mark.at.written))
     }
 
-    /// The first mark at which a record after `seq` was there. A mark before it may be much older than the record.
+    /// Returns the first mark at which a record after `seq` existed. A mark before it may be much older than the
+    /// record.
     fn mark_after(&self, seq: Seq) -> Option<&Mark> {
         let index = self.marks.partition_point(|mark| mark.seq <= seq);
         self.marks.get(index)
@@ -380,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_kept_for_a_copy_that_is_away_but_not_for_ever() {
+    fn log_for_absent_copy_is_kept_within_limit() {
         let mut retention = retention();
         let mut floor =
             |other, lagging| retention.floor(OWN, &row(other), |_| None, limits(1_000, lagging), LogClock::default());
@@ -391,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_kept_for_a_copy_that_is_pulled_until_it_keeps_too_much() {
+    fn log_for_pulled_copy_is_kept_within_limit() {
         let mut retention = retention();
         let loader = PlacementId::new(2);
         retention.pin(loader, Pin { seq: Seq::new(4), epoch: Epoch::new(1), guard: () });
@@ -403,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_ends_with_the_leadership_that_gives_it() {
+    fn pin_ends_with_its_leadership() {
         let mut retention = retention();
         let loader = PlacementId::new(2);
         let mut pin = |gives| {
@@ -426,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_log_is_kept_up_to_a_distance_in_the_log_of_the_node() {
+    fn quiet_log_is_kept_within_node_log_distance() {
         let limits = RetentionLimits { lagging_distance_max: 500, ..limits(1_000, 1_000) };
         let floor =
             |retention: &mut Retention<()>, at| retention.floor(OWN, &row(ReplicaState::Load), |_| None, limits, at);
@@ -440,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_log_is_kept_for_a_day_at_most() {
+    fn quiet_log_is_kept_one_day_at_most() {
         let day = RetentionLimits::of_node(1).lagging_ms_max;
         let mut retention = quiet();
         let mut floor = |at| retention.floor(OWN, &row(ReplicaState::Load), |_| None, limits(1_000, 1_000), at);
@@ -449,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_disk_keeps_a_part_of_itself() {
+    fn small_disk_lowers_limits_to_its_share() {
         let limits = RetentionLimits::of_node(8);
         assert_eq!(limits.on_disk(8, 1 << 40), limits);
         let small = limits.on_disk(8, 64 << 20);
@@ -458,14 +460,14 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_keeps_nothing_for_copies_that_are_away() {
+    fn full_disk_keeps_no_log_for_absent_copies() {
         let mut retention = quiet();
         let full = limits(1_000, 1_000).on_full_disk();
         assert_eq!(retention.floor(OWN, &row(ReplicaState::Load), |_| None, full, clock(60_000, 10_000)), Seq::new(10));
     }
 
     #[test]
-    fn a_pin_is_given_up_beyond_a_distance_in_the_log_of_the_node() {
+    fn pin_is_dropped_beyond_node_log_distance() {
         let mut retention = retention();
         retention.mark(Seq::new(10), clock(0, 0));
         let loader = PlacementId::new(2);

@@ -1,7 +1,8 @@
-//! What drives a node's partitions: clocks, disks and the network, as the rules of this room see them.
+//! Interface between a node's partitions and their environment: clocks, disks and the network.
 //!
-//! Two shells drive the same rules: a shard of the node (`kvstore-node/src/shard/shell.rs`) and a machine of the simulator
-//! (`simulator/src/host/shell.rs`). The form follows omicron's `NodeHandlerCtx`: the rules own no I/O and call for it.
+//! Two shells drive the same rules: a shard of the node (`kvstore-node/src/shard/shell.rs`) and a machine of the
+//! simulator (`simulator/src/host/shell.rs`). The form follows omicron's `NodeHandlerCtx`: the rules own no I/O and
+//! call for it.
 
 use crate::copying::{CopyJob, Offered};
 use crate::form::FormJob;
@@ -30,46 +31,46 @@ use bytes::Bytes;
 pub struct Life {
     /// The node.
     pub node: NodeId,
-    /// Which of its registrations.
+    /// Its incarnation.
     pub incarnation: Incarnation,
 }
 
-/// Where a copy stands when something is said of it.
+/// Location and progress of a copy, for events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct At {
     /// The partition.
     pub partition: PartitionId,
     /// The copy.
     pub placement: PlacementId,
-    /// The epoch that it obeys.
+    /// Its epoch.
     pub epoch: Epoch,
-    /// Up to where it knows everything to be committed.
+    /// Position up to which it knows everything to be committed.
     pub commit: Seq,
 }
 
-/// What happened to a copy, for those who count, log or judge. Nothing follows from it.
+/// Event of a copy, for metrics, logs and checkers. It has no effect on the partitions.
 #[derive(Debug)]
 pub enum Observed<'a> {
-    /// It is opened.
+    /// Opened.
     Opened {
-        /// Nothing was held of it.
+        /// No data of it was held.
         fresh: bool,
     },
-    /// It serves: what was committed before is known.
+    /// Serving: everything committed before is known.
     Serving,
-    /// It serves no longer.
+    /// No longer serving.
     Resting,
-    /// These positions are committed.
+    /// Positions are committed.
     Committed {
-        /// What was committed before.
+        /// The commit position before.
         after: Seq,
     },
-    /// A read was answered after its leadership was confirmed, or under the lease.
+    /// A read was answered, after a confirmation of the leadership or under the lease.
     Read {
         /// By a round of confirmations.
         confirmed: bool,
     },
-    /// A round of confirmations failed; its read is answered otherwise.
+    /// A round of confirmations failed; its read is handled otherwise.
     NotConfirmed,
     /// A write was evaluated.
     Evaluated {
@@ -77,7 +78,7 @@ pub enum Observed<'a> {
         effect: bool,
         /// An empty effect is committed before the answer, to prove the leadership.
         proved: bool,
-        /// It carried a name.
+        /// It had a name.
         named: bool,
         /// The answer.
         answer: &'a Result<Answer, ErrorDetail>,
@@ -86,25 +87,25 @@ pub enum Observed<'a> {
     Parked,
     /// An answer waits for a lease.
     Held,
-    /// So many answers wait for a lease no more.
+    /// Number of answers that no longer wait for a lease.
     Unheld(usize),
-    /// So many writes were abandoned.
+    /// Number of abandoned writes.
     Abandoned(usize),
-    /// So many clients were forgotten.
+    /// Number of clients dropped from the records.
     Forgotten(usize),
-    /// Uncommitted entries were cut off.
+    /// Uncommitted entries were truncated.
     Cut,
-    /// It has thrown its data away, and that is reported.
+    /// The copy was reset, and that is reported.
     Emptied,
-    /// It is set aside.
+    /// Set aside.
     SetAside,
-    /// Its log took in so many bytes of the right neighbour's rows.
+    /// Bytes of the right neighbour's rows that its log took in.
     Absorbing(u64),
-    /// It was formed beside a copy of the partition that it is split off, and is held from here on.
+    /// Formed beside a copy of its parent partition, and held from now on.
     Formed,
-    /// Keys that were to be another partition's are admitted again, or answered by the word that they are.
+    /// Sealed keys are served again, or answered with a redirect.
     Unsealed {
-        /// For how long this leader admitted nothing about them, in milliseconds.
+        /// Duration of the seal at this leader, in milliseconds.
         sealed_ms: u64,
     },
     /// Its deletion begins.
@@ -113,188 +114,188 @@ pub enum Observed<'a> {
     Deleted,
     /// Its data cannot be trusted, for this reason.
     Damaged(&'a str),
-    /// This version does not read an entry of its log, for this reason: it is kept and not served.
+    /// This version cannot read an entry of its log, for this reason: the copy is kept and not served.
     Unreadable(&'a str),
-    /// A copy is to be pulled from this leader.
+    /// A pull from this leader begins.
     Pulling(ReplicaAddress),
-    /// The copy under way begins anew.
+    /// The pull restarts.
     PullingAgain,
-    /// A copy was pulled to its end; the log is followed from here on.
+    /// The pull is complete; the copy follows the log from here.
     Copied(Seq),
-    /// The copy under way is of no use any more.
+    /// The pull is no longer needed.
     CopyStopped,
-    /// The log is no longer kept for this absent copy, which is loaded again when it returns.
+    /// The log is no longer kept for this absent copy, which is loaded when it returns.
     LogNotKept(PlacementId),
-    /// An entry was not written: no copy could read it.
+    /// An entry was not written, as no copy could read it.
     EntryRefused(&'a EffectError),
-    /// Two copies disagree about what is committed.
+    /// Two copies disagree about committed entries.
     Alarm(&'a Alarm),
 }
 
-/// A clock, a log, an engine, peers and clients.
+/// Environment of a node's partitions: clock, log, engine, peers and clients.
 pub trait Shell: Sized {
-    /// To whom an answer goes.
+    /// Destination of an answer.
     type Reply: Reply;
-    /// Ends a copy that is given to a loader, when it is dropped.
+    /// Ends a copy given to a loader when dropped.
     type Guard;
-    /// Rows of a copy that is pulled, on their way to the engine.
+    /// Rows of a pulled copy on their way to the engine.
     type Page;
-    /// What the shell keeps with each copy.
+    /// State that the shell keeps with each copy.
     type Own: Default;
 
-    /// The local clock at this very moment (PROTOCOL rule 17).
+    /// Returns the local clock at this very moment (PROTOCOL rule 17).
     fn clock(&self) -> Millis;
-    /// The wall clock.
+    /// Returns the wall clock.
     fn wall(&self) -> Millis;
-    /// The registration that the node acts under.
+    /// Returns the registration that the node acts under.
     fn life(&self) -> Option<Life>;
-    /// Whether the lease covers a leadership at this moment.
+    /// Returns whether the lease covers a leadership at this moment.
     fn covers(&self, partition: PartitionId, epoch: Epoch, now: Millis) -> bool;
-    /// The registration of another node that is known here, and whether it counts as failed.
+    /// Returns the known registration of another node, and whether it counts as failed.
     fn peer(&self, node: NodeId) -> Option<(Incarnation, bool)>;
-    /// The intervals of replication.
+    /// Returns the replication intervals.
     fn timing(&self) -> Timing;
-    /// Whether the node is stopping, and takes no operations.
+    /// Returns whether the node is stopping and accepts no operations.
     fn is_stopping(&self) -> bool;
-    /// Whether the partition's table was dropped.
+    /// Returns whether the partition's table was dropped.
     fn is_dropped(&self, partition: PartitionId) -> bool;
-    /// Whether the key belongs to another partition by its hash. In tables by ranges the row says it.
+    /// Returns whether the key belongs to another partition by its hash. In tables by ranges the row decides.
     fn is_misrouted(&self, partition: PartitionId, key: &[u8]) -> bool;
-    /// The version of the tables known here.
+    /// Returns the version of the tables known here.
     fn tables_version(&self) -> Version;
-    /// Who leads a partition, as far as the tables known here say.
+    /// Returns the leader of a partition according to the tables known here.
     fn leader(&self, partition: PartitionId) -> Option<NodeId>;
-    /// How whom a partition remembers is bounded.
+    /// Returns the bounds on a partition's client records.
     fn dedup(&self) -> &DedupLimits;
-    /// Returns whether the memtables of the node are overfull, with rows that the engine is taking in. Not if all that fills them is uncommitted:
-    /// that leaves memory only if followers go on taking entries.
+    /// Returns whether the node's memtables are overfull with rows that the engine is taking in. False if uncommitted
+    /// rows alone fill them: those leave memory only if followers keep accepting entries.
     fn engine_lags(&self) -> bool;
-    /// The memory for rows that the engine does not have yet.
+    /// Returns the memory budget for rows that the engine lacks.
     fn budget(&self) -> MemtableBudget;
-    /// How much log is kept for copies that are behind.
+    /// Returns the bounds on the log kept for copies that are behind.
     fn retention_limits(&self) -> RetentionLimits;
-    /// Bytes that the node has written to its log since it started, all partitions together.
+    /// Returns the bytes that the node has written to its log since it started, over all partitions.
     fn log_written(&self) -> u64 {
         0
     }
-    /// The log time of a copy that holds nothing.
+    /// Returns the log time of an empty copy.
     fn log_time(&self) -> LogTime {
         LogTime::default()
     }
-    /// A replica of these bounds.
+    /// Creates a replica with the shell's limits.
     ///
     /// # Errors
     /// If what was recovered contradicts itself.
     fn replica(&self, identity: Identity, recovered: Recovered) -> Result<Replica, RecoveredError>;
 
-    /// The engine, to be read.
+    /// Returns the engine, for reads.
     fn engine(&self) -> &dyn Engine;
-    /// One row of the engine; the shell may have kept it with the copy.
+    /// Reads one row of the engine; the shell may have cached it with the copy.
     ///
     /// # Errors
     /// If it cannot be read.
     fn row(&self, own: &mut Self::Own, placement: PlacementId, key: Bytes) -> Result<Option<Bytes>, ViewError>;
-    /// The engine's rows are replaced, or nobody reads here any more: none that was kept is good.
+    /// Drops cached rows: the engine's rows were replaced, or the copy no longer serves.
     fn forget_rows(&self, own: &mut Self::Own);
-    /// Entries of the log, as many as come to `bytes_max`; fewer or none if they are no longer there.
+    /// Reads entries of the log, up to `bytes_max`; fewer or none if they are no longer there.
     fn read_log(&self, placement: PlacementId, from: Seq, upto: Seq, bytes_max: usize) -> Vec<Entry>;
 
-    /// Whether the log and the memory have room for another write.
+    /// Checks that the log and the memory have room for another write.
     ///
     /// # Errors
-    /// The kind of the lack; every kind is retryable.
+    /// The kind of shortage; every kind is retryable.
     fn room(&self) -> Result<(), ErrorKind>;
-    /// The rows that one entry of the log takes from a page.
+    /// Returns the limit on rows of a page in one log entry.
     fn page_limit(&self) -> PageLimit {
         PageLimit::PAGE
     }
-    /// The effect of an entry.
+    /// Decodes the effect of an entry.
     ///
     /// # Errors
-    /// If this version does not read it.
+    /// If this version cannot read it.
     fn read_entry(&self, entry: &Bytes) -> Result<Effect, EffectError> {
         Effect::decode(entry)
     }
-    /// What an entry takes in the log, in bytes, about.
+    /// Returns the approximate size of an entry in the log, in bytes.
     fn logged_bytes(&self, entry: &Entry) -> u64;
-    /// Writes to the log, with everything else of this turn.
+    /// Adds a write to this turn's writes to the log.
     fn log(&mut self, placement: PlacementId, write: LogWrite);
-    /// Once this turn's writes are durable, [`crate::Completes`] is to bring this token.
+    /// Requests this token in [`crate::Completes`] once this turn's writes are durable.
     fn log_token(&mut self, placement: PlacementId, token: u64);
-    /// Once this turn's writes are durable, [`crate::Completes`] is to say that the log may forget the entries up to here.
+    /// Requests a trim up to here in [`crate::Completes`] once this turn's writes are durable.
     fn log_trim(&mut self, placement: PlacementId, upto: Seq);
-    /// The log forgets the entries up to here.
+    /// Trims the log up to here.
     fn trim(&mut self, placement: PlacementId, upto: Seq);
-    /// Has the log forget a copy of which the engine holds nothing any more; [`crate::Completes`] brings it once it has.
+    /// Deletes a copy without engine rows from the log; [`crate::Completes`] reports the end.
     fn delete(&mut self, partition: PartitionId, placement: PlacementId);
 
     /// Sends a message to another replica.
     fn send(&mut self, message: Message);
     /// Answers a client.
     fn answer(&mut self, at: At, to: Self::Reply, log_time: Millis, outcome: Result<Answer, ErrorDetail>);
-    /// Tells a client why it gets no answer; `log_time` is zero if no copy is here.
+    /// Refuses an operation with the reason; `log_time` is zero without a local copy.
     fn refuse(&mut self, partition: PartitionId, to: Self::Reply, log_time: Millis, refusal: Refusal);
-    /// Passes an operation on to another node, just as it is. From there comes the answer; if none does, the client is told as
-    /// [`PassedOn::unanswered`](crate::PassedOn::unanswered) says.
+    /// Forwards an operation unchanged to another node, which answers it. Without an answer, the client gets the error
+    /// of [`PassedOn::unanswered`](crate::PassedOn::unanswered).
     fn forward(&mut self, to: NodeId, request: Request<Self::Reply>);
     /// Queues a report for the coordinators. Returns whether there was room for it.
     fn report(&mut self, report: Report) -> bool;
 
-    /// Empties a copy's space of the engine; gives the number that the end of it will bear, or `None` if nothing is taken any
-    /// more. A second request while the first is under way is the same clearing.
+    /// Clears a copy's space of the engine. Returns the number of the clearing, or `None` if the engine accepts no more
+    /// work. A second request during a clearing is the same clearing.
     fn clear(&mut self, placement: PlacementId) -> Option<u64>;
-    /// Pulls pages of a copy, in place of any other for the same placement.
+    /// Pulls pages of a copy, in place of any other pull for the same placement.
     fn start_copy(&mut self, job: CopyJob);
-    /// Pulls no more pages for this placement.
+    /// Stops pulling pages for this placement.
     fn stop_copy(&mut self, placement: PlacementId);
-    /// Forms a copy in its space of the engine, in place of any other job for the same placement; [`crate::Partitions::formed`]
-    /// tells when it is done, and [`crate::Partitions::mirroring`] before that when every row is copied. It ends without a word when its
-    /// space is cleared, or what it is to have at the source; if its space is damaged, by [`crate::Partitions::damaged`]. Returns whether
-    /// the job was taken.
+    /// Forms a copy in its space of the engine, in place of any other job for the same placement. Returns whether the
+    /// job was accepted. [`crate::Partitions::mirroring`] reports that every row is copied,
+    /// [`crate::Partitions::formed`] the end. The job ends without a report when its space, or its keys at the source,
+    /// are cleared; if its space is damaged, [`crate::Partitions::damaged`] reports it.
     fn form(&mut self, job: FormJob) -> bool;
-    /// A copy that is formed from this source ends there: the engine was given everything of the source up to `end`.
+    /// Ends the copy formed from this source at `end`: the engine was given everything of the source up to there.
     fn end_form(&mut self, from: PlacementId, to: PlacementId, end: Position);
-    /// Forms this copy no further.
+    /// Stops forming this copy.
     fn stop_form(&mut self, placement: PlacementId);
-    /// Brings a copy that was formed here to whoever has its partition, to be taken up by
+    /// Passes a copy that was formed here to the thread that has its partition, for
     /// [`Partitions::adopt`](crate::Partitions::adopt).
     fn adopt(&mut self, formed: FormedCopy);
-    /// Whether partitions of any table that is known here are split or merged by themselves.
+    /// Returns whether any known table splits or merges partitions automatically.
     fn limits_any(&self) -> bool {
         false
     }
-    /// When partitions of a table are split and merged by themselves, as far as the tables known here say.
+    /// Returns the limits for automatic splits and merges of a table, according to the tables known here.
     fn range_limits(&self, _: TableId) -> RangeLimits {
         RangeLimits::NONE
     }
-    /// How many bytes a copy holds, about; `None` if they were not counted yet.
+    /// Returns the approximate bytes that a copy holds; `None` if they were not counted yet.
     fn stored_bytes(&self, _: PlacementId) -> Option<u64> {
         None
     }
-    /// Has the rows of a partition walked over; [`Partitions::split_point`](crate::Partitions::split_point) tells what was found.
-    /// Returns whether that is begun.
+    /// Starts a walk over the rows of a partition; [`Partitions::split_point`](crate::Partitions::split_point) takes
+    /// the result. Returns whether the walk was started.
     fn find_split_point(&mut self, _: SplitSearch) -> bool {
         false
     }
-    /// The partition of which another thread of the node holds this copy, whole.
+    /// Returns the partition of a whole copy held by another thread of the node.
     fn holds(&self, _: PlacementId) -> Option<PartitionId> {
         None
     }
-    /// Asks the leader of the partition that is to be absorbed for rows, which gives them by
-    /// [`Partitions::yielded`](crate::Partitions::yielded). What comes of it is for
-    /// [`Partitions::absorb_page`](crate::Partitions::absorb_page); a question that gets no answer is asked again.
+    /// Asks the leader of the right partition of a merge for rows, which it reads with
+    /// [`Partitions::yielded`](crate::Partitions::yielded). [`Partitions::absorb_page`](crate::Partitions::absorb_page)
+    /// takes the result; unanswered requests are repeated.
     fn ask_right(&mut self, ask: YieldAsk);
-    /// Gives rows of a copy to the engine.
+    /// Offers rows of a copy to the engine.
     fn offer(&mut self, placement: PlacementId, page: Self::Page) -> Offered<Self::Page>;
 
-    /// Rows cannot be read although nothing is damaged: the disk refuses, and the node ends.
+    /// Ends the node: the disk refuses to read rows although nothing is damaged.
     fn fail(&mut self, at: At, error: &ViewError);
-    /// Time has passed for this copy; what else the shell does for it from time to time.
+    /// Runs the shell's own periodic work for this copy.
     fn ticked(&mut self, local: &mut LocalCopy<Self>, now: Millis);
-    /// A replica is given this, for who traces it.
+    /// Traces an input of a replica.
     fn stepped(&mut self, _: PlacementId, _: &Input) {}
-    /// A replica wants this done, for who traces it.
+    /// Traces an output of a replica.
     fn wants(&mut self, _: PlacementId, _: &Output) {}
-    /// Something happened.
+    /// Takes an event.
     fn observe(&mut self, at: At, observed: Observed<'_>);
 }

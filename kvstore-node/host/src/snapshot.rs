@@ -1,5 +1,6 @@
-//! Snapshots: what a leader shows of its partition as of one position of the log. The rows are read by whoever has the engine,
-//! once that holds everything up to the position and nothing beyond; here is decided whether, and of which keys.
+//! Snapshots: a leader's view of its partition as of one log position. This module decides whether a copy may give one,
+//! and of which keys; the engine's owner reads the rows once the engine holds everything up to the position and nothing
+//! beyond.
 
 use crate::local_copy::{ENGINE_AHEAD_UNKNOWN, LocalCopy};
 use crate::partitions::Partitions;
@@ -8,32 +9,34 @@ use crate::shell::Shell;
 use archon_replica::Position;
 use archon_types::{KeyRange, PartitionId, PlacementId, Seq};
 
-/// What a snapshot shows.
+/// Scope of a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SnapshotStart {
-    /// The last entry of the log that is seen.
+    /// The last log entry included.
     pub position: Position,
-    /// The keys of which every row is shown.
+    /// The keys of which every row is included.
     pub keys: KeyRange,
 }
 
 impl<S: Shell> Partitions<S> {
-    /// The copy that leads a partition here, of which a snapshot may be made.
+    /// Returns the copy that leads a partition here, from which a snapshot may be made.
     ///
     /// # Errors
-    /// Why there is none: above all if this node does not lead.
+    /// The reason why there is none, above all that this node does not lead.
     pub fn snapshot_source(&self, partition: PartitionId) -> Result<PlacementId, Refusal> {
         let placement = self.active(partition).ok_or(Refusal::Elsewhere)?;
         self.led_by(placement, partition).map(|_| placement)
     }
 
-    /// What a snapshot of a copy shows of the keys that are `wanted`, if the engine holds every effect up to `at` and none beyond.
+    /// Returns the scope of a snapshot of a copy, limited to the `wanted` keys. The engine must hold every effect up to
+    /// `at` and none beyond.
     ///
-    /// A leadership that was over without this node's knowing has shown no more than it led to: whoever wants every write that was
-    /// acknowledged before some moment reads linearizably after it, and asks for the snapshot then.
+    /// A leadership that had ended without this node's knowledge shows no more than it led to. For every write
+    /// acknowledged before some moment, read linearizably after that moment and then take the snapshot.
     ///
     /// # Errors
-    /// Why this copy shows nothing: also if the first of those keys is not the partition's, or its log seals it.
+    /// The reason why this copy gives none, also if the first of those keys is not the partition's, or its log seals
+    /// it.
     pub fn snapshot_of(
         &self,
         placement: PlacementId,
@@ -42,7 +45,7 @@ impl<S: Shell> Partitions<S> {
         at: Seq,
     ) -> Result<SnapshotStart, Refusal> {
         let local = self.led_by(placement, partition)?;
-        // After a restart or a copy the engine may have rows of positions that are not known to be committed here yet.
+        // After a restart or a pull the engine may have rows of positions not yet known to be committed here.
         let ahead = local.memtable.engine_ahead();
         if ahead == ENGINE_AHEAD_UNKNOWN || ahead.max(local.memtable.engine_position()) > at {
             return Err(Refusal::CommitUnknown);
@@ -51,7 +54,7 @@ impl<S: Shell> Partitions<S> {
         if !range.contains(&wanted.begin) {
             return Err(Refusal::Moved);
         }
-        // What is sealed may be served by another partition, whose writes this one does not have.
+        // Another partition may serve sealed keys; this one lacks its writes.
         let open = local.split.unsealed(range);
         if !open.contains(&wanted.begin) {
             return Err(Refusal::Changing);
@@ -89,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_lead_gives_no_snapshot() {
+    fn snapshot_is_refused_without_leadership() {
         let mut node = leader();
         assert_eq!(node.snapshot_source(PARTITION), Ok(OWN));
         let other = PartitionId::new(PARTITION.table, PARTITION.index + 1);
@@ -99,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_unknown_positions_are_not_shown() {
+    fn snapshot_is_refused_while_commit_unknown() {
         let mut node = leader();
         let at = committed(&node);
         assert!(node.snapshot_of(OWN, PARTITION, &KeyRange::ALL, at).is_ok());
@@ -109,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_keys_that_are_wanted_those_are_shown_that_the_partition_has() {
+    fn snapshot_covers_requested_keys_of_partition() {
         let mut row = row(1, &[]);
         let range = |begin: &'static str, end: &'static str| KeyRange {
             begin: Bytes::from_static(begin.as_bytes()),

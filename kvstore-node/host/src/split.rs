@@ -1,9 +1,8 @@
-//! Splits, from the side of a copy of the partition that is split: what a leader's log says of keys that its row gives away. The
-//! copy of the other partition that is formed from this one is the business of `split_off`.
+//! Split seals: keys that a leader's log gives away. `split_off` forms the copy of the new partition.
 //!
-//! The row says what is wanted, the log what is true. A leader makes its log agree with the newest row that it knows: it seals the
-//! keys when the row says that they are to go, opens them again when a newer row says that nothing came of it, and clears them
-//! when they are another partition's (PROTOCOL rules 35 to 41).
+//! The row states the goal, the log the fact. A leader makes its log agree with the newest row it knows: it seals the
+//! keys when the row moves them away, lifts the seal when a newer row has cancelled the split, and clears the keys when
+//! they belong to another partition (PROTOCOL rules 35 to 41).
 
 use crate::local_copy::LocalCopy;
 use crate::mutant::Mutant;
@@ -17,38 +16,38 @@ use archon_kv::{Merged, PartitionView, Reader, Seal, reshape};
 use archon_replica::Position;
 use archon_types::{Incarnation, KeyRange, Millis, Partition, PlacementId, Version};
 
-/// What a copy knows of the split of its partition.
+/// Split state of a copy.
 #[derive(Debug, Default)]
 pub(crate) struct SplitWork {
-    /// What its whole log says, uncommitted entries included, while it serves.
+    /// Seal in the whole log, uncommitted entries included, while it serves.
     seal: Option<Seal>,
-    /// The copy of the other partition on this node.
+    /// The copy of the new partition on this node.
     pub(crate) own: Option<OwnCopy>,
     /// Earliest time to form a copy again after its space was damaged.
     pub(crate) form_again_at: Millis,
-    /// The life of the node in which it was told a row last.
+    /// The incarnation in which it last got a row.
     pub(crate) told: Option<Incarnation>,
-    /// Since when this leader admits nothing of what it sealed, for those who count.
+    /// Start of the seal at this leader, for metrics.
     sealed_since: Option<Millis>,
 }
 
 impl SplitWork {
-    /// Whether the log gives this key away, as far as it is known while the copy serves.
+    /// Returns whether the log seals this key, as far as known while the copy serves.
     pub(crate) fn seals(&self, key: &[u8]) -> bool {
         self.seal.as_ref().is_some_and(|seal| seal.covers(key))
     }
 
-    /// Those of these keys of the partition that its log does not give away.
+    /// Returns the part of these keys of the partition that its log does not seal.
     pub(crate) fn unsealed(&self, keys: KeyRange) -> KeyRange {
         self.seal.as_ref().map_or_else(|| keys.clone(), |seal| keys.clone().before(seal.at.clone()))
     }
 
-    /// Whether the log seals keys in this attempt, to be split off or merged.
+    /// Returns whether the log seals keys in this attempt, for a split or a merge.
     pub(crate) fn seals_for(&self, attempt: Version) -> bool {
         self.seal.as_ref().is_some_and(|seal| seal.attempt == attempt)
     }
 
-    /// Nothing is admitted any more: what the log says is read anew by whoever serves next.
+    /// Drops the seal when the copy stops serving; the next leader reads it from the log.
     pub(crate) fn rest(&mut self) {
         (self.seal, self.sealed_since) = (None, None);
     }
@@ -59,7 +58,7 @@ impl SplitWork {
 }
 
 impl<S: Shell> Partitions<S> {
-    /// What follows from rows and logs of partitions that are being split. There are few of them, and mostly none.
+    /// Advances partitions that are being split or merged. There are few of them, and mostly none.
     pub(crate) fn split(&mut self) {
         for placement in self.turn.splitting.clone() {
             let taken = self.copies.get(&placement).and_then(|local| self.turn.own_copy(local));
@@ -77,14 +76,14 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// Whether somebody here has this copy already, whose rows are not to be written over whatever an old row says.
+    /// Returns whether this node has the copy already; its rows must not be overwritten because of an old row.
     pub(crate) fn is_taken(&self, copy: PlacementId) -> bool {
         self.copies.contains_key(&copy) || self.unloading.contains_key(&copy)
     }
 }
 
 impl<S: Shell> Turn<S> {
-    /// A leader that begins to serve reads what its log gives away.
+    /// Reads the seal in the log when a leader begins to serve.
     pub(crate) fn read_seal(&mut self, local: &mut LocalCopy<S>) {
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Newest);
         let found = Seal::current(&view).and_then(|seal| Ok((seal, Merged::current(&view)?)));
@@ -104,7 +103,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Takes in what the row says of a split.
+    /// Records the split in a new row.
     pub(crate) fn note_split(&mut self, local: &mut LocalCopy<S>, row: &Partition) {
         local.split.told = self.shell.life().map(|life| life.incarnation);
         if row.is_reshaped() {
@@ -112,18 +111,19 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Has an operation wait for what becomes of its key, if the log has given that away and the row has not.
+    /// Parks an operation on a key that the log has sealed and the row has not moved yet.
     pub(crate) fn wait_for_split(
         &mut self,
         local: &mut LocalCopy<S>,
         request: Request<S::Reply>,
     ) -> Option<Request<S::Reply>> {
-        // Keys that are about to come are beyond the row yet: nobody is told of them that they never will be here.
+        // Keys being merged in are still beyond the row: clients must not be redirected away from them.
         let sealed = match request.op.key() {
             Some(key) => local.split.seals(key) && (!local.is_beyond(key) || local.is_absorbing()),
             None => local.is_yielding(),
         };
-        // What is to be opened again nobody else has: only the entry is missing, which a full disk may hold up.
+        // Keys of a cancelled split belong to no other partition: only the entry is missing, which a full disk may
+        // delay.
         let opens = || local.row().zip(local.split.seal.as_ref()).is_some_and(|(row, seal)| is_given_up(row, seal));
         let beyond = request.op.key().is_some_and(|key| local.is_beyond(key));
         let broken = || self.broken.breaks(Mutant::ReadsWhileSealed); // rule 35
@@ -143,14 +143,14 @@ impl<S: Shell> Turn<S> {
         None
     }
 
-    /// Whether a test has an operation served that is about keys that the copy has no longer, or not yet: a read that arrived when it
-    /// had them (rule 35), or anything once they are absorbed (rule 48).
+    /// Returns whether a test serves an operation on keys that the copy no longer has, or not yet: a read that arrived
+    /// when it had them (rule 35), or any operation once they are merged in (rule 48).
     pub(crate) fn is_let_in(&self, local: &LocalCopy<S>, request: &Request<S::Reply>) -> bool {
         let begun = self.broken.breaks(Mutant::ReadNotRechecked) && request.confirmed.is_some();
         begun || (self.broken.breaks(Mutant::WidenUnabsorbed) && local.has_all_it_absorbs())
     }
 
-    /// Whether a test has writes go on until the entry is committed that gives their keys away (rule 35).
+    /// Returns whether a test lets writes continue until the seal is committed (rule 35).
     fn is_sealed_too_late(&self, local: &LocalCopy<S>, request: &Request<S::Reply>) -> bool {
         let open = |seal: &Seal| seal.position.seq > local.replica.commit();
         let late = self.broken.breaks(Mutant::SealAtCommit) && local.split.seal.as_ref().is_some_and(open);
@@ -194,7 +194,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Keys are sealed from now on, or no longer: those who count hear for how long they were.
+    /// Records the start or end of a seal, for metrics.
     fn note_pause(&mut self, local: &mut LocalCopy<S>, sealed: bool) {
         let since = std::mem::replace(&mut local.split.sealed_since, sealed.then_some(self.now));
         if let Some(since) = since {
@@ -203,19 +203,19 @@ impl<S: Shell> Turn<S> {
     }
 }
 
-/// What a leader's log lacks to agree with its row.
+/// Difference between a leader's log and its row.
 enum Lack {
-    /// The keys are to be given away.
+    /// The keys have to be sealed.
     Seal(Seal),
-    /// Nothing came of it.
+    /// The split or merge was cancelled.
     Open,
-    /// They are another partition's.
+    /// The keys belong to another partition.
     Clear(KeyRange),
-    /// They are to come from another partition.
+    /// The keys come from another partition.
     Absorb(Seal),
 }
 
-/// What the log of a leader lacks, whose whole log says `seal` and goes on at `position`.
+/// Returns the entry that a leader's log lacks; the whole log has `seal` and continues at `position`.
 fn lack(row: &Partition, seal: Option<&Seal>, position: Position) -> Option<Lack> {
     let split = row.split.as_deref();
     let Some(seal) = seal else {
@@ -235,14 +235,15 @@ fn lack(row: &Partition, seal: Option<&Seal>, position: Position) -> Option<Lack
     Some(if is_given_up(row, seal) { Lack::Open } else { Lack::Clear(seal.range()) })
 }
 
-/// Whether the row says that the attempt is over in which keys were sealed. One as old as that or older says nothing of it.
+/// Returns whether the row has ended the attempt that sealed keys. A row no newer than the attempt does not decide
+/// this.
 fn is_over(row: &Partition, seal: &Seal) -> bool {
     let split = row.split.as_deref().map(|split| split.attempt);
     let merge = row.merge.as_deref().map(|merge| merge.attempt);
     split.or(merge) != Some(seal.attempt) && row.version > seal.attempt
 }
 
-/// Whether it says that nothing came of it.
+/// Returns whether the row has cancelled the attempt.
 fn is_given_up(row: &Partition, seal: &Seal) -> bool {
     is_over(row, seal) && row.range.end.as_ref() != Some(&seal.at)
 }

@@ -1,7 +1,7 @@
-//! The copy of a new partition that a node forms from its own copy of the partition that is split (PROTOCOL rules 38 to 40).
+//! Copy of a new partition that a node forms from its own copy of the parent (PROTOCOL rules 38 to 40).
 //!
-//! It is begun as soon as the row speaks of the split: rows are copied and whatever is written follows, while every key is served.
-//! When the keys are given up in the log, what the engine lacks up to there is brought to it, and the copy is whole.
+//! Forming begins as soon as the row has the split: rows are copied and writes mirrored while every key is served. Once
+//! the log seals the keys, the engine gets what it lacks up to the seal, and the copy is complete.
 
 use crate::form::FormJob;
 use crate::local_copy::{FlushUrgency, Found, LocalCopy};
@@ -15,28 +15,28 @@ use archon_kv::{LogTime, Memtable, PartitionView, Reader, Seal, ViewError, row};
 use archon_replica::{Position, Recovered};
 use archon_types::{Fact, Incarnation, Millis, PartitionId, PlacementId, RightCopy, RightStage, Seq, Version};
 
-/// Pause before a copy is formed again in a space that was found damaged, in milliseconds.
+/// Pause before a copy is formed again in a damaged space, in milliseconds.
 const FORM_AGAIN_MS: u64 = 5_000;
-/// How far the engine of a copy that has caught up is behind the log, in milliseconds.
+/// Largest lag of the engine behind the log in a copy that has caught up, in milliseconds.
 const CAUGHT_UP_MS: u64 = 100;
-/// Of the time for which a copy tries to catch up, this part more is put up with: rather a longer pause than none of two halves.
+/// Extra lag allowed, as an inverse fraction of the time spent catching up: a longer pause beats an abandoned split.
 const CAUGHT_UP_SLACK: u64 = 50;
-/// What is put up with at most, in milliseconds. To whoever is further behind the end of the copy would take longer than a split that has
-/// begun to give keys up may take, and all would have waited in vain.
+/// Largest lag allowed at all, in milliseconds. A replica further behind could not finish before the split times out,
+/// and all clients would have waited in vain.
 const BEHIND_MS_MAX: u64 = 1_000;
 
-/// A copy of the partition that is split off, which this node forms.
+/// Copy of the new partition that this node forms.
 #[derive(Debug)]
 pub(crate) struct OwnCopy {
     attempt: Version,
     partition: PartitionId,
     copy: PlacementId,
     stage: Stage,
-    /// In which life, and under which version of the row, its stage was reported last.
+    /// Incarnation and row version of the last report of its stage.
     reported: Option<(Incarnation, Version)>,
 }
 
-/// What a row wants formed on this node.
+/// Copy that a row has this node form.
 #[derive(Clone, Copy)]
 pub(crate) struct WantedCopy {
     attempt: Version,
@@ -48,28 +48,28 @@ pub(crate) struct WantedCopy {
 enum Stage {
     /// The engine copies rows.
     Copying,
-    /// It has them all since then, but not yet what has gathered while it copied them.
+    /// The engine has had all rows since then, but not yet the writes that gathered meanwhile.
     CatchingUp(Millis),
-    /// It has them all, and what is written follows within a moment.
+    /// The engine has all rows, and writes follow within a moment.
     Mirroring,
-    /// The keys are given up there: the engine was given everything, and brings it to the disk.
+    /// The log seals the keys at this position: the engine was given everything, and flushes it.
     Ending(Position),
-    /// Whoever has its partition takes it up.
+    /// The thread that has its partition takes it over.
     Adopting(Position),
-    /// It is whole.
+    /// Complete.
     Formed(Position),
-    /// It is opened, or deleted: whatever an old row says, its rows are not to be written over.
+    /// Opened or deleted: its rows must not be overwritten because of an old row.
     Over,
 }
 
-/// A copy that was formed and that nobody knows yet.
+/// Copy that was formed and not yet opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FormedCopy {
     /// The partition that is split off.
     pub partition: PartitionId,
     /// Its copy.
     pub placement: PlacementId,
-    /// Where its log begins.
+    /// Start of its log.
     pub at: Position,
 }
 
@@ -78,12 +78,12 @@ impl OwnCopy {
         (self.stage, self.reported) = (stage, None);
     }
 
-    /// It reads rows that whoever pulls the other copy anew throws away.
+    /// Returns whether it depends on rows that a new pull of the source would discard.
     const fn follows(&self) -> bool {
         matches!(self.stage, Stage::Copying | Stage::CatchingUp(_) | Stage::Mirroring)
     }
 
-    /// How far it is, as the row says it.
+    /// Returns its stage in terms of the row.
     const fn is_at(&self) -> RightStage {
         match self.stage {
             Stage::Copying | Stage::CatchingUp(_) => RightStage::Copying,
@@ -103,14 +103,14 @@ impl OwnCopy {
 }
 
 impl SplitWork {
-    /// Whether the copy here is being brought to its end, or is past it.
+    /// Returns whether the copy here is being completed, or is complete.
     pub(crate) fn is_ending(&self) -> bool {
         self.own.as_ref().is_some_and(|own| !own.follows())
     }
 }
 
 impl<S: Shell> Partitions<S> {
-    /// Every row of that copy is there, on the disk, and what is written follows.
+    /// Records that every row of this copy is on disk, and writes are mirrored.
     pub fn mirroring(&mut self, copy: PlacementId, attempt: u64) {
         let now = self.turn.now;
         if let Some(own) = self.own_copy_of(copy, attempt).filter(|own| own.stage == Stage::Copying) {
@@ -118,7 +118,7 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// That copy is formed no further, since rows that it was to have were cleared: it is begun anew once that is done.
+    /// Abandons a copy after its source rows were cleared; forming restarts once that is done.
     pub fn spoilt(&mut self, copy: PlacementId, attempt: u64) {
         let fits = |own: &OwnCopy| own.copy == copy && own.attempt.get() == attempt && own.follows();
         for local in self.copies.values_mut().filter(|local| local.split.own.as_ref().is_some_and(fits)) {
@@ -127,7 +127,7 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// The space in which a copy is formed is damaged, and its job has ended. It starts again after a while, for the space is cleared first.
+    /// Abandons a copy in a damaged space. Forming restarts after [`FORM_AGAIN_MS`] with a cleared space.
     pub(crate) fn form_damaged(&mut self, copy: PlacementId) {
         let fits = |own: &OwnCopy| own.copy == copy && (own.follows() || matches!(own.stage, Stage::Ending(_)));
         for local in self.copies.values_mut().filter(|local| local.split.own.as_ref().is_some_and(fits)) {
@@ -137,8 +137,8 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// A copy was formed in that attempt: the engine holds it, on its disk. Whoever has its partition is to take it up, who alone
-    /// writes to its log.
+    /// Records that the copy of this attempt is on the engine's disk, and passes it to the thread that has its
+    /// partition and alone writes to its log.
     pub fn formed(&mut self, copy: PlacementId, attempt: u64) {
         let Some(own) = self.own_copy_of(copy, attempt) else { return };
         let Stage::Ending(at) = own.stage else { return };
@@ -154,7 +154,7 @@ impl<S: Shell> Partitions<S> {
         self.copies.values_mut().filter_map(|local| local.split.own.as_mut()).find(fits)
     }
 
-    /// Takes up a copy that was formed, unless it is known here by now: its log begins where the keys were given away.
+    /// Takes over a formed copy, unless it is known here already: its log begins at the seal.
     pub fn adopt(&mut self, formed: FormedCopy) {
         let FormedCopy { partition, placement, at } = formed;
         if self.is_taken(placement) || self.dormant.contains_key(&placement) {
@@ -165,7 +165,7 @@ impl<S: Shell> Partitions<S> {
         self.adopting.insert(placement, formed);
     }
 
-    /// The log knows of a copy that was formed, on the disk: it is held from here on.
+    /// Holds a formed copy from here on, as the log has it on disk.
     pub(crate) fn adopted(&mut self, placement: PlacementId) {
         let Some(FormedCopy { partition, at: base, .. }) = self.adopting.remove(&placement) else { return };
         let at = At { partition, placement, epoch: base.epoch, commit: base.seq };
@@ -178,7 +178,7 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// What is held of a copy that was formed.
+    /// Returns the recovered state of a formed copy.
     fn found_formed(&self, copy: PlacementId, partition: PartitionId, base: Position) -> Result<Found, ViewError> {
         let stamp = self.turn.shell.engine().get(copy, row::LOG_TIME_KEY)?;
         let stamp = stamp.map(|stamp| row::decode_millis(&stamp)).transpose()?;
@@ -192,7 +192,7 @@ impl<S: Shell> Partitions<S> {
         })
     }
 
-    /// Forms this copy no more: another is opened in its place, or it is deleted.
+    /// Stops forming this copy: it is opened or deleted.
     pub(crate) fn form_no_more(&mut self, copy: PlacementId) {
         for placement in &self.turn.splitting {
             let own = self.copies.get_mut(placement).and_then(|local| local.split.own.as_mut());
@@ -205,7 +205,7 @@ impl<S: Shell> Partitions<S> {
 }
 
 impl<S: Shell> Turn<S> {
-    /// The copy of the other partition that belongs on this node.
+    /// Returns the copy of the new partition that belongs on this node.
     pub(crate) fn own_copy(&self, local: &LocalCopy<S>) -> Option<WantedCopy> {
         let row = local.row()?;
         let split = row.split.as_deref()?;
@@ -213,8 +213,8 @@ impl<S: Shell> Turn<S> {
         Some(WantedCopy { attempt: split.attempt, partition: split.right_of(row.id), copy })
     }
 
-    /// Forms the copy of the other partition that belongs on this node, and says so. `held` says of which partition a copy is that is
-    /// held here and not served, `taken` that somebody has it already.
+    /// Forms the copy of the new partition that belongs on this node, and reports it. `held` returns the partition of a
+    /// copy that is held here and not served; `taken` means that the node has the copy already.
     pub(crate) fn form_own(
         &mut self,
         local: &mut LocalCopy<S>,
@@ -250,14 +250,15 @@ impl<S: Shell> Turn<S> {
         self.report_stage(local, copy.stage);
     }
 
-    /// Where forming a copy begins. One that is held is whole: the log knows of it only since it was, before a restart.
+    /// Returns the first stage of forming. A held copy is complete: the log has had it only since then, before a
+    /// restart.
     fn first_stage(&mut self, local: &mut LocalCopy<S>, wanted: WantedCopy, held: bool) -> Option<Stage> {
         if held {
             return self.sealed_for(local, wanted.attempt).map(Stage::Formed);
         }
         let row = local.row()?;
         let range = row.split.as_deref()?.right_range(&row.range);
-        // What was cleared for a merge, before its rows came, would spoil the copy if the engine did it later.
+        // Clearing for a merge, which precedes its rows, would spoil the copy if the engine did it later.
         if !self.has_absorbed(local) {
             return None;
         }
@@ -273,14 +274,14 @@ impl<S: Shell> Turn<S> {
         self.shell.form(FormJob { attempt, from: local.placement, to, range }).then_some(Stage::Copying)
     }
 
-    /// Brings the copy to its end, if its keys are given up by now and once the engine was given everything up to there: it
-    /// works in order.
+    /// Completes the copy if its keys are sealed by now, once the engine was given everything up to the seal: it works
+    /// in order.
     fn end_own(&mut self, local: &mut LocalCopy<S>) {
         let Some(own) = local.split.own.as_ref().filter(|own| own.follows()) else { return };
         let (attempt, copy, copying) = (own.attempt, own.copy, own.stage == Stage::Copying);
         let cut = local.row().and_then(|row| row.split.as_deref()).is_some_and(|split| split.cut);
         let end = self.sealed_for(local, attempt);
-        // Little is to be left to write when the keys are given up: somebody waits for them then.
+        // Little must be left to write when the keys are sealed, as clients wait from then on.
         local.flush_urgency = match (cut || end.is_some(), copying) {
             (true, _) => FlushUrgency::Now,
             (false, false) => FlushUrgency::Soon,
@@ -298,8 +299,9 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// A copy that has every row says so once the engine is but a moment behind: what gathered while rows were copied may take it
-    /// half a second, for which all who use the keys would wait if they were given up meanwhile.
+    /// Moves a copy with every row to `Mirroring` once the engine is only a moment behind. The writes that gathered
+    /// while rows were copied may take it half a second, for which all users of the keys would wait if they were sealed
+    /// meanwhile.
     fn catch_up(&self, local: &mut LocalCopy<S>) {
         let behind_ms = local.unwritten_since().map_or(0, |since| self.now.since(since));
         let Some(own) = &mut local.split.own else { return };
@@ -310,10 +312,10 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Reports how far the copy is, once in each life and for each version of the row that does not know it.
+    /// Reports the stage of the copy, once per incarnation and per row version that does not have it.
     fn report_stage(&mut self, local: &mut LocalCopy<S>, known: RightStage) {
         let Some(life) = self.shell.life() else { return };
-        // Before this life is told anything nobody listens to it: what it says would be refused for good.
+        // The coordinators refuse reports of an incarnation, for good, before it has been given a row.
         if local.split.told != Some(life.incarnation) {
             return;
         }
@@ -327,7 +329,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Where this attempt's seal stands in the log, if it is committed and known to be here.
+    /// Returns the position of this attempt's seal in the log, if it is committed and known to be here.
     fn sealed_for(&mut self, local: &LocalCopy<S>, attempt: Version) -> Option<Position> {
         let early = self.broken.breaks(Mutant::FormedEarly); // rule 38
         let reader = if early { Reader::Newest } else { Reader::Committed };
@@ -336,7 +338,7 @@ impl<S: Shell> Turn<S> {
             Ok(seal) => {
                 let seal = seal.filter(|seal| seal.attempt == attempt)?;
                 let at = seal.position;
-                // Rows of a copy that is being pulled are of no position at all yet.
+                // Rows of a copy being pulled have no position yet.
                 (early || (at.seq <= local.memtable.committed() && !local.is_pulling())).then_some(at)
             }
             Err(error) => {

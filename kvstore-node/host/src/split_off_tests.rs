@@ -1,4 +1,4 @@
-//! The copy of the partition that is split off, which a node forms from its own.
+//! Tests of forming the copy of a new partition.
 
 use super::*;
 use crate::local_copy::FlushUrgency;
@@ -11,7 +11,7 @@ use archon_types::{Epoch, KeyRange, Millis, Partition, ReplicaState, Report};
 use bytes::Bytes;
 
 #[test]
-fn a_copy_is_formed_taken_up_and_told_of_until_the_row_says_so() {
+fn formed_copy_is_adopted_and_reported_until_row_has_it() {
     let mut node = sealed(None);
     let job = node.shell().forms.first().cloned().expect("a job");
     let range = KeyRange { begin: Bytes::from_static(b"m"), end: None };
@@ -34,7 +34,7 @@ fn a_copy_is_formed_taken_up_and_told_of_until_the_row_says_so() {
     assert_eq!(told(&node), 1, "once for each version of the row");
     configure(&mut node, splitting(3, &[]));
     assert_eq!(told(&node), 2);
-    // Another partition from here on, at the position where the keys were given away.
+    // Another partition from here on, beginning at the position of the seal.
     let right = Partition {
         id: RIGHT,
         epoch: Epoch::new(3),
@@ -50,7 +50,7 @@ fn a_copy_is_formed_taken_up_and_told_of_until_the_row_says_so() {
 }
 
 #[test]
-fn a_copy_of_which_rows_were_cleared_while_it_was_formed_was_never_begun_anew() {
+fn spoilt_forming_starts_over() {
     let mut node = serving(Broken::default(), row(1, &[]));
     configure(&mut node, copying(2, &[]));
     assert_eq!(node.shell().forms.len(), 1);
@@ -76,7 +76,7 @@ fn copy_in_damaged_space_is_formed_again_after_pause() {
 }
 
 #[test]
-fn refused_form_is_asked_for_again() {
+fn refused_form_job_is_requested_again() {
     let mut node = serving(Broken::default(), row(1, &[]));
     node.shell_mut().refuses_forms = true;
     configure(&mut node, copying(2, &[]));
@@ -86,7 +86,7 @@ fn refused_form_is_asked_for_again() {
 }
 
 #[test]
-fn a_word_that_found_no_room_was_never_said_again() {
+fn stage_report_without_room_is_repeated() {
     let mut node = serving(Broken::default(), row(1, &[]));
     configure(&mut node, copying(2, &[]));
     let told = |node: &Partitions<TestShell>| {
@@ -102,7 +102,7 @@ fn a_word_that_found_no_room_was_never_said_again() {
 }
 
 #[test]
-fn a_copy_is_made_while_every_key_is_served_and_ends_where_the_keys_are_given_up() {
+fn forming_copy_serves_all_keys_and_ends_at_seal() {
     let mut node = serving(Broken::default(), row(1, &[]));
     ask(&mut node, put("z"), "before");
     configure(&mut node, copying(2, &[]));
@@ -135,7 +135,7 @@ fn a_copy_is_made_while_every_key_is_served_and_ends_where_the_keys_are_given_up
 }
 
 #[test]
-fn keys_were_given_up_while_a_copy_lacked_what_had_gathered_while_its_rows_were_copied() {
+fn mirroring_is_reported_once_gathered_writes_are_flushed() {
     let mut node = serving(Broken::default(), row(1, &[]));
     configure(&mut node, copying(2, &[]));
     let told = |node: &Partitions<TestShell>| {
@@ -154,7 +154,7 @@ fn keys_were_given_up_while_a_copy_lacked_what_had_gathered_while_its_rows_were_
 }
 
 #[test]
-fn keys_were_given_up_to_a_copy_that_was_too_far_behind_to_be_formed_in_time() {
+fn copy_far_behind_does_not_report_mirroring() {
     let mut node = serving(Broken::default(), row(1, &[]));
     configure(&mut node, copying(2, &[]));
     let told = |node: &Partitions<TestShell>| {
@@ -164,7 +164,7 @@ fn keys_were_given_up_to_a_copy_that_was_too_far_behind_to_be_formed_in_time() {
     node.shell_mut().engine_busy = true;
     ask(&mut node, put("z"), "gathers");
     node.mirroring(FORMED, 2);
-    // What the engine lacks was written so long ago; as time goes by more is put up with, and a second at most.
+    // Age of the oldest write that the engine lacks; the allowed lag grows with time, up to one second.
     for (now, behind_ms) in [(1_200, 200), (3_000, 900), (60_000, 1_100), (120_000, 119_000)] {
         node.copies.get_mut(&OWN).expect("it is open").gathering_since = Some(Millis::new(now - behind_ms));
         tick(&mut node, now);
@@ -176,7 +176,7 @@ fn keys_were_given_up_to_a_copy_that_was_too_far_behind_to_be_formed_in_time() {
 }
 
 #[test]
-fn a_split_that_is_given_up_while_rows_are_copied_leaves_the_log_alone() {
+fn split_cancelled_during_copying_writes_no_entry() {
     let mut node = serving(Broken::default(), row(1, &[]));
     configure(&mut node, copying(2, &[]));
     let last = node.copies()[&OWN].replica.last();
@@ -186,7 +186,7 @@ fn a_split_that_is_given_up_while_rows_are_copied_leaves_the_log_alone() {
 }
 
 #[test]
-fn what_was_formed_before_a_restart_is_told_of_and_not_formed_again() {
+fn copy_formed_before_restart_is_reported_not_formed_again() {
     let mut node = serving(Broken::default(), row(1, &[]));
     let mut found = crate::test_shell::held(RIGHT);
     found.recovered.commit = Seq::new(10);
@@ -197,7 +197,7 @@ fn what_was_formed_before_a_restart_is_told_of_and_not_formed_again() {
 }
 
 #[test]
-fn what_is_formed_was_told_before_anybody_listened_to_a_new_life() {
+fn formed_copy_is_reported_after_first_row_of_incarnation() {
     let mut node = serving(Broken::default(), row(1, &[]));
     node.dormant.insert(FORMED, crate::test_shell::held(RIGHT));
     configure(&mut node, splitting(2, &[]));
@@ -217,7 +217,7 @@ fn what_is_formed_was_told_before_anybody_listened_to_a_new_life() {
 }
 
 #[test]
-fn a_copy_that_is_deleted_or_opened_anew_is_formed_no_more() {
+fn deleted_copy_is_not_formed() {
     let mut node = sealed(None);
     node.duties(LIFE.incarnation, vec![Action::Unload { partition: RIGHT, placement: FORMED }]);
     node.formed(FORMED, 2);
@@ -227,7 +227,7 @@ fn a_copy_that_is_deleted_or_opened_anew_is_formed_no_more() {
 }
 
 #[test]
-fn a_copy_that_was_opened_was_formed_anew_over_its_rows_while_the_row_was_an_old_one() {
+fn opened_copy_is_not_formed_again_by_old_row() {
     let mut node = sealed(None);
     node.formed(FORMED, 2);
     let formed = node.shell_mut().formed.pop().expect("formed");
@@ -242,7 +242,7 @@ fn a_copy_that_was_opened_was_formed_anew_over_its_rows_while_the_row_was_an_old
 }
 
 #[test]
-fn a_copy_that_is_served_is_not_formed_whatever_an_old_row_says() {
+fn served_copy_is_not_formed_by_old_row() {
     let mut node = serving(Broken::default(), row(1, &[]));
     let placements = vec![archon_types::Placement { id: FORMED, node: LIFE.node, state: ReplicaState::Live }];
     let right = Partition { id: RIGHT, leader: Some(FORMED), placements, ..row(6, &[]) };

@@ -1,10 +1,10 @@
-//! Partitions that are split without anybody asking: how a leader notices that its partition is above a limit of its table, and
-//! finds the key at which it should be split. The coordinator judges that. Those that are small are the business of [`SmallWatch`].
+//! Automatic splits: how a leader notices that its partition is above a limit of its table, and finds the split key.
+//! The coordinator decides. [`SmallWatch`] covers small partitions.
 //!
-//! By size: what is stored is counted anyway, roughly and in the background. Where that is above the limit, or not known yet, the
-//! rows of the partition are walked over once, outside the shard, which says exactly how many bytes they are and where the middle
-//! is. Where a partition grows at its end, as a time series does, it is split there: what is parted off is copied, and what stays
-//! has its size for good. By load: see [`Heat`].
+//! By size: stored bytes are counted anyway, roughly and in the background. If they are above the limit, or not known
+//! yet, one walk over the partition's rows, outside the shard, finds their exact bytes and the middle. A partition that
+//! grows at its end, such as a time series, is split there: the new part is copied, and the rest keeps its size for
+//! good. By load: see [`Heat`].
 
 use crate::byte_halves::ByteHalves;
 use crate::heat::{Heat, Hot};
@@ -17,55 +17,55 @@ use archon_types::split::check_split_at;
 use archon_types::{Fact, KeyRange, Millis, Op, Outgrown, PartitionId, PlacementId, RangeLimits, Undersized};
 use bytes::Bytes;
 
-/// How often a leader looks, in milliseconds.
+/// Interval between looks of a leader, in milliseconds.
 const LOOK_MS: u64 = 1_000;
-/// How long rows are not walked over again at least after it was found that they are within their limit, in milliseconds.
+/// Shortest pause before the next walk after rows were found within their limit, in milliseconds.
 const REST_MS_MIN: u64 = 2_000;
-/// So many times as long as a walk took, which rests most of that time itself.
+/// Pause after a walk as a multiple of its duration, most of which the walk itself pauses.
 const REST_FACTOR: u64 = 10;
-/// It is walked over again before that once it has grown by what it had left, but not before it has grown by this part of its limit.
+/// Inverse of the share of its limit by which a partition must grow, beyond the room it had left, for an earlier walk.
 const REST_ROOM_PART: u64 = 16;
-/// How often a split is proposed that does not begin, in milliseconds.
+/// Interval between proposals of a split that does not begin, in milliseconds.
 const SAY_AGAIN_MS: u64 = 2_000;
-/// How long the middle that a walk found is good at most, in milliseconds: the partition goes on changing.
+/// Longest validity of a split key found by a walk, in milliseconds: the partition keeps changing.
 pub(crate) const MIDDLE_MS_MAX: u64 = 30_000;
 
-/// A walk over the rows of a partition, to find out how many bytes of users' keys and values they are, and where the middle is.
+/// Walk over the rows of a partition, to find the bytes of user keys and values, and the middle.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SplitSearch {
     /// The partition.
     pub partition: PartitionId,
     /// Its copy here.
     pub placement: PlacementId,
-    /// The keys that it has.
+    /// Its keys.
     pub range: KeyRange,
 }
 
-/// What a leader knows of how its partition grows, if its table has limits.
+/// Growth of a partition whose table has limits, as its leader knows it.
 #[derive(Debug, Default)]
 pub(crate) struct SplitWatch {
-    /// The operations on it, if these are limited.
+    /// Its operations, if their rate is limited.
     heat: Option<Heat>,
     walk: Walk,
-    /// Since when it is small, if such ones are merged.
+    /// Present if it is small and small partitions are merged.
     small: Option<SmallWatch>,
 }
 
 #[derive(Debug, Default)]
 enum Walk {
-    /// None is needed before that.
+    /// No walk is needed before that.
     #[default]
     Ready,
-    /// It is asked for.
+    /// Requested.
     UnderWay,
-    /// It was within its limit, and is until it stores so much, as far as that is known.
+    /// Within its limit until it stores `grown_to` bytes, as far as known.
     Rest { until: Millis, grown_to: Option<u64> },
-    /// It is above its limit, and that is its middle.
+    /// Above its limit; `at` is its split key.
     Found { range: KeyRange, at: Bytes, bytes: u64, found: Millis, said: Millis },
 }
 
 impl SplitWatch {
-    /// An operation is carried out.
+    /// Counts an operation that is carried out.
     pub(crate) fn note(&mut self, op: &Op) {
         let Some(heat) = &mut self.heat else { return };
         match op {
@@ -76,7 +76,7 @@ impl SplitWatch {
 }
 
 impl<S: Shell> Partitions<S> {
-    /// Now and then: looks at all partitions that are served here, if any table has limits.
+    /// Looks at all partitions served here at intervals, if any table has limits.
     pub(crate) fn look_for_splits(&mut self) {
         if self.turn.now < self.looks_at {
             return;
@@ -92,7 +92,7 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// A walk over the rows of a partition, which took so long, came to its end, or to nothing.
+    /// Takes the result of a walk over a partition's rows and its duration; `None` if it failed.
     pub fn split_point(&mut self, search: &SplitSearch, found: Option<&ByteHalves>, took_ms: u64) {
         if let Some(local) = self.copies.get_mut(&search.placement) {
             local.middle.walked(search, found, self.turn.now);
@@ -142,7 +142,7 @@ impl<S: Shell> Turn<S> {
         watch
     }
 
-    /// What the partition stores, as it was counted; `None` before that, and once some of what was counted has been cleared.
+    /// Returns the counted bytes of the partition; `None` before that, and after some of the counted rows were cleared.
     fn stored_bytes(&self, local: &LocalCopy<S>) -> Option<u64> {
         local.memtable.grown().and_then(|_| self.shell.stored_bytes(local.placement))
     }
@@ -150,7 +150,7 @@ impl<S: Shell> Turn<S> {
     fn look_at_bytes(&mut self, local: &LocalCopy<S>, walk: Walk, most: u64) -> Walk {
         let Some(range) = local.range() else { return Walk::Ready };
         let stored = self.stored_bytes(local);
-        // What is not known yet says nothing; what was not known then says so now.
+        // An unknown size triggers nothing; if the size was unknown before, it counts as grown now.
         let has_grown =
             |to: Option<u64>| stored.is_some_and(|stored| stored > most && to.is_none_or(|to| stored >= to));
         match walk {
@@ -180,7 +180,7 @@ impl<S: Shell> Turn<S> {
         if matches!(watch.walk, Walk::UnderWay) {
             let most = self.shell.range_limits(local.partition.table).split_above_bytes;
             let rest_ms = took_ms.saturating_mul(REST_FACTOR).max(REST_MS_MIN);
-            // Of more keys than it has by now it says nothing.
+            // The result does not apply if the keys have changed since.
             let found = found.filter(|_| local.range() == Some(&search.range));
             let above = found.filter(|halves| most.is_some_and(|most| halves.bytes() > most));
             let at_the_end = local.memtable.grows_at_the_end();
@@ -207,7 +207,7 @@ impl<S: Shell> Turn<S> {
         local.watch = Some(watch);
     }
 
-    /// Tells the coordinator that the partition should be split.
+    /// Proposes a split to the coordinator.
     fn propose_split(&mut self, local: &LocalCopy<S>, at: Bytes, by: Outgrown) {
         let splittable = |keys: &KeyRange| check_split_at(keys, &at).is_ok();
         if !local.serving || !local.row().is_some_and(|row| row.split.is_none() && splittable(&row.range)) {

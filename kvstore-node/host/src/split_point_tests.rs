@@ -8,14 +8,14 @@ use archon_types::{Partition, RangeLimits, Report, RightCopy, RightStage, Seq, S
 const MIB: u64 = 1 << 20;
 const LIMITS: RangeLimits = RangeLimits { split_above_bytes: Some(MIB), ..RangeLimits::NONE };
 
-/// A leader of a partition whose table has these limits, and of which so much is counted.
+/// A leader of a partition whose table has these limits, with this many bytes counted.
 fn leader(limits: RangeLimits, stored_bytes: Option<u64>) -> Partitions<TestShell> {
     let mut node = serving(Broken::default(), row(1, &[]));
     (node.shell_mut().limits, node.shell_mut().stored_bytes) = (limits, stored_bytes);
     node
 }
 
-/// The clock shows this: the lease holds, and a tick comes.
+/// Sets the clock, extends the lease and ticks.
 fn tick(node: &mut Partitions<TestShell>, at: u64) {
     node.shell_mut().now.set(Millis::new(at));
     node.shell_mut().lease_until = Millis::new(at + 10_000);
@@ -42,7 +42,7 @@ fn searches(node: &Partitions<TestShell>) -> usize {
     node.shell().searches.len()
 }
 
-/// Rows `a` to `z` of equal size, as a walk finds them.
+/// Completes the walk with rows `a` to `z` of equal size.
 fn walk(node: &mut Partitions<TestShell>, at: u64, bytes: u64) {
     let mut halves = ByteHalves::default();
     (b'a'..=b'z').for_each(|key| halves.add(&[key], bytes / 26));
@@ -53,7 +53,7 @@ fn walk(node: &mut Partitions<TestShell>, at: u64, bytes: u64) {
 }
 
 #[test]
-fn without_limits_nothing_is_looked_at() {
+fn table_without_limits_is_not_watched() {
     let mut node = leader(RangeLimits::NONE, Some(u64::MAX));
     for at in [1_000, 3_000, 9_000] {
         tick(&mut node, at);
@@ -62,7 +62,7 @@ fn without_limits_nothing_is_looked_at() {
 }
 
 #[test]
-fn a_partition_above_its_limit_is_walked_over_and_its_middle_proposed() {
+fn partition_above_limit_is_walked_and_middle_proposed() {
     let mut node = leader(LIMITS, Some(MIB));
     tick(&mut node, 2_000);
     assert_eq!(searches(&node), 0, "it is within its limit");
@@ -77,7 +77,7 @@ fn a_partition_above_its_limit_is_walked_over_and_its_middle_proposed() {
     let bytes = 2 * MIB / 26 * 26;
     let said = (1, Bytes::from_static(b"n"), Outgrown::Bytes(bytes));
     assert_eq!(proposals(&node), std::slice::from_ref(&said));
-    // It is said again while nothing comes of it, and looked at anew after a while.
+    // The proposal is repeated until a split begins, and the rows are walked again after a while.
     for at in (6_000..36_000).step_by(1_000) {
         tick(&mut node, at);
     }
@@ -88,7 +88,7 @@ fn a_partition_above_its_limit_is_walked_over_and_its_middle_proposed() {
 }
 
 #[test]
-fn one_that_was_never_counted_is_walked_over_and_left_alone_for_long_if_that_took_long() {
+fn long_walk_delays_next_walk() {
     let mut node = leader(LIMITS, None);
     tick(&mut node, 2_000);
     assert_eq!(searches(&node), 1);
@@ -100,7 +100,7 @@ fn one_that_was_never_counted_is_walked_over_and_left_alone_for_long_if_that_too
     }
     tick(&mut node, 8_500);
     assert_eq!(searches(&node), 2);
-    // However long it waited for others: only how long it took itself counts.
+    // Time spent waiting for other walks does not count, only its own duration.
     node.begin(Millis::new(60_000));
     let search = node.shell().searches[1].clone();
     node.split_point(&search, Some(&ByteHalves::default()), 1);
@@ -111,17 +111,17 @@ fn one_that_was_never_counted_is_walked_over_and_left_alone_for_long_if_that_too
 }
 
 #[test]
-fn a_partition_that_grows_past_its_limit_was_left_alone_because_a_walk_had_taken_long() {
+fn growth_past_limit_ends_pause_after_long_walk() {
     let mut node = leader(LIMITS, None);
     tick(&mut node, 2_000);
-    // Half of a minute passes until it is walked over again, unless more is known by then.
+    // Half a minute passes until the next walk, unless more is known by then.
     walk_long(&mut node, 2_500);
     tick(&mut node, 4_000);
     assert_eq!(searches(&node), 1);
     node.shell_mut().stored_bytes = Some(MIB + MIB / 10);
     tick(&mut node, 5_000);
     assert_eq!(searches(&node), 2, "it was counted meanwhile");
-    // Half of what is stored is no row of users.
+    // Half of the stored bytes are not user rows.
     walk_long(&mut node, 5_500);
     for (at, stored) in [(6_000, MIB + MIB / 10), (7_000, MIB + MIB / 2)] {
         node.shell_mut().stored_bytes = Some(stored);
@@ -133,7 +133,7 @@ fn a_partition_that_grows_past_its_limit_was_left_alone_because_a_walk_had_taken
     assert_eq!(searches(&node), 3);
 }
 
-/// A walk that took three seconds found half of what may be there.
+/// Completes a walk of three seconds that found half of the limit.
 fn walk_long(node: &mut Partitions<TestShell>, at: u64) {
     let mut halves = ByteHalves::default();
     (b'a'..=b'z').for_each(|key| halves.add(&[key], MIB / 52));
@@ -142,9 +142,9 @@ fn walk_long(node: &mut Partitions<TestShell>, at: u64) {
     node.split_point(&search, Some(&halves), 3_000);
 }
 
-/// Copying half of what is there took longer than the same again took to come.
+/// Copying half of a partition took longer than writing as much again.
 #[test]
-fn a_time_series_was_split_in_its_middle() {
+fn time_series_is_split_near_its_end() {
     let mut node = leader(LIMITS, Some(MIB + 1));
     let last = archon_kv::row::value_key(b"m");
     node.copies.get_mut(&OWN).expect("a copy").memtable.begin_count(Some(last));
@@ -158,7 +158,7 @@ fn a_time_series_was_split_in_its_middle() {
 }
 
 #[test]
-fn a_partition_that_has_been_small_for_a_minute_says_so() {
+fn small_partition_is_reported_after_a_minute() {
     let small = RangeLimits { merge_below_bytes: Some(MIB), ..RangeLimits::NONE };
     let mut node = leader(small, Some(MIB));
     let said = |node: &Partitions<TestShell>| {
@@ -187,7 +187,7 @@ fn a_partition_that_has_been_small_for_a_minute_says_so() {
 }
 
 #[test]
-fn a_walk_that_came_to_nothing_is_made_again() {
+fn failed_walk_is_repeated() {
     let mut node = leader(LIMITS, None);
     tick(&mut node, 2_000);
     let search = node.shell().searches[0].clone();
@@ -199,7 +199,7 @@ fn a_walk_that_came_to_nothing_is_made_again() {
 }
 
 #[test]
-fn a_size_that_was_counted_before_keys_left_was_taken_for_that_of_what_is_left() {
+fn size_counted_before_clear_is_not_used() {
     let mut node = leader(LIMITS, Some(MIB));
     tick(&mut node, 2_000);
     assert_eq!(searches(&node), 0, "it is within its limit");
@@ -213,14 +213,14 @@ fn a_size_that_was_counted_before_keys_left_was_taken_for_that_of_what_is_left()
 }
 
 #[test]
-fn what_was_found_of_other_keys_says_nothing() {
+fn walk_result_for_changed_range_is_ignored() {
     let mut node = leader(LIMITS, None);
     tick(&mut node, 2_000);
     let range = KeyRange { begin: Bytes::new(), end: Some(Bytes::from_static(b"t")) };
     configure(&mut node, Partition { range: range.clone(), ..row(3, &[]) });
     walk(&mut node, 2_500, 2 * MIB);
     assert!(proposals(&node).is_empty(), "some of that is another partition's by now");
-    // Neither does what was found before the row changed.
+    // Neither does a result from before the row changed.
     let mut node = leader(LIMITS, None);
     tick(&mut node, 2_000);
     walk(&mut node, 2_500, 2 * MIB);
@@ -231,7 +231,7 @@ fn what_was_found_of_other_keys_says_nothing() {
 }
 
 #[test]
-fn a_newer_row_of_the_same_keys_is_named() {
+fn proposal_has_version_of_newest_row() {
     let mut node = leader(LIMITS, None);
     tick(&mut node, 2_000);
     configure(&mut node, row(7, &[]));
@@ -240,7 +240,7 @@ fn a_newer_row_of_the_same_keys_is_named() {
 }
 
 #[test]
-fn a_partition_that_is_being_split_or_not_led_here_is_not_looked_at() {
+fn partition_in_split_or_led_elsewhere_is_not_watched() {
     let mut node = leader(LIMITS, None);
     let copies = vec![RightCopy { id: PlacementId::new(20), node: LIFE.node, stage: RightStage::Copying }];
     let at = Bytes::from_static(b"m");
@@ -258,7 +258,7 @@ fn a_partition_that_is_being_split_or_not_led_here_is_not_looked_at() {
     assert!(proposals(&node).is_empty() && node.copies()[&OWN].watch.is_none(), "it leads no more");
 }
 
-/// Puts of these keys by turns, so many in each second up to `until`.
+/// Gets of these keys in turn, `each_second` in each second up to `until`.
 fn load(node: &mut Partitions<TestShell>, from: u64, until: u64, each_second: u64, keys: &[&'static str]) {
     for at in (from..until).step_by(1_000) {
         tick(node, at);
@@ -270,7 +270,7 @@ fn load(node: &mut Partitions<TestShell>, from: u64, until: u64, each_second: u6
 }
 
 #[test]
-fn load_above_the_limit_that_lasts_is_halved() {
+fn lasting_load_above_limit_is_halved() {
     let rate = RangeLimits { split_above_rate: Some(100), ..RangeLimits::NONE };
     let keys = ["a", "b", "c", "d"];
     let mut node = leader(rate, None);

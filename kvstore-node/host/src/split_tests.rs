@@ -16,13 +16,13 @@ pub(crate) const RIGHT: PartitionId = PartitionId::new(PARTITION.table, 1);
 pub(crate) const FORMED: PlacementId = PlacementId::new(20);
 
 archon_types::shown_by! {
-    SealForgotten => a_leader_that_begins_keeps_to_what_its_log_gave_away,
-    ReadsWhileSealed => nothing_is_read_of_what_was_given_away,
-    SealGivenUp => what_was_given_away_is_not_taken_back_while_the_row_says_so,
-    FormedEarly => no_copy_is_formed_of_what_is_not_committed,
-    ClearEarly => nothing_is_cleared_before_the_keys_are_another_partitions,
-    OwnerFirst => what_was_done_before_the_split_is_not_done_again_after_it,
-    MovedBeforePart => nobody_is_sent_on_while_the_split_may_still_be_given_up,
+    SealForgotten => new_leader_keeps_seal_of_its_log,
+    ReadsWhileSealed => sealed_keys_are_not_read,
+    SealGivenUp => seal_holds_while_row_has_split,
+    FormedEarly => uncommitted_seal_forms_no_copy,
+    ClearEarly => sealed_keys_are_not_cleared_before_split_ends,
+    OwnerFirst => operation_done_before_split_is_not_repeated_after,
+    MovedBeforePart => operation_is_not_redirected_before_split_ends,
 }
 
 /// The row while it is being split at `m`, in an attempt that began at version 2.
@@ -33,7 +33,7 @@ pub(crate) fn splitting(version: u64, others: &[(PlacementId, ReplicaState)]) ->
     Partition { split: Some(Box::new(split)), ..row(version, others) }
 }
 
-/// The row while the copy is made and nothing is given up yet.
+/// The row while the copy is formed and no key is given up yet.
 pub(crate) fn copying(version: u64, others: &[(PlacementId, ReplicaState)]) -> Partition {
     let mut row = splitting(version, others);
     if let Some(split) = &mut row.split {
@@ -66,7 +66,7 @@ pub(crate) fn refusal<'a>(node: &'a Partitions<TestShell>, reply: &str) -> Optio
     node.shell().refusals.iter().find(|(to, _)| *to == reply).map(|(_, refusal)| refusal)
 }
 
-/// A leader that has given its keys from `m` on away in its log, after it took a write beyond.
+/// A leader that has sealed its keys from `m` on in its log, after it accepted a write beyond.
 pub(crate) fn sealed(mutant: Option<Mutant>) -> Partitions<TestShell> {
     let mut node = serving(Broken::by(mutant), row(1, &[]));
     ask(&mut node, put("z"), "before");
@@ -81,7 +81,7 @@ pub(crate) fn tick(node: &mut Partitions<TestShell>, at: u64) {
 }
 
 #[test]
-fn what_is_given_away_waits_and_what_is_kept_goes_on() {
+fn sealed_keys_wait_and_other_keys_are_served() {
     let mut node = sealed(None);
     for (op, reply) in [(put("a"), "put a"), (get("a"), "get a"), (put("m"), "put m"), (get("z"), "get z")] {
         ask(&mut node, op, reply);
@@ -98,7 +98,7 @@ fn what_is_given_away_waits_and_what_is_kept_goes_on() {
 }
 
 #[test]
-fn a_snapshot_of_keys_that_the_log_gave_away_lacked_what_was_written_to_the_other_partition() {
+fn snapshot_of_sealed_keys_is_refused() {
     let mut node = sealed(None);
     let keys = |node: &Partitions<TestShell>, begin: &'static [u8]| {
         let (wanted, at) =
@@ -112,7 +112,7 @@ fn a_snapshot_of_keys_that_the_log_gave_away_lacked_what_was_written_to_the_othe
 }
 
 #[test]
-fn when_the_split_is_done_those_who_waited_are_sent_on_and_the_rows_are_cleared() {
+fn finished_split_redirects_waiting_and_clears_rows() {
     let mut node = sealed(None);
     ask(&mut node, put("m"), "put");
     ask(&mut node, get("z"), "get");
@@ -126,7 +126,7 @@ fn when_the_split_is_done_those_who_waited_are_sent_on_and_the_rows_are_cleared(
 }
 
 #[test]
-fn when_nothing_comes_of_it_those_who_waited_are_served() {
+fn cancelled_split_serves_waiting_operations() {
     let mut node = sealed(None);
     ask(&mut node, put("m"), "put");
     ask(&mut node, get("z"), "get");
@@ -137,7 +137,7 @@ fn when_nothing_comes_of_it_those_who_waited_are_served() {
 }
 
 #[test]
-fn how_long_keys_were_sealed_is_told_when_they_are_no_more() {
+fn seal_duration_is_observed_when_seal_ends() {
     for over in [parted(4), row(5, &[])] {
         let mut node = sealed(None);
         tick(&mut node, 1_700);
@@ -150,7 +150,7 @@ fn how_long_keys_were_sealed_is_told_when_they_are_no_more() {
 }
 
 #[test]
-fn a_row_as_old_as_the_attempt_opens_nothing() {
+fn row_no_newer_than_attempt_keeps_seal() {
     let mut node = sealed(None);
     ask(&mut node, put("m"), "put");
     configure(&mut node, row(1, &[]));
@@ -158,7 +158,7 @@ fn a_row_as_old_as_the_attempt_opens_nothing() {
 }
 
 #[test]
-fn a_page_ends_where_the_keys_are_given_away() {
+fn scan_page_ends_at_sealed_keys() {
     let mut node = sealed(None);
     ask(&mut node, put("a"), "put");
     let scan = Op::Scan { keys: KeyRange::ALL, order: archon_types::ScanOrder::Ascending, limit: 10 };
@@ -168,20 +168,20 @@ fn a_page_ends_where_the_keys_are_given_away() {
     assert_eq!((entries.len(), range.end.as_deref()), (1, Some(&b"m"[..])));
 }
 
-fn nothing_is_read_of_what_was_given_away(mutant: Option<Mutant>) -> bool {
+fn sealed_keys_are_not_read(mutant: Option<Mutant>) -> bool {
     let mut node = sealed(mutant);
     ask(&mut node, get("z"), "get");
     !is_answered(&node, "get")
 }
 
-fn what_was_given_away_is_not_taken_back_while_the_row_says_so(mutant: Option<Mutant>) -> bool {
+fn seal_holds_while_row_has_split(mutant: Option<Mutant>) -> bool {
     let mut node = sealed(mutant);
     ask(&mut node, put("m"), "put");
     (1..40).for_each(|tenth| tick(&mut node, 1_000 + tenth * 50));
     !is_answered(&node, "put")
 }
 
-fn a_leader_that_begins_keeps_to_what_its_log_gave_away(mutant: Option<Mutant>) -> bool {
+fn new_leader_keeps_seal_of_its_log(mutant: Option<Mutant>) -> bool {
     let mut node = sealed(mutant);
     node.step(OWN, Input::Withdrawn { epoch: Epoch::new(1) });
     settle(&mut node);
@@ -193,13 +193,13 @@ fn a_leader_that_begins_keeps_to_what_its_log_gave_away(mutant: Option<Mutant>) 
     !is_answered(&node, "put")
 }
 
-fn no_copy_is_formed_of_what_is_not_committed(mutant: Option<Mutant>) -> bool {
+fn uncommitted_seal_forms_no_copy(mutant: Option<Mutant>) -> bool {
     let others = [(OTHER, ReplicaState::Live)];
     let mut node = partitions(Broken::by(mutant));
     let open = |row| Action::Open { partition: row, placement: OWN, fresh: true };
     node.duties(LIFE.incarnation, vec![open(splitting(2, &others))]);
     settle(&mut node);
-    // A follower that knows of an entry, and not that it is committed.
+    // A follower that has an entry and does not know that it is committed.
     let local = node.copies.get_mut(&OWN).expect("a copy");
     let seal = Seal {
         attempt: Version::new(2),
@@ -215,7 +215,7 @@ fn no_copy_is_formed_of_what_is_not_committed(mutant: Option<Mutant>) -> bool {
     node.shell().ends.is_empty()
 }
 
-fn nothing_is_cleared_before_the_keys_are_another_partitions(mutant: Option<Mutant>) -> bool {
+fn sealed_keys_are_not_cleared_before_split_ends(mutant: Option<Mutant>) -> bool {
     let mut node = sealed(mutant);
     tick(&mut node, 1_100);
     let local = &node.copies()[&OWN];
@@ -240,8 +240,8 @@ fn leader_that_knows_its_clients(mutant: Option<Mutant>) -> Partitions<TestShell
     node
 }
 
-/// Its client hears nothing of the first, and asks again.
-fn what_was_done_before_the_split_is_not_done_again_after_it(mutant: Option<Mutant>) -> bool {
+/// The client gets no answer to the first operation, and retries.
+fn operation_done_before_split_is_not_repeated_after(mutant: Option<Mutant>) -> bool {
     let mut node = leader_that_knows_its_clients(mutant);
     node.operate(named(increment(), "first"));
     settle(&mut node);
@@ -253,7 +253,7 @@ fn what_was_done_before_the_split_is_not_done_again_after_it(mutant: Option<Muta
     matches!(again, Some((_, Ok(Answer::Counter { value: 1, .. }))))
 }
 
-fn nobody_is_sent_on_while_the_split_may_still_be_given_up(mutant: Option<Mutant>) -> bool {
+fn operation_is_not_redirected_before_split_ends(mutant: Option<Mutant>) -> bool {
     let mut node = leader_that_knows_its_clients(mutant);
     configure(&mut node, splitting(2, &[]));
     node.operate(named(increment(), "put"));
@@ -265,7 +265,7 @@ fn nobody_is_sent_on_while_the_split_may_still_be_given_up(mutant: Option<Mutant
 }
 
 #[test]
-fn a_write_that_was_not_done_is_sent_on_by_name_too() {
+fn new_named_write_on_moved_key_is_redirected() {
     let mut node = leader_that_knows_its_clients(None);
     configure(&mut node, splitting(2, &[]));
     configure(&mut node, parted(4));
@@ -277,7 +277,7 @@ fn a_write_that_was_not_done_is_sent_on_by_name_too() {
 }
 
 #[test]
-fn keys_of_a_split_that_was_given_up_could_not_be_read_while_the_leaders_disk_was_full() {
+fn cancelled_split_serves_reads_while_disk_is_full() {
     let mut node = sealed(None);
     let full = |node: &mut Partitions<TestShell>, at: u64| {
         node.begin(Millis::new(at));

@@ -1,5 +1,5 @@
-//! Reads at a copy that need not lead: of committed rows alone, as of a position of the log, of which no age is promised
-//! (PROTOCOL rule 33). No lease, no round and no leader has a part in them.
+//! Stale reads at a copy that need not lead: committed rows as of a log position, without a bound on their age
+//! (PROTOCOL rule 33). They need no lease, round or leader.
 
 use crate::absorb::has_absorbed;
 use crate::local_copy::{ENGINE_AHEAD_UNKNOWN, LocalCopy};
@@ -12,20 +12,21 @@ use archon_kv::{Merged, PartitionView, Reader, View, reshape, row};
 use archon_types::{PartitionId, Revision, Version};
 use bytes::Bytes;
 
-/// What a copy shows of a key.
+/// Value of a key at a copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StaleRow {
     /// The value and its revision, if the key was there.
     pub found: Option<(Bytes, Revision)>,
-    /// As of which it was so: of the partition's writes those with a revision up to this one are seen, and no other.
+    /// Revision of the read: it sees the partition's writes up to this revision, and no other.
     pub as_of: Revision,
 }
 
 impl<S: Shell> Partitions<S> {
-    /// Reads a key as this node's copy of the partition has it.
+    /// Reads a key from this node's copy of the partition.
     ///
     /// # Errors
-    /// Why this copy shows nothing: above all if it does not count, or does not know which of its rows are committed.
+    /// The reason why this copy cannot answer, above all that it is not in sync, or does not know which of its rows are
+    /// committed.
     pub fn read_stale(&mut self, partition: PartitionId, key: &[u8]) -> Result<StaleRow, Refusal> {
         let shell = &self.turn.shell;
         if shell.is_stopping() {
@@ -53,13 +54,14 @@ impl<S: Shell> Turn<S> {
             return Err(Refusal::NotLive);
         }
         let as_of = local.memtable.committed();
-        // After a restart or a copy the engine may have rows of positions that are not known to be committed here yet.
+        // After a restart or a pull the engine may have rows of positions not yet known to be committed here.
         let ahead = local.memtable.engine_ahead();
         let known = ahead != ENGINE_AHEAD_UNKNOWN && ahead.max(local.memtable.engine_position()) <= as_of;
         if !known && !self.broken.breaks(Mutant::StaleBeyondCommit) {
             return Err(Refusal::CommitUnknown);
         }
-        // The row may give it keys that its log does not know to have come, or that are another partition's by what its log says.
+        // The row may give it keys whose merge is not known to be in its log, or that its log has given to another
+        // partition.
         let merged = self.merged_by(local);
         if !has_absorbed(local, merged.as_ref()) && !self.broken.breaks(Mutant::StaleUnabsorbed) {
             return Err(Refusal::CommitUnknown); // rule 48

@@ -26,8 +26,8 @@ fn expected(commit: u64) -> StaleRow {
     StaleRow { found, as_of: Revision::new(commit) }
 }
 
-/// However many entries a follower holds, and however many of them it knows to be committed.
-fn no_copy_shows_what_is_not_committed(mutant: Option<Mutant>) -> bool {
+/// Covers each number of entries that a follower holds, and each number of them that it knows to be committed.
+fn stale_read_shows_committed_rows_only(mutant: Option<Mutant>) -> bool {
     const ENTRIES: u64 = 7;
     (0..=ENTRIES).all(|first| {
         (0..=first).all(|commit| {
@@ -39,7 +39,7 @@ fn no_copy_shows_what_is_not_committed(mutant: Option<Mutant>) -> bool {
             };
             hear(&mut follower, append(0, first, commit));
             let now = follower.read_stale(PARTITION, KEY.as_bytes()) == Ok(expected(commit));
-            // Also with committed rows on their way to the engine, and what is not committed after them.
+            // Also with committed rows on their way to the engine, followed by uncommitted ones.
             follower.each(|_, local| local.freeze());
             hear(&mut follower, append(first, ENTRIES, commit));
             let frozen = follower.read_stale(PARTITION, KEY.as_bytes()) == Ok(expected(commit));
@@ -49,15 +49,15 @@ fn no_copy_shows_what_is_not_committed(mutant: Option<Mutant>) -> bool {
     })
 }
 
-fn a_copy_that_does_not_count_shows_nothing(mutant: Option<Mutant>) -> bool {
+fn stale_read_is_refused_at_loading_copy(mutant: Option<Mutant>) -> bool {
     let mut loading = follower_row();
     let own = loading.placements.iter_mut().find(|placed| placed.id == OWN);
     own.expect("its own").state = ReplicaState::Load;
     follower(Broken::by(mutant), loading).read_stale(PARTITION, b"key") == Err(Refusal::NotLive)
 }
 
-/// The node was started anew, and its engine has rows that are not known to be committed.
-fn a_copy_whose_engine_may_be_ahead_shows_nothing(mutant: Option<Mutant>) -> bool {
+/// The node was restarted, and its engine has rows not known to be committed.
+fn stale_read_is_refused_while_engine_may_be_ahead(mutant: Option<Mutant>) -> bool {
     let [unknown, higher] = [true, false].map(|unknown| {
         let mut found = held(PARTITION);
         match unknown {
@@ -74,13 +74,13 @@ fn a_copy_whose_engine_may_be_ahead_shows_nothing(mutant: Option<Mutant>) -> boo
 }
 
 archon_types::shown_by! {
-    StaleShowsOpen => no_copy_shows_what_is_not_committed,
-    StaleWhileLoading => a_copy_that_does_not_count_shows_nothing,
-    StaleBeyondCommit => a_copy_whose_engine_may_be_ahead_shows_nothing,
+    StaleShowsOpen => stale_read_shows_committed_rows_only,
+    StaleWhileLoading => stale_read_is_refused_at_loading_copy,
+    StaleBeyondCommit => stale_read_is_refused_while_engine_may_be_ahead,
 }
 
 #[test]
-fn a_leader_without_a_lease_shows_what_was_committed_and_not_what_it_has_begun() {
+fn leader_without_lease_answers_stale_read() {
     let mut leader = serving(Broken::default(), row(1, &[]));
     leader.operate(request(put(KEY), "write"));
     leader.settle();
@@ -96,13 +96,13 @@ fn a_leader_without_a_lease_shows_what_was_committed_and_not_what_it_has_begun()
 }
 
 #[test]
-fn where_no_copy_is_nothing_is_shown() {
+fn stale_read_without_copy_is_refused() {
     let mut node = partitions(Broken::default());
     assert_eq!(node.read_stale(PARTITION, b"key"), Err(Refusal::NoCopy));
 }
 
 #[test]
-fn a_copy_whose_row_is_older_than_its_log_showed_no_key_where_another_partition_has_one() {
+fn stale_read_with_row_older_than_clear_is_refused() {
     let mut follower = follower(Broken::default(), follower_row());
     hear(&mut follower, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
     let at = Bytes::from_static(b"k");
@@ -121,7 +121,7 @@ fn a_copy_whose_row_is_older_than_its_log_showed_no_key_where_another_partition_
         .chain((2..).zip(effects).map(|(seq, effect)| Entry { at: position(seq), bytes: effect.encode().unwrap() }))
         .collect();
     hear(&mut follower, Body::Append { before: position(0), entries, start: Seq::ZERO, commit: Seq::new(3) });
-    // The push of the row by which this partition ends at "k" is still on its way.
+    // The push of the row that ends this partition at "k" is still on its way.
     let seen = follower.read_stale(PARTITION, KEY.as_bytes());
     assert!(!matches!(seen, Ok(StaleRow { found: None, .. })), "the key was there at every moment: {seen:?}");
 }

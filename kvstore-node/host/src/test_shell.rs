@@ -1,4 +1,4 @@
-//! A shell for tests: an engine in memory, a clock that a test sets, and lists of what was wanted.
+//! Shell for tests: an in-memory engine, a clock set by the test, and lists of the calls made.
 
 use crate::{
     Action, At, Broken, Completes, CopyJob, FlushUrgency, FormJob, FormedCopy, Found, Life, LocalCopy, LogWrite,
@@ -32,10 +32,10 @@ impl Reply for &'static str {
     }
 }
 
-/// See above.
+/// Shell for tests.
 pub(crate) struct TestShell {
     pub(crate) now: Cell<Millis>,
-    /// How long each look into the engine takes, in milliseconds.
+    /// Duration of each engine access, in milliseconds.
     pub(crate) look_ms: u64,
     pub(crate) lease_until: Millis,
     pub(crate) timing: Timing,
@@ -46,31 +46,31 @@ pub(crate) struct TestShell {
     pub(crate) answers: Vec<(&'static str, Outcome)>,
     pub(crate) refusals: Vec<(&'static str, Refusal)>,
     pub(crate) reports: Vec<Report>,
-    /// Who leads, as the table says.
+    /// Leader according to the table.
     pub(crate) leader: Option<NodeId>,
     pub(crate) forwarded: Vec<(NodeId, Request<&'static str>)>,
     pub(crate) life: Life,
     pub(crate) forms: Vec<FormJob>,
-    /// To other replicas.
+    /// Messages to other replicas.
     pub(crate) sent: Vec<Message>,
-    /// Copies of which the end is known.
+    /// Copies with a known end, and that end.
     pub(crate) ends: Vec<(PlacementId, Position)>,
-    /// Copies that are formed no further.
+    /// Copies that are no longer formed.
     pub(crate) stopped: Vec<PlacementId>,
     pub(crate) formed: Vec<FormedCopy>,
     pub(crate) limits: RangeLimits,
     pub(crate) stored_bytes: Option<u64>,
     pub(crate) searches: Vec<SplitSearch>,
-    /// For how long keys were sealed, each time.
+    /// Durations of seals.
     pub(crate) sealed_ms: Vec<u64>,
     pub(crate) asks: Vec<YieldAsk>,
-    /// No write finds room.
+    /// Writes find no room.
     pub(crate) is_full: bool,
-    /// No report finds room.
+    /// Reports find no room.
     pub(crate) reports_full: bool,
-    /// The engine is at work on something else.
+    /// The engine is busy.
     pub(crate) engine_busy: bool,
-    /// No job that forms a copy is taken.
+    /// Jobs that form a copy are refused.
     pub(crate) refuses_forms: bool,
     /// Memtables are full of rows that wait for the engine.
     pub(crate) engine_lags: bool,
@@ -315,7 +315,7 @@ pub(crate) fn partitions(broken: Broken) -> Partitions<TestShell> {
     partitions
 }
 
-/// Ends the turn, and has the disk say that it has everything.
+/// Ends the turn, and completes all disk writes.
 pub(crate) fn settle(partitions: &mut Partitions<TestShell>) {
     loop {
         partitions.settle();
@@ -340,7 +340,7 @@ pub(crate) fn serving(broken: Broken, row: Partition) -> Partitions<TestShell> {
     partitions
 }
 
-/// One of two that count, which the other one leads.
+/// The row of a follower: one of two in-sync copies, led by the other one.
 pub(crate) fn follower_row() -> Partition {
     Partition { leader: Some(OTHER), ..row(1, &[(OTHER, ReplicaState::Live)]) }
 }
@@ -352,7 +352,7 @@ pub(crate) fn follower(broken: Broken, row: Partition) -> Partitions<TestShell> 
     follower
 }
 
-/// A message of the leader.
+/// Delivers a message of the leader.
 pub(crate) fn hear(follower: &mut Partitions<TestShell>, body: Body) {
     let address = |placement, node| ReplicaAddress { placement, node, incarnation: LIFE.incarnation };
     let (from, to) = (address(OTHER, NodeId::new(OTHER.get())), address(OWN, LIFE.node));

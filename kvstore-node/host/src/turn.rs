@@ -1,4 +1,4 @@
-//! What a turn leads to: replicas stepped, what they want carried out, and what follows from that.
+//! Turns: step replicas, carry out their outputs and what follows.
 
 use crate::local_copy::{LocalCopy, Outcome};
 use crate::mutant::{Broken, Mutant};
@@ -12,34 +12,34 @@ use archon_replica::{Input, Output};
 use archon_types::{Fact, Millis, PartitionId, PlacementId, Report, Seq};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Lists of outputs that are kept to be used again: as many as carrying one out leads to further ones, and some.
+/// Spare lists of outputs: one per level of nesting in [`Turn::carry_out`], and some more.
 const SPARE_OUTPUTS_MAX: usize = 8;
 
-/// What all copies of a shell share, and what a turn gathers.
+/// State shared by all copies of a shell, and gathered by a turn.
 pub(crate) struct Turn<S: Shell> {
     pub(crate) shell: S,
     /// Local clock at the beginning of the turn.
     pub(crate) now: Millis,
-    /// How long operations wait for a leadership.
+    /// Bounds on parked operations.
     pub(crate) park_limits: ParkLimits,
     pub(crate) broken: Broken,
     /// Replicas stepped since their last flush.
     pub(crate) touched: Vec<PlacementId>,
-    /// Empty lists for what replicas want.
+    /// Empty lists for outputs.
     spare_outputs: Vec<Vec<Output>>,
-    /// What outputs led to.
+    /// Inputs that follow from outputs.
     pub(crate) followups: VecDeque<(PlacementId, Input)>,
-    /// Copies found damaged in this turn, with why.
+    /// Copies found damaged in this turn, with the reason.
     pub(crate) damaged: Vec<(PlacementId, String)>,
-    /// Copies with an entry that this version does not read, found in this turn, with why.
+    /// Copies with an entry that this version cannot read, found in this turn, with the reason.
     pub(crate) unreadable: Vec<(PlacementId, String)>,
-    /// Operations that waited for a leadership or its confirmation, in their order, to be looked at in the next turn.
+    /// Operations that waited for a leadership or its confirmation, in order, to be retried in the next turn.
     pub(crate) unparked: Vec<Request<S::Reply>>,
-    /// Copies that were taken over, and have not read all clients that they remember.
+    /// Copies that took over and have not read all client records.
     pub(crate) reading: VecDeque<PlacementId>,
-    /// Copies of partitions that are being split, or whose logs say so.
+    /// Copies of partitions that are being split or merged, according to the row or the log.
     pub(crate) splitting: BTreeSet<PlacementId>,
-    /// The node is stopping: every leadership is to be given up.
+    /// The node is stopping: every leadership is given up.
     pub(crate) releasing: bool,
 }
 
@@ -62,7 +62,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Gives a replica an input and carries out what follows.
+    /// Passes an input to a replica and carries out its outputs.
     pub(crate) fn step(&mut self, local: &mut LocalCopy<S>, input: Input) {
         self.shell.stepped(local.placement, &input);
         let mut out = self.outputs();
@@ -72,7 +72,7 @@ impl<S: Shell> Turn<S> {
         self.carry_out(local, out);
     }
 
-    /// Ends what was stepped: a replica says what it gathered for the disk and for followers.
+    /// Flushes a stepped replica: it emits what it gathered for the disk and for followers.
     pub(crate) fn flush(&mut self, local: &mut LocalCopy<S>) {
         local.touched = false;
         let mut out = self.outputs();
@@ -81,7 +81,7 @@ impl<S: Shell> Turn<S> {
         self.carry_out(local, out);
     }
 
-    /// Carries out what a replica wants, in order. `out` came from [`Turn::outputs`].
+    /// Carries out the outputs of a replica, in order. `out` came from [`Turn::outputs`].
     pub(crate) fn carry_out(&mut self, local: &mut LocalCopy<S>, mut out: Vec<Output>) {
         for output in out.drain(..) {
             self.shell.wants(local.placement, &output);
@@ -107,7 +107,7 @@ impl<S: Shell> Turn<S> {
                 Output::StopCopy { copy } => self.stop_copy(local, copy),
                 Output::Alarm(alarm) => self.shell.observe(local.at(), Observed::Alarm(&alarm)),
                 Output::ConfirmDone { tickets, ok } => self.confirmed(local, &tickets, ok),
-                // The operation that proposed looks at these itself.
+                // The operation that proposed handles these itself.
                 Output::Accepted { .. } | Output::Refuse { .. } => {}
             }
         }
@@ -116,13 +116,12 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// An empty list for a replica's outputs: replicas are stepped several times for each operation, and their lists are
-    /// used again.
+    /// Returns an empty list for outputs. Lists are reused, as each operation steps replicas several times.
     pub(crate) fn outputs(&mut self) -> Vec<Output> {
         self.spare_outputs.pop().unwrap_or_default()
     }
 
-    /// Notes that a replica was stepped, and is to be flushed before the turn ends.
+    /// Marks a replica as stepped, to be flushed before the turn ends.
     pub(crate) fn touch(&mut self, local: &mut LocalCopy<S>) {
         if !std::mem::replace(&mut local.touched, true) {
             self.touched.push(local.placement);
@@ -139,8 +138,8 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Gives the answer to something committed, or keeps it while no lease covers it. Where followers hold the write as
-    /// well it rests on no clock.
+    /// Sends the answer to a committed operation, or holds it while no lease covers it. If followers hold the write as
+    /// well, the answer depends on no clock.
     pub(crate) fn answer_write(&mut self, local: &mut LocalCopy<S>, answer: ReadyAnswer<S::Reply, Outcome>) {
         if self.leadership(local).holds() {
             self.shell.answer(local.at(), answer.reply, local.waiting.log_time(), answer.outcome);
@@ -150,21 +149,21 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// What the leadership of this copy rests on, now.
+    /// Returns the present basis of this copy's leadership.
     pub(crate) fn leadership<'a>(&'a self, local: &'a LocalCopy<S>) -> Leadership<impl FnOnce() -> bool + 'a> {
         let settled = local.replica.commit() >= local.replica.last().seq;
         let alone = local.view().is_alone() && !self.broken.breaks(Mutant::AloneWithoutLease);
         Leadership { alone, leased: move || self.may_answer(local), settled }
     }
 
-    /// Whether this replica serves under a lease that covers its leadership, now.
+    /// Returns whether this replica serves under a lease that covers its leadership, now.
     pub(crate) fn may_answer(&self, local: &LocalCopy<S>) -> bool {
         local.serving
             && !local.set_aside
             && self.shell.covers(local.partition, local.replica.epoch(), self.shell.clock())
     }
 
-    /// Tells a replica whether the lease covers it, if that changed.
+    /// Passes a change of the lease coverage to a replica.
     pub(crate) fn lease(&mut self, local: &mut LocalCopy<S>) {
         let covered = !local.set_aside && self.shell.covers(local.partition, local.replica.epoch(), self.now);
         if covered != local.covered {
@@ -173,7 +172,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Gives the answers that waited for a lease, if there is one again.
+    /// Sends the answers that waited for a lease, if there is one again.
     pub(crate) fn release_held(&mut self, local: &mut LocalCopy<S>) {
         if local.waiting.held() == 0 || !self.may_answer(local) {
             return;
@@ -185,12 +184,12 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Why an operation is not for this node, if it is for any.
+    /// Returns the reason why an operation is not for this node.
     pub(crate) fn elsewhere(&self, partition: PartitionId) -> Refusal {
         if self.shell.is_dropped(partition) { Refusal::Dropped } else { Refusal::Elsewhere }
     }
 
-    /// What ends the wait for a copy that is here no more.
+    /// Returns the cause for operations on a copy that is gone.
     pub(crate) fn gone(&self, partition: PartitionId, cause: Cause) -> Cause {
         if self.shell.is_dropped(partition) { Cause::Dropped } else { cause }
     }
@@ -199,14 +198,14 @@ impl<S: Shell> Turn<S> {
         self.shell.refuse(local.partition, to, local.waiting.log_time(), refusal);
     }
 
-    /// Tells those who waited in vain why.
+    /// Sends the outcome to operations that no longer wait.
     fn notify_ended(&mut self, local: &LocalCopy<S>, ended: Vec<(S::Reply, Ended)>, cause: Cause) {
         for (reply, ended) in ended {
             self.refuse(local, reply, Refusal::Ended(ended, cause));
         }
     }
 
-    /// Answers everything that waits by an error: whoever waited for a write cannot know the outcome.
+    /// Fails all waiting operations: the outcome of waiting writes is unknown.
     pub(crate) fn fail_waiting(&mut self, local: &mut LocalCopy<S>, cause: Cause) {
         self.shell.observe(local.at(), Observed::Unheld(local.waiting.held()));
         let ended = local.waiting.end(|request| request.reply);
@@ -218,7 +217,7 @@ impl<S: Shell> Turn<S> {
         let stamp = view.get(row::LOG_TIME_KEY);
         match stamp.and_then(|stamp| Ok(stamp.map(|row| row::decode_millis(&row)).transpose()?)) {
             Ok(stamp) => {
-                // A new leader is to read whom its partition remembers, a part in each turn.
+                // A new leader reads its client records, some in each turn.
                 local.clients = ClientIndex::unread();
                 self.reading.push_back(local.placement);
                 stamp.into_iter().for_each(|stamp| local.log_time.observe(stamp));
@@ -239,22 +238,22 @@ impl<S: Shell> Turn<S> {
         if std::mem::take(&mut local.serving) {
             self.shell.observe(local.at(), Observed::Resting);
         }
-        // Nobody reads here any more, while what follows is still written.
+        // The copy serves no reads here from now on, while writes to the engine continue.
         self.shell.forget_rows(&mut local.own);
         self.shell.observe(local.at(), Observed::Unheld(local.waiting.held()));
         let ended = local.waiting.rest();
         self.notify_ended(local, ended, Cause::LeaseLost);
     }
 
-    /// Tells the coordinators a fact about this copy, as of the row that it knows. Returns whether that was taken: what does not fit
-    /// is to be told again.
+    /// Reports a fact about this copy to the coordinators, as of its row. Returns whether there was room; otherwise the
+    /// caller has to report it again.
     pub(crate) fn report(&mut self, local: &LocalCopy<S>, fact: Fact) -> bool {
         let (partition, placement) = (local.partition, local.placement);
         let (epoch, version) = (local.replica.epoch(), local.replica.version());
         self.shell.report(Report { partition, placement, epoch, version, fact })
     }
 
-    /// The copy has thrown its data away: nobody may take it for what it was when it counted.
+    /// Reports that the copy was reset, so that it no longer counts as in sync.
     pub(crate) fn report_emptied(&mut self, local: &mut LocalCopy<S>) {
         let Some(life) = self.shell.life() else { return };
         let version = local.replica.version();
@@ -264,7 +263,8 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    /// Rows could not be read: the copy is damaged, or, if it is only the disk that refuses, the node ends and recovers.
+    /// Handles rows that could not be read: the copy is damaged, or, if only the disk refuses, the node ends and
+    /// recovers.
     pub(crate) fn unusable(&mut self, local: &LocalCopy<S>, error: &ViewError) {
         if error.is_damage() {
             self.damaged.push((local.placement, error.to_string()));

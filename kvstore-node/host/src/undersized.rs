@@ -1,14 +1,14 @@
-//! Partitions that are merged without anybody asking: how a leader notices that its partition has been small for a while. Which
-//! neighbours are small, too, the coordinator knows.
+//! Automatic merges: how a leader notices that its partition has been small for a while. The coordinator knows which
+//! neighbours are small, too.
 
 use archon_types::{KeyRange, Millis, RangeLimits, Undersized};
 
-/// How long a partition must have been small before its leader says so, in milliseconds.
+/// Time for which a partition must have been small before its leader reports it, in milliseconds.
 const SMALL_MS: u64 = 60_000;
-/// How often it says so, in milliseconds.
+/// Interval between reports, in milliseconds.
 const SAY_AGAIN_MS: u64 = 10_000;
 
-/// Since when a partition is small.
+/// Watch on a small partition.
 #[derive(Debug)]
 pub(crate) struct SmallWatch {
     range: KeyRange,
@@ -18,7 +18,8 @@ pub(crate) struct SmallWatch {
 }
 
 impl SmallWatch {
-    /// Takes in what the partition of these keys holds and gets now, and what was known before. With it, what is to be said now.
+    /// Updates the watch with the present size and rate of the partition of these keys. Returns the watch and the
+    /// report that is due.
     pub(crate) fn look(
         before: Option<Self>,
         now: Millis,
@@ -48,7 +49,7 @@ mod tests {
     const LIMITS: RangeLimits =
         RangeLimits { split_above_bytes: None, split_above_rate: Some(1_000), merge_below_bytes: Some(100) };
 
-    /// What is said when a partition is looked at once a second, and has that at each.
+    /// Returns the reports of a partition that is looked at once a second, with these values.
     fn says(
         seconds: u64,
         range: impl Fn(u64) -> KeyRange,
@@ -70,14 +71,14 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_after_a_minute_and_again_with_the_highest_rate_seen() {
+    fn small_partition_is_reported_with_highest_rate() {
         let said = says(85, |_| KeyRange::ALL, |second| small(second, if second == 65 { 300 } else { 20 }));
         let expected = [(60, small(60, 20)), (70, small(70, 300)), (80, small(80, 300))];
         assert_eq!(said, expected.map(|(second, has)| (second, has.unwrap())));
     }
 
     #[test]
-    fn what_was_too_much_once_begins_anew() {
+    fn exceeding_limit_once_restarts_watch() {
         for too_much in [small(101, 0), small(0, 501), Some(Undersized { bytes: 0, rate: None }), None] {
             let said = says(100, |_| KeyRange::ALL, |second| if second == 30 { too_much } else { small(1, 1) });
             assert_eq!(said.iter().map(|said| said.0).collect::<Vec<_>>(), [91], "{too_much:?}");
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_with_other_keys_is_another_one() {
+    fn changed_range_restarts_watch() {
         let half = || KeyRange::ALL.before(bytes::Bytes::from_static(b"m"));
         let said = says(100, |second| if second < 30 { KeyRange::ALL } else { half() }, |_| small(1, 1));
         assert_eq!(said.iter().map(|said| said.0).collect::<Vec<_>>(), [90]);

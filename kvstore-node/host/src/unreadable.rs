@@ -1,8 +1,8 @@
-//! Copies with a log entry that this version does not read: kept as they are, and not served.
+//! Copies with a log entry that this version cannot read: kept as they are, and not served.
 //!
-//! The log checks its records, so such an entry is what another version wrote, not damage. The copy stays listed as held whole: it is
-//! neither given up nor deleted, and a version that reads the entry goes on with it (PROTOCOL rule 64). Nothing after the entry is
-//! written to its log, so what the log holds stays readable up to there.
+//! The log checks its records, so such an entry was written by another version; it is not damage. The copy stays listed
+//! as held: it is neither abandoned nor deleted, and a version that can read the entry continues with it (PROTOCOL rule
+//! 64). No later entry is written to its log, so the log stays readable up to there.
 
 use crate::local_copy::{Found, LocalCopy};
 use crate::partitions::Partitions;
@@ -20,13 +20,13 @@ const RELEASE_PAUSE_MS: u64 = 5_000;
 #[derive(Debug)]
 pub(crate) struct UnreadableCopy {
     pub(crate) partition: PartitionId,
-    /// The highest epoch that it obeys.
+    /// The highest epoch that it accepts.
     pub(crate) epoch: Epoch,
-    /// The end of its log on the disk.
+    /// The end of its log on disk.
     pub(crate) last: Position,
-    /// The leadership that it was named for and has not given up: its epoch, and the version of the row.
+    /// The leadership that it was named for and has not given up: epoch and row version.
     named: Option<(Epoch, Version)>,
-    /// No leadership is given up before this instant.
+    /// Earliest time to give up the next leadership.
     not_before: Millis,
 }
 
@@ -37,7 +37,7 @@ impl UnreadableCopy {
 }
 
 impl<S: Shell> Partitions<S> {
-    /// Copies with an entry that this version does not read, with the partition of each.
+    /// Returns the copies with an entry that this version cannot read, with the partition of each.
     pub fn unreadable(&self) -> impl Iterator<Item = (PlacementId, PartitionId)> {
         self.unreadable.iter().map(|(placement, copy)| (*placement, copy.partition))
     }
@@ -63,8 +63,8 @@ impl<S: Shell> Partitions<S> {
         self.unreadable.insert(placement, UnreadableCopy::new(*partition, replica.epoch(), last));
     }
 
-    /// Takes a duty that an unreadable copy cannot do: it only gives up the leadership that the duty names it for. Returns whether the
-    /// duty is for such a copy.
+    /// Handles a duty for an unreadable copy, which only gives up the leadership that the duty names it for. Returns
+    /// whether the duty is for such a copy.
     pub(crate) fn decline(&mut self, action: &Action) -> bool {
         let (Action::Open { partition: row, placement, .. }
         | Action::Configure { partition: row, placement }
@@ -78,7 +78,7 @@ impl<S: Shell> Partitions<S> {
         true
     }
 
-    /// Gives up leaderships of unreadable copies, each once in a while.
+    /// Gives up leaderships of unreadable copies, each once per [`RELEASE_PAUSE_MS`].
     pub(crate) fn release_unreadable(&mut self) {
         let now = self.turn.now;
         for (placement, copy) in &mut self.unreadable {

@@ -9,7 +9,7 @@ archon_types::shown_by! {
     UnreadableDamaged => unreadable_entry_leaves_copy_and_log_untouched,
 }
 
-/// An entry that this version reads, or one of a later format.
+/// An entry that this version can read, or one of a later format.
 fn entry(seq: u64, is_readable: bool) -> Entry {
     let change = RowChange::set(row::value_key(b"key"), row::encode_value(archon_types::Revision::new(seq), b"1"));
     let bytes = Effect::new(Millis::new(seq), vec![change]).encode().unwrap();
@@ -41,7 +41,7 @@ fn facts(node: &Partitions<TestShell>) -> Vec<Fact> {
     node.shell().reports.iter().map(|report| report.fact.clone()).collect()
 }
 
-/// A follower that was sent four entries, of which it does not read the third.
+/// A follower that was sent four entries, of which it cannot read the third.
 fn stopped(mutant: Option<Mutant>) -> Partitions<TestShell> {
     let mut node = follower(Broken::by(mutant), follower_row());
     hear(&mut node, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
@@ -91,7 +91,7 @@ fn unreadable_copy_found_at_start_is_not_opened() {
     settle(&mut node);
     assert_eq!(node.unreadable().collect::<Vec<_>>(), [(OWN, PARTITION)]);
     assert_eq!((node.copies().len(), facts(&node)), (0, vec![Fact::Released]));
-    // It goes when its row no longer names it, as any copy.
+    // It is deleted when its row no longer names it, as any copy.
     node.duties(LIFE.incarnation, vec![Action::Unload { partition: PARTITION, placement: OWN }]);
     settle(&mut node);
     assert_eq!(node.unreadable().count(), 0);

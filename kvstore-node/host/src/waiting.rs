@@ -1,55 +1,55 @@
-//! Clients that wait for one partition: for a write to be committed, for a lease that covers its answer, for a round that
-//! confirms a read, or for a leadership to settle.
+//! Clients that wait on one partition: for a commit, for a lease that covers the answer, for a round that confirms a
+//! read, or for a leadership to settle.
 //!
-//! Whoever waited when a leadership ends is told what is true: that nothing happened, or that the outcome is unknown.
+//! When a leadership ends, each waiting client gets the truth: nothing happened, or the outcome is unknown.
 
 use crate::mutant::{Broken, Mutant};
 use archon_types::{Millis, Seq};
 use std::collections::{BTreeMap, VecDeque};
 
-/// An answer that waits for a position to be committed.
+/// Answer that waits for a position to be committed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pending<R, O> {
     /// The position.
     pub seq: Seq,
-    /// Log time of the effect there, zero if this answer comes without one.
+    /// Log time of the effect there; zero for an answer without one.
     pub at: Millis,
-    /// The proposal, to find it when the replica abandons it; none if the answer rests on what others wrote.
+    /// The proposal, to find it when the replica abandons it; none if the answer depends on earlier writes.
     pub ticket: Option<u64>,
-    /// Who is answered, and with what; nobody, where the node wrote for itself.
+    /// The answer; none if the node wrote for itself.
     pub answer: Option<ReadyAnswer<R, O>>,
 }
 
-/// An answer that may leave.
+/// Answer ready to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReadyAnswer<R, O> {
-    /// Who is answered.
+    /// Its destination.
     pub reply: R,
     /// The answer.
     pub outcome: O,
 }
 
-/// What those are told who waited in vain.
+/// Outcome of an operation that ended without an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// A write may have taken effect, or may still.
+    /// A write may have taken effect, or still may.
     Unknown,
-    /// Nothing was changed: it may be asked again, of whoever leads next.
+    /// Nothing was changed: the client may retry at the next leader.
     ChangedNothing,
 }
 
-/// Who waits. `Q` is an operation, `R` is to whom an answer goes, `O` is the answer.
+/// Waiting clients. `Q` is an operation, `R` the destination of an answer, `O` the answer.
 #[derive(Debug)]
 pub struct Waiting<Q, R, O> {
     /// In order of position.
     pending: VecDeque<Pending<R, O>>,
     /// Committed, but no valid lease covers the answer.
     held: Vec<ReadyAnswer<R, O>>,
-    /// Reads that wait for a round of confirmations, by its ticket.
+    /// Reads that wait for a round of confirmations, by ticket.
     confirms: BTreeMap<u64, Q>,
     /// Operations that wait for the leadership to settle, in order of arrival.
     parked: Vec<Q>,
-    /// Log time of what is committed, as clients are told it.
+    /// Log time of the last committed effect, as sent to clients.
     log_time: Millis,
     broken: Broken,
 }
@@ -68,28 +68,28 @@ impl<Q, R, O> Default for Waiting<Q, R, O> {
 }
 
 impl<Q, R, O> Waiting<Q, R, O> {
-    /// Nobody waits yet.
+    /// Starts without waiting clients.
     pub fn new(broken: Broken) -> Self {
         Self { broken, ..Self::default() }
     }
 
-    /// Log time of what is committed, as clients are told it.
+    /// Returns the log time of the last committed effect, as sent to clients.
     pub const fn log_time(&self) -> Millis {
         self.log_time
     }
 
-    /// Sets the log time that clients are told: a leader serves only once its whole log is committed.
+    /// Sets the log time sent to clients: a leader serves only once its whole log is committed.
     pub const fn serve(&mut self, log_time: Millis) {
         self.log_time = log_time;
     }
 
-    /// Has an answer wait for its position; positions of those that wait never fall.
+    /// Queues an answer until its position is committed; positions in the queue never fall.
     pub fn commit_first(&mut self, pending: Pending<R, O>) {
         debug_assert!(self.pending.back().is_none_or(|last| last.seq <= pending.seq));
         self.pending.push_back(pending);
     }
 
-    /// The next answer, with its position, now that everything up to `upto` is committed; `None` once there is no more.
+    /// Returns the next answer with a position up to `upto`, which is committed; `None` once there are no more.
     pub fn committed(&mut self, upto: Seq) -> Option<ReadyAnswer<R, O>> {
         let any = self.broken.breaks(Mutant::AnswerUncommitted);
         while let Some(pending) = self.pending.pop_front_if(|pending| any || pending.seq <= upto) {
@@ -101,47 +101,47 @@ impl<Q, R, O> Waiting<Q, R, O> {
         None
     }
 
-    /// Keeps an answer to something committed until a lease covers it (PROTOCOL rule 17).
+    /// Holds an answer to a committed operation until a lease covers it (PROTOCOL rule 17).
     pub fn hold(&mut self, answer: ReadyAnswer<R, O>) {
         self.held.push(answer);
     }
 
-    /// How many answers wait for a lease.
+    /// Returns the number of answers that wait for a lease.
     pub const fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// The answers that waited for a lease, which there is again.
+    /// Takes the answers that waited for a lease, now that there is one again.
     pub fn release(&mut self) -> Vec<ReadyAnswer<R, O>> {
         std::mem::take(&mut self.held)
     }
 
-    /// Has a read wait for the round of this ticket.
+    /// Queues a read until the round of this ticket.
     pub fn confirm_first(&mut self, ticket: u64, read: Q) {
         self.confirms.insert(ticket, read);
     }
 
-    /// The read that waited for the round of this ticket.
+    /// Takes the read that waited for the round of this ticket.
     pub fn confirmed(&mut self, ticket: u64) -> Option<Q> {
         self.confirms.remove(&ticket)
     }
 
-    /// How many operations wait for the leadership to settle.
+    /// Returns the number of operations that wait for the leadership to settle.
     pub const fn parked(&self) -> usize {
         self.parked.len()
     }
 
-    /// Has an operation wait for the leadership to settle.
+    /// Parks an operation until the leadership settles.
     pub fn park(&mut self, operation: Q) {
         self.parked.push(operation);
     }
 
-    /// The operations that waited for the leadership to settle, in order of arrival.
+    /// Takes the parked operations, in order of arrival.
     pub fn unpark(&mut self) -> Vec<Q> {
         std::mem::take(&mut self.parked)
     }
 
-    /// The replica has abandoned these proposals: whoever made them cannot know the outcome.
+    /// Ends proposals that the replica has abandoned: their outcome is unknown.
     pub fn abandon(&mut self, tickets: &[u64]) -> Vec<(R, Ended)> {
         let ended = match self.broken.breaks(Mutant::AbandonedChangedNothing) {
             true => Ended::ChangedNothing,
@@ -150,15 +150,15 @@ impl<Q, R, O> Waiting<Q, R, O> {
         self.end_pending(ended, |ticket| ticket.is_some_and(|ticket| tickets.contains(&ticket)))
     }
 
-    /// The replica serves no longer. What is committed and waits for a lease will not get one, and an answer that rests on
-    /// what is uncommitted will not be true; what was proposed is abandoned by the replica itself.
+    /// Ends the answers that a copy can no longer send once it stops serving: held ones get no lease, and those that
+    /// depend on uncommitted entries may be untrue. The replica itself abandons proposals.
     pub fn rest(&mut self) -> Vec<(R, Ended)> {
         let mut ended = self.end_held();
         ended.extend(self.end_pending(Ended::ChangedNothing, |ticket| ticket.is_none()));
         ended
     }
 
-    /// Nobody is answered here any more.
+    /// Ends all waiting operations.
     pub fn end(&mut self, reply_of: impl Fn(Q) -> R) -> Vec<(R, Ended)> {
         let mut ended = self.end_pending(Ended::Unknown, |_| true);
         ended.extend(self.end_held());
@@ -203,25 +203,25 @@ mod tests {
         waiting
     }
 
-    fn no_answer_leaves_before_its_entry_is_committed(mutant: Option<Mutant>) -> bool {
+    fn answer_waits_for_commit_of_its_entry(mutant: Option<Mutant>) -> bool {
         let mut waiting = Names::new(Broken::by(mutant));
         waiting.commit_first(pending(2, Some(1), "second"));
         waiting.committed(Seq::new(1)).is_none()
     }
 
-    fn an_abandoned_write_is_not_said_to_have_changed_nothing(mutant: Option<Mutant>) -> bool {
+    fn abandoned_write_has_unknown_outcome(mutant: Option<Mutant>) -> bool {
         let mut waiting = Names::new(Broken::by(mutant));
         waiting.commit_first(pending(2, Some(1), "second"));
         waiting.abandon(&[1]) == [("second", Ended::Unknown)]
     }
 
     archon_types::shown_by! {
-        AnswerUncommitted => no_answer_leaves_before_its_entry_is_committed,
-        AbandonedChangedNothing => an_abandoned_write_is_not_said_to_have_changed_nothing,
+        AnswerUncommitted => answer_waits_for_commit_of_its_entry,
+        AbandonedChangedNothing => abandoned_write_has_unknown_outcome,
     }
 
     #[test]
-    fn answers_come_in_order_of_position_and_with_the_log_time_of_what_is_committed() {
+    fn answers_are_sent_in_order_with_committed_log_time() {
         let mut waiting = waiting();
         assert_eq!(waiting.committed(Seq::ZERO), None);
         assert_eq!(waiting.committed(Seq::new(2)), Some(ReadyAnswer { reply: "first", outcome: 7 }));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_write_has_an_unknown_outcome_and_what_rests_on_others_changed_nothing() {
+    fn rest_ends_dependent_answers_as_changed_nothing() {
         let mut waiting = waiting();
         waiting.hold(ReadyAnswer { reply: "held", outcome: 7 });
         assert_eq!(waiting.abandon(&[3, 9]), [("third", Ended::Unknown)]);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_end_everybody_is_told() {
+    fn end_answers_all_waiting_clients() {
         let mut waiting = waiting();
         waiting.hold(ReadyAnswer { reply: "held", outcome: 7 });
         waiting.confirm_first(5, "read");

@@ -1,6 +1,6 @@
-//! Merges, from the side of the right partition: its leader gives its rows to the leader of the left one, page by page, once its log
-//! gives all of them away (PROTOCOL rule 45). They do not change any more then, so that a page is the same whenever it is read, and
-//! whoever leads.
+//! Merge source: the leader of the right partition gives its rows to the leader of the left one, page by page, once its
+//! log seals all of them (PROTOCOL rule 45). The rows no longer change then, so each page is the same at any time and
+//! under any leader.
 
 use crate::local_copy::LocalCopy;
 use crate::mutant::Mutant;
@@ -13,37 +13,37 @@ use archon_types::{PartitionId, PlacementId, Revision, ScanOrder, Version};
 use bytes::Bytes;
 use std::ops::Bound;
 
-/// A leader's question for rows of the partition that it absorbs.
+/// Request for rows of the partition that is merged in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct YieldAsk {
-    /// Who asks.
+    /// The requesting partition.
     pub left: PartitionId,
-    /// Its copy that leads.
+    /// Its leading copy.
     pub placement: PlacementId,
-    /// The number of the question, which the answer bears.
+    /// Number of the request, which the answer carries.
     pub ask: u64,
-    /// The partition whose rows are wanted.
+    /// The partition that gives its rows.
     pub right: PartitionId,
-    /// The attempt to merge.
+    /// The merge attempt.
     pub attempt: Version,
-    /// The key of the last row that came before; `None` for the first page.
+    /// Key of the last row received; `None` for the first page.
     pub after: Option<Bytes>,
 }
 
-/// Some rows of a partition that is absorbed.
+/// Page of rows of a partition that is merged in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct YieldPage {
     /// In order of key, as they are stored.
     pub rows: Vec<Row>,
-    /// There are more.
+    /// More rows follow.
     pub more: bool,
-    /// None of the partition has a higher revision, or ever had.
+    /// Upper bound of all revisions that the partition has or ever had.
     pub revision: Revision,
 }
 
 impl<S: Shell> Partitions<S> {
-    /// A page of this partition, which is to be absorbed by its left neighbour; `None` if this copy does not lead it, or its log has
-    /// not committed that it gives all keys away in this attempt.
+    /// Returns a page of this partition for its left neighbour; `None` if this copy does not lead it, or its log has
+    /// not committed the seal of all keys in this attempt.
     pub fn yielded(
         &mut self,
         right: PartitionId,
