@@ -1,9 +1,9 @@
-//! Whom a partition remembers, in its leader's memory: the bound on how many that are, and who is forgotten next.
+//! Client index: the clients that a partition remembers, in its leader's memory, with the bound on their number.
 //!
-//! The bound is kept before anything is recorded for one more client: the least recently used ones are forgotten first, by
-//! an effect of its own ahead of the operation's, and a leader that cannot do that yet refuses the newcomer. Whether an
-//! operation is *applied* is decided by the rows alone ([`super::dedup`]): an index that is lost with a leadership costs
-//! the reading of it, and never an operation applied twice.
+//! The bound is enforced before a record for one more client is written: the least recently used clients are forgotten
+//! first, by an effect of its own ahead of the operation's, and a leader that cannot do that yet refuses the new
+//! client. The rows alone ([`super::dedup`]) decide whether an operation is *applied*: losing the index with a
+//! leadership costs reading it again, and never applies an operation twice.
 
 use super::dedup::{DedupLimits, OUTCOMES_MAX, forget};
 use super::effect::{EFFECT_CHANGES_MAX, Effect};
@@ -17,10 +17,10 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// How old the index's word on a client's last use may be, in milliseconds: for advice about minutes not every operation
-/// need be noted.
+/// Precision of a client's last use in the index, in milliseconds: eviction works in minutes, so not every operation is
+/// noted.
 const TOUCH_MS: u64 = 1_000;
-/// The same once the index is half full, when whoever is used is to be told from those who were used a second ago.
+/// Precision once the index is half full, when eviction must distinguish clients used seconds apart.
 const TOUCH_PRESSED_MS: u64 = 10;
 /// Rows read together when an index is read.
 const PAGE_ROWS: usize = 32;
@@ -28,9 +28,9 @@ const PAGE_ROWS: usize = 32;
 const FORGET_CLIENTS_MAX: usize = 64;
 /// Rows after which an effect forgets no further client.
 const FORGET_ROWS_MAX: usize = 1_024;
-// An effect that forgets clients is one that is written: the last client may bring all its rows.
+// An effect that forgets clients can be encoded even if the last client adds all its rows.
 const _: () = assert!(FORGET_ROWS_MAX + OUTCOMES_MAX as usize + 2 <= EFFECT_CHANGES_MAX);
-/// Which part of the clients is forgotten at once when there are too many.
+/// Inverse of the share of clients that is forgotten at once when there are too many.
 const FORGET_PART: usize = 64;
 const RETRY_AFTER_MS: u64 = 20;
 
@@ -39,38 +39,38 @@ const RETRY_AFTER_MS: u64 = 20;
 pub struct ClientIndex {
     last: BTreeMap<ClientId, Millis>,
     by_last: BTreeSet<(Millis, ClientId)>,
-    /// From here on the rows have not been read.
+    /// First row key that has not been read.
     unread: Option<Bytes>,
 }
 
-/// What must happen before an operation of a client may be evaluated.
+/// Action needed before an operation of a client may be evaluated.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ClientCapacity {
-    /// Nothing.
+    /// None.
     Free,
-    /// Others are forgotten first.
+    /// Other clients are forgotten first.
     Forget(Forgetting),
-    /// It is not known yet whether there is room: to be asked again once more was read, or refused.
+    /// Unknown yet: the caller reads more rows and asks again, or refuses.
     Unknown(ErrorDetail),
 }
 
 /// Clients to be forgotten together.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Forgetting {
-    /// Who; they are in the index until [`ClientIndex::remove`].
+    /// The clients; they are in the index until [`ClientIndex::remove`].
     pub clients: Vec<ClientId>,
-    /// What forgets them; `None` if nothing is known of them.
+    /// Effect that forgets them; `None` if they have no records.
     pub effect: Option<Effect>,
 }
 
 impl ClientIndex {
-    /// The index of a new leader, which is yet to [`read`](Self::read) whom its partition remembers.
+    /// Creates the index of a new leader, which has yet to [`read`](Self::read) its partition's clients.
     pub fn unread() -> Self {
         Self { unread: Some(Bytes::from_static(&[KIND_CLIENT])), ..Self::default() }
     }
 
-    /// Reads on, about as many rows as the limits say for once. Of a client's outcomes no more are read than lie on one small
-    /// page with its head. Returns whether there is more to read.
+    /// Reads more rows, about as many as the limits allow at once. Of a client's outcomes it reads no more than lie on
+    /// one small page with its head. Returns whether there is more to read.
     ///
     /// # Errors
     /// [`ViewError`] if rows cannot be read.
@@ -95,18 +95,18 @@ impl ClientIndex {
         Ok(self.unread.is_some())
     }
 
-    /// Whether there is more to read.
+    /// Returns whether there is more to read.
     pub const fn is_unread(&self) -> bool {
         self.unread.is_some()
     }
 
-    /// Whether the client is known to be remembered.
+    /// Returns whether the client is known to have a record.
     pub fn knows(&self, client: ClientId) -> bool {
         self.last.contains_key(&client)
     }
 
-    /// Whether one operation of `client` may be recorded at log time `at` without more clients being remembered than may
-    /// be; to be asked before it is evaluated.
+    /// Returns the action needed before an operation of `client` may be recorded at log time `at` within the bound on
+    /// clients. Call this before the operation is evaluated.
     ///
     /// # Errors
     /// [`ViewError`] if rows cannot be read.
@@ -132,19 +132,19 @@ impl ClientIndex {
         if self.last.len() < clients_max {
             return Ok(ClientCapacity::Free);
         }
-        // Some more than one, so that not every newcomer costs an entry of its own.
+        // Some more than needed, so that not every new client costs an entry of its own.
         let least = self.last.len() - clients_max + 1;
         self.forget_oldest(least + clients_max / FORGET_PART, view, at, limits).map(ClientCapacity::Forget)
     }
 
-    /// Whether there may be somebody [`to forget`](Self::to_forget).
+    /// Returns whether there may be clients [`to forget`](Self::to_forget).
     pub fn has_to_forget(&self, at: Millis, limits: &DedupLimits) -> bool {
         let aged = |(last, _): &(Millis, ClientId)| at.since(*last) > limits.age_ms_max;
         !self.is_unread() && (self.by_last.first().is_some_and(aged) || self.last.len() > limits.clients_max.max(1))
     }
 
-    /// Those who are to be forgotten at log time `at` for their age, or because there are too many; `None` if there are
-    /// none, or not all are known.
+    /// Returns the clients to forget at log time `at`, for their age or because there are too many; `None` if there are
+    /// none, or not all clients are known.
     ///
     /// # Errors
     /// [`ViewError`] if rows cannot be read.
@@ -165,7 +165,8 @@ impl ClientIndex {
         }
     }
 
-    /// At least one client if there is one, at most `count`, and fewer if they have many rows.
+    /// Forgets the least recently used clients: at least one if there is one, at most `count`, and fewer if they have
+    /// many rows.
     fn forget_oldest(
         &self,
         count: usize,
@@ -184,7 +185,7 @@ impl ClientIndex {
         Ok(forgetting)
     }
 
-    /// Takes in that an operation of the client was recorded at log time `at`.
+    /// Records an operation of the client at log time `at`.
     pub fn touch(&mut self, client: ClientId, at: Millis, limits: &DedupLimits) {
         let pressed = self.last.len().saturating_mul(2) > limits.clients_max;
         let noted_ms = if pressed { TOUCH_PRESSED_MS } else { TOUCH_MS };
@@ -201,7 +202,7 @@ impl ClientIndex {
         self.by_last.insert((at, client));
     }
 
-    /// Takes in that clients are being forgotten.
+    /// Removes clients that are being forgotten.
     pub fn remove(&mut self, clients: &[ClientId]) {
         for client in clients {
             if let Some(before) = self.last.remove(client) {
@@ -210,18 +211,18 @@ impl ClientIndex {
         }
     }
 
-    /// Clients known.
+    /// Returns the number of clients known.
     pub fn len(&self) -> usize {
         self.last.len()
     }
 
-    /// Whether none is known.
+    /// Returns whether no client is known.
     pub fn is_empty(&self) -> bool {
         self.last.is_empty()
     }
 }
 
-/// The first key that the head of a client after this one may have; `None` if there can be none.
+/// Returns the smallest possible head key of a client after this one; `None` if there is none.
 fn next_head(client: ClientId) -> Option<Bytes> {
     let next = client.get().as_u128().checked_add(1)?;
     Some(client_head_key(ClientId::new(uuid::Uuid::from_u128(next))))

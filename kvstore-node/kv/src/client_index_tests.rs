@@ -1,4 +1,4 @@
-//! Who is remembered: never more than the bound, the least recently used go first, and nothing is applied twice for it.
+//! Tests of the client index: its bound, its eviction order, and that no operation is applied twice.
 
 use super::*;
 use crate::dedup::forgotten_through;
@@ -25,7 +25,7 @@ fn heads(rows: &Rows) -> usize {
     rows.0.keys().filter(|key| key[0] == KIND_CLIENT && key.len() == CLIENT_HEAD_KEY_BYTES).count()
 }
 
-/// A leader, as the shells are: it makes room, then evaluates.
+/// A leader as in the shells: it makes room, then evaluates.
 struct Leader {
     rows: Rows,
     index: ClientIndex,
@@ -48,7 +48,7 @@ impl Leader {
         }
     }
 
-    /// `None` if there was no room.
+    /// Returns `None` if there was no room.
     fn write(&mut self, id: &OpId, at: u64) -> Option<Evaluation> {
         let at = Millis::new(at);
         match self.index.capacity_for(id.client, &self.rows, at, &self.limits).unwrap() {
@@ -74,7 +74,7 @@ fn leader(limits: DedupLimits) -> Leader {
 }
 
 #[test]
-fn the_oldest_client_is_forgotten_first_by_number_and_by_age() {
+fn oldest_client_is_forgotten_first() {
     let limits = DedupLimits { age_ms_max: 100_000, clients_max: 4, ..LIMITS };
     let mut index = ClientIndex::default();
     let rows = Rows::default();
@@ -97,7 +97,7 @@ fn the_oldest_client_is_forgotten_first_by_number_and_by_age() {
 }
 
 #[test]
-fn whoever_was_used_a_moment_ago_outlives_newcomers_that_come_once() {
+fn recently_used_client_outlives_one_time_clients() {
     let mut leader = leader(DedupLimits { clients_max: 100, age_ms_max: 100_000, ..LIMITS });
     for number in 1..1_000_u64 {
         let at = 10 * number;
@@ -108,9 +108,9 @@ fn whoever_was_used_a_moment_ago_outlives_newcomers_that_come_once() {
     }
 }
 
-/// One client id per request is enough to make a partition remember as many as there were requests.
+/// One client id per request could make a partition remember as many clients as there were requests.
 #[test]
-fn a_new_client_per_request_leaves_no_more_remembered_than_the_bound() {
+fn client_per_request_stays_within_bound() {
     let limits = DedupLimits { clients_max: 500, age_ms_max: 1_000_000, ..LIMITS };
     let mut leader = leader(limits);
     let mut entries = 0;
@@ -125,7 +125,7 @@ fn a_new_client_per_request_leaves_no_more_remembered_than_the_bound() {
     assert!(entries * 5 < 3_000, "{entries} entries only forget: they come in batches");
 }
 
-/// Notes which rows were read.
+/// Records the pages that were read.
 struct Noting<'a> {
     rows: &'a Rows,
     pages: RefCell<Vec<usize>>,
@@ -144,7 +144,7 @@ impl View for Noting<'_> {
 }
 
 #[test]
-fn taking_over_reads_heads_in_slices_however_much_is_remembered() {
+fn takeover_reads_client_heads_in_slices() {
     const CLIENTS: u128 = 100;
     const OUTCOMES: u64 = 100;
     let limits = DedupLimits { outcomes_max: 1_000, clients_max: 4_096, age_ms_max: 1_000_000, ..LIMITS };
@@ -171,7 +171,7 @@ fn taking_over_reads_heads_in_slices_however_much_is_remembered() {
 }
 
 #[test]
-fn until_all_are_read_those_who_are_remembered_go_on_and_others_wait() {
+fn unread_index_serves_known_clients_and_delays_others() {
     let limits = DedupLimits { clients_max: 1_000, read_rows_max: 1, age_ms_max: 1_000_000, ..LIMITS };
     let mut former = leader(limits);
     (1..=100).for_each(|owner| drop(former.write(&id(owner, 1, 0), 10).unwrap()));
@@ -186,7 +186,7 @@ fn until_all_are_read_those_who_are_remembered_go_on_and_others_wait() {
 }
 
 #[test]
-fn forgetting_many_raises_the_mark_to_the_last_use_of_any() {
+fn forgetting_many_raises_mark_to_latest_use() {
     let limits = DedupLimits { clients_max: 8, age_ms_max: 5, ..LIMITS };
     let mut leader = leader(limits);
     (1..=4).for_each(|owner| drop(leader.write(&id(owner, 1, 0), 10 + owner as u64).unwrap()));
@@ -200,7 +200,7 @@ fn forgetting_many_raises_the_mark_to_the_last_use_of_any() {
 }
 
 #[test]
-fn the_index_is_read_back_from_the_rows() {
+fn index_is_restored_from_rows() {
     let mut leader = leader(DedupLimits { clients_max: 10, ..LIMITS });
     for (owner, number, at) in [(1, 1, 10), (u128::MAX, 1, 11), (1, 2, 22)] {
         leader.write(&id(owner, number, 0), at);
@@ -215,13 +215,13 @@ fn the_index_is_read_back_from_the_rows() {
 enum Step {
     /// Time passes.
     Pass(u64),
-    /// A client, of many, begins an operation and sends it.
+    /// One of many clients begins an operation and sends it.
     Begin(u128),
-    /// A message arrives again: any that was ever sent, late, out of order.
+    /// A message sent earlier arrives again, late and out of order.
     Again(usize),
-    /// Whoever is too old is forgotten.
+    /// Clients above the age limit are forgotten.
     Tick,
-    /// Another leader takes over, and has read so many slices when it is first asked.
+    /// Another leader takes over, and has read this many slices when the first operation arrives.
     TakeOver(usize),
 }
 
@@ -239,7 +239,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn however_many_clients_come_the_bound_holds_and_nothing_is_applied_twice(
+    fn client_bound_holds_and_nothing_is_applied_twice(
         steps in prop::collection::vec(step(), 1..200),
         clients_max in 1..9_usize,
     ) {

@@ -1,7 +1,7 @@
-//! The exactly-once table's rows in memory.
+//! Rows of the exactly-once table in memory.
 //!
-//! A client's outcomes come in the order of its numbers, nearly always, and go in that order once it is done with them: a
-//! queue is what they are.
+//! A client's outcomes arrive in order of number, nearly always, and are removed in that order once the client has
+//! confirmed them, so they are kept in a queue.
 
 use super::engine::is_empty_range;
 use super::row::{CLIENT_HEAD_KEY_BYTES, CLIENT_OUTCOME_KEY_BYTES, KIND_CLIENT};
@@ -10,10 +10,10 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, RangeBounds};
 
-/// A client, and the number of one of its operations; without one, its head. In the order of the rows' keys.
+/// Client and operation number; the client's head has no number. Ordered like the row keys.
 type ClientKey = (u128, Option<u64>);
 
-/// The client and number in a key of the exactly-once table; `None` for any other key.
+/// Returns the client and number in a key of the exactly-once table; `None` for any other key.
 pub(super) fn client_key(key: &[u8]) -> Option<ClientKey> {
     let [KIND_CLIENT, rest @ ..] = key else { return None };
     if key.len() != CLIENT_HEAD_KEY_BYTES && key.len() != CLIENT_OUTCOME_KEY_BYTES {
@@ -24,7 +24,7 @@ pub(super) fn client_key(key: &[u8]) -> Option<ClientKey> {
     Some((u128::from_be_bytes(*client), number))
 }
 
-/// For so many outcomes a client's memory is kept: it is soon used again.
+/// Capacity kept for a client's outcomes, in outcomes: it is soon used again.
 const OUTCOMES_KEPT: usize = 64;
 
 /// Rows by client and number.
@@ -33,7 +33,7 @@ pub(super) struct ClientRows<V> {
     clients: BTreeMap<u128, Client<V>>,
 }
 
-/// The rows of one client, of which there is at least one.
+/// Rows of one client, at least one.
 #[derive(Debug)]
 struct Client<V> {
     head: Option<(Bytes, V)>,
@@ -58,7 +58,7 @@ impl<V> Client<V> {
         self.head.is_none() && self.outcomes.is_empty()
     }
 
-    /// Where an outcome is, or would be.
+    /// Returns the index of an outcome, or its insertion point.
     fn place(&self, number: u64) -> Result<usize, usize> {
         match self.outcomes.back() {
             Some((last, ..)) if *last >= number => self.outcomes.binary_search_by_key(&number, |(number, ..)| *number),
@@ -66,7 +66,7 @@ impl<V> Client<V> {
         }
     }
 
-    /// Removes an outcome, and memory that a burst of them left behind: no budget knows of it.
+    /// Removes an outcome, and excess capacity after a burst, which no budget counts.
     fn remove(&mut self, at: usize) {
         self.outcomes.remove(at);
         let kept = self.outcomes.len().max(OUTCOMES_KEPT);
@@ -92,12 +92,12 @@ impl<V> Client<V> {
 }
 
 impl<V> ClientRows<V> {
-    /// Whether there is no row.
+    /// Returns whether there is no row.
     pub(super) fn is_empty(&self) -> bool {
         self.clients.is_empty()
     }
 
-    /// The row of a client with this number, or its head.
+    /// Returns the row of a client with this number, or its head.
     pub(super) fn get(&self, (client, number): ClientKey) -> Option<&V> {
         let client = self.clients.get(&client)?;
         match number {
@@ -106,7 +106,8 @@ impl<V> ClientRows<V> {
         }
     }
 
-    /// Sets a row to what `decide` makes of the present one, or removes it. `key` is that of `client` and `number`.
+    /// Sets a row to the result of `decide` on the present one, or removes it. `key` is the key of `client` and
+    /// `number`.
     pub(super) fn update(
         &mut self,
         key: Bytes,
@@ -120,7 +121,7 @@ impl<V> ClientRows<V> {
         }
     }
 
-    /// Removes a row if it is there and `condition` holds.
+    /// Removes a row if it exists and `condition` holds.
     pub(super) fn remove_if(&mut self, (client, number): ClientKey, condition: impl FnOnce(&V) -> bool) {
         let Some(rows) = self.clients.get_mut(&client) else { return };
         match number {
@@ -138,14 +139,14 @@ impl<V> ClientRows<V> {
         }
     }
 
-    /// The rows from `from` to `to`, in order of key.
+    /// Returns the rows from `from` to `to`, in order of key.
     pub(super) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, &V)> {
         let between = clients_between(from, to).map(|(from, to)| self.between(from, to));
         between.into_iter().flatten()
     }
 
     fn between(&self, from: Bound<ClientKey>, to: Bound<ClientKey>) -> impl Iterator<Item = (&Bytes, &V)> {
-        // Clients of which some row may lie between.
+        // Clients that may have rows in the range.
         let client = |bound: Bound<ClientKey>| match bound {
             Bound::Unbounded => Bound::Unbounded,
             Bound::Included((client, _)) | Bound::Excluded((client, _)) => Bound::Included(client),
@@ -161,7 +162,8 @@ impl<V> ClientRows<V> {
     }
 }
 
-/// Where any bytes lie among the keys of the exactly-once table: right before a key, at it, or right after it.
+/// Returns the position of any bytes among the keys of the exactly-once table: right before a key, at it, or right
+/// after it.
 fn key_at(bytes: &[u8]) -> Option<(ClientKey, Ordering)> {
     let rest = match bytes.first() {
         Some(kind) if *kind > KIND_CLIENT => return None, // after all of them
@@ -187,7 +189,7 @@ fn key_at(bytes: &[u8]) -> Option<(ClientKey, Ordering)> {
     Some(((client_number, Some(u64::from_be_bytes(padded))), order))
 }
 
-/// The keys of the exactly-once table between two bounds, if there can be any.
+/// Returns the keys of the exactly-once table between two bounds, if there can be any.
 fn clients_between(from: Bound<&[u8]>, to: Bound<&[u8]>) -> Option<(Bound<ClientKey>, Bound<ClientKey>)> {
     let from = match from {
         Bound::Unbounded => Bound::Unbounded,

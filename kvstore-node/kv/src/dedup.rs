@@ -1,13 +1,13 @@
-//! Exactly once: which operations were applied, kept as ordinary rows of the partition (PROTOCOL rule 24).
+//! Exactly-once: the operations that were applied, kept as ordinary rows of the partition (PROTOCOL rule 24).
 //!
-//! Per client there is one head row and one row per recorded outcome, written by the same effect as the operation's own
-//! change. So they are replicated, copied and moved with the partition, and there is no second table to keep in step.
-//! Conditions that did not hold are recorded too: a late duplicate must not find that they hold by then.
+//! Each client has one head row and one row per recorded outcome, written by the same effect as the operation's own
+//! change. So they are replicated, copied and moved with the partition, without a second table to keep in step. Failed
+//! conditions are recorded too: a late duplicate might otherwise find that they hold by then.
 //!
-//! An operation is applied only if it is not recorded, not below what its client is done with, and either stamped after
-//! `forgotten_through`, or at or after the beginning of the client's record (which would name it, had it been applied).
-//! Anything else might be a late duplicate of something forgotten: [`ErrorKind::MaybeApplied`]. A client all of
-//! whose attempts were refused may stamp it anew, with the log time of the refusal.
+//! An operation is applied only if it has no outcome row, is not below its client's done mark, and is stamped either
+//! after `forgotten_through`, or at or after the beginning of the client's record (which would contain it, had it been
+//! applied). Any other might be a late duplicate of a forgotten operation: [`ErrorKind::MaybeApplied`]. A client may
+//! stamp an operation again, with the log time of the refusal, if all its attempts were refused.
 
 use super::effect::{Effect, RowChange};
 use super::row::{
@@ -21,8 +21,8 @@ use archon_types::{ClientId, ErrorDetail, ErrorKind, KeyRange, Millis, OpId, Sca
 use bytes::Bytes;
 use std::ops::Bound;
 
-/// Outcomes of a client from which on those it is done with are looked for, and how many of them there may be at least: so not every
-/// operation must look, also not those of a client that has hundreds under way.
+/// Purge threshold: confirmed outcomes are looked for once a client has this many outcomes, and has confirmed this many
+/// operations since the last purge. So not every operation must look, even of a client with hundreds in flight.
 const PURGE_FROM: u32 = 64;
 /// Most outcomes that may be kept per client.
 pub const OUTCOMES_MAX: u32 = 4_096;
@@ -30,19 +30,19 @@ pub const OUTCOMES_MAX: u32 = 4_096;
 const PAGE_ROWS: usize = 1_024;
 const RETRY_AFTER_MS: u64 = 20;
 
-/// How much is remembered.
+/// Bounds on the records of clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DedupLimits {
-    /// Outcomes kept per client, at least 64 and at most [`OUTCOMES_MAX`]; beyond, its operations are refused until it is done with
-    /// some.
+    /// Outcomes kept per client, at least 64 and at most [`OUTCOMES_MAX`]; beyond, its operations are refused until it
+    /// confirms some.
     pub outcomes_max: u32,
-    /// Clients remembered per partition, at least 1; the least recently used are forgotten before another one is taken.
+    /// Clients remembered per partition, at least 1; the least recently used are forgotten before a new one is added.
     pub clients_max: usize,
-    /// How long a client is remembered after its last operation, in milliseconds of log time.
+    /// Time for which a client is remembered after its last operation, in milliseconds of log time.
     pub age_ms_max: u64,
-    /// Rows read at once when a new leader reads whom its partition remembers, at least 1.
+    /// Rows read at once when a new leader reads its partition's clients, at least 1.
     pub read_rows_max: usize,
-    /// The rule that a test takes away.
+    /// The rule that a test disables.
     #[cfg(any(test, feature = "mutants"))]
     pub mutant: Option<Mutant>,
 }
@@ -54,7 +54,7 @@ impl Default for DedupLimits {
 }
 
 impl DedupLimits {
-    /// What a node uses.
+    /// Limits of a node.
     pub const DEFAULT: Self = Self {
         outcomes_max: 1_024,
         clients_max: 4_096,
@@ -64,7 +64,7 @@ impl DedupLimits {
         mutant: None,
     };
 
-    /// Whether a test takes this rule away.
+    /// Returns whether a test disables this rule.
     #[cfg(any(test, feature = "mutants"))]
     pub(super) fn breaks(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)
@@ -77,7 +77,7 @@ impl DedupLimits {
     }
 }
 
-/// What is known of an operation before it is evaluated.
+/// Verdict on an operation before it is evaluated.
 #[derive(Debug)]
 pub(super) enum Decision {
     /// It was not applied: evaluate it and record the outcome.
@@ -88,7 +88,7 @@ pub(super) enum Decision {
     Refuse(ErrorDetail),
 }
 
-/// The right to apply an operation once.
+/// Permission to apply an operation once.
 #[derive(Debug)]
 pub(super) struct Acceptance {
     id: OpId,
@@ -97,7 +97,7 @@ pub(super) struct Acceptance {
 }
 
 impl Acceptance {
-    /// All changes of an effect: what the operation itself changes, and what remembers it.
+    /// Returns all changes of an effect: the operation's own change and its records.
     pub(super) fn record(self, change: Option<RowChange>, outcome: Outcome) -> Vec<RowChange> {
         let mut changes = Vec::with_capacity(self.done.len() + 3);
         changes.extend(change);
@@ -114,7 +114,7 @@ pub(super) fn check(id: &OpId, view: &dyn View, at: Millis, limits: &DedupLimits
         return Ok(Decision::Refuse(refusal));
     }
     let head = view.get(&client_head_bytes(id.client))?.map(|row| ClientHead::decode(&row)).transpose()?;
-    // Clients number upwards, so that most operations are above everything recorded and nothing need be looked for.
+    // Clients number upwards, so most operations are above everything recorded and need no lookup.
     if head.is_some_and(|head| id.number <= head.highest)
         && !limits.breaks(Mutant::RetryApplied)
         && let Some(outcome) = view.get(&client_outcome_key(id.client, id.number))?
@@ -191,8 +191,8 @@ fn accept(
     Ok(Decision::Apply(Acceptance { id, head, done }))
 }
 
-/// The effect that forgets a client, made at log time `at`, beside those that `before` forgets: its rows go, and
-/// `forgotten_through` rises to the last use of any. As `before` was if nothing is known of it.
+/// Returns the effect that forgets a client at log time `at`, in addition to `before`: it removes the client's rows,
+/// and raises `forgotten_through` to the latest use of any. Returns `before` unchanged if the client has no record.
 ///
 /// # Errors
 /// [`ViewError`] if its rows cannot be read.
@@ -236,7 +236,7 @@ pub fn forget(
     }
 }
 
-/// The log time up to which records were forgotten; `None` if none ever was.
+/// Returns the log time up to which records were forgotten; `None` if none ever was.
 ///
 /// # Errors
 /// [`ViewError`] if the row cannot be read.
@@ -244,7 +244,7 @@ pub fn forgotten_through(view: &dyn View) -> Result<Option<Millis>, ViewError> {
     Ok(view.get(FORGOTTEN_KEY)?.map(|row| decode_millis(&row)).transpose()?)
 }
 
-/// Whether anything is remembered of a client.
+/// Returns whether a client has a record.
 pub(super) fn is_known(client: ClientId, view: &dyn View) -> Result<bool, ViewError> {
     Ok(view.get(&client_head_bytes(client))?.is_some())
 }

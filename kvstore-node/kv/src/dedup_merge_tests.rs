@@ -1,5 +1,5 @@
-//! Exactly-once over splits and merges (PROTOCOL rules 42, 50 and 51): rows of users go from one partition to the other and back, what is
-//! remembered of clients stays where it was.
+//! Exactly-once across splits and merges (PROTOCOL rules 42, 50 and 51): user rows move to the other partition and
+//! back, client records stay.
 
 use super::*;
 use crate::evaluate::{Evaluation, Request, evaluate_elsewhere, evaluate_merged};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 archon_types::shown_by! {
-    RecordTrusted => a_record_does_not_vouch_for_what_was_sent_on_before_the_merge,
+    RecordTrusted => record_does_not_cover_redirected_operation_after_merge,
 }
 
 /// Keys from here on are given away and come back.
@@ -51,7 +51,7 @@ impl Side {
         Merged::current(&self.rows).unwrap()
     }
 
-    /// The revision of what would be written next.
+    /// Returns the revision of the next write.
     fn revision(&self) -> Revision {
         Merged::revision(self.merged().as_ref(), Seq::new(self.seq + 1))
     }
@@ -60,7 +60,7 @@ impl Side {
         self.time.clone().stamp(Millis::ZERO)
     }
 
-    /// Asked for a key that it has.
+    /// Runs an operation on a key that the partition has.
     fn run(&mut self, op: &Op, id: &OpId, now: u64) -> Evaluation {
         let (at, merged) = (self.time.stamp(Millis::new(now)), self.merged());
         let asked = Request { op, id: Some(id) };
@@ -71,7 +71,7 @@ impl Side {
         done
     }
 
-    /// Asked for a key that it gave away.
+    /// Runs an operation on a key that the partition has given away.
     fn run_elsewhere(&mut self, op: &Op, id: &OpId, now: u64) -> Evaluation {
         let at = self.time.stamp(Millis::new(now));
         evaluate_elsewhere(Request { op, id: Some(id) }, &self.rows, at, &self.limits).unwrap()
@@ -82,7 +82,7 @@ impl Side {
         given.map(|(key, value)| RowChange::set(key.clone(), value.clone())).collect()
     }
 
-    /// Splits keys off: users' rows, what is said of the last merge, position and log time, and nothing of clients.
+    /// Splits keys off: user rows, the last merge, position and log time, and no client records.
     fn split_off(&mut self, now: u64) -> Self {
         let mut right = Self { seq: self.seq, time: self.time, limits: self.limits, ..Self::default() };
         let merged = self.merged().map(|merged| RowChange::set(Bytes::from_static(MERGED_KEY), merged.encode()));
@@ -93,7 +93,7 @@ impl Side {
         right
     }
 
-    /// Gets the keys back, with the revisions that they have.
+    /// Merges the keys back in, with their revisions.
     fn absorb(&mut self, right: &Self, now: u64) {
         let at = self.time.stamp(Millis::new(now));
         self.note(&Effect::new(at, right.keys_given()));
@@ -117,7 +117,8 @@ fn counted(done: &Evaluation) -> Option<i64> {
     }
 }
 
-/// A partition that counted `z` once, was split, and in whose right part its client went on with what it is told to; merged again at 30.
+/// A partition that counted `z` once and was split; its client continues at the right part as redirected. Merged again
+/// at 30.
 fn merged_again(mutant: Option<Mutant>, meanwhile: impl Fn(&mut Side, &mut Side)) -> Side {
     let mut left = Side::new(mutant);
     assert_eq!(counted(&left.run(&increment("z"), &id(1, 0), 10)), Some(1));
@@ -127,20 +128,20 @@ fn merged_again(mutant: Option<Mutant>, meanwhile: impl Fn(&mut Side, &mut Side)
     left
 }
 
-/// Its client heard `Moved` of its second operation, and had it done by the right partition, under a name of that.
+/// The client gets `Moved` for its second operation, and has the right partition do it under another name.
 fn sent_on(left: &mut Side, right: &mut Side) {
     assert_eq!(refused(&left.run_elsewhere(&increment("z"), &id(2, 10), 21)), Some(ErrorKind::Moved));
     assert_eq!(counted(&right.run(&increment("z"), &id(1, 0), 22)), Some(2));
 }
 
-fn a_record_does_not_vouch_for_what_was_sent_on_before_the_merge(mutant: Option<Mutant>) -> bool {
-    // The record was begun at 10, so it would name whatever was done since under a stamp of 10 here; and nothing was.
+fn record_does_not_cover_redirected_operation_after_merge(mutant: Option<Mutant>) -> bool {
+    // The record was begun at 10, so it would contain any operation done here since under a stamp of 10; there is none.
     let mut left = merged_again(mutant, sent_on);
     refused(&left.run(&increment("z"), &id(2, 10), 40)) == Some(ErrorKind::MaybeApplied)
 }
 
 #[test]
-fn a_late_duplicate_of_a_client_without_a_record_was_done_after_the_merge() {
+fn late_duplicate_without_record_is_refused_after_merge() {
     let mut left = Side::new(None);
     let mut right = left.split_off(20);
     assert_eq!(refused(&left.run_elsewhere(&increment("z"), &id(1, 0), 21)), Some(ErrorKind::Moved));
@@ -150,14 +151,14 @@ fn a_late_duplicate_of_a_client_without_a_record_was_done_after_the_merge() {
 }
 
 #[test]
-fn what_was_done_before_the_split_was_done_again_after_the_merge() {
+fn operation_from_before_split_is_answered_after_merge() {
     let mut left = merged_again(None, sent_on);
     assert_eq!(counted(&left.run(&increment("z"), &id(1, 0), 40)), Some(1), "it is recorded, and answered as it was");
 }
 
 #[test]
-fn a_name_of_the_partition_that_is_none_any_more_was_taken_for_one_of_the_other() {
-    // The right partition did its client's first operation there, and so did the left one: two operations of one name.
+fn records_of_merged_partition_are_not_taken_over() {
+    // Both partitions have done the client's first operation there: two operations of one name.
     let mut left = merged_again(None, sent_on);
     let again = left.run(&increment("z"), &id(1, 0), 40);
     assert_eq!((counted(&again), again.effect), (Some(1), None));
@@ -166,11 +167,11 @@ fn a_name_of_the_partition_that_is_none_any_more_was_taken_for_one_of_the_other(
 }
 
 #[test]
-fn a_first_attempt_was_refused_for_good_after_a_merge() {
+fn first_attempt_with_newer_stamp_is_accepted_after_merge() {
     let mut left = merged_again(None, sent_on);
     let refusal = left.run(&increment("z"), &id(3, 10), 30);
     assert_eq!(refused(&refusal), Some(ErrorKind::MaybeApplied));
-    // Within the same millisecond it is told a later time, to stamp its first attempt anew with.
+    // Within the same millisecond the client gets a later time to stamp its first attempt with.
     let stamp = left.log_time();
     assert!(stamp > left.merged().unwrap().through, "{stamp}");
     assert_eq!(counted(&left.run(&increment("z"), &id(3, stamp.get()), 30)), Some(3));
@@ -178,13 +179,13 @@ fn a_first_attempt_was_refused_for_good_after_a_merge() {
 }
 
 #[test]
-fn a_write_of_a_key_that_was_never_another_partitions_was_refused_after_a_merge() {
+fn write_of_key_that_never_moved_is_accepted_after_merge() {
     let mut left = merged_again(None, |_, _| {});
     assert_eq!(counted(&left.run(&increment("a"), &id(2, 10), 40)), Some(1));
 }
 
 #[test]
-fn a_second_merge_forgot_what_had_been_sent_on_before_the_first() {
+fn second_merge_keeps_redirects_from_before_first() {
     let mut left = merged_again(None, sent_on);
     let right = left.split_off(50);
     assert_eq!(right.merged(), left.merged(), "what is split off keeps to it as well");
@@ -201,11 +202,11 @@ enum Step {
     Pass(u64),
     /// A client begins an operation, at the partition that has the key or, by an old table, at the left one.
     Begin { client: u128, stale: bool },
-    /// A message arrives: any that was ever sent, again, late, out of order; and its client hears what came of it, or does not.
+    /// A message sent earlier arrives, perhaps again, late and out of order; its client may or may not get the answer.
     Deliver { which: usize, answered: bool },
     /// Keys are given away, or come back.
     Reshape,
-    /// A client is forgotten by the left partition.
+    /// The left partition forgets a client.
     Forget(u128),
 }
 
@@ -219,10 +220,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An attempt under a name, of which any number may arrive.
+/// An attempt under a name, which may arrive any number of times.
 #[derive(Clone, Copy)]
 struct Message {
-    /// The right partition that it is for, by its number among them; none for the left one.
+    /// Number of the right partition that it is for; none for the left one.
     right: Option<usize>,
     id: OpId,
     operation: usize,
@@ -235,7 +236,7 @@ struct Operation {
     waits: Option<usize>,
 }
 
-/// Two partitions whose keys come and go between them, and clients that keep to the rules.
+/// Two partitions that exchange keys, and clients that follow the rules.
 struct Scene {
     left: Side,
     right: Option<Side>,
@@ -243,7 +244,7 @@ struct Scene {
     now: u64,
     sent: Vec<Message>,
     operations: Vec<Operation>,
-    /// Of each client at each partition.
+    /// Operation numbers per client and partition.
     numbers: BTreeMap<(u128, Option<usize>), u64>,
 }
 
@@ -254,7 +255,7 @@ impl Scene {
         Self { left: Side::new(mutant), right, rights, now, sent, operations, numbers }
     }
 
-    /// Which right partition there is.
+    /// Returns the number of the present right partition.
     fn present(&self) -> Option<usize> {
         self.right.as_ref().map(|_| self.rights)
     }
@@ -287,7 +288,7 @@ impl Scene {
             return Ok(());
         }
         match refused(&done) {
-            // Not done under this name, and it never will be: it begins anew where the key is.
+            // Neither done under this name nor ever will be: the client retries at the partition that has the key.
             Some(ErrorKind::Moved) => self.send(operation, self.present()),
             Some(ErrorKind::MaybeApplied) if self.may_be_refused(right, &id) => self.operations[operation].waits = None,
             None => self.operations[operation].waits = None,
@@ -296,7 +297,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Whether something was forgotten since a name was stamped, or keys came back.
+    /// Returns whether a client was forgotten since a name was stamped, or keys came back.
     fn may_be_refused(&self, right: Option<usize>, id: &OpId) -> bool {
         let side = if right.is_some() { self.right.as_ref() } else { Some(&self.left) };
         let until = side.map_or(Millis::ZERO, |side| {
@@ -313,7 +314,7 @@ impl Scene {
             return;
         };
         self.left.absorb(&right, self.now);
-        // What is open there may have been done: nobody goes on with it.
+        // Open operations there may have been done: their clients do not retry.
         for operation in &mut self.operations {
             operation.waits = operation.waits.filter(|sent| self.sent[*sent].right.is_none());
         }
@@ -349,7 +350,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn no_operation_is_done_twice_while_its_key_comes_and_goes(steps in proptest::collection::vec(step(), 1..120)) {
+    fn operation_applies_once_while_its_key_moves(steps in proptest::collection::vec(step(), 1..120)) {
         prop_assert_eq!(play(&steps, None), Ok(()));
     }
 }

@@ -1,4 +1,4 @@
-//! The exactly-once rules, one by one and against random retries, forgetting and reordering.
+//! Tests of the exactly-once rules, one by one and against random retries, forgetting and reordering.
 
 use super::*;
 use crate::evaluate::{Evaluation, Request, evaluate};
@@ -41,13 +41,13 @@ fn refused(done: &Evaluation) -> Option<ErrorKind> {
 }
 
 #[test]
-fn a_fresh_partition_takes_the_first_operation_without_a_stamp() {
+fn new_partition_accepts_first_operation_without_stamp() {
     let mut rows = Rows::default();
     assert_eq!(refused(&run(&mut rows, &id(1, 1, 0, 0), 10)), None);
 }
 
 #[test]
-fn what_the_client_is_done_with_may_have_been_applied() {
+fn confirmed_operation_may_have_been_applied() {
     let mut rows = Rows::default();
     run(&mut rows, &id(1, 5, 5, 0), 10);
     assert_eq!(refused(&run(&mut rows, &id(1, 4, 0, 0), 11)), Some(ErrorKind::MaybeApplied));
@@ -56,7 +56,7 @@ fn what_the_client_is_done_with_may_have_been_applied() {
 }
 
 #[test]
-fn after_forgetting_only_newer_stamps_or_an_unbroken_record_pass() {
+fn forgetting_requires_newer_stamp_or_unbroken_record() {
     let mut rows = Rows::default();
     run(&mut rows, &id(1, 1, 0, 0), 10);
     run(&mut rows, &id(2, 1, 0, 10), 20);
@@ -66,7 +66,7 @@ fn after_forgetting_only_newer_stamps_or_an_unbroken_record_pass() {
     assert_eq!(refused(&run(&mut rows, &id(1, 1, 0, 0), 22)), Some(ErrorKind::MaybeApplied));
     assert_eq!(refused(&run(&mut rows, &id(1, 2, 0, 10), 22)), Some(ErrorKind::MaybeApplied));
     assert_eq!(refused(&run(&mut rows, &id(1, 2, 0, 11), 22)), None);
-    // Begun at 22, the record proves nothing of what was stamped before.
+    // Begun at 22, the record proves nothing about earlier stamps.
     assert_eq!(refused(&run(&mut rows, &id(1, 1, 0, 0), 23)), Some(ErrorKind::MaybeApplied));
     rows.apply(&forget(client(2), None, &rows, Millis::new(24), &LIMITS).unwrap().unwrap());
     let forgotten = RowChange::set(Bytes::from_static(FORGOTTEN_KEY), encode_millis(Millis::new(30)));
@@ -77,14 +77,14 @@ fn after_forgetting_only_newer_stamps_or_an_unbroken_record_pass() {
 }
 
 #[test]
-fn a_stamp_from_the_future_is_refused() {
+fn future_stamp_is_refused() {
     let mut rows = Rows::default();
     assert_eq!(refused(&run(&mut rows, &id(1, 1, 0, 11), 10)), Some(ErrorKind::MaybeApplied));
     assert!(rows.0.is_empty());
 }
 
 #[test]
-fn a_client_that_finishes_nothing_is_bounded_and_one_that_does_goes_on() {
+fn outcomes_of_client_without_confirmations_are_bounded() {
     let mut rows = Rows::default();
     let most = u64::from(LIMITS.outcomes_max);
     for number in 1..=most {
@@ -109,11 +109,11 @@ enum Step {
     Pass(u64),
     /// A client begins an operation.
     Begin(u128),
-    /// A client is done with its oldest operation.
+    /// A client confirms its oldest operation.
     Done(u128),
-    /// A message arrives: any that was ever sent, again, late, out of order.
+    /// A message sent earlier arrives, perhaps again, late and out of order.
     Deliver(usize),
-    /// Somebody's record is forgotten.
+    /// A client's record is forgotten.
     Forget(u128),
 }
 
@@ -127,9 +127,9 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a partition does with a history of messages, checked against what every client was told.
+/// Plays a history of messages on a partition, and checks it against the answers that clients got.
 fn play(steps: &[Step], mutant: Option<Mutant>) -> Result<(), String> {
-    // So few that what a client is done with is soon thrown away.
+    // Few, so that confirmed outcomes are soon removed.
     let limits = DedupLimits { mutant, outcomes_max: 3, ..LIMITS };
     let mut rows = Rows::default();
     let mut now = 1;
@@ -196,12 +196,12 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn no_operation_is_applied_twice_and_no_fresh_one_is_refused(steps in steps()) {
+    fn no_operation_applies_twice_and_no_new_one_is_refused(steps in steps()) {
         prop_assert_eq!(play(&steps, None), Ok(()));
     }
 }
 
-/// Whether every one of many histories goes as its clients were told.
+/// Returns whether each of many histories agrees with its clients' answers.
 fn every_history_holds(mutant: Option<Mutant>) -> bool {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4_000) };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
@@ -213,39 +213,39 @@ fn every_history_holds(mutant: Option<Mutant>) -> bool {
     }
 }
 
-fn what_is_recorded_is_not_applied_again(mutant: Option<Mutant>) -> bool {
+fn recorded_operation_is_not_applied_again(mutant: Option<Mutant>) -> bool {
     every_history_holds(mutant)
 }
 
-fn what_a_client_is_done_with_is_not_applied_again(mutant: Option<Mutant>) -> bool {
+fn confirmed_operation_is_not_applied_again(mutant: Option<Mutant>) -> bool {
     every_history_holds(mutant)
 }
 
-fn an_old_stamp_needs_a_record_that_proves_it_new(mutant: Option<Mutant>) -> bool {
+fn old_stamp_needs_record_that_proves_it_new(mutant: Option<Mutant>) -> bool {
     every_history_holds(mutant)
 }
 
-fn a_record_proves_nothing_of_what_came_before_it(mutant: Option<Mutant>) -> bool {
+fn record_proves_nothing_about_earlier_stamps(mutant: Option<Mutant>) -> bool {
     every_history_holds(mutant)
 }
 
-fn what_is_forgotten_is_not_applied_again(mutant: Option<Mutant>) -> bool {
+fn forgotten_operation_is_not_applied_again(mutant: Option<Mutant>) -> bool {
     every_history_holds(mutant)
 }
 
 archon_types::shown_by! {
-    RetryApplied => what_is_recorded_is_not_applied_again,
-    DoneMarkIgnored => what_a_client_is_done_with_is_not_applied_again,
-    StampIgnored => an_old_stamp_needs_a_record_that_proves_it_new,
-    AnyRecordProves => a_record_proves_nothing_of_what_came_before_it,
-    ForgottenNotRaised => what_is_forgotten_is_not_applied_again,
-    FutureStampTaken => a_stamp_from_the_future_does_not_outlive_what_is_forgotten,
-    FailureUnrecorded => a_condition_that_failed_is_recorded_or_a_late_duplicate_would_find_that_it_holds,
-    LogTimeFalls => log_time_does_not_fall_with_another_leader,
+    RetryApplied => recorded_operation_is_not_applied_again,
+    DoneMarkIgnored => confirmed_operation_is_not_applied_again,
+    StampIgnored => old_stamp_needs_record_that_proves_it_new,
+    AnyRecordProves => record_proves_nothing_about_earlier_stamps,
+    ForgottenNotRaised => forgotten_operation_is_not_applied_again,
+    FutureStampTaken => future_stamp_does_not_outlive_forgotten_record,
+    FailureUnrecorded => failed_condition_is_recorded_against_late_duplicate,
+    LogTimeFalls => log_time_does_not_fall_with_new_leader,
 }
 
 #[test]
-fn every_mutant_is_missed_somewhere() {
+fn every_mutant_fails_a_test() {
     for mutant in Mutant::ALL {
         assert!(
             [SHOWN, merge_tests::SHOWN, crate::leadership::tests::SHOWN].iter().any(|shown| shown.contains(mutant)),
@@ -254,7 +254,7 @@ fn every_mutant_is_missed_somewhere() {
     }
 }
 
-fn a_stamp_from_the_future_does_not_outlive_what_is_forgotten(mutant: Option<Mutant>) -> bool {
+fn future_stamp_does_not_outlive_forgotten_record(mutant: Option<Mutant>) -> bool {
     // Applied at 10 with a stamp of 50, forgotten with its record's last use at 10, delivered again: applied again.
     let limits = DedupLimits { mutant, ..LIMITS };
     let mut rows = Rows::default();
@@ -266,7 +266,7 @@ fn a_stamp_from_the_future_does_not_outlive_what_is_forgotten(mutant: Option<Mut
     !matches!(again.answer, Ok(Answer::Counter { value: 2, .. }))
 }
 
-fn a_condition_that_failed_is_recorded_or_a_late_duplicate_would_find_that_it_holds(mutant: Option<Mutant>) -> bool {
+fn failed_condition_is_recorded_against_late_duplicate(mutant: Option<Mutant>) -> bool {
     let limits = DedupLimits { mutant, ..LIMITS };
     let mut rows = Rows::default();
     let key = Bytes::from_static(b"k");
@@ -286,22 +286,22 @@ fn a_condition_that_failed_is_recorded_or_a_late_duplicate_would_find_that_it_ho
     attempt(&mut rows, 6) == first
 }
 
-/// A client saw log time 100; then somebody leads whose clock shows 40.
+/// A client saw log time 100; then a node with a clock at 40 leads.
 fn log_time_of_a_leader_that_is_behind(mutant: Option<Mutant>) -> Millis {
     let mut time = LogTime::starting_at(Millis::new(100));
     time.set_mutant(mutant);
     time.stamp(Millis::new(40))
 }
 
-fn log_time_does_not_fall_with_another_leader(mutant: Option<Mutant>) -> bool {
+fn log_time_does_not_fall_with_new_leader(mutant: Option<Mutant>) -> bool {
     log_time_of_a_leader_that_is_behind(mutant) == Millis::new(100)
 }
 
 #[test]
-fn were_log_time_to_fall_fresh_operations_would_be_refused_or_forgotten_ones_applied_again() {
+fn falling_log_time_breaks_exactly_once() {
     let at = log_time_of_a_leader_that_is_behind(Some(Mutant::LogTimeFalls)).get();
-    // The stamp from the future is refused, and so an operation that was never applied. Were it taken, its record would
-    // be last used "before" its stamp, so that forgetting the record would not cover it.
+    // The stamp from the future is refused, and with it an operation that was never applied. If it were accepted, its
+    // record would be last used "before" its stamp, so that forgetting the record would not cover it.
     let late = id(1, 1, 0, 100);
     assert_eq!(refused(&run(&mut Rows::default(), &late, at)), Some(ErrorKind::MaybeApplied));
     let limits = DedupLimits { mutant: Some(Mutant::FutureStampTaken), ..LIMITS };

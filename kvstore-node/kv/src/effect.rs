@@ -1,10 +1,11 @@
-//! An entry of a partition's log: what to write, never what to decide.
+//! Effect: an entry of a partition's log, with rows to write and no decisions.
 //!
-//! An effect is a list of rows set or removed, whatever they held before. Applying it twice, or over a newer copy that
-//! later effects overwrite anyway, ends in the same state: replay and copies rest on that. The answer is not a part of it;
-//! the leader that evaluated the operation keeps it until the entry is committed, and a retry finds the outcome row.
+//! An effect is a list of rows set or removed, regardless of their previous state. Applying it twice, or over a newer
+//! copy that later effects overwrite anyway, ends in the same state: replay and copies depend on that. The answer is
+//! not a part of it; the leader that evaluated the operation keeps it until the entry is committed, and a retry finds
+//! the outcome row.
 //!
-//! One that clears a range of users' keys is written in a format of its own: an ordinary one costs nothing for that.
+//! An effect that clears a range of user keys has its own format, so that an ordinary one does not pay for it.
 
 use super::clears::clears;
 use super::row;
@@ -16,14 +17,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 const FORMAT: u8 = 1;
 /// The format of an effect that clears a range.
 const FORMAT_CLEAR: u8 = 2;
-/// Most changes that an effect is written with: what every earlier version reads. Reading is bounded by the entry's bytes alone,
-/// since earlier versions wrote entries with more.
+/// Most changes that an effect is written with: all earlier versions can read this many. Reading is bounded by the
+/// entry's bytes alone, since earlier versions wrote entries with more.
 pub const EFFECT_CHANGES_MAX: usize = 8_192;
-/// Longest encoded effect that is written, in bytes: a message between nodes has room for it and for what stands beside it.
+/// Longest encoded effect that is written, in bytes: a message between nodes has room for it and its header fields.
 pub const EFFECT_BYTES_WRITTEN_MAX: usize = MESSAGE_BYTES_MAX / 2;
 /// Longest encoded effect that is read, in bytes: earlier versions had this bound for both.
 pub const EFFECT_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Bytes that a change takes at least when it is encoded: two lengths and the kind of its key.
+/// Least bytes of an encoded change: two lengths and the kind of its key.
 const CHANGE_BYTES_MIN: usize = 3;
 
 // A page of rows fits into one effect, with the lengths of its keys and values.
@@ -43,12 +44,12 @@ pub struct RowChange {
 }
 
 impl RowChange {
-    /// A row to set.
+    /// Sets a row.
     pub const fn set(key: Bytes, value: Bytes) -> Self {
         Self { key, value: Some(value) }
     }
 
-    /// A row to remove.
+    /// Removes a row.
     pub const fn remove(key: Bytes) -> Self {
         Self { key, value: None }
     }
@@ -57,15 +58,15 @@ impl RowChange {
 /// The blind effect of one operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Effect {
-    /// Log time at which the leader made it.
+    /// Log time at which the leader created it.
     pub at: Millis,
-    /// Users' rows of these keys are removed, whatever they are, before the changes are made.
+    /// Range of user keys to remove before the changes are made.
     pub clear: Option<KeyRange>,
-    /// What to write, in order.
+    /// Rows to write, in order.
     pub changes: Vec<RowChange>,
 }
 
-/// Bytes that are no effect, or an effect that cannot be written.
+/// Error of bytes that are no effect, or of an effect that cannot be written.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EffectError {
     /// Written by a newer version.
@@ -74,53 +75,53 @@ pub enum EffectError {
         /// The format byte found.
         found: u8,
     },
-    /// Ends in the middle of something.
+    /// Ends inside a field.
     #[error("a log entry of {bytes} bytes ends inside its {what}; the log is damaged")]
     Short {
         /// Length of the entry.
         bytes: usize,
-        /// What is cut.
+        /// The field.
         what: &'static str,
     },
-    /// Goes on after its end.
+    /// Continues after its end.
     #[error("a log entry of {bytes} bytes has {extra} bytes after its end; the log is damaged")]
     Extra {
         /// Length of the entry.
         bytes: usize,
-        /// How many are too many.
+        /// Number of excess bytes.
         extra: usize,
     },
-    /// Writes a number in more bytes than it takes.
+    /// Encodes a number in more bytes than needed.
     #[error("a log entry has a {what} in more bytes than it takes; the log is damaged")]
     Padded {
-        /// What the number is of.
+        /// The field.
         what: &'static str,
     },
-    /// Something is out of bounds.
+    /// A field exceeds its limit.
     #[error("a log entry has a {what} of {found}, the limit is {limit}")]
     Limit {
-        /// What is too large.
+        /// The field.
         what: &'static str,
         /// Its actual size.
         found: u64,
-        /// How large it may be.
+        /// Its limit.
         limit: u64,
     },
 }
 
 impl Effect {
-    /// These changes, made at this log time.
+    /// Creates an effect with these changes and log time.
     pub const fn new(at: Millis, changes: Vec<RowChange>) -> Self {
         Self { at, clear: None, changes }
     }
 
-    /// The encoded form: format, time, the range to clear if the format says that there is one (length of its begin, begin,
-    /// length of its end + 1 (0: none), end), number of changes, and per change key length, key, value length + 1 (0:
-    /// remove), value; numbers as LEB128 in as few bytes as there can be.
+    /// Encodes it: format, time, the range to clear if the format has one (length of its begin, begin, length of its
+    /// end + 1 (0: none), end), number of changes, and per change key length, key, value length + 1 (0: remove), value;
+    /// numbers as LEB128 in as few bytes as possible.
     ///
     /// # Errors
-    /// [`EffectError`] for anything that [`Effect::decode`] refuses, here or in an earlier version: an entry that cannot be read
-    /// must not reach a log.
+    /// [`EffectError`] for anything that [`Effect::decode`] refuses, here or in an earlier version: an entry that
+    /// cannot be read must not reach a log.
     pub fn encode(&self) -> Result<Bytes, EffectError> {
         self.check()?;
         let out = self.put();
@@ -128,7 +129,7 @@ impl Effect {
         Ok(out)
     }
 
-    /// Checks what every reader refuses, the length in bytes aside.
+    /// Checks the bounds that every reader enforces, except the length in bytes.
     fn check(&self) -> Result<(), EffectError> {
         limit("number of changes", self.changes.len() as u64, EFFECT_CHANGES_MAX as u64)?;
         if let Some(KeyRange { begin, end }) = &self.clear {
@@ -158,8 +159,8 @@ impl Effect {
         out.freeze()
     }
 
-    /// The encoded form, and the effect with keys and values that share its memory: who keeps rows of it keeps one piece of
-    /// memory, and the pieces it was made of are let go of.
+    /// Returns the encoded form, and the effect with keys and values that share its memory: rows kept from it hold one
+    /// allocation, and the original ones are freed.
     ///
     /// # Errors
     /// As [`Effect::encode`].
@@ -176,11 +177,11 @@ impl Effect {
         Ok((entry, self))
     }
 
-    /// Reads an encoded effect; keys and values share the memory of `bytes`. Any number of changes is read: earlier versions wrote
-    /// more than [`EFFECT_CHANGES_MAX`] into one entry when they merged partitions of small rows.
+    /// Decodes an effect; keys and values share the memory of `bytes`. The number of changes is not limited: earlier
+    /// versions wrote more than [`EFFECT_CHANGES_MAX`] into one entry when they merged partitions of small rows.
     ///
     /// # Errors
-    /// [`EffectError`] for anything [`Effect::encode`] does not write, more changes and more bytes aside.
+    /// [`EffectError`] for anything [`Effect::encode`] does not write, except more changes and more bytes.
     pub fn decode(bytes: &Bytes) -> Result<Self, EffectError> {
         limit("length", bytes.len() as u64, EFFECT_BYTES_MAX as u64)?;
         let mut reader = ByteReader { bytes, at: 0 };
@@ -214,26 +215,26 @@ impl Effect {
         }
     }
 
-    /// Bytes of keys and values.
+    /// Returns the bytes of keys and values.
     pub fn bytes(&self) -> usize {
         let pair = |first: &Bytes, second: Option<&Bytes>| first.len() + second.map_or(0, Bytes::len);
         let cleared = self.clear.as_ref().map_or(0, |range| pair(&range.begin, range.end.as_ref()));
         cleared + self.changes.iter().map(|change| pair(&change.key, change.value.as_ref())).sum::<usize>()
     }
 
-    /// Whether applying it removes the row with this key, unless it is among what it writes.
+    /// Returns whether applying it removes the row with this key, unless it also writes that row.
     pub fn clears(&self, key: &[u8]) -> bool {
         self.clear.as_ref().is_some_and(|range| clears(range, key))
     }
 
-    /// What applying it writes, once what it clears is removed: its changes and the row that keeps the log time.
+    /// Returns the rows it writes after the clearing: its changes and the log-time row.
     pub fn rows(&self) -> impl Iterator<Item = RowChange> + '_ {
         let time = RowChange::set(Bytes::from_static(row::LOG_TIME_KEY), row::encode_millis(self.at));
         self.changes.iter().cloned().chain(std::iter::once(time))
     }
 }
 
-/// A piece, and another one that may be missing.
+/// Writes a field, and another one that may be missing.
 fn put_pair(out: &mut BytesMut, first: &[u8], second: Option<&Bytes>) {
     put_number(out, first.len() as u64);
     out.put_slice(first);
@@ -246,7 +247,7 @@ fn put_pair(out: &mut BytesMut, first: &[u8], second: Option<&Bytes>) {
     }
 }
 
-/// Has a pair that [`put_pair`] wrote at this place share the entry's memory. Returns where it ends.
+/// Makes a pair written by [`put_pair`] at this offset share the entry's memory. Returns its end.
 fn share_pair(entry: &Bytes, at: usize, first: &mut Bytes, second: &mut Option<Bytes>) -> usize {
     let begin = at + number_bytes(first.len());
     let end = begin + first.len();
@@ -266,7 +267,7 @@ fn put_number(out: &mut BytesMut, mut number: u64) {
     out.put_u8(number as u8);
 }
 
-/// How many bytes [`put_number`] writes.
+/// Returns the number of bytes that [`put_number`] writes.
 const fn number_bytes(number: usize) -> usize {
     (usize::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize
 }
@@ -298,7 +299,7 @@ impl ByteReader<'_> {
         Ok(*byte)
     }
 
-    /// What [`put_pair`] wrote: two pieces, each with its name and limit.
+    /// Reads a pair written by [`put_pair`]: two fields, each with its name and limit.
     fn pair(
         &mut self,
         (first, first_max): (&'static str, usize),
@@ -356,7 +357,7 @@ mod tests {
         }
 
         #[test]
-        fn an_entry_and_its_rows_are_one_piece_of_memory(effect in effect()) {
+        fn entry_and_its_rows_share_one_allocation(effect in effect()) {
             let encoded = effect.encode().unwrap();
             let (entry, shared) = effect.clone().into_entry().unwrap();
             prop_assert_eq!((&entry, &shared), (&encoded, &effect));
@@ -366,14 +367,14 @@ mod tests {
         }
 
         #[test]
-        fn every_cut_is_noticed(effect in effect(), part in 0.0..1.0_f64) {
+        fn truncated_effect_is_rejected(effect in effect(), part in 0.0..1.0_f64) {
             let whole = effect.encode().unwrap();
             let length = ((whole.len() - 1) as f64 * part) as usize;
             prop_assert!(Effect::decode(&whole.slice(..length)).is_err());
         }
 
         #[test]
-        fn any_bytes_decode_or_are_refused(effect in effect(), mut bytes in proptest::collection::vec(any::<u8>(), 0..100), format in 0..3_u8, at: proptest::sample::Index, byte: u8) {
+        fn decode_rejects_or_round_trips_any_bytes(effect in effect(), mut bytes in proptest::collection::vec(any::<u8>(), 0..100), format in 0..3_u8, at: proptest::sample::Index, byte: u8) {
             if format > 0 && !bytes.is_empty() {
                 bytes[0] = format;
             }
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_bytes_are_named() {
+    fn decode_error_names_invalid_bytes() {
         assert_eq!(Effect::decode(&Bytes::from_static(&[9, 0])), Err(EffectError::Format { found: 9 }));
         let mut long = Effect::new(Millis::new(1), vec![]).encode().unwrap().to_vec();
         long.push(0);
@@ -401,13 +402,13 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_effect_is_written_as_before_there_were_others() {
+    fn ordinary_effect_keeps_first_format() {
         let change = RowChange::set(Bytes::from_static(b"k"), Bytes::from_static(b"v"));
         let written = [&[1][..], &[0, 0, 0, 0, 0, 0, 0, 9], &[1, 1, b'k', 2, b'v']].concat();
         assert_eq!(Effect::new(Millis::new(9), vec![change]).encode().unwrap(), written);
     }
 
-    /// Changes of `key` bytes each, numbered, and of `value` bytes.
+    /// Numbered changes with keys of `key` bytes and values of `value` bytes.
     fn changes(count: usize, key: usize, value: usize) -> Vec<RowChange> {
         let value = Bytes::from(vec![b'v'; value]);
         let key = |number: usize| Bytes::from(format!("{number:0key$}"));
@@ -453,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn applying_also_writes_the_log_time() {
+    fn effect_rows_include_log_time() {
         let effect = Effect::new(Millis::new(5), vec![]);
         let changes: Vec<RowChange> = effect.rows().collect();
         assert_eq!(changes.len(), 1);

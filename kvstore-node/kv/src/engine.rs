@@ -1,8 +1,9 @@
-//! What an engine is: an ordered map of bytes per placement, without snapshots or transactions.
+//! Engine interface: an ordered map of bytes per placement, without snapshots or transactions.
 //!
-//! The write-ahead log is the acknowledgement boundary, not the engine. The engine may be ahead of what the log says it
-//! holds, or torn by a crash: replaying the log from the known-complete position heals both, since effects are blind.
-//! It may never be *behind* that position, which is why [`Engine::sync`] must reach the disk and not only the kernel.
+//! The write-ahead log is the acknowledgement boundary, not the engine. The engine may be ahead of the position that
+//! the log has for it, or torn by a crash: replaying the log from the known-complete position repairs both, since
+//! effects are blind. It must never be *behind* that position, which is why [`Engine::sync`] must reach the disk and
+//! not only the kernel.
 
 use archon_types::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use archon_types::{DiskFull, PlacementId, ScanOrder};
@@ -10,18 +11,18 @@ use bytes::Bytes;
 use std::ops::Bound;
 use std::path::PathBuf;
 
-/// Longest key the engine takes, in bytes: the longest user key, its kind byte and room for row suffixes.
+/// Longest key of an engine row, in bytes: the longest user key, its kind byte and room for row suffixes.
 pub const ENGINE_KEY_BYTES_MAX: usize = archon_types::limits::KEY_BYTES_MAX + 64;
 
-/// The kind byte that engines keep to themselves; no row's key begins with it.
+/// The kind byte reserved for engines; no row's key begins with it.
 pub const RESERVED_KIND: u8 = 0xFF;
-/// Longest value the engine takes, in bytes.
+/// Longest value of an engine row, in bytes.
 pub const ENGINE_VALUE_BYTES_MAX: usize = 65_535 * 64 * 1024;
 
 /// One blind write: a row set, or removed if `value` is `None`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// The placement whose row it is.
+    /// The row's placement.
     pub space: PlacementId,
     /// The row's key, at most [`ENGINE_KEY_BYTES_MAX`] bytes.
     pub key: Bytes,
@@ -38,17 +39,17 @@ pub struct Row {
     pub value: Bytes,
 }
 
-/// Some consecutive rows.
+/// Consecutive rows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Page {
-    /// The rows, in the order of key that was asked for.
+    /// The rows, in the requested order of key.
     pub rows: Vec<Row>,
-    /// Whether there may be rows after the last one, within what was asked for.
+    /// There may be further rows within the request.
     pub more: bool,
 }
 
 impl Page {
-    /// The first of some rows in order, as many as `limit` lets in.
+    /// Returns the first of some rows in order, as many as `limit` allows.
     pub fn of<'a>(rows: impl Iterator<Item = (&'a Bytes, &'a Bytes)>, limit: PageLimit) -> Self {
         let (mut page, mut bytes) = (Self::default(), 0);
         for (key, value) in rows {
@@ -64,10 +65,10 @@ impl Page {
     }
 }
 
-/// The rows between two keys.
+/// Key range of a read.
 pub type Between<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// How much a page may hold. A page always holds one row if there is one, however large.
+/// Bound on a page. A page always holds one row if there is one, however large.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageLimit {
     /// Most rows, at least 1.
@@ -77,10 +78,10 @@ pub struct PageLimit {
 }
 
 impl PageLimit {
-    /// The limit on one page sent between nodes, or written into the log.
+    /// The limit on one page sent between nodes, or written to the log.
     pub const PAGE: Self = Self::bytes(PAGE_BYTES_MAX);
 
-    /// A limit on bytes, and on rows as on those of any page: rows may be as small as a byte.
+    /// Limits bytes, and rows to those of any page, as rows may be as small as a byte.
     pub const fn bytes(bytes_max: usize) -> Self {
         Self { rows_max: PAGE_ROWS_MAX, bytes_max }
     }
@@ -98,13 +99,13 @@ impl PageLimit {
         rows.len()
     }
 
-    /// Whether a page of `rows` rows and `bytes` bytes has no room for another row of `next` bytes.
+    /// Returns whether a page of `rows` rows and `bytes` bytes has no room for another row of `next` bytes.
     pub fn is_full(&self, rows: usize, bytes: usize, next: usize) -> bool {
         rows > 0 && (rows >= self.rows_max || bytes.saturating_add(next) > self.bytes_max)
     }
 }
 
-/// The next of some rows that are to be given in this order.
+/// Returns the next of some rows in this order.
 pub fn next_in<I: DoubleEndedIterator>(rows: &mut I, order: ScanOrder) -> Option<I::Item> {
     match order {
         ScanOrder::Ascending => rows.next(),
@@ -112,24 +113,24 @@ pub fn next_in<I: DoubleEndedIterator>(rows: &mut I, order: ScanOrder) -> Option
     }
 }
 
-/// What one step of clearing did.
+/// Result of one step of clearing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cleared {
     /// Rows removed in this step.
     pub removed: usize,
-    /// Whether nothing is left of what was to be removed.
+    /// Nothing is left to remove.
     pub done: bool,
 }
 
 /// An ordered map of bytes per placement. One thread writes (the flusher); any thread reads.
 pub trait Engine: Send + Sync + 'static {
-    /// The row with this key.
+    /// Returns the row with this key.
     ///
     /// # Errors
     /// [`EngineError`] if the engine fails or the row is damaged.
     fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError>;
 
-    /// Rows of a space between two keys, in this order of key; none if that ends before it begins.
+    /// Returns rows of a space between two keys, in this order of key; none if the range ends before it begins.
     ///
     /// # Errors
     /// [`EngineError`] if the engine fails or a row is damaged.
@@ -141,18 +142,19 @@ pub trait Engine: Send + Sync + 'static {
         limit: PageLimit,
     ) -> Result<Page, EngineError>;
 
-    /// Applies changes in order. A crash may leave any part of them done: replaying the log heals that.
+    /// Applies changes in order. A crash may leave any part of them done: replaying the log repairs that.
     ///
     /// # Errors
-    /// [`EngineError`]; the engine must not be written to any more, and the log not be trimmed.
+    /// [`EngineError`]; afterwards the engine must not be written to, and the log not be trimmed.
     fn write(&self, changes: &[Change]) -> Result<(), EngineError>;
 
-    /// Whether [`Engine::ingest`] is so much cheaper than [`Engine::write`] that it pays to gather rows for it.
+    /// Returns whether [`Engine::ingest`] is so much cheaper than [`Engine::write`] that gathering rows for it pays.
     fn ingests(&self) -> bool {
         false
     }
 
-    /// Sets rows of one space that come in ascending order of key, each once. A call costs something by itself, so that it is to bring many.
+    /// Sets rows of one space in ascending order of key, each once. Calls have a fixed cost, so each should bring many
+    /// rows.
     ///
     /// # Errors
     /// [`EngineError`] as for [`Engine::write`].
@@ -160,14 +162,14 @@ pub trait Engine: Send + Sync + 'static {
         self.write(rows)
     }
 
-    /// Removes up to about `rows_max` of the rows of a space between two keys, and whatever the engine keeps for them. Of steps
-    /// that go on until one says that nothing is left, each is as cheap as the first.
+    /// Removes up to about `rows_max` rows of a space between two keys, and the engine's own data for them. In a series
+    /// of steps up to the one that reports the end, each step is as cheap as the first.
     ///
     /// # Errors
     /// [`EngineError`] as for [`Engine::write`].
     fn clear_range(&self, space: PlacementId, keys: Between<'_>, rows_max: usize) -> Result<Cleared, EngineError>;
 
-    /// Removes up to about `rows_max` rows of a space, and in the end whatever else the engine keeps of it.
+    /// Removes up to about `rows_max` rows of a space, and at the end all other engine data of it.
     ///
     /// # Errors
     /// [`EngineError`] as for [`Engine::write`].
@@ -175,29 +177,29 @@ pub trait Engine: Send + Sync + 'static {
         self.clear_range(space, (Bound::Unbounded, Bound::Unbounded), rows_max)
     }
 
-    /// Every space that has at least one row, in order.
+    /// Returns every space that has at least one row, in order.
     ///
     /// # Errors
     /// [`EngineError`] if the engine fails.
     fn spaces(&self) -> Result<Vec<PlacementId>, EngineError>;
 
-    /// Returns once everything written before is on the disk: a real fsync.
+    /// Returns once everything written before is on disk: a real fsync.
     ///
     /// # Errors
-    /// [`EngineError`]; what was written since the last good sync may be lost, so the process must end and recover.
+    /// [`EngineError`]; writes since the last good sync may be lost, so the process must end and recover.
     fn sync(&self) -> Result<(), EngineError>;
 
-    /// Looks whether there is space on the disk for more writes. If not, space held in reserve was freed, so that a sync
-    /// still brings what was written before to the disk; nothing should be written until this says otherwise.
+    /// Checks that the disk has space for more writes. If not, it has freed reserved space, so that a sync still brings
+    /// earlier writes to the disk; write nothing until a later check succeeds.
     ///
     /// # Errors
-    /// [`DiskFull`]: how much is free, and how much is needed.
+    /// [`DiskFull`] with the free and the needed space.
     fn check_disk(&self) -> Result<(), DiskFull> {
         Ok(())
     }
 
-    /// Frees the space held in reserve and writes a file: after a failed write, which may have met a limit of which
-    /// [`Engine::check_disk`] knows nothing, such as a quota.
+    /// Frees the reserved space and writes a file. For use after a failed write, which may have met a limit that
+    /// [`Engine::check_disk`] cannot see, such as a quota.
     ///
     /// # Errors
     /// [`DiskFull`], as [`Engine::check_disk`].
@@ -205,31 +207,32 @@ pub trait Engine: Send + Sync + 'static {
         self.check_disk()
     }
 
-    /// Whether there is so much more space than [`Engine::check_disk`] demands that what nobody waits for may be written, too.
+    /// Returns whether there is so much more space than [`Engine::check_disk`] demands that deferrable writes are
+    /// allowed too.
     fn has_space_to_spare(&self) -> bool {
         true
     }
 }
 
-/// What can go wrong in an engine.
+/// Error of an engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The operating system refused something; nothing is known to be damaged.
+    /// The operating system refused an operation; nothing is known to be damaged.
     #[error("the engine in {} could not {what}: {source}; check the disk's space and permissions", directory.display())]
     Io {
         /// The engine's directory.
         directory: PathBuf,
-        /// What it was doing.
+        /// The operation.
         what: &'static str,
-        /// The refusal.
+        /// Its error.
         source: std::io::Error,
     },
-    /// The stored data cannot be what was written.
+    /// The stored data differs from what was written.
     #[error("the engine in {} is damaged: {what}; its replicas must be reloaded from the log and from peers", directory.display())]
     Damaged {
         /// The engine's directory.
         directory: PathBuf,
-        /// What was found.
+        /// The damage found.
         what: String,
     },
     /// The directory was written by a newer version. It was not touched.
@@ -242,7 +245,7 @@ pub enum EngineError {
         /// The newest format this version knows.
         known: u32,
     },
-    /// The directory is another engine's. It was not touched.
+    /// The directory belongs to another engine. It was not touched.
     #[error(
         "the engine in {} is {found}, but {wanted} was asked for; leave --engine out to go on with it. To change, \
          have this node drained first (`archon node drain`) and start it with an empty directory: what has no other copy is in this one",
@@ -251,9 +254,9 @@ pub enum EngineError {
     OtherEngine {
         /// The engine's directory.
         directory: PathBuf,
-        /// Whose it is.
+        /// The engine it belongs to.
         found: &'static str,
-        /// What was asked for.
+        /// The configured engine.
         wanted: &'static str,
     },
     /// The engine's syncs do not reach the disk in this build.
@@ -261,7 +264,7 @@ pub enum EngineError {
     NotDurable {
         /// The engine's directory.
         directory: PathBuf,
-        /// What was noticed.
+        /// The evidence.
         what: &'static str,
     },
     /// A key is longer than [`ENGINE_KEY_BYTES_MAX`] or a value longer than [`ENGINE_VALUE_BYTES_MAX`].
@@ -275,13 +278,13 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Whether the data on disk is the trouble, so that setting it aside and reloading helps.
+    /// Returns whether the data on disk is damaged, so that setting it aside and reloading helps.
     pub const fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. })
     }
 }
 
-/// Whether nothing lies between two bounds. Maps panic on a range that ends before it begins.
+/// Returns whether nothing lies between two bounds. Maps panic on a range that ends before it begins.
 pub fn is_empty_range<T: Ord>(from: &Bound<T>, to: &Bound<T>) -> bool {
     match (from, to) {
         (Bound::Included(from), Bound::Included(to)) => from > to,
@@ -290,7 +293,7 @@ pub fn is_empty_range<T: Ord>(from: &Bound<T>, to: &Bound<T>) -> bool {
     }
 }
 
-/// Refuses a row that no engine takes.
+/// Rejects a row that no engine accepts.
 ///
 /// # Errors
 /// [`EngineError::TooLarge`] for an empty or too long key, one of the [`RESERVED_KIND`], or a value that is too long.

@@ -1,4 +1,5 @@
-//! What an operation does: pure, one view in, effect and answer out. The leader evaluates each operation once.
+//! Evaluation of operations: a pure function from a view to an effect and an answer. The leader evaluates each
+//! operation once.
 
 use super::dedup::{self, Acceptance, Decision, DedupLimits};
 use super::effect::{Effect, RowChange};
@@ -13,28 +14,28 @@ use archon_types::{Answer, ErrorDetail, ErrorKind, KeyRange, Millis, Op, OpId, R
 use bytes::Bytes;
 use std::ops::Bound;
 
-/// Most entries in the answer to one scan, also if more were asked for (or 0, which stands for this).
+/// Most entries in the answer to one scan, also if more were requested (or 0, which stands for this).
 pub const SCAN_ENTRIES_MAX: u32 = 4_096;
 
-/// An operation, already checked against the limits on sizes.
+/// An operation, already checked against the size limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// What to do.
+    /// The operation.
     pub op: &'a Op,
-    /// Names it for good, if its client may retry it. Reads ignore it.
+    /// Its name, if its client may retry it. Reads ignore it.
     pub id: Option<&'a OpId>,
 }
 
-/// What came of an operation.
+/// Result of an operation.
 ///
-/// The answer leaves once the effect is committed. Without an effect the answer still rests on what the view showed: that
-/// of a write (a repeated one, a condition that did not hold) must wait until every entry that was proposed before it is
-/// committed; that of a read needs no wait if the view showed committed rows only.
+/// The answer is sent once the effect is committed. Without an effect, the answer still depends on what the view
+/// showed: for a write (a repeated one, or a failed condition) it must wait until every entry proposed before it is
+/// committed; for a read it needs no wait if the view showed committed rows only.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evaluation {
-    /// What to replicate, if the operation changes anything.
+    /// The effect to replicate, if the operation changes anything.
     pub effect: Option<Effect>,
-    /// What to tell the client. With an error nothing is changed.
+    /// The answer for the client. With an error, nothing is changed.
     pub answer: Result<Answer, ErrorDetail>,
 }
 
@@ -44,8 +45,8 @@ impl Evaluation {
     }
 }
 
-/// Evaluates an operation over `view`. `at` is the log time of its effect and `revision` the number of the value it may
-/// write: the position that the effect will take in the log.
+/// Evaluates an operation over `view`. `at` is the log time of its effect, and `revision` the revision of the value it
+/// may write: the position that the effect will have in the log.
 ///
 /// # Errors
 /// [`ViewError`] if the partition's rows cannot be read; the operation did nothing then.
@@ -74,8 +75,8 @@ pub fn evaluate(
     }
 }
 
-/// What a leader says of a write whose key its partition has given away: what is recorded of it, or
-/// [`Moved`](ErrorKind::Moved), which says that it was not done here, and will not be (PROTOCOL rule 42).
+/// Answers a write on a key that its partition has given away: its recorded outcome, or [`Moved`](ErrorKind::Moved),
+/// which means that it was not done here, and will not be (PROTOCOL rule 42).
 ///
 /// # Errors
 /// [`ViewError`] if the partition's rows cannot be read.
@@ -96,9 +97,9 @@ pub fn evaluate_elsewhere(
     Ok(Evaluation { effect: None, answer })
 }
 
-/// As [`evaluate`], in a partition whose log says `merged` of the last merge in which it got keys. A named write that may be a late
-/// duplicate from before it is not done any more: the answer is what is recorded of it, or that it cannot be told whether it was
-/// applied. A record that its client has otherwise proves nothing (PROTOCOL rule 50).
+/// Evaluates as [`evaluate`] does, in a partition with `merged` as its last merge. A named write that may be a late
+/// duplicate from before the merge is not done: the answer is its recorded outcome, or that it may have been applied.
+/// Other records of its client prove nothing (PROTOCOL rule 50).
 ///
 /// # Errors
 /// [`ViewError`] if the partition's rows cannot be read.
@@ -137,7 +138,7 @@ fn effect(at: Millis, change: Option<RowChange>, acceptance: Option<Acceptance>,
     (!changes.is_empty()).then_some(Effect::new(at, changes))
 }
 
-/// What a write changes and how it ends. Reads never get here.
+/// Returns the change and the outcome of a write. Reads never get here.
 fn apply(op: &Op, view: &dyn View, revision: Revision) -> Result<(Option<RowChange>, Outcome), ViewError> {
     let set = |row: Bytes, value: &[u8]| Some(RowChange::set(row, encode_value(revision, value)));
     Ok(match op {
@@ -187,7 +188,7 @@ fn read(view: &dyn View, row: &[u8]) -> Result<Option<(Bytes, Revision)>, ViewEr
     Ok(view.get(row)?.map(|stored| decode_value(&stored)).transpose()?)
 }
 
-/// A decimal integer with nothing around it.
+/// Parses a decimal integer without surrounding characters.
 fn number(value: &[u8]) -> Option<i64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }

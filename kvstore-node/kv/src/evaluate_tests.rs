@@ -1,4 +1,4 @@
-//! Evaluation against a map, and what each operation answers.
+//! Tests of evaluation: against a map, and the answer of each operation.
 
 use super::*;
 use crate::dedup::forget;
@@ -71,7 +71,7 @@ fn id(number: u64) -> OpId {
 }
 
 #[test]
-fn each_operation_answers_and_does_what_it_says() {
+fn each_operation_has_its_effect_and_answer() {
     let mut partition = Partition::new();
     let revision = Revision::new;
     assert_eq!(partition.run(&get("a")), Answer::Value(None));
@@ -92,13 +92,13 @@ fn each_operation_answers_and_does_what_it_says() {
 }
 
 #[test]
-fn what_changes_nothing_has_no_effect() {
+fn unchanged_operation_has_no_effect() {
     let mut partition = Partition::new();
     for op in [delete("a"), set_if("a", 5, "x"), get("a"), scan("", "", 0)] {
         partition.run(&op);
         assert_eq!(partition.position, 0, "{op:?}");
     }
-    // With an id it must be remembered: a late duplicate must not delete what somebody writes meanwhile.
+    // With an id it must be recorded: a late duplicate must not delete a value written meanwhile.
     assert_eq!(partition.run_as(&delete("a"), Some(&id(1))).unwrap(), Answer::Deleted { existed: false });
     partition.run(&put("a", "1"));
     assert_eq!(partition.run_as(&delete("a"), Some(&id(1))).unwrap(), Answer::Deleted { existed: false });
@@ -106,7 +106,7 @@ fn what_changes_nothing_has_no_effect() {
 }
 
 #[test]
-fn a_retry_gets_the_first_answer_of_every_kind() {
+fn retry_gets_first_answer_of_every_operation() {
     let mut partition = Partition::new();
     partition.run(&put("text", "x"));
     let ops = [put("a", "1"), set_if("a", 99, "2"), increment("n", 2), increment("text", 1), delete("a"), delete("a")];
@@ -118,7 +118,7 @@ fn a_retry_gets_the_first_answer_of_every_kind() {
 }
 
 #[test]
-fn scans_keep_to_prefix_start_and_limit_and_skip_other_rows() {
+fn scan_respects_prefix_start_limit_and_row_kind() {
     let mut partition = Partition::new();
     for (at, key) in (1..).zip(["a", "b", "b1", "b2", "b\u{10FFFF}", "c"]) {
         partition.run_as(&put(key, key), Some(&id(at))).unwrap();
@@ -141,7 +141,7 @@ fn scans_keep_to_prefix_start_and_limit_and_skip_other_rows() {
 }
 
 #[test]
-fn a_damaged_row_is_an_error() {
+fn damaged_row_is_an_error() {
     let mut rows = Rows::default();
     rows.0.insert(value_key(b"a"), Bytes::from_static(b"\x09"));
     let op = get("a");

@@ -12,22 +12,22 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) value: Option<Bytes>,
-    /// Nothing below these rows holds it, or the frozen ones remove it: removing it leaves nothing to write.
+    /// No row below these ones has it, or the frozen ones remove it: removing it leaves nothing to write.
     pub(crate) fresh: bool,
 }
 
 /// Committed rows on their way to the engine; a removed row has no value. Clones share the rows.
 #[derive(Clone, Debug)]
 pub struct Frozen {
-    /// The engine is to hold everything up to here.
+    /// Position up to which the engine will hold everything.
     pub upto: Seq,
-    /// As they were found by key before: whoever froze them did nothing about them.
+    /// Rows by key, unsorted as they were frozen.
     rows: Arc<RowMap<Held>>,
-    /// The same in order of key, once the flusher has made that.
+    /// The same in order of key, once the flusher has sorted them.
     sorted: Arc<OnceLock<Box<[RowChange]>>>,
-    /// Users' rows of these keys are gone, but for those that are here.
+    /// Cleared ranges of user keys, applied before the rows here.
     clears: Arc<[KeyRange]>,
-    /// What they count against the budget.
+    /// Cost to the budget.
     bytes: usize,
 }
 
@@ -37,24 +37,24 @@ impl Frozen {
         Self { upto, rows: Arc::new(rows), sorted: Arc::default(), clears, bytes }
     }
 
-    /// Users' rows of these keys are to be removed from the engine before the rows are written. What an entry cleared is not
-    /// among the rows any more, and what was written there since is: so one order is right wherever the entries stood.
+    /// Returns the ranges of user keys to remove from the engine before the rows are written. Rows that an entry
+    /// cleared are no longer among the rows, and later writes are, so this order is right wherever the entries stood.
     pub fn clears(&self) -> &[KeyRange] {
         &self.clears
     }
 
-    /// Bytes of the rows, with what each costs beside its key and value.
+    /// Returns the bytes of the rows, including the overhead of each.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// All rows, in order of key. There may be a million to be sorted, once: nothing for a thread that others wait for.
+    /// Returns all rows, in order of key. Sorts them once, perhaps a million: not for a thread that others wait for.
     pub fn rows(&self) -> &[RowChange] {
         let change = |(key, held): (&Bytes, &Held)| RowChange { key: key.clone(), value: held.value.clone() };
         self.sorted.get_or_init(|| self.rows.rows().into_iter().map(change).collect())
     }
 
-    /// Users' rows, in no order.
+    /// Returns user rows, in no order.
     pub fn values(&self) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
         self.rows.values().map(|(key, held)| (key, held.value.as_ref()))
     }
@@ -66,12 +66,12 @@ impl Frozen {
         }
     }
 
-    /// Whether the engine's row with this key is gone, unless there is one here.
+    /// Returns whether the engine's row with this key is cleared, unless there is one here.
     pub(crate) fn hides(&self, key: &[u8]) -> bool {
         self.clears.iter().any(|range| clears(range, key))
     }
 
-    /// Users' rows between two keys, the greatest first.
+    /// Returns user rows between two keys, in descending order.
     pub(crate) fn values_back(
         &self,
         from: Bound<&[u8]>,
@@ -89,7 +89,7 @@ impl Frozen {
         sorted.into_iter().flatten().chain(found.into_iter().flatten())
     }
 
-    /// As they lie in order where that is there already; from the map until then.
+    /// Reads the sorted rows if they exist, and the map until then.
     pub(crate) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
         let sorted = self.sorted.get().map(|rows| {
             let within = |bounds, row: &RowChange| RangeBounds::<[u8]>::contains(&bounds, &row.key[..]);

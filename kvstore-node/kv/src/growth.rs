@@ -1,34 +1,35 @@
-//! How much a partition's committed rows have grown since somebody counted them: a count takes its time, and goes from the
-//! first key to the last while rows are written before and behind it.
+//! Growth of a partition's committed rows since the last count. A count takes time, and proceeds in key order while
+//! rows before and behind it change.
 
 use super::row_map::is_value;
 use super::trend::Trend;
 use bytes::Bytes;
 
-/// A change of size. What a row replaces is known only where it is still in the memtable; otherwise it is taken for new, so
+/// A change of size. The replaced row is known only while it is in the memtable; otherwise a write counts as new, so
 /// that overwriting looks like growth until the next count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Growth {
     /// Bytes of keys and values of all rows.
     pub bytes: i64,
-    /// Rows of users.
+    /// User rows.
     pub keys: i64,
 }
 
 impl Growth {
-    /// This without a part of it.
+    /// Subtracts a part.
     #[must_use]
     pub const fn without(self, part: Self) -> Self {
         Self { bytes: self.bytes.saturating_sub(part.bytes), keys: self.keys.saturating_sub(part.keys) }
     }
 
-    /// How much a row grows that has the value `after`. `before` is the one that the memtable had; `None`: it had no such row.
+    /// Returns the growth of a row that gets the value `after`. `before` is its state in the memtable; `None` if not
+    /// there.
     pub(crate) fn of(key: &Bytes, before: Option<Option<&Bytes>>, after: Option<&Bytes>) -> Self {
         let length = |bytes: &Bytes| i64::try_from(bytes.len()).unwrap_or(i64::MAX);
         let size = |value: Option<&Bytes>| value.map_or(0, |value| length(key) + length(value));
         let (bytes, existed) = match before {
             Some(before) => (size(before), before.is_some()),
-            // What is removed was there, of unknown length; what is set was not, as far as is known.
+            // A removed row existed, with unknown length; a set row did not, as far as known.
             None if after.is_none() => (length(key), true),
             None => (0, false),
         };
@@ -42,26 +43,26 @@ impl Growth {
     }
 }
 
-/// What has grown since the last count that came to its end, and what the one under way misses.
+/// Growth since the last complete count, and the part that the present count misses.
 #[derive(Debug, Default)]
 pub(crate) struct Growing {
     /// Since the last count, or since the memtable began.
     since: Growth,
-    /// Rows were cleared since that count that it may have counted.
+    /// Rows that the count may have included were cleared since.
     cleared: bool,
-    /// The count under way.
+    /// The present count.
     counting: Option<Counting>,
     trend: Trend,
 }
 
-/// A count under way.
+/// A count in progress.
 #[derive(Debug)]
 struct Counting {
-    /// Up to which key it has come.
+    /// Last key counted.
     reached: Bytes,
-    /// The last of users' rows that it will come to; beyond it there was none when it began.
+    /// Last user row to count; there was none beyond it when the count began.
     last: Option<Bytes>,
-    /// What has grown since where it has been, and where it does not come to.
+    /// Growth of keys already counted, and of keys beyond the count.
     missed: Growth,
 }
 
@@ -72,7 +73,7 @@ impl Counting {
 }
 
 impl Growing {
-    /// A row changed by that much.
+    /// Records the change of a row.
     pub(crate) fn note(&mut self, key: &[u8], change: Growth) {
         self.since.add(change);
         if is_value(key) {
@@ -83,46 +84,46 @@ impl Growing {
         }
     }
 
-    /// A count begins that comes to users' rows up to this one, after which there is none now.
+    /// Starts a count of user rows up to `last`, after which there are none now.
     pub(crate) fn begin(&mut self, last: Option<Bytes>) {
         self.trend.look_from(last.clone());
-        // No key is empty: nothing is behind it yet.
+        // No key is empty: nothing is counted yet.
         self.counting = Some(Counting { reached: Bytes::new(), last, missed: Growth::default() });
     }
 
-    /// The count has come up to this key and includes it; nothing if it was begun on another memtable.
+    /// Records that the count includes rows up to this key; ignored if the count began on another memtable.
     pub(crate) fn reached(&mut self, key: Bytes) {
         if let Some(counting) = &mut self.counting {
             counting.reached = key;
         }
     }
 
-    /// The count has come to its end: what it missed is what has grown since. Returns what had grown since the one before;
-    /// `None` if the count says nothing of this memtable: it was begun on another one, or rows were cleared meanwhile.
+    /// Completes the count: the growth it missed counts from now on. Returns the growth since the previous count;
+    /// `None` if the count does not apply to this memtable: it began on another one, or rows were cleared meanwhile.
     pub(crate) fn counted(&mut self) -> Option<Growth> {
         let counting = self.counting.take()?;
         self.cleared = false;
         Some(std::mem::replace(&mut self.since, counting.missed))
     }
 
-    /// Whether nearly all that comes comes at the end: seven parts in eight.
+    /// Returns whether nearly all growth is at the end: seven eighths.
     pub(crate) const fn is_at_the_end(&self) -> bool {
         self.trend.is_at_the_end()
     }
 
-    /// Rows were cleared, nobody knows how many: what was counted and seen of them says nothing of those that stay.
+    /// Invalidates counts and trend after a clearing of an unknown number of rows.
     pub(crate) fn clear(&mut self) {
         self.cleared = true;
         self.counting = None;
         self.forget_trend();
     }
 
-    /// What was seen says nothing of where those rows grow that are to come.
+    /// Drops the trend, which does not predict the growth of rows to come.
     pub(crate) fn forget_trend(&mut self) {
         self.trend = Trend::default();
     }
 
-    /// `None` once rows were cleared that may have been counted.
+    /// Returns the growth since the last count; `None` once rows were cleared that it may have included.
     pub(crate) const fn since(&self) -> Option<Growth> {
         if self.cleared { None } else { Some(self.since) }
     }

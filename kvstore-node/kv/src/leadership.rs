@@ -1,5 +1,5 @@
-//! What a leadership rests on when an operation comes, and what the leader may do with it. Whoever hosts a leader
-//! says how things are; what follows from that is decided here alone.
+//! Basis of a leadership at the time of an operation, and the actions it permits. The host of a leader supplies the
+//! facts; this module alone decides.
 
 use super::dedup::DedupLimits;
 use super::effect::Effect;
@@ -7,43 +7,44 @@ use super::evaluate::Evaluation;
 use crate::mutant::Mutant;
 use archon_types::Millis;
 
-/// What the leadership of a partition rests on at one moment.
+/// Basis of a partition's leadership at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Leadership<L> {
-    /// No other copy counts, so that nobody else could refuse a leader whose time is over.
+    /// There is no other in-sync copy, so no other copy could refuse a leader with an expired lease.
     pub alone: bool,
-    /// Whether a lease covers the leadership. A question, because most answers do not rest on a clock.
+    /// Returns whether a lease covers the leadership. A function, because most answers depend on no clock.
     pub leased: L,
-    /// Everything that is in the log is committed.
+    /// Everything in the log is committed.
     pub settled: bool,
 }
 
-/// How a read is to be answered.
+/// Way to answer a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reading {
-    /// From what is committed here; the answer leaves if the lease still covers it then (PROTOCOL rule 17).
+    /// From committed rows; the answer is sent if the lease still covers it then (PROTOCOL rule 17).
     UnderLease,
-    /// After a round in which every follower says that it knows of no higher epoch (PROTOCOL rule 18).
+    /// After a round in which every follower confirms that it knows no higher epoch (PROTOCOL rule 18).
     Confirmed,
 }
 
 impl<L: FnOnce() -> bool> Leadership<L> {
-    /// Whether an operation may be evaluated, and whether the answer to a committed write may leave. With followers nothing
-    /// rests on a clock: writes are committed by all, reads can be confirmed by all. Alone every operation needs the lease.
+    /// Returns whether an operation may be evaluated, and whether the answer to a committed write may be sent. With
+    /// followers nothing depends on a clock: all of them commit writes, and can confirm reads. A sole copy needs the
+    /// lease for every operation.
     pub fn holds(self) -> bool {
         !self.alone || (self.leased)()
     }
 
-    /// How a read that may be evaluated is to be answered.
+    /// Returns the way to answer a read that may be evaluated.
     pub fn reading(self) -> Reading {
         if self.alone || (self.leased)() { Reading::UnderLease } else { Reading::Confirmed }
     }
 
-    /// What a leader does with a write that it has evaluated, looked at *after* the evaluation.
+    /// Completes a write *after* its evaluation.
     ///
-    /// An answer without an effect rests on what was seen. Nothing but a lease, or a commit that began afterwards, proves that
-    /// this is the newest: a leader that was deposed without knowing it must not answer from the past. So where it is not
-    /// proven, an empty effect made at log time `at` is to be committed first (PROTOCOL rule 18).
+    /// An answer without an effect depends on the rows seen. Only a lease, or a commit that began afterwards, proves
+    /// that these are the newest: a leader deposed without knowing it must not answer from stale rows. Without proof,
+    /// an empty effect at log time `at` is committed first (PROTOCOL rule 18).
     pub fn prove(self, mut evaluation: Evaluation, at: Millis, limits: &DedupLimits) -> Evaluation {
         if evaluation.effect.is_some() || limits.breaks(Mutant::AnswerUnproven) {
             return evaluation;
@@ -73,7 +74,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn alone_everything_needs_the_lease_and_with_followers_nothing_does() {
+    fn only_sole_copy_needs_lease() {
         for (alone, leased, settled) in all() {
             let stands = (alone, leased, settled);
             assert_eq!(leadership(stands).holds(), !alone || leased, "{stands:?}");
@@ -82,10 +83,10 @@ pub(crate) mod tests {
     }
 
     archon_types::shown_by! {
-        AnswerUnproven => a_leader_that_may_be_deposed_commits_before_it_answers_from_what_it_saw,
+        AnswerUnproven => unproven_answer_waits_for_empty_commit,
     }
 
-    fn a_leader_that_may_be_deposed_commits_before_it_answers_from_what_it_saw(mutant: Option<Mutant>) -> bool {
+    fn unproven_answer_waits_for_empty_commit(mutant: Option<Mutant>) -> bool {
         let limits = DedupLimits { mutant, ..DedupLimits::DEFAULT };
         all().all(|(alone, leased, settled)| {
             let proven = leadership((alone, leased, settled)).prove(unchanged(), Millis::new(7), &limits);
@@ -97,7 +98,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_effect_is_left_as_it_is() {
+    fn proof_keeps_existing_effect() {
         let effect = Effect::new(Millis::new(1), vec![]);
         let evaluation = Evaluation { effect: Some(effect), ..unchanged() };
         for stands in all() {

@@ -1,5 +1,5 @@
-//! What the replicated entries mean: operations are evaluated once by the leader into blind effects, which every replica
-//! applies alike. Pure: no clock, no randomness, no I/O; the engine is a trait, what is stored comes in through it.
+//! Meaning of replicated entries: the leader evaluates operations once into blind effects, which every replica applies
+//! alike. Pure: no clock, no randomness, no I/O; stored rows come in through the engine trait.
 
 mod clears;
 pub mod client_index;

@@ -1,4 +1,4 @@
-//! The time that a partition's log tells: it never goes back.
+//! Log time of a partition: it never goes back.
 
 #[cfg(any(test, feature = "mutants"))]
 use crate::mutant::Mutant;
@@ -13,7 +13,7 @@ pub struct LogTime {
 }
 
 impl LogTime {
-    /// Goes on from the last stamp known: the one stored with the partition, or of its last log entry.
+    /// Continues from the last known stamp: the one stored with the partition, or of its last log entry.
     pub const fn starting_at(last: Millis) -> Self {
         Self {
             last,
@@ -22,7 +22,7 @@ impl LogTime {
         }
     }
 
-    /// Takes away the rule that it never falls, for a test that proves its checks.
+    /// Disables the rule that it never falls, for a test that proves its checks.
     #[cfg(any(test, feature = "mutants"))]
     pub fn set_mutant(&mut self, mutant: Option<Mutant>) {
         self.falls = mutant == Some(Mutant::LogTimeFalls);
@@ -39,18 +39,18 @@ impl LogTime {
         false
     }
 
-    /// The stamp for an entry made when the leader's wall clock shows `wall`.
+    /// Returns the stamp for an entry created when the leader's wall clock shows `wall`.
     pub fn stamp(&mut self, wall: Millis) -> Millis {
         self.last = if self.falls() { wall } else { self.last.max(wall) };
         self.last
     }
 
-    /// Takes in the stamp of an entry somebody else made.
+    /// Takes the stamp of an entry created elsewhere.
     pub fn observe(&mut self, stamp: Millis) {
         self.last = self.last.max(stamp);
     }
 
-    /// The last stamp.
+    /// Returns the last stamp.
     pub const fn last(&self) -> Millis {
         self.last
     }

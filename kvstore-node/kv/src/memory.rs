@@ -1,4 +1,4 @@
-//! An engine in memory, for tests and simulations.
+//! In-memory engine, for tests and simulations.
 
 use crate::engine::{Between, Change, Cleared, Engine, EngineError, Page, PageLimit, check_size, is_empty_range};
 use archon_types::{PlacementId, ScanOrder};
@@ -17,18 +17,18 @@ pub struct MemoryEngine {
 }
 
 impl MemoryEngine {
-    /// An empty engine.
+    /// Creates an empty engine.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A panic while the map was held leaves it as it was: every change is one insertion or removal.
+    /// Locks the map. A panic while it was locked leaves it consistent: every change is one insertion or removal.
     fn rows(&self) -> MutexGuard<'_, Rows> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A page of a map of rows: what [`Engine::page`] gives.
+/// Returns a page of a map of rows, as [`Engine::page`] does.
 pub fn page_of(rows: &Rows, space: PlacementId, keys: Between<'_>, order: ScanOrder, limit: PageLimit) -> Page {
     let rows = rows_of(rows, space, keys);
     match order {
@@ -37,7 +37,7 @@ pub fn page_of(rows: &Rows, space: PlacementId, keys: Between<'_>, order: ScanOr
     }
 }
 
-/// Which rows of a map one step of [`Engine::clear_range`] removes, and what it says of that.
+/// Returns the rows of a map that one step of [`Engine::clear_range`] removes, and its result.
 pub fn cleared_of(rows: &Rows, space: PlacementId, keys: Between<'_>, rows_max: usize) -> (Vec<Bytes>, Cleared) {
     let mut rows = rows_of(rows, space, keys);
     let found: Vec<Bytes> = rows.by_ref().take(rows_max).map(|(key, _)| key.clone()).collect();
@@ -45,7 +45,7 @@ pub fn cleared_of(rows: &Rows, space: PlacementId, keys: Between<'_>, rows_max: 
     (found, cleared)
 }
 
-/// The rows of a space between two keys.
+/// Returns the rows of a space between two keys.
 fn rows_of<'a>(
     rows: &'a Rows,
     space: PlacementId,

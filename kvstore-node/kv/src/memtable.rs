@@ -1,15 +1,15 @@
-//! The memtable holds effects not yet known to be in the engine: what is uncommitted, entry by entry, and what is committed,
-//! row by row.
+//! Memtable: effects not yet known to be in the engine, uncommitted ones by entry, committed ones by row.
 //!
-//! Conditions see the newest entry, also what is still uncommitted, since the entry they decide on goes after it. Reads
-//! see the newest at or below the commit position. Truncation cuts the end, when another leader's log replaces it.
+//! Conditions see the newest entry, even if uncommitted, since the entry they decide on goes after it. Reads see the
+//! newest version at or below the commit position. Truncation cuts the end, when another leader's log replaces it.
 //!
-//! Only the newest version of a committed row is kept: rows are blind, so nothing older is ever needed. From time to time
-//! the committed rows are frozen and given to the flusher as they are, which sorts them; they leave once the engine holds them. So a
-//! row that is overwritten often costs the engine one write per freezing, and a row that came and went costs it none.
+//! Only the newest version of a committed row is kept: rows are blind, so nothing older is ever needed. From time to
+//! time the committed rows are frozen and given to the flusher, which sorts them; they leave once the engine holds
+//! them. So a row overwritten often costs the engine one write per freeze, and a row set and removed in between costs
+//! it none.
 //!
-//! An entry that clears a range hides what is older there from whoever sees the entry: the rows of entries before it, those
-//! that are frozen, and those that the engine still holds until the flusher has cleared them.
+//! An entry that clears a range hides older rows in it from readers that see the entry: rows of earlier entries, frozen
+//! rows, and rows that the engine holds until the flusher has cleared them.
 
 #[cfg(test)]
 mod count_tests;
@@ -31,10 +31,10 @@ use bytes::Bytes;
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 
-/// What a row costs beside its key and value.
+/// Cost of a row beside its key and value, in bytes.
 const ROW_OVERHEAD_BYTES: usize = 128;
 
-/// Why the memtable refuses a change to it.
+/// Reason for refusing a change to the memtable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MemtableError {
     /// Positions only rise.
@@ -48,14 +48,14 @@ pub enum MemtableError {
     /// A committed entry is never cut (invariant P).
     #[error("cutting after {after} would remove committed entries up to {commit}; this replica has lost data")]
     CutBelowCommit {
-        /// Where to cut.
+        /// The requested cut.
         after: Seq,
-        /// What is committed.
+        /// The commit position.
         commit: Seq,
     },
 }
 
-/// An entry that is not committed.
+/// An uncommitted entry.
 #[derive(Debug)]
 struct Open {
     seq: Seq,
@@ -65,7 +65,7 @@ struct Open {
 }
 
 impl Open {
-    /// Adds to the newest versions what this entry writes: users' rows, or the others.
+    /// Adds this entry's writes to the newest versions: user rows, or the others.
     fn note(&self, newest: &mut RowMap<Newest>, values: bool) {
         if let Some(range) = self.clear.as_ref().filter(|_| values) {
             newest.remove_values(range, |_, _| {});
@@ -76,13 +76,13 @@ impl Open {
         }
     }
 
-    /// What it counts against the budget.
+    /// Returns its cost to the budget.
     fn cost(&self) -> usize {
         self.clear.as_ref().map_or(0, clear_cost) + self.changes.iter().map(cost).sum::<usize>()
     }
 }
 
-/// An uncommitted row: where it was written, and what.
+/// An uncommitted row and the position that wrote it.
 #[derive(Debug)]
 struct Newest {
     seq: Seq,
@@ -92,38 +92,38 @@ struct Newest {
 /// One partition's memtable.
 #[derive(Debug)]
 pub struct Memtable {
-    /// What is not committed, oldest first.
+    /// Uncommitted entries, oldest first.
     open: VecDeque<Open>,
-    /// The newest version of each row that `open` writes, users' rows and others apart; from the first time on that somebody
-    /// asked for such a row, which is only where operations are evaluated: a follower's memtable has none, and a leader of
-    /// plain puts none of users' rows.
+    /// Newest version of each row in `open`, user rows and others apart, built at the first lookup of such a row.
+    /// Lookups happen only where operations are evaluated: a follower's memtable has none, and a leader of plain puts
+    /// has none of user rows.
     newest_values: OnceCell<RowMap<Newest>>,
     newest_others: OnceCell<RowMap<Newest>>,
-    /// What `open` clears: of an older row there nothing is seen by whoever sees the newest.
+    /// Ranges that `open` clears: readers of the newest version see no older row there.
     open_clears: Clears,
-    /// What was cleared since the last freezing: of a frozen row there, or the engine's, nothing is seen.
+    /// Ranges cleared since the last freeze: frozen and engine rows there are hidden.
     clears: Clears,
-    /// The newest committed version of each row written since the last freezing.
+    /// Newest committed version of each row written since the last freeze.
     rows: RowMap<Held>,
     /// Bytes of `rows` and `clears`.
     rows_bytes: usize,
     frozen: Option<Frozen>,
     last: Seq,
     commit: Seq,
-    /// The engine may hold rows of positions up to here that it is not known to hold.
+    /// Position up to which the engine may hold rows that it is not known to hold.
     engine_ahead: Seq,
-    /// The position that the engine's own row names, or will once the frozen rows are written. Never falls.
+    /// Position in the engine's own position row, once the frozen rows are written. Never falls.
     engine_position: Seq,
     /// Bytes of everything.
     bytes: usize,
-    /// As many of them as the budget knows of.
+    /// Bytes charged to the budget.
     charged: usize,
     budget: MemtableBudget,
     growing: Growing,
 }
 
 impl Memtable {
-    /// An empty memtable over an engine that holds everything up to `flushed`.
+    /// Creates an empty memtable over an engine that holds everything up to `flushed`.
     pub fn new(flushed: Seq, budget: MemtableBudget) -> Self {
         Self {
             open: VecDeque::new(),
@@ -145,25 +145,25 @@ impl Memtable {
         }
     }
 
-    /// Notes that the engine may also hold rows of positions up to `upto`: [`Seq::new`]`(u64::MAX)` while a
-    /// copy brings rows of unknown positions, and after a restart, which may have ended one. Until then a row that is removed is removed
-    /// from the engine as well, even if this memtable brought it.
+    /// Records that the engine may also hold rows of positions up to `upto`: [`Seq::new`]`(u64::MAX)` while a copy
+    /// brings rows of unknown positions, and after a restart, which may have interrupted one. Until then a removed row
+    /// is removed from the engine as well, even if this memtable brought it.
     pub fn set_engine_ahead(&mut self, upto: Seq) {
         self.engine_ahead = upto;
     }
 
-    /// Notes what the engine says of itself ([`row::engine_position`]): a copy brought rows of positions up to there, which
-    /// must not be forgotten when this memtable's own rows, of lower ones, are written.
+    /// Records the engine's own position ([`row::engine_position`]): a copy brought rows up to there, and writing this
+    /// memtable's rows, of lower positions, must not lower it.
     pub fn set_engine_position(&mut self, position: Seq) {
         self.engine_position = self.engine_position.max(position);
     }
 
-    /// Up to which position the engine holds rows, as it says of itself, or will once the frozen rows are written.
+    /// Returns the position up to which the engine holds rows by its own record, once the frozen rows are written.
     pub const fn engine_position(&self) -> Seq {
         self.engine_position
     }
 
-    /// Up to where the engine may hold rows that it is not known to hold.
+    /// Returns the position up to which the engine may hold rows that it is not known to hold.
     pub const fn engine_ahead(&self) -> Seq {
         self.engine_ahead
     }
@@ -193,7 +193,7 @@ impl Memtable {
         Ok(())
     }
 
-    /// Takes in that everything up to `seq` is committed. Never goes back, nor beyond the last entry.
+    /// Commits everything up to `seq`. Never goes back, nor beyond the last entry.
     pub fn commit(&mut self, seq: Seq) {
         self.commit = self.commit.max(seq.min(self.last));
         let mut time = None;
@@ -217,7 +217,7 @@ impl Memtable {
         }
     }
 
-    /// Takes the rows of a range out of the committed ones, and hides those below.
+    /// Removes the rows of a range from the committed ones, and hides those below.
     fn clear(&mut self, seq: Seq, range: KeyRange) {
         let mut freed = 0;
         let growing = &mut self.growing;
@@ -232,17 +232,17 @@ impl Memtable {
         self.bytes = self.bytes + cost - freed;
     }
 
-    /// Makes a change part of the committed rows.
+    /// Adds a change to the committed rows.
     fn settle(&mut self, seq: Seq, change: RowChange) {
         let cost = cost(&change);
         let RowChange { key, value } = change;
-        // Only an outcome is known to be new: it is recorded once, and only where none was found. Where the rows on their
-        // way to the engine have this key all the same, they remove it.
+        // Only an outcome is known to be new: it is recorded once, and only if there was none. If the frozen rows have
+        // this key all the same, they remove it.
         let new = value.is_some() && row::is_outcome_key(&key) && seq > self.engine_ahead;
         let (mut before, mut after) = (0, cost);
         let growing = &mut self.growing;
         if key == row::MERGED_KEY {
-            // The rows of another partition have come, in order of their keys.
+            // The rows of another partition have arrived, in order of their keys.
             growing.forget_trend();
         }
         self.rows.update(key, |key, held| match held {
@@ -264,33 +264,33 @@ impl Memtable {
         self.bytes = self.bytes + after - before;
     }
 
-    /// How much the committed rows have grown since they were counted last. `None` once an entry has cleared some: of those only
-    /// the ones that had not left the memtable are known, so that nothing is known of how much there is until they are counted anew.
+    /// Returns the growth of the committed rows since the last count. `None` once an entry has cleared some: only those
+    /// still in the memtable are known, so the size is unknown until the next count.
     pub const fn grown(&self) -> Option<Growth> {
         self.growing.since()
     }
 
-    /// A count of all rows begins. `known` is the last of users' rows that there was a moment ago, in the engine or here. Returns up to which of
-    /// them the count is to come: what is written beyond it from now on has grown since, and whoever counts need not follow.
+    /// Starts a count of all rows. `known` is the last user row a moment ago, in the engine or here. Returns the last
+    /// user row to count: later writes beyond it are growth, so the count need not chase them.
     pub fn begin_count(&mut self, known: Option<Bytes>) -> Option<Bytes> {
         let last = known.max(self.last_value(&KeyRange::ALL));
         self.growing.begin(last.clone());
         last
     }
 
-    /// Whether users' rows grow at their end, as a time series does: since a count began last nearly all that came has keys beyond
-    /// those that were there then.
+    /// Returns whether user rows grow at their end, like a time series: since the last count began, nearly all new rows
+    /// have keys beyond those present then.
     pub const fn grows_at_the_end(&self) -> bool {
         self.growing.is_at_the_end()
     }
 
-    /// The count has come up to this key and includes it.
+    /// Records that the count includes rows up to this key.
     pub fn count_reached(&mut self, key: Bytes) {
         self.growing.reached(key);
     }
 
-    /// The count has come to its end. Returns what had grown since the one before; `None` if it says nothing of this memtable,
-    /// which was not there when it began, or of which rows were cleared since.
+    /// Completes the count. Returns the growth since the previous one; `None` if the count does not apply to this
+    /// memtable, which did not exist when it began, or has cleared rows since.
     pub fn counted(&mut self) -> Option<Growth> {
         self.growing.counted()
     }
@@ -318,8 +318,8 @@ impl Memtable {
         Ok(())
     }
 
-    /// Freezes the committed rows, to be written to the engine; gives those that are frozen already until
-    /// [`Memtable::flushed`] says that the engine holds them. `None` if nothing is to be written.
+    /// Freezes the committed rows, to be written to the engine. Returns the rows already frozen until
+    /// [`Memtable::flushed`] confirms them. `None` if there is nothing to write.
     pub fn freeze(&mut self) -> Option<Frozen> {
         if self.frozen.is_none() && !self.rows.is_empty() {
             self.note_position();
@@ -330,7 +330,7 @@ impl Memtable {
         self.frozen.clone()
     }
 
-    /// With the committed rows goes the row that says up to where the engine holds them.
+    /// Adds the engine's position row to the committed rows.
     fn note_position(&mut self) {
         self.engine_position = self.engine_position.max(self.commit);
         let change = RowChange::set(Bytes::from_static(row::POSITION_KEY), row::encode_position(self.engine_position));
@@ -341,13 +341,13 @@ impl Memtable {
         self.charge();
     }
 
-    /// The rows that are on their way to the engine.
+    /// Returns the rows on their way to the engine.
     pub const fn frozen(&self) -> Option<&Frozen> {
         self.frozen.as_ref()
     }
 
-    /// Lets go of the frozen rows if they go up to `upto` at most: the engine holds them now. Whoever drops what this gives
-    /// may have a million rows to free.
+    /// Releases the frozen rows if they go up to `upto` at most: the engine holds them now. Dropping the result may
+    /// free a million rows.
     pub fn flushed(&mut self, upto: Seq) -> Option<Frozen> {
         let frozen = self.frozen.take_if(|frozen| frozen.upto <= upto)?;
         self.bytes -= frozen.bytes();
@@ -359,32 +359,32 @@ impl Memtable {
         if values { self.newest_values.get_mut() } else { self.newest_others.get_mut() }
     }
 
-    /// The last position held, or up to which the engine held everything at the start.
+    /// Returns the last position held, or up to which the engine held everything at the start.
     pub const fn last(&self) -> Seq {
         self.last
     }
 
-    /// The commit position, as far as it is known here.
+    /// Returns the commit position, as far as known here.
     pub const fn committed(&self) -> Seq {
         self.commit
     }
 
-    /// Bytes held.
+    /// Returns the bytes held.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Bytes of committed rows that are not frozen.
+    /// Returns the bytes of committed rows that are not frozen.
     pub const fn rows_bytes(&self) -> usize {
         self.rows_bytes
     }
 
-    /// Whether nothing is held.
+    /// Returns whether nothing is held.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.rows.is_empty() && self.frozen.is_none()
     }
 
-    /// Tells the budget what has changed, all at once: it is shared by all threads.
+    /// Charges all changes to the budget at once, as all threads share it.
     fn charge(&mut self) {
         let before = std::mem::replace(&mut self.charged, self.bytes);
         if self.bytes >= before {

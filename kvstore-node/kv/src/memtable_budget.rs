@@ -1,4 +1,4 @@
-//! The bound on what the memtables of a node hold together.
+//! Bound on the memory of all memtables of a node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,24 +20,24 @@ impl Default for MemtableBudget {
 }
 
 impl MemtableBudget {
-    /// A budget of `bytes_max` bytes.
+    /// Creates a budget of `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self { used: Arc::default(), max: bytes_max }
     }
 
-    /// Whether new writes must be refused. What is already decided (a follower's entries, a replay) is still taken, so
-    /// the bound can be passed by what was under way.
+    /// Returns whether new writes must be refused. Writes already decided (a follower's entries, a replay) are still
+    /// accepted, so the bound can be exceeded by what was in flight.
     pub fn is_full(&self) -> bool {
         self.bytes_used() >= self.max
     }
 
-    /// Returns whether entries of leaders must wait as well. The bound is half more than for new writes: among equal nodes, leaders then wait
-    /// for their own engines before a follower makes them wait.
+    /// Returns whether entries of leaders must wait as well. The bound is half more than for new writes: among equal
+    /// nodes, leaders then wait for their own engines before a follower makes them wait.
     pub fn is_overfull(&self) -> bool {
         self.bytes_used() >= self.max + self.max / 2
     }
 
-    /// Whether what is held should leave for the engine without delay.
+    /// Returns whether rows should go to the engine without delay.
     pub fn is_half_full(&self) -> bool {
         self.bytes_used() >= self.max / 2
     }
@@ -50,7 +50,7 @@ impl MemtableBudget {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes held by all memtables now.
+    /// Returns the bytes held by all memtables now.
     pub fn bytes_used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What a partition's log says of the last merge in which it got its right neighbour's keys.
+//! Record in a partition's log of the last merge that brought it its right neighbour's keys.
 
 use super::row::{MERGED_KEY, RowError};
 use super::view::{View, ViewError};
@@ -8,23 +8,24 @@ use bytes::{BufMut, Bytes, BytesMut};
 const FORMAT: u8 = 1;
 const HEAD_BYTES: usize = 1 + 8 + 8 + 8;
 
-/// The partition's log has all rows of the partition that it absorbed last; and what follows from that for ever after.
+/// Record of the last merge: the partition's log has all rows of the right one, with lasting consequences for revisions
+/// and names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Merged {
-    /// The attempt to merge that it was.
+    /// The merge attempt.
     pub attempt: Version,
-    /// A revision is a position in the log and this: what was absorbed has revisions of another log, and they go on rising
+    /// Offset from log position to revision: merged-in rows have revisions of another log, and revisions keep rising
     /// (PROTOCOL rule 49).
     pub base: u64,
-    /// No write of a key from `from` on that is stamped up to here, and not recorded, is done any more: that its key was another
-    /// partition's may have been said of it, and a late duplicate still be on its way (rule 50).
+    /// Writes of keys from `from` on with a stamp up to here are done only if recorded: their client may have been
+    /// redirected to the other partition, with a late duplicate still on its way (rule 50).
     pub through: Millis,
     /// The least key that the partition ever got from another one.
     pub from: Bytes,
 }
 
 impl Merged {
-    /// The one that applies now, as far as this view's reader sees.
+    /// Returns the record that applies now, as this view's reader sees it.
     ///
     /// # Errors
     /// [`ViewError`] if the row cannot be read.
@@ -32,25 +33,25 @@ impl Merged {
         Ok(view.get(MERGED_KEY)?.map(|row| Self::decode(&row)).transpose()?)
     }
 
-    /// What is to be written with the entry at `seq` and log time `at`, once keys from `from` on are all there, of which none has a
-    /// revision above `last`; `before` is what stood until then.
+    /// Returns the record to write with the entry at `seq` and log time `at`, once all keys from `from` on are there,
+    /// none with a revision above `last`; `before` is the previous record.
     pub fn next(before: Option<&Self>, attempt: Version, from: Bytes, last: Revision, seq: Seq, at: Millis) -> Self {
         let base = before.map_or(0, |before| before.base).max(last.get().saturating_sub(seq.get()));
         let from = before.map(|before| &before.from).filter(|before| **before < from).cloned().unwrap_or(from);
         Self { attempt, base, through: at, from }
     }
 
-    /// The revision of what the entry at this position writes.
+    /// Returns the revision that the entry at this position writes.
     pub fn revision(of: Option<&Self>, seq: Seq) -> Revision {
         Revision::new(seq.get().saturating_add(of.map_or(0, |of| of.base)))
     }
 
-    /// Whether a write of this key that goes by this name is done only if it is recorded.
+    /// Returns whether a write of this key under this name is done only if it is recorded.
     pub fn bars(&self, key: &[u8], id: &OpId) -> bool {
         key >= &self.from[..] && id.stamp <= self.through
     }
 
-    /// As a row.
+    /// Encodes it as a row.
     pub fn encode(&self) -> Bytes {
         let mut row = BytesMut::with_capacity(HEAD_BYTES + self.from.len());
         row.put_u8(FORMAT);
@@ -61,7 +62,7 @@ impl Merged {
         row.freeze()
     }
 
-    /// From a row; the key shares its memory.
+    /// Decodes a row; the key shares its memory.
     ///
     /// # Errors
     /// [`RowError`] for anything [`Merged::encode`] does not write.
@@ -93,13 +94,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_round_trip(attempt: u64, base: u64, through: u64, from in proptest::collection::vec(any::<u8>(), 0..20)) {
+        fn merge_records_round_trip(attempt: u64, base: u64, through: u64, from in proptest::collection::vec(any::<u8>(), 0..20)) {
             let merged = Merged { attempt: Version::new(attempt), base, through: Millis::new(through), from: from.into() };
             prop_assert_eq!(Merged::decode(&merged.encode()).unwrap(), merged);
         }
 
         #[test]
-        fn any_bytes_decode_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn decode_rejects_or_round_trips_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let row = Bytes::from(bytes);
             if let Ok(merged) = Merged::decode(&row) {
                 prop_assert_eq!(merged.encode(), row);
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_partition_may_have_had_is_barred_up_to_the_last_merge() {
+    fn moved_keys_are_barred_up_to_last_merge() {
         let id = |stamp| OpId {
             client: ClientId::new(uuid::Uuid::from_u128(1)),
             number: 1,
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_merge_reaches_as_far_down_as_any_before() {
+    fn next_merge_keeps_least_key_of_earlier_ones() {
         let first = merged(7, 30, 50, b"m");
         let next = |from: &'static [u8], last, seq| {
             let (last, seq) = (Revision::new(last), Seq::new(seq));

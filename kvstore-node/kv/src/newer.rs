@@ -1,8 +1,8 @@
-//! Two lists of rows seen as one.
+//! Overlay of two lists of rows.
 
 use bytes::Bytes;
 
-/// Merges two lists in the same order of key; where both have a key the first list's row counts.
+/// Merges two lists in the same order of key; for keys in both, the first list's row is used.
 pub(crate) fn newer<'a>(
     first: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>,
     second: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>,

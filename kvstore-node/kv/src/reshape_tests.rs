@@ -10,21 +10,21 @@ use std::ops::Bound;
 
 const SPACE: PlacementId = PlacementId::new(1);
 
-/// What happens to a partition, in entries of its log.
+/// An entry of the partition's log.
 #[derive(Clone, Debug)]
 enum Step {
     Put(u8),
     Remove(u8),
-    /// Keys from here on are given away.
+    /// Keys from here on are sealed.
     Seal(u8),
     Open,
-    /// They are another partition's.
+    /// They belong to another partition.
     Clear(u8),
-    /// They are to come from the neighbour.
+    /// They will come from the neighbour.
     Absorb(u8),
-    /// Some of them have.
+    /// Some of them have arrived.
     Page(Vec<u8>),
-    /// All of them have.
+    /// All of them have arrived.
     Absorbed(u8),
 }
 
@@ -68,7 +68,7 @@ fn entry(step: &Step, seq: u64) -> Effect {
     }
 }
 
-/// The rows that the entries come to, one after the other.
+/// The rows that result from the entries, in order.
 fn expected(log: &[Effect]) -> BTreeMap<Bytes, Bytes> {
     let mut rows = BTreeMap::new();
     for effect in log {
@@ -83,7 +83,7 @@ fn expected(log: &[Effect]) -> BTreeMap<Bytes, Bytes> {
     rows
 }
 
-/// Has the engine hold what the memtable has committed.
+/// Brings the memtable's committed rows to the engine.
 fn flush(memtable: &mut Memtable, engine: &MemoryEngine) {
     let Some(frozen) = memtable.freeze() else { return };
     for range in frozen.clears() {
@@ -110,9 +110,10 @@ fn replay(memtable: &mut Memtable, log: &[Effect], after: usize) {
 }
 
 proptest! {
-    /// The engine holds a part of it, written in one go or two; a follower's log was cut somewhere and written anew.
+    /// The engine holds a part of the log, written in one go or two; a follower's log was cut somewhere and written
+    /// again.
     #[test]
-    fn a_log_comes_to_the_same_rows_wherever_it_is_cut(steps in proptest::collection::vec(step(), 1..14)) {
+    fn log_gives_same_rows_wherever_it_is_cut(steps in proptest::collection::vec(step(), 1..14)) {
         let log: Vec<Effect> = (1..).zip(&steps).map(|(seq, step)| entry(step, seq)).collect();
         let expected = expected(&log);
         for cut in 0..=log.len() {

@@ -1,4 +1,4 @@
-//! The rows of a partition: their keys and how their values are written.
+//! Rows of a partition: keys and encoded values.
 //!
 //! | key | value |
 //! |---|---|
@@ -6,10 +6,10 @@
 //! | `2 ‖ client` | format, the client's [`ClientHead`] |
 //! | `2 ‖ client ‖ number` | format, the [`Outcome`] of that operation |
 //! | `3 ‖ 't'` | format, the log time of the last applied effect |
-//! | `3 ‖ 'p'` | format, up to which position there are rows: the node's own, see [`engine_position`] |
+//! | `3 ‖ 'p'` | format, the position up to which there are rows: the node's own, see [`engine_position`] |
 //! | `3 ‖ 'f'` | format, the log time up to which clients were forgotten |
 //! | `3 ‖ 'm'` | the [`Merged`](crate::Merged) of the last merge in which the partition got keys |
-//! | `3 ‖ 'c'` | format, the version of the partition's row under which keys were cleared last that are another one's |
+//! | `3 ‖ 'c'` | format, the version of the partition's row under which keys of another partition were last cleared |
 //! | `3 ‖ 's'` | the [`Seal`](crate::Seal) on keys that are about to be another partition's |
 
 use super::view::ViewError;
@@ -35,7 +35,8 @@ pub const SEAL_KEY: &[u8] = &[KIND_META, b's'];
 /// Key of the row that holds the [`Merged`](crate::Merged).
 pub const MERGED_KEY: &[u8] = &[KIND_META, b'm'];
 
-/// Key of the row that says since which version of the partition's row keys were cleared that are another one's.
+/// Key of the row that holds the version of the partition's row under which keys of another partition were last
+/// cleared.
 pub const CLEARED_KEY: &[u8] = &[KIND_META, b'c'];
 
 /// Key of the row that holds the position up to which there are rows.
@@ -48,23 +49,23 @@ pub const CLIENT_OUTCOME_KEY_BYTES: usize = 25;
 
 const FORMAT: u8 = 1;
 
-/// A row that is not what was written.
+/// A row that differs from what was written.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a {what} row of {bytes} bytes is malformed; the placement is damaged and must be reloaded")]
 pub struct RowError {
-    /// Which sort of row.
+    /// The kind of row.
     pub what: &'static str,
-    /// How long it is.
+    /// Its length.
     pub bytes: usize,
 }
 
-/// Between which keys users' rows of these keys lie: from the first one on, up to, not including, the second.
+/// Returns the bounds of user rows with these keys: from the first, up to and not including the second.
 pub fn value_bounds(keys: &KeyRange) -> (Bytes, Bytes) {
     let end = keys.end.as_ref().map_or_else(|| Bytes::from_static(&[KIND_VALUE + 1]), |end| value_key(end));
     (value_key(&keys.begin), end)
 }
 
-/// The first key after this one.
+/// Returns the first key after this one.
 pub fn just_after(key: &[u8]) -> Bytes {
     let mut after = BytesMut::with_capacity(key.len() + 1);
     after.put_slice(key);
@@ -72,7 +73,7 @@ pub fn just_after(key: &[u8]) -> Bytes {
     after.freeze()
 }
 
-/// The row key of a user's key.
+/// Returns the row key of a user key.
 pub fn value_key(key: &[u8]) -> Bytes {
     let mut row = BytesMut::with_capacity(1 + key.len());
     row.put_u8(KIND_VALUE);
@@ -80,7 +81,7 @@ pub fn value_key(key: &[u8]) -> Bytes {
     row.freeze()
 }
 
-/// A stored value with its revision, as a row.
+/// Encodes a stored value with its revision as a row.
 pub fn encode_value(revision: Revision, value: &[u8]) -> Bytes {
     let mut row = BytesMut::with_capacity(9 + value.len());
     row.put_u8(FORMAT);
@@ -89,7 +90,7 @@ pub fn encode_value(revision: Revision, value: &[u8]) -> Bytes {
     row.freeze()
 }
 
-/// The value and revision in a row.
+/// Returns the value and revision in a row.
 ///
 /// # Errors
 /// [`RowError`] for anything [`encode_value`] does not write.
@@ -103,7 +104,7 @@ pub fn decode_value(row: &Bytes) -> Result<(Bytes, Revision), RowError> {
     }
 }
 
-/// A log time, as a row.
+/// Encodes a log time as a row.
 pub fn encode_millis(time: Millis) -> Bytes {
     let mut row = BytesMut::with_capacity(9);
     row.put_u8(FORMAT);
@@ -111,12 +112,12 @@ pub fn encode_millis(time: Millis) -> Bytes {
     row.freeze()
 }
 
-/// The version of a partition's row, as a row.
+/// Encodes the version of a partition's row as a row.
 pub fn encode_version(version: Version) -> Bytes {
     encode_millis(Millis::new(version.get()))
 }
 
-/// The version in a row.
+/// Returns the version in a row.
 ///
 /// # Errors
 /// [`RowError`] for anything [`encode_version`] does not write.
@@ -125,7 +126,7 @@ pub fn decode_version(row: &[u8]) -> Result<Version, RowError> {
     Ok(Version::new(decoded.get()))
 }
 
-/// The log time in a row.
+/// Returns the log time in a row.
 ///
 /// # Errors
 /// [`RowError`] for anything [`encode_millis`] does not write.
@@ -139,17 +140,17 @@ pub fn decode_millis(row: &[u8]) -> Result<Millis, RowError> {
     }
 }
 
-/// A position, as a row.
+/// Encodes a position as a row.
 pub fn encode_position(position: Seq) -> Bytes {
     encode_millis(Millis::new(position.get()))
 }
 
-/// Up to which position `space` holds rows, as the engine remembers it: written with the rows of each memtable, and copied
-/// with those of a copy; `None` if it holds none of an entry.
+/// Returns the position up to which `space` holds rows, by the engine's own record: written with the rows of each
+/// memtable, and copied with those of a copy; `None` if it holds no entry's rows.
 ///
-/// It may be ahead of what the log notes as complete, never behind: an engine that returns a lower one after a restart has
-/// lost rows that it had synced, and its placement is damaged. Ahead of the log's end it is only while a copy catches up with
-/// what its pages held already: until then the rows are those of no position at all.
+/// It may be ahead of the log's complete position, never behind: an engine that returns a lower one after a restart has
+/// lost rows that it had synced, and its placement is damaged. It is ahead of the log's end only while a copy catches
+/// up with the rows of its pages: until then the rows match no single position.
 ///
 /// # Errors
 /// [`ViewError`] if the row cannot be read.
@@ -158,8 +159,8 @@ pub fn engine_position(engine: &dyn Engine, space: PlacementId) -> Result<Option
     Ok(row.map(|row| decode_millis(&row)).transpose()?.map(|position| Seq::new(position.get())))
 }
 
-/// The last page of a copy says up to which position any of its pages may hold rows: what was committed when it was read,
-/// whatever the source's engine says of itself, which may be in the midst of a write.
+/// Sets the position row of a copy's last page: any page may hold rows up to the commit position at its read. The
+/// source engine's own record is not used, as it may be in the middle of a write.
 pub fn note_copied(rows: &mut Vec<Row>, committed: Seq) {
     rows.retain(|row| row.key != POSITION_KEY);
     if committed > Seq::ZERO {
@@ -167,19 +168,19 @@ pub fn note_copied(rows: &mut Vec<Row>, committed: Seq) {
     }
 }
 
-/// The key of a client's head row.
+/// Returns the key of a client's head row.
 pub fn client_head_key(client: ClientId) -> Bytes {
     Bytes::copy_from_slice(&client_head_bytes(client))
 }
 
-/// [`client_head_key`], for looking it up.
+/// Returns [`client_head_key`] as an array, for lookups.
 pub(crate) fn client_head_bytes(client: ClientId) -> [u8; CLIENT_HEAD_KEY_BYTES] {
     let mut key = [KIND_CLIENT; CLIENT_HEAD_KEY_BYTES];
     key[1..].copy_from_slice(client.get().as_bytes());
     key
 }
 
-/// The key of the row that holds the outcome of a client's operation.
+/// Returns the key of the row that holds the outcome of a client's operation.
 pub fn client_outcome_key(client: ClientId, number: u64) -> Bytes {
     let mut key = BytesMut::with_capacity(CLIENT_OUTCOME_KEY_BYTES);
     key.put_u8(KIND_CLIENT);
@@ -188,12 +189,12 @@ pub fn client_outcome_key(client: ClientId, number: u64) -> Bytes {
     key.freeze()
 }
 
-/// Whether a row keeps the outcome of one operation.
+/// Returns whether a row holds the outcome of one operation.
 pub fn is_outcome_key(key: &[u8]) -> bool {
     key.len() == CLIENT_OUTCOME_KEY_BYTES && key[0] == KIND_CLIENT
 }
 
-/// The client in the key of one of its rows, with the operation's number if it is an outcome row.
+/// Returns the client in the key of one of its rows, with the operation's number if it is an outcome row.
 ///
 /// # Errors
 /// [`RowError`] if it is no such key.
@@ -211,7 +212,7 @@ pub fn decode_client_key(key: &[u8]) -> Result<(ClientId, Option<u64>), RowError
     }
 }
 
-/// What a partition remembers of a client as a whole.
+/// A partition's record of a client as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientHead {
     /// Log time at which this record was begun. An operation stamped at or after it would be recorded if it had been
@@ -219,7 +220,7 @@ pub struct ClientHead {
     pub created: Millis,
     /// Log time of the last operation recorded.
     pub last: Millis,
-    /// The client is done with every operation below this number.
+    /// The client has confirmed every operation below this number.
     pub done_below: u64,
     /// The highest operation recorded: nothing above it has an outcome row.
     pub highest: u64,
@@ -232,7 +233,7 @@ pub struct ClientHead {
 impl ClientHead {
     const BYTES: usize = 44;
 
-    /// As a row.
+    /// Encodes it as a row.
     pub fn encode(&self) -> Bytes {
         let mut row = BytesMut::with_capacity(1 + Self::BYTES);
         row.put_u8(FORMAT);
@@ -245,7 +246,7 @@ impl ClientHead {
         row.freeze()
     }
 
-    /// From a row.
+    /// Decodes a row.
     ///
     /// # Errors
     /// [`RowError`] for anything [`ClientHead::encode`] does not write.
@@ -265,23 +266,23 @@ impl ClientHead {
     }
 }
 
-/// What became of a write, as far as its answer needs it.
+/// Outcome of a write, as far as its answer needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// A put, or a compare-and-set that held.
     Written(Revision),
-    /// A delete, with whether there was something.
+    /// A delete, with whether there was a value.
     Deleted(bool),
     /// A compare-and-set that did not hold, with the revision found.
     ConditionFailed(Revision),
     /// An increment: the sum and its revision.
     Counter(i64, Revision),
-    /// An increment of something else.
+    /// An increment of a value that is not a number.
     NotANumber,
 }
 
 impl Outcome {
-    /// As a row.
+    /// Encodes it as a row.
     pub fn encode(&self) -> Bytes {
         let mut row = BytesMut::with_capacity(18);
         row.put_u8(FORMAT);
@@ -308,7 +309,7 @@ impl Outcome {
         row.freeze()
     }
 
-    /// From a row.
+    /// Decodes a row.
     ///
     /// # Errors
     /// [`RowError`] for anything [`Outcome::encode`] does not write.
@@ -365,7 +366,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_decode_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn decode_rejects_or_round_trips_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             let row = Bytes::from(bytes);
             if let Ok((value, revision)) = decode_value(&row) {
                 prop_assert_eq!(encode_value(revision, &value), row.clone());

@@ -1,8 +1,8 @@
-//! Rows in memory: found by key, and in order of key for whoever asks for order.
+//! Rows in memory: found by key, and on demand in order of key.
 //!
-//! Nearly every access names one row, so users' rows are hashed (with a seed of each map's own, since users choose their
-//! keys); an order of their keys is made when somebody first asks for one, and kept from then on. The exactly-once table's
-//! rows stand in queues, and the few others in a list.
+//! Nearly every access names one row, so user rows are hashed (with a seed per map, since users choose their keys); an
+//! order of their keys is built on first use and kept from then on. The exactly-once table's rows are in queues, and
+//! the few others in a list.
 
 use super::clears::clears;
 use super::client_rows::{ClientRows, client_key};
@@ -17,12 +17,12 @@ use std::hash::BuildHasher;
 use std::ops::{Bound, RangeBounds};
 use std::sync::OnceLock;
 
-/// Rows by key. A row that is set anew is kept under the key that came with it: the memory of the former one is let go of.
+/// Rows by key. Setting a row replaces its key as well, which frees the memory of the previous one.
 #[derive(Debug)]
 pub(super) struct RowMap<V> {
     values: HashTable<(Bytes, V)>,
     hasher: DefaultHashBuilder,
-    /// The keys in `values`, copied, in order; from the first time on that they were asked for.
+    /// The keys in `values`, copied, in order; built on first use.
     sorted: OnceLock<BTreeSet<Box<[u8]>>>,
     clients: ClientRows<V>,
     /// In order: a partition's own rows, of which there are a few.
@@ -42,12 +42,12 @@ impl<V> Default for RowMap<V> {
 }
 
 impl<V> RowMap<V> {
-    /// Whether there is no row.
+    /// Returns whether there is no row.
     pub(super) fn is_empty(&self) -> bool {
         self.values.is_empty() && self.clients.is_empty() && self.others.is_empty()
     }
 
-    /// The row with this key.
+    /// Returns the row with this key.
     pub(super) fn get(&self, key: &[u8]) -> Option<&V> {
         if is_value(key) {
             return self.value(key).map(|(_, value)| value);
@@ -58,7 +58,7 @@ impl<V> RowMap<V> {
         }
     }
 
-    /// Sets the row of this key to what `decide` makes of the present one, or removes it.
+    /// Sets the row of this key to the result of `decide` on the present one, or removes it.
     pub(super) fn update(&mut self, key: Bytes, decide: impl FnOnce(&Bytes, Option<&V>) -> Option<V>) {
         if is_value(&key) {
             return self.update_value(key, decide);
@@ -77,12 +77,12 @@ impl<V> RowMap<V> {
         }
     }
 
-    /// Where one of the other rows is, or would be.
+    /// Returns the index of one of the other rows, or its insertion point.
     fn place_of_other(&self, key: &[u8]) -> Result<usize, usize> {
         self.others.binary_search_by(|(held, _)| held.as_ref().cmp(key))
     }
 
-    /// Removes the row with this key if it is there and `condition` holds.
+    /// Removes the row with this key if it exists and `condition` holds.
     pub(super) fn remove_if(&mut self, key: &[u8], condition: impl FnOnce(&V) -> bool) {
         if is_value(key) {
             let hash = self.hasher.hash_one(key);
@@ -107,7 +107,7 @@ impl<V> RowMap<V> {
         }
     }
 
-    /// Removes users' rows of these keys, and says of each what it was. Walks over all users' rows.
+    /// Removes user rows of these keys, and passes each to `gone`. Walks over all user rows.
     pub(super) fn remove_values(&mut self, keys: &KeyRange, mut gone: impl FnMut(&Bytes, &V)) {
         let mut sorted = self.sorted.get_mut();
         self.values.retain(|(key, value)| {
@@ -145,7 +145,7 @@ impl<V> RowMap<V> {
         }
     }
 
-    /// The rows from `from` to `to`, in order of key.
+    /// Returns the rows from `from` to `to`, in order of key.
     pub(super) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, &V)> {
         let clients = self.clients.range(from, to);
         let within = move |key: &Bytes| RangeBounds::<[u8]>::contains(&(from, to), &key[..]);
@@ -153,7 +153,7 @@ impl<V> RowMap<V> {
         merged(self.values_between(from, to), merged(clients, others))
     }
 
-    /// Users' rows from `from` to `to`, in order of key from either end.
+    /// Returns user rows from `from` to `to`, in order of key from either end.
     pub(super) fn values_between(
         &self,
         from: Bound<&[u8]>,
@@ -173,29 +173,29 @@ impl<V> RowMap<V> {
         self.sorted.get_or_init(|| self.values.iter().map(|(key, _)| Box::from(&key[..])).collect())
     }
 
-    /// All rows, in order of key. They are sorted here: this takes time where there are many.
+    /// Returns all rows, in order of key. Sorts them, which takes time if there are many.
     pub(super) fn rows(&self) -> Vec<(&Bytes, &V)> {
         let mut rows: Vec<_> = self.values().collect();
         rows.sort_unstable_by_key(|(key, _)| *key);
         rows.extend(self.clients.range(Bound::Unbounded, Bound::Unbounded));
         rows.extend(self.others.iter().map(|(key, value)| (key, value)));
-        // Three lists in order, and whoever sorts stably sees that.
+        // Three sorted lists, which a stable sort detects.
         rows.sort_by_key(|(key, _)| *key);
         rows
     }
 
-    /// Users' rows, in no order.
+    /// Returns user rows, in no order.
     pub(super) fn values(&self) -> impl Iterator<Item = (&Bytes, &V)> {
         self.values.iter().map(|(key, value)| (key, value))
     }
 }
 
-/// Whether this is the key of a user's row.
+/// Returns whether this is the key of a user row.
 pub(super) fn is_value(key: &[u8]) -> bool {
     key.first() == Some(&KIND_VALUE)
 }
 
-/// Whether users' rows may lie between two bounds.
+/// Returns whether user rows may lie between two bounds.
 pub(super) fn spans_values(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
     let kind = |bound: Bound<&[u8]>| match bound {
         Bound::Unbounded => None,
@@ -253,7 +253,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_map_in_order(
+        fn row_map_agrees_with_sorted_map(
             steps in proptest::collection::vec((key(), proptest::option::weighted(0.7, any::<u32>())), 0..60),
             ranges in proptest::collection::vec((bound(), bound(), 0..60_usize), 1..12),
         ) {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_set_anew_lets_go_of_the_memory_of_its_former_key() {
+    fn replaced_row_frees_memory_of_former_key() {
         for key in [&[KIND_VALUE, 7][..], &[KIND_CLIENT; CLIENT_OUTCOME_KEY_BYTES], b"\x03t"] {
             let entry = Bytes::from(key.to_vec());
             let mut map = RowMap::default();

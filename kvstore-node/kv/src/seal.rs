@@ -1,4 +1,4 @@
-//! What a partition's log says of keys that are about to be another partition's.
+//! Seal in a partition's log on keys that are about to be another partition's.
 
 use super::row::{RowError, SEAL_KEY};
 use super::view::{View, ViewError};
@@ -11,34 +11,34 @@ const HEAD_BYTES: usize = 1 + 8 + 16 + 4;
 const NO_END: u8 = 0;
 const END: u8 = 1;
 
-/// The partition's log says that the keys in `[at, end)` are about to be another partition's: from the entry that set this row
-/// on a leader admits nothing there, neither reads nor writes, until an entry removes the row. The leader obeys its whole log,
-/// also what is not committed; whoever forms the other partition's copy waits until the row is committed.
+/// Seal on the keys in `[at, end)`: from the entry that set this row on, a leader admits neither reads nor writes
+/// there, until an entry removes the row. The leader obeys its whole log, including uncommitted entries; forming the
+/// other partition's copy waits until the row is committed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seal {
-    /// The attempt to split that it belongs to.
+    /// The split attempt that it belongs to.
     pub attempt: Version,
     /// The least key that is sealed.
     pub at: Bytes,
-    /// The least key beyond them; `None`: up to the last one.
+    /// The least key beyond; `None`: sealed up to the last key.
     pub end: Option<Bytes>,
     /// The position of the entry that sealed them: where the log of the other partition begins.
     pub position: Position,
 }
 
 impl Seal {
-    /// Whether it is about this key.
+    /// Returns whether it covers this key.
     pub fn covers(&self, key: &[u8]) -> bool {
         key >= &self.at[..] && self.end.as_ref().is_none_or(|end| key < &end[..])
     }
 
-    /// The keys that are sealed.
+    /// Returns the sealed keys.
     pub fn range(&self) -> KeyRange {
         KeyRange { begin: self.at.clone(), end: self.end.clone() }
     }
 
-    /// The one that applies now, as far as this view's reader sees: for the newest a leader asks, for the committed one whoever
-    /// forms the other partition's copy.
+    /// Returns the seal that applies now, as this view's reader sees it: a leader uses the newest, forming a copy the
+    /// committed one.
     ///
     /// # Errors
     /// [`ViewError`] if the row cannot be read.
@@ -46,7 +46,7 @@ impl Seal {
         Ok(view.get(SEAL_KEY)?.map(|row| Self::decode(&row)).transpose()?)
     }
 
-    /// As a row.
+    /// Encodes it as a row.
     pub fn encode(&self) -> Bytes {
         let Position { epoch, seq } = self.position;
         let end_bytes = self.end.as_ref().map_or(0, Bytes::len);
@@ -68,7 +68,7 @@ impl Seal {
         row.freeze()
     }
 
-    /// From a row; the keys share its memory.
+    /// Decodes a row; the keys share its memory.
     ///
     /// # Errors
     /// [`RowError`] for anything [`Seal::encode`] does not write.
@@ -122,7 +122,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_decode_or_are_refused(seal in seal(), bytes in proptest::collection::vec(any::<u8>(), 0..60), at: proptest::sample::Index, byte: u8) {
+        fn decode_rejects_or_round_trips_any_bytes(seal in seal(), bytes in proptest::collection::vec(any::<u8>(), 0..60), at: proptest::sample::Index, byte: u8) {
             let mut damaged = seal.encode().to_vec();
             let length = damaged.len();
             damaged[at.index(length)] = byte;
@@ -134,14 +134,14 @@ mod tests {
         }
 
         #[test]
-        fn every_cut_of_one_with_no_end_is_noticed(seal in seal(), at: proptest::sample::Index) {
+        fn truncated_seal_is_rejected(seal in seal(), at: proptest::sample::Index) {
             let row = Seal { end: None, ..seal }.encode();
             prop_assert!(Seal::decode(&row.slice(..at.index(row.len()))).is_err());
         }
     }
 
     #[test]
-    fn it_covers_the_keys_from_its_begin_up_to_its_end() {
+    fn seal_covers_keys_from_begin_to_end() {
         let at = Bytes::from_static(b"m");
         let seal =
             Seal { attempt: Version::new(1), at, end: None, position: Position::new(Epoch::new(1), Seq::new(1)) };

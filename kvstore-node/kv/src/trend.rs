@@ -1,26 +1,26 @@
-//! Where a partition grows: at the end of its keys, as a time series does, or anywhere.
+//! Growth trend of a partition: at the end of its keys, as a time series, or anywhere.
 
 use bytes::Bytes;
 
-/// Less growth than this says nothing of where a partition grows, in bytes.
+/// Minimum growth for a verdict, in bytes.
 const TELLING_BYTES: i64 = 256 * 1024;
 
-/// Whether users' rows grow at their end: how much has come beyond a row that was the last one when it was looked from.
+/// Growth of user rows beyond a reference row, which was the last one when the trend began.
 #[derive(Debug, Default)]
 pub(crate) struct Trend {
-    /// That row. Before there was one, the greatest that has come since, until enough has come.
+    /// The reference row. Before there is one, the greatest row since, until enough has arrived.
     last: Option<Bytes>,
-    /// That row is one to look from.
+    /// The reference row is settled.
     settled: bool,
-    /// By how many bytes they have grown since then, and those beyond it alone.
+    /// Growth in bytes since then, of all rows and of those beyond it.
     lately: i64,
     beyond: i64,
-    /// What was seen before that, until enough has come since.
+    /// Previous verdict, used until enough has arrived since.
     before: bool,
 }
 
 impl Trend {
-    /// A row changed by that much.
+    /// Records the change of a row.
     pub(crate) fn note(&mut self, key: &[u8], bytes: i64) {
         let beyond = self.last.as_ref().is_none_or(|last| key > &last[..]);
         self.lately = self.lately.saturating_add(bytes);
@@ -34,13 +34,13 @@ impl Trend {
         }
     }
 
-    /// It is looked anew from this row on, if there is one.
+    /// Restarts the trend from this row, if there is one.
     pub(crate) fn look_from(&mut self, last: Option<Bytes>) {
         let before = self.is_at_the_end();
         *self = Self { settled: last.is_some(), last, lately: 0, beyond: 0, before };
     }
 
-    /// Whether nearly all that comes comes at the end: seven parts in eight.
+    /// Returns whether nearly all growth is at the end: seven eighths.
     pub(crate) const fn is_at_the_end(&self) -> bool {
         if self.settled && self.lately >= TELLING_BYTES { self.beyond >= self.lately / 8 * 7 } else { self.before }
     }

@@ -1,4 +1,4 @@
-//! What an operation sees of a partition: its memtable over its engine space, as one map of rows.
+//! View of a partition for operations: its memtable over its engine space, as one map of rows.
 
 use super::memtable::Memtable;
 use super::row::RowError;
@@ -10,29 +10,29 @@ use std::ops::Bound;
 /// Rows read from the engine at once while merging.
 const MERGE_ROWS: usize = 256;
 
-/// Which of a row's versions is seen.
+/// Version of a row that a reader sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
-    /// The newest, also if it is uncommitted: for evaluating writes.
+    /// The newest, even if uncommitted: for evaluating writes.
     Newest,
     /// The newest at or below the commit position: for answering reads.
     Committed,
 }
 
-/// Why a row cannot be seen.
+/// Reason why a row cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A row is not what was written.
+    /// A row differs from what was written.
     #[error(transparent)]
     Row(#[from] RowError),
 }
 
 impl ViewError {
-    /// Whether the stored rows are the trouble. An input or output error says nothing about them: declaring the copy
-    /// damaged for one would give up data that is still there.
+    /// Returns whether the stored rows are damaged. An I/O error is no evidence for that: declaring the copy damaged
+    /// would discard data that is still there.
     pub const fn is_damage(&self) -> bool {
         match self {
             Self::Engine(error) => error.is_damage(),
@@ -43,13 +43,13 @@ impl ViewError {
 
 /// A partition's rows at one moment. [`evaluate`](crate::evaluate::evaluate) sees nothing else.
 pub trait View {
-    /// The row with this key.
+    /// Returns the row with this key.
     ///
     /// # Errors
     /// [`ViewError`] if it cannot be read.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, ViewError>;
 
-    /// Rows from `from` up to, not including, `to`, in this order of key; in descending order none but users' rows.
+    /// Returns rows from `from` up to and not including `to`, in this order of key; in descending order user rows only.
     ///
     /// # Errors
     /// [`ViewError`] if they cannot be read.
@@ -74,7 +74,7 @@ impl std::fmt::Debug for PartitionView<'_> {
 }
 
 impl<'a> PartitionView<'a> {
-    /// What `reader` sees of `space`.
+    /// Creates the view of `space` for `reader`.
     pub fn new(memtable: &'a Memtable, engine: &'a dyn Engine, space: PlacementId, reader: Reader) -> Self {
         Self { memtable, engine, space, reader }
     }
@@ -94,12 +94,12 @@ impl View for PartitionView<'_> {
         let mut from: Bound<Bytes> = from.map(Bytes::copy_from_slice);
         let mut to: Bound<Bytes> = Bound::Excluded(Bytes::copy_from_slice(to));
         loop {
-            // One row more than asked for, so that most short scans need one page of the engine.
+            // One row more than requested, so that most short scans need one page of the engine.
             let rows_max = limit.rows_max.saturating_add(1).min(MERGE_ROWS);
             let ask = PageLimit { rows_max, bytes_max: limit.bytes_max };
             let (low, high) = (from.as_ref().map(|key| &key[..]), to.as_ref().map(|key| &key[..]));
             let page = self.engine.page(self.space, (low, high), order, ask)?;
-            // Beyond the last row of a partial page the engine may hold rows that the memtable does not know.
+            // Beyond the last row of a partial page, the engine may hold rows that the memtable lacks.
             let last = page.rows.last().filter(|_| page.more).map(|row| row.key.clone());
             let end = last.as_ref().map(|last| Bound::Included(&last[..]));
             let overlay: Box<dyn Iterator<Item = _>> = match order {
@@ -125,7 +125,8 @@ impl View for PartitionView<'_> {
     }
 }
 
-/// Merges two lists in the same order of key; where both have a key the overlay's row counts, a removed one hides the other.
+/// Merges two lists in the same order of key; for keys in both, the overlay's row is used, and a removed one hides the
+/// other.
 fn overlaid<'a>(
     stored: impl Iterator<Item = Row>,
     overlay: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>,

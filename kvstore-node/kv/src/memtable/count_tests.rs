@@ -1,4 +1,4 @@
-//! What a memtable knows of how much its rows have grown since they were counted, and of where.
+//! Tests of a memtable's growth since the last count, and of its trend.
 
 use super::tests::{key, push, seq};
 use super::*;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Rows that are written, each with the length of its value; one without any is removed.
+/// Writes of rows, each with the length of its value; one without any is removed.
 fn writes(lengths: std::ops::Range<usize>, most: usize) -> impl Strategy<Value = Vec<(u8, usize)>> {
     proptest::collection::vec((0..60_u8, lengths), 0..most)
 }
@@ -27,7 +27,7 @@ fn grows_at_the_end(keys: impl Iterator<Item = u32>) -> bool {
 }
 
 #[test]
-fn what_is_known_of_growth_outlives_the_next_count_and_no_clearing() {
+fn trend_survives_next_count_but_not_clear() {
     let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
     let mut at = 0;
     let mut write = |memtable: &mut Memtable, keys: std::ops::Range<u32>, clear: Option<KeyRange>| {
@@ -53,9 +53,9 @@ fn what_is_known_of_growth_outlives_the_next_count_and_no_clearing() {
     assert!(!memtable.grows_at_the_end(), "what grew may be another partition's");
 }
 
-/// A merge was undone within seconds, and in parts of 69 and 31 in a hundred.
+/// A merge was undone within seconds, and the rows split 69 to 31.
 #[test]
-fn rows_that_were_absorbed_were_taken_for_growth_at_the_end() {
+fn merged_rows_do_not_count_as_growth_at_end() {
     let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
     memtable.begin_count(Some(row::value_key(&1_000_u32.to_be_bytes())));
     let mut at = 0;
@@ -85,7 +85,7 @@ fn rows_that_were_absorbed_were_taken_for_growth_at_the_end() {
 }
 
 #[test]
-fn a_size_that_was_counted_with_keys_that_have_left_was_told_until_the_next_count() {
+fn counted_size_is_unknown_after_clear_until_next_count() {
     let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
     push(&mut memtable, 1, [RowChange::set(key(1), Bytes::from(vec![7; 100]))]).unwrap();
     memtable.commit(seq(1));
@@ -104,7 +104,7 @@ fn a_size_that_was_counted_with_keys_that_have_left_was_told_until_the_next_coun
 }
 
 #[test]
-fn a_time_series_grows_at_its_end_and_others_do_not() {
+fn only_time_series_grows_at_its_end() {
     assert!(grows_at_the_end(1_001..1_301));
     assert!(!grows_at_the_end(1_001..1_101), "that is too little to tell");
     assert!(!grows_at_the_end(0..300));
@@ -112,10 +112,10 @@ fn a_time_series_grows_at_its_end_and_others_do_not() {
 }
 
 proptest! {
-    /// A count goes from the first row to the last while rows change before and behind it: what it found and what has grown
-    /// since are what is there, at any time.
+    /// A count proceeds in key order while rows before and behind it change: its result plus the growth since equals
+    /// the rows present, at any time.
     #[test]
-    fn what_was_written_behind_a_count_was_missed_until_the_next(
+    fn count_includes_writes_behind_it(
         before in writes(1..21, 40),
         meanwhile in proptest::array::uniform4(writes(0..20, 10)),
         after in writes(0..20, 30),
@@ -141,10 +141,10 @@ proptest! {
             }
         };
         write(&mut memtable, &mut rows, before);
-        // The log time, whose row is there as soon as anything was committed, is no user's row and of one length.
+        // The log-time row, present after the first commit, is not a user row and has a fixed length.
         let (mut found_bytes, mut found_keys) = (0, 0);
         let mut from = Bytes::new();
-        // What was there is counted; what comes beyond it has grown.
+        // Existing rows are counted; rows beyond them are growth.
         let last = memtable.begin_count(None);
         let counted = |key: &Bytes| last.as_ref().is_some_and(|last| key <= last);
         for (end, writes) in [10, 25, 40, 255].into_iter().zip(meanwhile) {

@@ -1,4 +1,4 @@
-//! The view over memtable and engine against a plain map, whatever is written, cleared, frozen and replayed.
+//! Model test of the view over memtable and engine against a plain map, under writes, clears, freezes and replays.
 
 use super::tests::{SPACE, any_key, key, push, seq, set};
 use super::*;
@@ -27,7 +27,7 @@ enum Step {
 enum Reshape {
     Split(u8, Option<u8>),
     Open,
-    /// A range is cleared, and one of its rows perhaps written in the same entry.
+    /// Clears a range, and perhaps writes one of its rows in the same entry.
     Clear(u8, Option<u8>, Option<u8>),
 }
 
@@ -83,7 +83,7 @@ fn state(entries: &[(u64, Effect)], upto: u64) -> BTreeMap<Bytes, Bytes> {
     rows.0
 }
 
-/// Does what the flusher does: clears ranges, then writes rows. Of `steps` removals and rows no more than that.
+/// Acts as the flusher: clears ranges, then writes rows, limited to `steps` removals and rows.
 fn carry_out(engine: &MemoryEngine, frozen: &Frozen, steps: usize) {
     let mut changes = Vec::new();
     for range in frozen.clears() {
@@ -156,7 +156,7 @@ proptest! {
                             present.remove(&key);
                             return Some(RowChange::remove(key));
                         }
-                        // An outcome is recorded only where there is none.
+                        // An outcome is recorded only if there is none.
                         let before = present.insert(key.clone(), value.clone());
                         (before.is_none() || !row::is_outcome_key(&key)).then(|| RowChange::set(key, value))
                     }).collect();
@@ -173,7 +173,7 @@ proptest! {
                     memtable.commit(seq(commit));
                 }
                 Step::Flush(by) => {
-                    // As the flusher does: take what is frozen, write it, and only then let go.
+                    // As the flusher does: take the frozen rows, write them, and only then release them.
                     if let Some(frozen) = memtable.freeze() {
                         carry_out(&engine, &frozen, if by == 3 { 3 } else { usize::MAX });
                         if by % 2 == 0 {
@@ -188,7 +188,7 @@ proptest! {
                     entries.retain(|(at, _)| *at <= last);
                 }
                 Step::Restart => {
-                    // The log from where the engine is complete; what more there is in the engine is of unknown positions.
+                    // The log from the engine's complete position; further rows in the engine have unknown positions.
                     memtable = Memtable::new(seq(flushed), budget.clone());
                     memtable.set_engine_ahead(seq(u64::MAX));
                     for (at, effect) in entries.iter().filter(|(at, _)| *at > flushed) {
@@ -212,10 +212,10 @@ proptest! {
 }
 
 proptest! {
-    /// Wherever the log is cut, frozen and replayed, and however much of what was frozen the engine has done before that: it
+    /// Wherever the log is cut, frozen and replayed, and however many frozen rows the engine has written before: it
     /// ends in the same rows.
     #[test]
-    fn a_log_with_clears_ends_in_the_same_rows_wherever_it_is_frozen_and_replayed(
+    fn log_with_clears_is_independent_of_freeze_and_replay(
         log in proptest::collection::vec(prop_oneof![
             3 => (0..8_u8, any::<bool>()).prop_map(Ok),
             2 => reshape().prop_map(Err),
@@ -248,7 +248,7 @@ proptest! {
             freeze(&mut memtable, first, usize::MAX);
             memtable.flushed(seq(first));
             freeze(&mut memtable, second, steps);
-            // It ends in the midst of the second list. What is cut off was not committed.
+            // It ends in the middle of the second list. The truncated part was not committed.
             memtable.truncate(seq(second)).unwrap();
             agrees(&PartitionView::new(&memtable, &engine, SPACE, Reader::Newest), &state(&entries, second))?;
             let mut memtable = replayed(first);

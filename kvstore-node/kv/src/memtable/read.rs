@@ -1,4 +1,4 @@
-//! What each reader sees of a memtable.
+//! Reads of a memtable.
 
 use super::{Memtable, Newest};
 use crate::newer::newer;
@@ -10,21 +10,21 @@ use bytes::Bytes;
 use std::ops::Bound;
 
 impl Memtable {
-    /// Whether the engine, which was given everything up to `given`, is yet to clear some of these keys.
+    /// Returns whether the engine, which was given everything up to `given`, has yet to clear some of these keys.
     pub fn is_to_clear(&self, keys: &KeyRange, given: Seq) -> bool {
         let frozen = self.frozen.as_ref().filter(|frozen| frozen.upto > given);
         let frozen = frozen.is_some_and(|frozen| frozen.clears().iter().any(|range| range.overlaps(keys)));
         frozen || self.clears.reach(keys) || self.open_clears.reach(keys)
     }
 
-    /// The keys of which the engine may still hold rows that committed entries have cleared.
+    /// Returns the ranges in which the engine may still hold rows that committed entries have cleared.
     pub fn cleared_ranges(&self) -> Vec<KeyRange> {
         let frozen = self.frozen.iter().flat_map(|frozen| frozen.clears());
         frozen.chain(self.clears.ranges()).cloned().collect()
     }
 
-    /// What `reader` sees of a row here: `None` if the engine must be asked, `Some(None)` if the row was removed or cleared.
-    /// The log time is always that of the last committed entry.
+    /// Returns a row as `reader` sees it here: `None` if the engine must be asked, `Some(None)` if the row was removed
+    /// or cleared. The log time is always that of the last committed entry.
     pub fn get(&self, key: &[u8], reader: Reader) -> Option<Option<&Bytes>> {
         if reader == Reader::Newest {
             if let Some(newest) = self.newest(is_value(key)).get(key) {
@@ -41,16 +41,16 @@ impl Memtable {
         }
     }
 
-    /// Whether `reader` sees nothing of the engine's row with this key because it was cleared. The engine may hold it until the
-    /// flusher has cleared the range there.
+    /// Returns whether a clear hides the engine's row with this key from `reader`. The engine may hold it until the
+    /// flusher has cleared the range.
     pub(crate) fn hides(&self, key: &[u8], reader: Reader) -> bool {
         (reader == Reader::Newest && self.open_clears.hide(key))
             || self.clears.hide(key)
             || self.frozen.as_ref().is_some_and(|frozen| frozen.hides(key))
     }
 
-    /// What `reader` sees of the rows from `from` to `to`, in order of key; removed rows as `None`, and cleared ones that are
-    /// still here. Of those that only the engine still holds nothing is said.
+    /// Returns the rows from `from` to `to` as `reader` sees them, in order of key; removed rows, and cleared ones
+    /// still here, as `None`. Cleared rows that only the engine holds are not included.
     pub fn range<'a>(
         &'a self,
         from: Bound<&[u8]>,
@@ -68,8 +68,8 @@ impl Memtable {
         newer(newer(newest(true), newest(false), before), self.merged(rows, frozen, reader, before), before)
     }
 
-    /// Merges committed rows and frozen ones in the same order of key; what a reader sees no more because it was cleared is
-    /// given as removed.
+    /// Merges committed and frozen rows in the same order of key; rows hidden from the reader by a clear are returned
+    /// as removed.
     fn merged<'a>(
         &'a self,
         rows: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>,
@@ -84,7 +84,7 @@ impl Memtable {
         newer(rows, frozen, order).map(move |(key, value)| (key, value.filter(|_| !hidden(key))))
     }
 
-    /// What `reader` sees of users' rows from `from` to `to`, the greatest key first, as in [`Memtable::range`].
+    /// Returns user rows from `from` to `to` as `reader` sees them, in descending order, as [`Memtable::range`] does.
     pub fn values_back<'a>(
         &'a self,
         from: Bound<&'a [u8]>,
@@ -99,7 +99,7 @@ impl Memtable {
         newer(newest, self.merged(rows, frozen, reader, before), before)
     }
 
-    /// The last of users' committed rows of these keys that is here, removed or not.
+    /// Returns the last committed user row of these keys that is here, removed or not.
     pub fn last_value(&self, keys: &KeyRange) -> Option<Bytes> {
         let (begin, end) = row::value_bounds(keys);
         let mut back = self.values_back(Bound::Included(&begin), Bound::Excluded(&end), Reader::Committed);

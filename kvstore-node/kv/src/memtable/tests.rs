@@ -1,4 +1,4 @@
-//! What readers see of a memtable, and what it gives to the engine.
+//! Tests of a memtable's readers, and of the rows it gives to the engine.
 
 use super::*;
 use crate::MemoryEngine;
@@ -14,7 +14,7 @@ pub(super) fn key(number: u8) -> Bytes {
     Bytes::from(vec![1, number])
 }
 
-/// Keys of all sorts: users' rows, and outcomes.
+/// Keys of all sorts: user rows, and outcomes.
 pub(super) fn any_key(number: u8) -> Bytes {
     if number < 8 { key(number) } else { outcome(u64::from(number)) }
 }
@@ -35,9 +35,9 @@ fn value(found: Option<Option<&Bytes>>) -> Option<Option<&[u8]>> {
     found.map(|found| found.map(|value| &value[..]))
 }
 
-/// What is flushed while a copy catches up is of lower positions than what its pages brought.
+/// Rows flushed while a copy catches up have lower positions than the rows of its pages.
 #[test]
-fn the_engine_forgot_up_to_where_the_pages_of_a_copy_had_come() {
+fn engine_position_does_not_fall_below_copied_pages() {
     let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
     memtable.set_engine_position(seq(9));
     let mut position_after = |at: u64| {
@@ -52,7 +52,7 @@ fn the_engine_forgot_up_to_where_the_pages_of_a_copy_had_come() {
 }
 
 #[test]
-fn three_readers_see_what_is_theirs() {
+fn each_reader_sees_its_version() {
     let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
     push(&mut memtable, 5, [set(1, 10)]).unwrap();
     push(&mut memtable, 6, [set(1, 20), set(2, 1)]).unwrap();
@@ -74,7 +74,7 @@ fn three_readers_see_what_is_theirs() {
 }
 
 #[test]
-fn positions_rise_and_the_committed_part_stays() {
+fn positions_rise_and_committed_part_is_kept() {
     let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
     let last = seq(4);
     assert_eq!(push(&mut memtable, 4, []), Err(MemtableError::NotNext { found: seq(4), last }));
@@ -93,7 +93,7 @@ fn positions_rise_and_the_committed_part_stays() {
 }
 
 #[test]
-fn the_budget_is_shared_and_given_back() {
+fn budget_is_shared_and_returned() {
     let budget = MemtableBudget::new(600);
     let mut one = Memtable::new(Seq::ZERO, budget.clone());
     let mut other = Memtable::new(Seq::ZERO, budget.clone());
@@ -111,7 +111,7 @@ pub(super) fn outcome(number: u64) -> Bytes {
     row::client_outcome_key(ClientId::new(Uuid::from_u128(9)), number)
 }
 
-/// What the flusher is given after an outcome was recorded and removed.
+/// Returns the removals given to the flusher after an outcome was recorded and removed.
 fn removals(memtable: &mut Memtable, at: u64) -> usize {
     push(memtable, at, [RowChange::set(outcome(1), Bytes::new())]).unwrap();
     push(memtable, at + 1, [RowChange::remove(outcome(1))]).unwrap();
@@ -122,7 +122,7 @@ fn removals(memtable: &mut Memtable, at: u64) -> usize {
 }
 
 #[test]
-fn an_outcome_that_came_and_went_costs_the_engine_nothing_unless_the_engine_may_hold_it() {
+fn removed_outcome_costs_no_write_unless_in_engine() {
     let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
     assert_eq!(removals(&mut memtable, 5), 0);
     memtable.set_engine_ahead(seq(8));
@@ -130,7 +130,7 @@ fn an_outcome_that_came_and_went_costs_the_engine_nothing_unless_the_engine_may_
 }
 
 #[test]
-fn an_outcome_that_is_on_its_way_to_the_engine_is_removed_there() {
+fn frozen_outcome_is_removed_from_engine() {
     let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
     push(&mut memtable, 5, [RowChange::set(outcome(1), Bytes::new())]).unwrap();
     memtable.commit(seq(5));
@@ -144,9 +144,9 @@ fn an_outcome_that_is_on_its_way_to_the_engine_is_removed_there() {
     assert!(rows.iter().any(|row| row.key == outcome(1) && row.value.is_none()));
 }
 
-/// What a leader evaluates goes after the entry that cleared the range, also while that is not committed.
+/// A leader's evaluation goes after the entry that cleared the range, even while that is not committed.
 #[test]
-fn a_cleared_row_is_gone_for_each_reader_from_when_the_entry_is_his() {
+fn clear_hides_rows_from_readers_that_see_its_entry() {
     let engine = MemoryEngine::new();
     let stored = |number| Change { space: SPACE, key: key(number), value: Some(Bytes::from_static(b"0")) };
     engine.write(&[stored(1), stored(2)]).unwrap();
