@@ -1,5 +1,5 @@
-//! Reads without a lease (rule 18): a round, begun after the read arrived, in which everyone who counts answers that
-//! no higher epoch is persisted there. A round serves only the reads that waited when it began.
+//! Reads without a lease (rule 18): a round, begun after the read arrived, in which every in-sync copy answers that it
+//! has not persisted a higher epoch. A round serves only the reads that waited when it began.
 
 use crate::message::{Body, ReplicaAddress};
 use crate::mutant::Mutant;
@@ -8,7 +8,7 @@ use crate::replica::{Replica, Role};
 use archon_types::{Epoch, Millis, PlacementId};
 use std::collections::BTreeSet;
 
-/// A round of questions under way.
+/// A round of questions in progress.
 #[derive(Debug)]
 struct Round {
     tickets: Vec<u64>,
@@ -17,7 +17,7 @@ struct Round {
     asked: Millis,
 }
 
-/// Reads that wait, and the round that serves some of them.
+/// Waiting reads, and the round that serves some of them.
 #[derive(Debug, Default)]
 pub(crate) struct Confirms {
     waiting: Vec<u64>,
@@ -26,19 +26,19 @@ pub(crate) struct Confirms {
 }
 
 impl Confirms {
-    /// Gives up every read; returns them.
+    /// Abandons every read; returns them.
     pub(crate) fn abandon(&mut self) -> Vec<u64> {
         let mut tickets = self.round.take().map_or_else(Vec::new, |round| round.tickets);
         tickets.append(&mut self.waiting);
         tickets
     }
 
-    /// Whether a read waits.
+    /// Returns whether a read waits.
     pub(crate) fn is_busy(&self) -> bool {
         self.round.is_some() || !self.waiting.is_empty()
     }
 
-    /// Another life of this replica has answered nothing.
+    /// Drops the answer of a replica: its new incarnation has answered nothing.
     pub(crate) fn forget(&mut self, placement: PlacementId) {
         if let Some(round) = &mut self.round {
             round.confirmed.remove(&placement);
@@ -48,7 +48,7 @@ impl Confirms {
 
 impl Replica {
     pub(crate) fn confirm(&mut self, ticket: u64, out: &mut Vec<Output>) {
-        // Where nobody else counts there is nobody to ask: only a lease helps (rule 17).
+        // Without other in-sync copies there are none to ask: only a lease helps (rule 17).
         let alone = self.counted().is_empty();
         let limit = self.limits.confirms_max;
         let (unasked, reuses) = (self.breaks(Mutant::AloneWithoutLease), self.breaks(Mutant::ConfirmReused));
@@ -80,7 +80,8 @@ impl Replica {
         self.ask_round(now, out);
     }
 
-    /// Everyone whose word a read needs: whoever counts, the joiner whose answer is unknown included.
+    /// Returns the replicas that a read needs answers from: all counted ones, including a joiner with an unknown
+    /// answer.
     fn counted_to_confirm(&self) -> Vec<PlacementId> {
         let mut counted = self.counted();
         if self.breaks(Mutant::ConfirmSkipsJoiner) {
@@ -89,7 +90,7 @@ impl Replica {
         counted
     }
 
-    /// Asks everyone who counts and has not answered.
+    /// Asks the counted replicas that have not answered.
     fn ask_round(&mut self, now: Millis, out: &mut Vec<Output>) {
         let counted = self.counted_to_confirm();
         let Role::Lead(lead) = &mut self.role else { return };
@@ -108,7 +109,7 @@ impl Replica {
         }
     }
 
-    /// A leader asks whether a higher epoch is known here. Copying replicas answer too: it is about epochs alone.
+    /// Answers a leader that asks for higher epochs. Copying replicas answer too, as only epochs matter.
     pub(crate) fn answer_confirm(&mut self, from: ReplicaAddress, epoch: Epoch, round: u64, out: &mut Vec<Output>) {
         if epoch < self.epoch && !self.breaks(Mutant::ConfirmBlindly) {
             self.refuse_epoch(from, out);
@@ -147,7 +148,7 @@ impl Replica {
 
     pub(crate) fn tick_confirms(&mut self, now: Millis, out: &mut Vec<Output>) {
         let timing = self.timing();
-        self.finish_round(out); // somebody may have ceased to count
+        self.finish_round(out); // a replica may have left the counted set
         let Role::Lead(lead) = &mut self.role else { return };
         let Some(round) = &lead.confirms.round else { return };
         if now.since(round.began) >= timing.replication_timeout_ms {

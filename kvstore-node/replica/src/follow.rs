@@ -1,4 +1,4 @@
-//! Following: which leader is obeyed, which entries are accepted, what is cut, and when that is acknowledged (rule 10).
+//! Following: the leader obeyed, the entries accepted, truncation, and acknowledgements (rule 10).
 
 use crate::message::{Body, Entry, Position, ReplicaAddress};
 use crate::mutant::Mutant;
@@ -10,11 +10,11 @@ use archon_types::{Epoch, Fact, Seq};
 #[derive(Debug)]
 pub(crate) struct Following {
     pub(crate) leader: ReplicaAddress,
-    /// Up to here our log equals the leader's; `None` until a first position matched in this epoch.
+    /// Position up to which our log equals the leader's; `None` until a first position matched in this epoch.
     pub(crate) matched: Option<Seq>,
-    /// The highest commit position the leader told.
+    /// The highest commit position from the leader.
     commit: Seq,
-    /// Up to here we acknowledged.
+    /// Position up to which we acknowledged.
     acked: Seq,
     ack_due: bool,
     adopted_due: Option<Position>,
@@ -25,14 +25,14 @@ impl Following {
         Self { leader, matched: None, commit: Seq::ZERO, acked: Seq::ZERO, ack_due: false, adopted_due: None }
     }
 
-    /// Nothing is matched any more, as the log begins anew.
+    /// Resets the match, as the log restarts.
     pub(crate) fn unmatch(&mut self) {
         *self = Self { commit: self.commit, ..Self::new(self.leader) };
     }
 }
 
 impl Replica {
-    /// A message by which a leader changes what is stored here.
+    /// Handles a message by which a leader changes stored data.
     pub(crate) fn follow(&mut self, from: ReplicaAddress, epoch: Epoch, body: Body, out: &mut Vec<Output>) {
         if epoch < self.epoch && !self.breaks(Mutant::FollowOldEpoch) {
             self.refuse_epoch(from, out);
@@ -68,7 +68,7 @@ impl Replica {
         self.answer_leader(out);
     }
 
-    /// Makes `from` the leader obeyed in `epoch`, unless another is or nobody can be.
+    /// Makes `from` the leader obeyed in `epoch`, unless there is another or there can be none.
     fn follows(&mut self, from: ReplicaAddress, epoch: Epoch, out: &mut Vec<Output>) -> bool {
         let row = self.configuration.as_ref().map(|configuration| &configuration.row);
         if row.is_some_and(|row| row.epoch == epoch && row.leader != Some(from.placement)) {
@@ -100,9 +100,9 @@ impl Replica {
             return true;
         }
         if !matches!(self.role, Role::Follow) {
-            return false; // our own epoch: nobody else leads it
+            return false; // our own epoch: no other replica leads it
         }
-        // Another one was obeyed in an epoch before it was granted: the row says whose it is.
+        // Another one was obeyed in an epoch before it was granted: the row decides.
         if !followed && leads && !self.breaks(Mutant::FirstHeardStays) {
             self.stop_copy(out);
             self.following = None;
@@ -110,22 +110,22 @@ impl Replica {
         self.following.get_or_insert_with(|| Following::new(from)).leader == from
     }
 
-    /// Whether `from` can be a leader that this replica has not heard of (rule 25): a placement of the row, on the node that
-    /// it sends from, in an epoch that elections can have reached. One that came after the row is obeyed once the row is
-    /// known here; until then the leader asks again.
+    /// Returns whether `from` can be a leader unknown to this replica (rule 25): a placement of the row, on the node
+    /// that it sends from, in an epoch that elections can have reached. A placement newer than the row is obeyed once
+    /// the row is known here; until then the leader asks again.
     fn can_lead(&self, from: ReplicaAddress, epoch: Epoch) -> bool {
         let row = self.configuration.as_ref().map(|configuration| &configuration.row);
         let named = row.is_some_and(|row| row.placement(from.placement).is_some_and(|known| known.node == from.node));
         (named || self.breaks(Mutant::FollowStranger)) && self.believes(epoch)
     }
 
-    /// Whether an epoch can be true, by the row known here.
+    /// Returns whether an epoch is possible by the row known here.
     pub(crate) fn believes(&self, epoch: Epoch) -> bool {
         let row = self.configuration.as_ref().map(|configuration| &configuration.row);
         row.is_none_or(|row| row.may_reach(epoch)) || self.breaks(Mutant::AnyEpochBelieved)
     }
 
-    /// `Adopt` is an append of nothing that wants to know about one position.
+    /// Handles appends; `Adopt` is an empty append that asks about one position.
     fn on_append(
         &mut self,
         from: ReplicaAddress,
@@ -137,15 +137,15 @@ impl Replica {
         let adopt = entries.is_none();
         let entries = entries.unwrap_or_default();
         if !is_sound(epoch, before, &entries) || self.writes.bytes() > self.limits.unpersisted_bytes_max {
-            return; // malformed, or more than the disk keeps up with: the leader will ask again
+            return; // malformed, or more than the disk can absorb: the leader will ask again
         }
         if self.engine_lags && !entries.is_empty() {
             if let Some(following) = &mut self.following {
                 following.commit = following.commit.max(commit);
             }
-            return; // more than the engine keeps up with: the leader will ask again
+            return; // more than the engine can absorb: the leader will ask again
         }
-        // Whatever was committed in an older epoch, its leader held when its own began.
+        // Everything committed in an older epoch was in the leader's log when its own epoch began.
         let older = self.log.epoch_at(self.commit).is_some_and(|found| found < epoch);
         if older && start < self.commit && !self.breaks(Mutant::NoCut) && !self.breaks(Mutant::CutCommitted) {
             self.alarm(from, epoch, start, out);
@@ -183,14 +183,14 @@ impl Replica {
         } else {
             following.ack_due = true;
         }
-        // What lies beyond the leader's whole old log and is not of its epoch diverges.
+        // Entries beyond the leader's whole old log that are not of its epoch diverge.
         let beyond = matched.next().and_then(|next| self.log.epoch_at(next));
         if matched >= start && beyond.is_some_and(|found| found < epoch) && !self.breaks(Mutant::NoCut) {
             self.cut(from, epoch, matched, out);
         }
     }
 
-    /// Cuts the tail after `after`, the point of match; refuses if that would cut what is committed.
+    /// Cuts the tail after `after`, the point of match; refuses to cut committed entries.
     fn cut(&mut self, from: ReplicaAddress, epoch: Epoch, after: Seq, out: &mut Vec<Output>) -> bool {
         if after < self.commit && !self.breaks(Mutant::CutCommitted) {
             self.alarm(from, epoch, after, out);
@@ -209,7 +209,7 @@ impl Replica {
         self.report(epoch, Fact::LostData { leader: leader.placement, commit: self.commit, agreed }, out);
     }
 
-    /// Tells the leader what is durable here, and moves the commit position over what matched with this leader.
+    /// Acknowledges durable entries to the leader, and advances the commit position over the match with it.
     pub(crate) fn answer_leader(&mut self, out: &mut Vec<Output>) {
         let undurable = self.breaks(Mutant::AckUndurable); // rule 20
         let durable = if undurable { self.log.last().seq } else { self.log.durable() };
@@ -241,7 +241,7 @@ impl Replica {
     }
 }
 
-/// Whether entries follow on each other and on `before`, in epochs that do not fall nor exceed the leader's.
+/// Returns whether entries follow each other and `before`, in epochs that neither fall nor exceed the leader's.
 fn is_sound(epoch: Epoch, before: Position, entries: &[Entry]) -> bool {
     let mut at = before;
     for entry in entries {

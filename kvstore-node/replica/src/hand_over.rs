@@ -1,4 +1,4 @@
-//! Giving a leadership up: no more proposals, what is under way commits, then the release, which is final (rule 12).
+//! Handing over a leadership: no more proposals, pending ones commit, then the release, which is final (rule 12).
 
 use crate::mutant::Mutant;
 use crate::output::Output;
@@ -13,7 +13,7 @@ impl Replica {
                 lead.requests.candidate = None;
                 self.advance(now, out);
             }
-            // The report may have been lost: say it again.
+            // The report may have been lost: repeat it.
             Role::Released { epoch: released, reported } if *released == epoch => {
                 *reported = now;
                 self.report(epoch, Fact::Released, out);
@@ -30,7 +30,7 @@ impl Replica {
         }
     }
 
-    /// The coordinator waits for the lease to run out before anybody else leads: sooner, if this is released.
+    /// Gives up a leadership for which the coordinator waits until its lease expires; a release ends that wait.
     pub(crate) fn withdrawn(&mut self, now: Millis, epoch: Epoch, out: &mut Vec<Output>) {
         if let Role::Lead(lead) = &mut self.role
             && lead.epoch == epoch
@@ -39,26 +39,26 @@ impl Replica {
             lead.requests.candidate = None;
             self.advance(now, out);
         } else if self.is_over(epoch) {
-            // The coordinator says so in every answer until it hears that this is over.
+            // Every answer of the coordinator repeats the request until it hears the release.
             self.report(epoch, Fact::Released, out);
         }
     }
 
-    /// Whether this copy will never lead in `epoch`: it persisted that epoch or a higher one without leading in it now, or
-    /// obeys a row of a higher one (rules 4, 8, 12).
+    /// Returns whether this copy will never lead in `epoch`: it persisted that epoch or a higher one without leading in
+    /// it now, or obeys a row of a higher one (rules 4, 8, 12).
     fn is_over(&self, epoch: Epoch) -> bool {
         let leads = matches!(&self.role, Role::Lead(lead) if lead.epoch == epoch);
         let beyond = self.configuration.as_ref().is_some_and(|known| known.row.epoch > epoch);
         !leads && (self.epoch >= epoch || beyond)
     }
 
-    /// Gives up the leadership for good, once nothing is under way (rule 12).
+    /// Gives up the leadership for good, once nothing is pending (rule 12).
     pub(crate) fn release(&mut self, now: Millis, out: &mut Vec<Output>) {
         let timeout_ms = self.timing().replication_timeout_ms;
         let Role::Lead(lead) = &self.role else { return };
         let committed = self.commit >= self.log.last().seq || self.breaks(Mutant::ReleaseEarly);
         let idle = lead.serving && lead.is_ending() && !lead.requests.is_asking() && committed;
-        // What cannot be committed by this leader, perhaps the next one can; nobody is told that it was.
+        // The next leader may commit what this one cannot; no client gets an acknowledgement.
         let overdue = lead.withdrawn.is_some_and(|since| !lead.serving || now.since(since) >= timeout_ms);
         if !idle && !overdue {
             return;

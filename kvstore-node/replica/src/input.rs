@@ -1,11 +1,11 @@
-//! What the shell tells a replica.
+//! Inputs of a replica from the shell.
 
 use crate::message::{Entry, Message, Position};
 use archon_types::{Epoch, Incarnation, NodeId, Partition, PartitionId, PlacementId, Seq, Version};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Who a replica is, for the life of its process (but see [`Input::Renew`]).
+/// Identity of a replica, for the lifetime of its process (except [`Input::Renew`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// The partition.
@@ -27,7 +27,7 @@ pub struct Run {
     pub first: Seq,
 }
 
-/// What the disk held when the replica was opened; everything in it must be durable (rule 20).
+/// State of the disk when the replica was opened; everything in it must be durable (rule 20).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recovered {
     /// The highest epoch persisted.
@@ -43,13 +43,13 @@ pub struct Recovered {
 }
 
 impl Recovered {
-    /// The last entry held, with its epoch.
+    /// Returns the last entry held, with its epoch.
     pub fn last_position(&self) -> Position {
         self.runs.last().map_or(self.base, |run| Position::new(run.epoch, self.last))
     }
 }
 
-/// Why recovered state is refused: it contradicts itself, so the placement's data must not be used.
+/// Reason for refusing recovered state: it contradicts itself, so the placement's data must not be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecoveredError {
     /// The log ends before it begins.
@@ -98,10 +98,10 @@ pub enum RecoveredError {
     },
 }
 
-/// Bounds of one replica's memory and messages.
+/// Bounds on one replica's memory and messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Most bytes of entries in one message (a single larger entry still goes, alone).
+    /// Most bytes of entries in one message (a single larger entry is still sent, alone).
     pub append_bytes_max: usize,
     /// Most entries in one message, at least 1.
     pub append_entries_max: usize,
@@ -109,16 +109,16 @@ pub struct Limits {
     pub in_flight_bytes_max: usize,
     /// Most messages sent to one follower and not acknowledged, at least 1.
     pub in_flight_appends_max: usize,
-    /// Most bytes sent to one replica that does not count and not acknowledged: what it lacks goes at the pace of its
-    /// acknowledgements, and leaves room for those that writes wait for.
+    /// Most bytes sent to one replica that is not in sync and not acknowledged: catch-up proceeds at the pace of its
+    /// acknowledgements, and leaves room for replicas that writes wait for.
     pub catch_up_bytes_max: usize,
     /// Most bytes proposed and not committed; more is refused as overload.
     pub uncommitted_bytes_max: usize,
     /// Most proposals not committed; more is refused as overload.
     pub uncommitted_entries_max: usize,
-    /// Bytes of committed entries kept in memory for followers; older ones are asked for by `ReadLog`.
+    /// Bytes of committed entries kept in memory for followers; older ones are read with `ReadLog`.
     pub recent_bytes_max: usize,
-    /// Most bytes a follower takes in before its disk has caught up; appends beyond it are left unanswered.
+    /// Most bytes a follower accepts before its disk has caught up; appends beyond it are left unanswered.
     pub unpersisted_bytes_max: usize,
     /// Most reads waiting for a confirmation.
     pub confirms_max: usize,
@@ -141,25 +141,25 @@ impl Default for Limits {
     }
 }
 
-/// Where another replica of the partition is to be found.
+/// Location of another replica of the partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// Its node.
     pub node: NodeId,
     /// That node's present registration, as far as known.
     pub incarnation: Incarnation,
-    /// The coordinator has failed the node: if it does not answer here either, nobody waits for it any longer.
+    /// The coordinator has failed the node: if it does not answer here either, it is no longer waited for.
     pub failed: bool,
 }
 
-/// The time-outs a replica needs, in milliseconds.
+/// Time-outs of a replica, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
-    /// How long a follower may leave an append unanswered before its leader asks to drop it, and how long a request to
-    /// the coordinator stays unanswered before it is repeated. At least 1.
+    /// Time for which a follower may leave an append unanswered before its leader asks to drop it, and for which a
+    /// request to the coordinator stays unanswered before it is repeated. At least 1.
     pub replication_timeout_ms: u64,
-    /// How long a Live follower may hear nothing before its leader asks for a sign of life, so that one that is gone is
-    /// found before a write has to wait for it. At least 1; longer where very many partitions are led.
+    /// Time for which a Live follower may receive nothing before its leader asks for a sign of life, so that a dead one
+    /// is found before a write has to wait for it. At least 1; longer where very many partitions are led.
     pub keep_alive_ms: u64,
 }
 
@@ -170,51 +170,51 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// How long a leader waits for an answer before it asks again.
+    /// Returns the time for which a leader waits for an answer before it asks again.
     pub(crate) const fn resend_ms(self) -> u64 {
         let quarter = self.replication_timeout_ms / 4;
         if quarter < 10 { 10 } else { quarter }
     }
 
-    /// How long a follower whose node the coordinator has failed may owe an answer. It was silent for the failure
-    /// time-out already; this only tells one that is dead from one that is cut off from the coordinator alone.
+    /// Returns the time for which a follower on a failed node may owe an answer. The node was silent for the failure
+    /// time-out already; this only distinguishes a dead one from one that is cut off from the coordinator alone.
     pub(crate) const fn failed_timeout_ms(self) -> u64 {
         let tenth = self.replication_timeout_ms / 10;
         if tenth < 10 { 10 } else { tenth }
     }
 }
 
-/// What the coordinator decided about the partition, as pushed to this node.
+/// Coordinator's decisions about the partition, as pushed to this node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Configuration {
     /// The partition's row. Ordered by (epoch, version): an older one is ignored (rule 4).
     pub row: Partition,
-    /// Where the other replicas are. May change without the row (a peer restarted): incarnations only rise.
+    /// Locations of the other replicas. May change without the row (a peer restarted): incarnations only rise.
     pub peers: BTreeMap<PlacementId, Peer>,
     /// The time-outs in force.
     pub timing: Timing,
 }
 
-/// What happened. Times are on a clock that never falls, and are given with each step.
+/// Event for a replica. Times are on a clock that never falls, and are given with each step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
     /// The coordinator's duty for this placement. Push it whenever the row *or* a peer's incarnation changed; repeats
-    /// do no harm.
+    /// are harmless.
     Configure(Configuration),
     /// The coordinator asks this leader of `epoch` to give up the leadership.
     HandOver {
         /// The epoch to end; another one is ignored.
         epoch: Epoch,
-        /// Who is to lead next.
+        /// The next leader.
         to: PlacementId,
     },
-    /// The hand-over of `epoch` is off (its duty is `Host` again). Without effect once released or withdrawn.
+    /// Cancels the hand-over of `epoch` (its duty is `Host` again). Without effect once released or withdrawn.
     KeepLeading {
-        /// The epoch to go on in.
+        /// The epoch to continue in.
         epoch: Epoch,
     },
-    /// No lease covers the leadership of `epoch` any more, nor will one again (rule 15): it is given up as for `HandOver`,
-    /// but not kept whatever follows, and after the replication time-out even if what is under way cannot be committed.
+    /// Ends the leadership of `epoch`, which no lease covers or will cover again (rule 15): it is given up as for
+    /// `HandOver`, but irrevocably, and after the replication time-out even if pending proposals cannot be committed.
     Withdrawn {
         /// The epoch to end; another one is ignored.
         epoch: Epoch,
@@ -237,24 +237,24 @@ pub enum Input {
     LogRead {
         /// The number of the `ReadLog`.
         read: u64,
-        /// For whom it was.
+        /// The replica it was for.
         reader: PlacementId,
-        /// What was found.
+        /// The entries found.
         entries: Vec<Entry>,
     },
-    /// All pages are in and durable in the engine: the copy holds at least every effect up to `at`, and nothing that is
-    /// not committed.
+    /// Completes a copy: all pages are durable in the engine. It holds at least every effect up to `at`, and nothing
+    /// uncommitted.
     Copied {
         /// The number of the `StartCopy`.
         copy: u64,
-        /// Where the leader pinned its log; it is followed from the next position on.
+        /// Position at which the leader pinned its log, which is followed from the next one.
         at: Position,
         /// The version of the row under which the leader gave the copy.
         version: Version,
     },
-    /// The log up to here was given back to the disk. Never beyond the commit position (the rest is ignored).
+    /// The log up to here was trimmed. Never beyond the commit position (the rest is ignored).
     Trimmed {
-        /// The last position that is gone.
+        /// The last trimmed position.
         upto: Seq,
     },
     /// A read waits at a leader without a lease: confirm the leadership. Answered by `ConfirmDone`.
@@ -262,15 +262,15 @@ pub enum Input {
         /// The shell's number for it.
         ticket: u64,
     },
-    /// Whether the node holds a valid lease that covers this leadership.
+    /// True if the node holds a valid lease that covers this leadership.
     Lease(bool),
-    /// Whether the disk takes no more data (it is full): new proposals are refused. `Persist`s already emitted must be
-    /// retried by the shell, in order.
+    /// True if the disk accepts no more data (it is full): new proposals are refused. The shell must retry `Persist`s
+    /// already emitted, in order.
     ReadOnly(bool),
-    /// True while the memtables of this node are overfull with rows that wait for its engine. Entries of a leader are then left unanswered, so
-    /// that it waits. Their commit position is taken, for only committed rows leave memory.
+    /// True while this node's memtables are overfull with rows that wait for its engine. A leader's entries are then
+    /// left unanswered, so that it waits. Their commit position is taken, as only committed rows leave memory.
     EngineLags(bool),
-    /// The node registered anew within the same process: whatever it led, it leads no more (rule 8).
+    /// The node registered again within the same process, which ends all its leaderships (rule 8).
     Renew {
         /// The node's number, which another generation of the coordinators may have changed.
         node: NodeId,

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-/// A proposal that is not committed.
+/// An uncommitted proposal.
 #[derive(Debug)]
 pub(crate) struct Proposal {
     pub(crate) seq: Seq,
@@ -26,13 +26,13 @@ pub(crate) struct Lead {
     pub(crate) epoch: Epoch,
     /// The take-over is done.
     pub(crate) serving: bool,
-    /// Nothing is in its way but that the coordinator has yet to take in that this partition is led.
+    /// Ready, except that the coordinator has not yet recorded that this partition is led.
     pub(crate) announced: bool,
     /// The end of the log when the epoch began.
     pub(crate) start: Seq,
-    /// Who is to lead next, once everything proposed is committed.
+    /// The next leader, once everything proposed is committed.
     pub(crate) handing: Option<PlacementId>,
-    /// Since when no lease covers it, for good.
+    /// Time since when no lease covers it, for good.
     pub(crate) withdrawn: Option<Millis>,
     pub(crate) followers: BTreeMap<PlacementId, Progress>,
     pub(crate) proposals: VecDeque<Proposal>,
@@ -62,14 +62,14 @@ impl Lead {
         }
     }
 
-    /// Whether it is being given up.
+    /// Returns whether it is being given up.
     pub(crate) fn is_ending(&self) -> bool {
         self.handing.is_some() || self.withdrawn.is_some()
     }
 }
 
 impl Replica {
-    /// Takes in a configuration of the epoch it leads: who the others are, and what became of its request.
+    /// Applies a configuration of the epoch it leads: the other replicas, and the answer to its request.
     pub(crate) fn learn(&mut self, now: Millis, risen: bool) {
         let end = self.log.last();
         let (own, resend_ms) = (self.identity.placement, self.timing().resend_ms());
@@ -85,22 +85,22 @@ impl Replica {
             let peer = configuration.peers.get(&other.id);
             let incarnation = peer.map_or(Incarnation::ZERO, |peer| peer.incarnation);
             let address = ReplicaAddress { placement: other.id, node: other.node, incarnation };
-            // Another life of the same copy has acknowledged nothing (rule 11).
+            // Another incarnation of the same copy has acknowledged nothing (rule 11).
             if any_life && let Some(known) = lead.followers.get_mut(&other.id) {
                 known.address = address;
             }
             if lead.followers.get(&other.id).is_none_or(|known| known.address != address) {
                 lead.followers.insert(other.id, Progress::new(address, end, now));
                 lead.confirms.forget(other.id);
-                // That the former life was slow says nothing about this one.
+                // A slow former incarnation says nothing about this one.
                 lead.requests.add_backoff.remove(&other.id);
                 lead.requests.candidate.take_if(|(placement, _)| *placement == other.id);
             }
             if let Some(progress) = lead.followers.get_mut(&other.id) {
                 let counts = other.state == ReplicaState::Live;
                 if progress.counts && !counts {
-                    // Dropped because it is silent or about to exit, most likely: it has to answer before it is waited
-                    // for again; and that not at once, as it may still answer and then be gone, unless nothing goes on
+                    // Probably dropped because it is silent or about to exit: it has to answer before it is waited for
+                    // again, and not at once, as it may still answer and then be gone, unless the partition stalls
                     // without it.
                     *progress = Progress::new(address, end, now);
                     if row.live().count() >= usize::from(row.min_in_sync) {
@@ -113,13 +113,13 @@ impl Replica {
                     lead.requests.candidate.take_if(|(placement, _)| *placement == other.id);
                 }
                 if other.state != ReplicaState::Live {
-                    progress.confirm_since = None; // who does not count owes no confirmation
+                    progress.confirm_since = None; // a replica that is not in sync owes no confirmation
                 }
             }
         }
     }
 
-    /// Whether a proposal of `bytes` may be logged.
+    /// Returns whether a proposal of `bytes` may be logged.
     pub(crate) fn may_propose(&self, bytes: usize) -> Result<(), ErrorKind> {
         let Role::Lead(lead) = &self.role else { return Err(ErrorKind::NotPartitionLeader) };
         if !lead.serving || lead.is_ending() {
@@ -156,7 +156,7 @@ impl Replica {
         out.push(Output::Accepted { ticket, at });
     }
 
-    /// Commits what everyone who counts holds durably.
+    /// Commits the entries that every counted replica holds durably.
     pub(crate) fn advance_commit(&mut self, out: &mut Vec<Output>) {
         let Role::Lead(lead) = &self.role else { return };
         if !lead.serving || !(self.is_enough() || self.breaks(Mutant::CommitBelowMin)) {
@@ -186,7 +186,7 @@ impl Replica {
         }
     }
 
-    /// The progress of the replica with exactly this address, if this replica leads `epoch`.
+    /// Returns the progress of the replica with exactly this address, if this replica leads `epoch`.
     pub(crate) fn progress(&mut self, from: ReplicaAddress, epoch: Epoch) -> Option<&mut Progress> {
         let (any_epoch, any_life) = (self.breaks(Mutant::AckOfOtherEpoch), self.breaks(Mutant::AckOfOtherLife));
         match &mut self.role {
@@ -243,7 +243,7 @@ impl Replica {
         {
             let led = lead.epoch;
             if self.believes(epoch) {
-                self.step_down(out); // somebody leads, or led, after us
+                self.step_down(out); // another replica leads, or led, after us
                 self.overtaken_by(now, led, epoch, out);
             }
             return;
@@ -260,7 +260,7 @@ impl Replica {
             if stale {
                 return;
             }
-            // It has matched before, so what it lacks was lost on the way: go on where it ends.
+            // It has matched before, so what it lacks was lost on the way: continue at its end.
             if let Some(at) = meeting.filter(|at| *at == hint && at.seq >= progress.acked) {
                 progress.rewind(at.seq);
                 return;
@@ -297,7 +297,7 @@ impl Replica {
         if progress.matched && known && contiguous && fits {
             self.append(now, reader, entries, out);
         } else {
-            // Trimmed meanwhile, or unreadable: find out again where it stands, after a while.
+            // Trimmed meanwhile, or unreadable: probe it again after a while.
             progress.pause(false, now);
         }
     }
@@ -309,7 +309,7 @@ impl Replica {
         let (epoch, start) = (lead.epoch, lead.start);
         let Some(progress) = lead.followers.get_mut(&placement) else { return };
         let Some(before) = self.log.position_at(progress.next.previous()) else {
-            // The log was trimmed past what it is known to hold: ask anew where it stands.
+            // The log was trimmed past its known end: probe it again.
             progress.probe_at(self.log.base(), now);
             return;
         };
@@ -324,7 +324,7 @@ impl Replica {
         self.send(to, epoch, Body::Append { before, entries, start, commit }, out);
     }
 
-    /// Sends every follower what it lacks, as far as its window allows.
+    /// Sends every follower the entries it lacks, within its window.
     pub(crate) fn flush_lead(&mut self, now: Millis, out: &mut Vec<Output>) {
         let mut fed = None;
         while let Role::Lead(lead) = &self.role {
@@ -346,7 +346,7 @@ impl Replica {
             let Some(progress) = lead.followers.get_mut(&placement) else { return };
             if progress.probe_due(now) {
                 progress.probed(now, resend_ms, patient);
-                // What it was asked for may be trimmed by now; the base is the oldest there is.
+                // The probed position may be trimmed by now; the base is the oldest there is.
                 if !self.log.holds(progress.probe) {
                     progress.probe = self.log.base();
                 }
@@ -414,7 +414,7 @@ impl Replica {
         self.advance(now, out);
     }
 
-    /// Whether the coordinator has yet to learn that this leader serves.
+    /// Returns whether the coordinator has not recorded yet that this leader serves.
     pub(crate) fn online_unheard(&self, lead: &Lead) -> bool {
         let row = self.configuration.as_ref().map(|configuration| &configuration.row);
         row.is_some_and(|row| row.epoch == lead.epoch && row.status != PartitionStatus::Online)

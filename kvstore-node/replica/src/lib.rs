@@ -1,9 +1,9 @@
 //! The replication state machine of one replica of one partition.
 //!
 //! A pure machine: values in ([`Input`]), values out ([`Output`]). It reads no clock, sends nothing and writes nothing;
-//! the shell around it does, and tells it what happened. Entries are opaque bytes: it does not know what a key is. The
-//! rules it carries out are those of the replication protocol (primary-backup, acknowledged by *all* Live replicas);
-//! where a rule is meant, its number is in the comment.
+//! the shell around it does that and reports the events. Entries are opaque bytes: it does not know what a key is. It
+//! implements the rules of the replication protocol (primary-backup, acknowledged by *all* Live replicas); comments
+//! cite them by number.
 //!
 //! # One turn of the shell
 //! 1. Any number of [`Replica::step`] calls, each with one input.
@@ -11,20 +11,20 @@
 //!    messages that carry many entries each.
 //! 3. The outputs are carried out **in order**.
 //!
-//! # Where things are
-//! | file | what it decides |
+//! # Modules
+//! | file | responsibility |
 //! |---|---|
-//! | `replica`, `status` | dispatch, configuration, stepping down; what it tells about itself |
-//! | `log` | which positions are held, the point of match |
-//! | `writes` | what is on its way to the disk, what is durable |
-//! | `takeover` | how a new leader gets every follower to hold its log before it serves (rule 9) |
+//! | `replica`, `status` | dispatch, configuration, stepping down; its status |
+//! | `log` | positions held, the point of match |
+//! | `writes` | writes on their way to the disk, and durable ones |
+//! | `takeover` | makes every follower hold a new leader's log before it serves (rule 9) |
 //! | `lead`, `progress` | proposals, appends, acknowledgements, commit |
-//! | `hand_over` | giving the leadership up (rule 12) |
-//! | `follow` | which appends are accepted, what is cut (rule 10) |
-//! | `load` | catching up by copy when the leader's log does not reach back |
-//! | `live_set` | who counts, requests to add and to drop (rules 1–6) |
+//! | `hand_over` | gives the leadership up (rule 12) |
+//! | `follow` | appends accepted, entries cut (rule 10) |
+//! | `load` | catch-up by copy when the leader's log does not reach back |
+//! | `live_set` | counted replicas, requests to add and to drop (rules 1–6) |
 //! | `confirm` | reads without a lease (rule 18) |
-//! | `invariants` | what must hold, one property per file |
+//! | `invariants` | invariants, one property per file |
 
 pub mod invariants;
 

@@ -1,4 +1,4 @@
-//! The Live set: who counts, and the requests by which a leader asks the coordinator to add and to drop (rules 1–6).
+//! Live set: the counted replicas, and a leader's requests to the coordinator to add and to drop (rules 1–6).
 
 use crate::mutant::Mutant;
 use crate::output::Output;
@@ -21,7 +21,7 @@ enum Request {
     Drop(Vec<ReplicaName>),
 }
 
-/// When something refused or undone may be asked for again: ever later.
+/// Earliest time to repeat a refused or undone request, with growing delays.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     count: u32,
@@ -39,15 +39,16 @@ impl Backoff {
     }
 }
 
-/// A leader's dealings with the coordinator about the Live set.
+/// A leader's requests to the coordinator about the Live set.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// The one request whose answer is not known.
+    /// The one request without a known answer.
     asked: Option<Asked>,
-    /// A loader that counts already, so that the commit position waits for it: without that, a loader would never hold
-    /// everything committed at the moment of asking while writes keep coming. Not asked for yet, so it may be let go.
+    /// A loader that is counted already, so that the commit position waits for it: otherwise a loader would never hold
+    /// everything committed at the moment of the request while writes keep coming. Not requested yet, so it may be
+    /// released.
     pub(crate) candidate: Option<(PlacementId, Millis)>,
-    /// So many followers are silent that fewer than `min_in_sync` would be left without them.
+    /// So many followers are silent that fewer than `min_in_sync` would remain without them.
     pub(crate) stalled: bool,
     pub(crate) add_backoff: BTreeMap<PlacementId, Backoff>,
     drop_backoff: Backoff,
@@ -58,7 +59,7 @@ impl Requests {
         self.asked.is_some()
     }
 
-    /// A replica that no longer counts is not asked for again for a while.
+    /// Delays the next request for a replica that is no longer Live.
     pub(crate) fn rest(&mut self, placement: PlacementId, now: Millis, base_ms: u64) {
         let backoff = self.add_backoff.entry(placement).or_default();
         if backoff.not_before <= now {
@@ -70,10 +71,10 @@ impl Requests {
         matches!(&self.asked, Some(Asked { request: Request::Add(_), .. }))
     }
 
-    /// A higher version was seen: whatever was asked for is answered (rule 3).
+    /// Takes the answer to the request: a higher version was seen (rule 3).
     pub(crate) fn answered(&mut self, row: &Partition, now: Millis, base_ms: u64) {
         let state = |placement| row.placement(placement).map(|placement| placement.state);
-        self.stalled = false; // judged anew at the next tick, over the new set
+        self.stalled = false; // judged again at the next tick, over the new set
         if self.candidate.is_some_and(|(placement, _)| state(placement) != Some(ReplicaState::Load)) {
             self.candidate = None;
         }
@@ -99,7 +100,7 @@ impl Requests {
 }
 
 impl Replica {
-    /// Everyone but itself whose acknowledgement a commit needs: the largest set that may be the present one (rule 3).
+    /// Returns the other replicas that a commit needs acknowledgements from: the largest possible present set (rule 3).
     pub(crate) fn counted(&self) -> Vec<PlacementId> {
         let (Role::Lead(lead), Some(configuration)) = (&self.role, &self.configuration) else { return Vec::new() };
         let own = self.identity.placement;
@@ -122,13 +123,13 @@ impl Replica {
         counted
     }
 
-    /// Whether everyone who counts holds the log up to `upto`.
+    /// Returns whether every counted replica holds the log up to `upto`.
     pub(crate) fn counted_hold(&self, upto: archon_types::Seq) -> bool {
         let Role::Lead(lead) = &self.role else { return false };
         self.counted().iter().all(|placement| lead.followers.get(placement).is_some_and(|peer| peer.holds(upto)))
     }
 
-    /// Whether `min_in_sync` stands, judged by the smallest set that may be the present one: the known one (rule 3).
+    /// Returns whether `min_in_sync` is met by the smallest possible present set: the known one (rule 3).
     pub(crate) fn is_enough(&self) -> bool {
         let row = self.configuration.as_ref().map(|configuration| &configuration.row);
         let asked = match &self.role {
@@ -143,7 +144,7 @@ impl Replica {
         row.and_then(|row| row.placement(placement)).is_some_and(|placement| placement.state == ReplicaState::Live)
     }
 
-    /// Asks for a loader that holds everything, if one does.
+    /// Requests a loader that holds everything, if there is one.
     pub(crate) fn consider_requests(&mut self, now: Millis, out: &mut Vec<Output>) {
         let (commit, enough) = (self.commit, self.is_enough());
         let lease = self.lease || self.breaks(Mutant::AskWithoutLease);
@@ -151,13 +152,14 @@ impl Replica {
         let timing = self.timing();
         let short_at_takeover = self.breaks(Mutant::TakeoverJoinerShort);
         let (Role::Lead(lead), Some(configuration)) = (&mut self.role, &self.configuration) else { return };
-        // Rule 5: an unanswered joiner that dies stalls writes, so nobody is added while the coordinator is away.
+        // Rule 5: an unanswered joiner that dies stalls writes, so no replica is added while the coordinator is away.
         if !lease || lead.requests.is_asking() || lead.is_ending() {
             return;
         }
-        // A take-over needs a joiner only if there are too few without it; and then one that holds the whole log.
+        // A take-over needs a joiner only if there are too few replicas without it; and then one that holds the whole
+        // log.
         let needed = if lead.serving || short_at_takeover { commit } else { lead.start };
-        // There are also too few if one who is silent may not be dropped without leaving too few.
+        // There are also too few if dropping a silent replica would leave too few.
         if !lead.serving && enough && !lead.requests.stalled {
             return;
         }
@@ -173,7 +175,7 @@ impl Replica {
                 ask = Some(ReplicaName { placement: *placement, incarnation: progress.address.incarnation });
                 break;
             }
-            // One that still lacks much, or whose disk is slow yet, would hold every write up for as long.
+            // A loader that still lacks much, or has a slow disk, would delay every write by as much.
             let near = progress.next >= self.log.recent_first() && progress.keeps_pace(now, timing);
             if lead.serving && lead.requests.candidate.is_none() && near {
                 lead.requests.candidate = Some((*placement, now));
@@ -187,7 +189,7 @@ impl Replica {
         }
     }
 
-    /// The Live followers that have owed an answer for the time-out.
+    /// Returns the Live followers that have owed an answer for the time-out.
     fn silent(&self, now: Millis) -> Vec<ReplicaName> {
         let timing = self.timing();
         let Role::Lead(lead) = &self.role else { return Vec::new() };
@@ -219,7 +221,7 @@ impl Replica {
         }
         let mut fact = None;
         if let Some(asked) = &mut requests.asked {
-            // No answer is no answer: ask the same again, and go on counting.
+            // No answer is not a refusal: repeat the request, and keep counting.
             if now.since(asked.reported) >= timeout_ms {
                 asked.reported = now;
                 fact = match &asked.request {

@@ -1,5 +1,5 @@
-//! Loading: a replica that does not count catches up from the leader's log like a follower, or, where that log no
-//! longer reaches back far enough, pulls a copy first.
+//! Loading: a replica that is not in sync catches up from the leader's log like a follower, or pulls a copy first if
+//! that log no longer reaches back far enough.
 
 use crate::message::{Body, Position, ReplicaAddress};
 use crate::mutant::Mutant;
@@ -12,19 +12,19 @@ use archon_types::{Epoch, ReplicaState, Seq, Version};
 pub(crate) struct Copying {
     pub(crate) number: u64,
     pub(crate) leader: ReplicaAddress,
-    /// The epoch that its source leads: in another one the source may have thrown away what it holds.
+    /// The epoch that its source leads: in another one the source may have discarded its data.
     pub(crate) epoch: Epoch,
-    /// Pages are pulled only after this write: should the process end in mid-copy, nothing may be left that claims to
-    /// hold what was thrown away.
+    /// Pages are pulled only after this write: if the process ends in mid-copy, no record may remain that claims the
+    /// discarded data.
     after_token: u64,
     started: bool,
 }
 
 impl Replica {
-    /// The leader's log begins after `base`. Throws away what is stored and pulls a copy, if this replica certainly
-    /// lacks something that the leader could not send.
+    /// Handles a leader's log that begins after `base`: discards the stored data and pulls a copy, if this replica
+    /// certainly lacks entries that the leader can no longer send.
     pub(crate) fn fall_behind(&mut self, from: ReplicaAddress, epoch: Epoch, base: Position, out: &mut Vec<Output>) {
-        // A delayed message must never wipe a replica that has caught up meanwhile: one that counts holds every
+        // A delayed message must never reset a replica that has caught up meanwhile: an in-sync one holds every
         // committed position, and a leader trims its log only below its commit position.
         let row = self.configuration.as_ref().map(|configuration| &configuration.row);
         let own = row.and_then(|row| row.placement(self.identity.placement));
@@ -49,7 +49,7 @@ impl Replica {
         self.start_copy(out);
     }
 
-    /// Lets the shell pull pages, once the old log is gone from the disk for certain.
+    /// Lets the shell pull pages, once the old log is certainly gone from the disk.
     pub(crate) fn start_copy(&mut self, out: &mut Vec<Output>) {
         let Some(copying) = &mut self.copying else { return };
         if copying.started || !self.writes.is_done(copying.after_token) {
@@ -59,8 +59,8 @@ impl Replica {
         out.push(Output::StartCopy { copy: copying.number, leader: copying.leader, epoch: copying.epoch });
     }
 
-    /// Ends the copy under way if its source no longer leads the epoch in which it was begun: a replica that does not
-    /// lead may be emptied at any time, and keeps no log for anybody.
+    /// Ends the present copy if its source no longer leads the epoch in which it began: a replica that does not lead
+    /// may be reset at any time, and keeps no log for others.
     pub(crate) fn stop_orphaned_copy(&mut self, out: &mut Vec<Output>) {
         let Some(row) = self.configuration.as_ref().map(|configuration| &configuration.row) else { return };
         let orphaned = self.copying.as_ref().is_some_and(|copying| {
@@ -71,14 +71,14 @@ impl Replica {
         }
     }
 
-    /// Ends a copy that is of no use any more.
+    /// Ends a copy that is no longer useful.
     pub(crate) fn stop_copy(&mut self, out: &mut Vec<Output>) {
         if let Some(Copying { number, started: true, .. }) = self.copying.take() {
             out.push(Output::StopCopy { copy: number });
         }
     }
 
-    /// All pages are in: the log goes on after `at`, as a follower's.
+    /// Completes a copy: the log continues after `at`, as a follower's.
     pub(crate) fn copied(&mut self, number: u64, at: Position, version: Version, out: &mut Vec<Output>) {
         let Some(copying) = self.copying.take_if(|copying| copying.number == number && copying.started) else { return };
         self.copied_at = version;

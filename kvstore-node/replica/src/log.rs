@@ -1,12 +1,12 @@
-//! The replica's log: which positions are held, of which epochs, and the newest entries themselves.
+//! Log of a replica: the positions held with their epochs, and the newest entries themselves.
 
 use crate::input::{Identity, Recovered, RecoveredError, Run};
 use crate::message::{Entry, Position};
 use archon_types::{Epoch, Seq};
 use std::collections::VecDeque;
 
-/// A contiguous log from after `base` to `last`. Its positions are all known; of its entries only the newest are in
-/// memory, among them every one that is not yet both committed and durable (unless it was recovered).
+/// A contiguous log from after `base` to `last`. All its positions are known; only the newest entries are in memory,
+/// including every one that is not yet both committed and durable (unless it was recovered).
 #[derive(Debug)]
 pub(crate) struct Log {
     base: Position,
@@ -14,7 +14,7 @@ pub(crate) struct Log {
     last: Seq,
     recent: VecDeque<Entry>,
     recent_bytes: usize,
-    /// Up to here everything is on the disk.
+    /// Position up to which everything is on disk.
     durable: Seq,
 }
 
@@ -68,7 +68,7 @@ impl Log {
         Position::new(self.runs.back().map_or(self.base.epoch, |run| run.epoch), self.last)
     }
 
-    /// The epoch of the entry at `seq`, if it is held or is the base.
+    /// Returns the epoch of the entry at `seq`, if it is held or is the base.
     pub(crate) fn epoch_at(&self, seq: Seq) -> Option<Epoch> {
         if seq == self.base.seq {
             return Some(self.base.epoch);
@@ -84,13 +84,13 @@ impl Log {
         self.epoch_at(seq).map(|epoch| Position::new(epoch, seq))
     }
 
-    /// Whether exactly this position is held.
+    /// Returns whether exactly this position is held.
     pub(crate) fn holds(&self, at: Position) -> bool {
         self.epoch_at(at.seq) == Some(at.epoch)
     }
 
-    /// The newest position held that is at or below `at` in both number and epoch: since epochs never fall along a log,
-    /// nothing above it can be shared with a log that holds `at`. `None` if that would lie below the base.
+    /// Returns the newest position held that is at or below `at` in both number and epoch: since epochs never fall
+    /// along a log, nothing above it can be shared with a log that holds `at`. `None` if that would lie below the base.
     pub(crate) fn floor(&self, at: Position) -> Option<Position> {
         let capped = at.seq.min(self.last);
         if capped < self.base.seq || self.base.epoch > at.epoch {
@@ -117,7 +117,7 @@ impl Log {
         self.recent.push_back(entry);
     }
 
-    /// Forgets everything after `after`.
+    /// Removes everything after `after`.
     pub(crate) fn cut(&mut self, after: Seq) {
         debug_assert!(after >= self.base.seq, "a cut below the base");
         while self.recent.back().is_some_and(|entry| entry.at.seq > after) {
@@ -132,7 +132,7 @@ impl Log {
         self.durable = self.durable.min(after);
     }
 
-    /// Forgets everything; begins anew after `base`, of which nothing is durable yet.
+    /// Removes everything; the log restarts after `base`, of which nothing is durable yet.
     pub(crate) fn reset(&mut self, base: Position) {
         *self = Self {
             base,
@@ -149,7 +149,7 @@ impl Log {
         self.durable = self.durable.max(upto);
     }
 
-    /// Notes that the entries up to `upto` are no longer on the disk.
+    /// Notes that the entries up to `upto` are no longer on disk.
     pub(crate) fn trim(&mut self, upto: Seq) {
         let Some(base) = self.position_at(upto).filter(|base| base.seq > self.base.seq) else { return };
         while self.runs.get(1).is_some_and(|run| Some(run.first) <= upto.next()) {
@@ -168,7 +168,7 @@ impl Log {
         }
     }
 
-    /// Drops entries at or below `settled` from memory until at most `bytes_max` are left; they stay on the disk.
+    /// Drops entries at or below `settled` from memory until at most `bytes_max` are left; they stay on disk.
     pub(crate) fn evict(&mut self, settled: Seq, bytes_max: usize) {
         while self.recent_bytes > bytes_max && self.recent.front().is_some_and(|entry| entry.at.seq <= settled) {
             self.forget_oldest();
@@ -186,12 +186,12 @@ impl Log {
         }
     }
 
-    /// The first position whose entry is in memory (one after the end if none is).
+    /// Returns the first position with its entry in memory (one after the end if there is none).
     pub(crate) fn recent_first(&self) -> Seq {
         self.recent.front().map_or_else(|| self.last.next().unwrap_or(self.last), |entry| entry.at.seq)
     }
 
-    /// Entries from `from` on, within the bounds but at least one; `None` if `from` is not in memory.
+    /// Returns entries from `from` on, within the bounds but at least one; `None` if `from` is not in memory.
     pub(crate) fn recent_from(&self, from: Seq, entries_max: usize, bytes_max: usize) -> Option<Vec<Entry>> {
         let skip = from.get().checked_sub(self.recent.front()?.at.seq.get())?;
         let mut bytes = 0_usize;
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn trimming_keeps_the_base_position_and_floor_stops_there() {
+    fn trim_keeps_base_position_and_floor_stops_there() {
         let mut log = sample();
         log.trim(Seq::new(4));
         assert_eq!((log.base(), log.last()), (at(3, 4), at(4, 6)));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_shortens_runs_memory_and_durability() {
+    fn cut_shortens_runs_memory_and_durability() {
         let mut log = sample();
         log.set_durable(Seq::new(6));
         log.cut(Seq::new(4));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_from_the_disk_are_refused() {
+    fn contradictory_recovered_state_is_refused() {
         let run = |epoch, first| Run { epoch: Epoch::new(epoch), first: Seq::new(first) };
         let good = Recovered {
             epoch: Epoch::new(4),

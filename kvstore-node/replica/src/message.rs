@@ -1,4 +1,4 @@
-//! What replicas of one partition say to each other. Plain fields only, so that a wire format can mirror them one to one.
+//! Messages between replicas of one partition. Plain fields only, so that a wire format can mirror them one to one.
 
 pub use archon_types::Position;
 use archon_types::{Epoch, Incarnation, NodeId, PartitionId, PlacementId, Seq};
@@ -7,20 +7,20 @@ use bytes::Bytes;
 /// One entry of the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Where it stands.
+    /// Its position.
     pub at: Position,
-    /// What it says; opaque here. Encoded once by the leader, carried unchanged to peers and disks.
+    /// Its content, opaque here. Encoded once by the leader, carried unchanged to peers and disks.
     pub bytes: Bytes,
 }
 
-/// A replica named so exactly that neither a restarted nor a wiped one can be mistaken for it.
+/// Exact name of a replica, which neither a restarted nor a reset one shares.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReplicaAddress {
     /// The copy.
     pub placement: PlacementId,
     /// The node that holds it.
     pub node: NodeId,
-    /// The life of that node.
+    /// The incarnation of that node.
     pub incarnation: Incarnation,
 }
 
@@ -29,18 +29,18 @@ pub struct ReplicaAddress {
 pub struct Message {
     /// The partition both belong to.
     pub partition: PartitionId,
-    /// Who sends.
+    /// The sender.
     pub from: ReplicaAddress,
-    /// For whom it is; `to.node` says where to deliver it.
+    /// The receiver; it is delivered to `to.node`.
     pub to: ReplicaAddress,
     /// From a leader: the epoch in which it leads. From a follower: the epoch it answers in; in a [`Body::Nack`], the
     /// highest epoch it knows, which may be higher than the leader's.
     pub epoch: Epoch,
-    /// What is said.
+    /// Its content.
     pub body: Body,
 }
 
-/// What a message says.
+/// Content of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Body {
     /// Leader to follower, until a point of match is found: "persist my epoch; do you hold exactly `at`?"
@@ -54,13 +54,13 @@ pub enum Body {
     },
     /// Follower to leader: "your epoch is durable here, and I hold `at`".
     Adopted {
-        /// The position that was asked for.
+        /// The probed position.
         at: Position,
         /// Up to here the follower's log equals the leader's and is durable.
         held: Seq,
     },
     /// Leader to follower: entries that follow directly after `before`. May be empty, to ask for an acknowledgement or
-    /// to tell the commit position.
+    /// to announce the commit position.
     Append {
         /// The position before the first entry; the follower must hold exactly it.
         before: Position,
@@ -71,7 +71,7 @@ pub enum Body {
         /// The leader's commit position; may lie beyond the entries.
         commit: Seq,
     },
-    /// Follower to leader: what it holds.
+    /// Follower to leader: the entries it holds.
     Ack {
         /// Up to here the follower's log equals the leader's and is durable.
         held: Seq,
@@ -97,13 +97,13 @@ pub enum Body {
     },
     /// Follower to leader: "no higher epoch is persisted here".
     Confirmed {
-        /// The round that is answered.
+        /// The answered round.
         round: u64,
     },
 }
 
 impl Body {
-    /// Its name, for logs and metrics.
+    /// Returns its name, for logs and metrics.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Adopt { .. } => "adopt",

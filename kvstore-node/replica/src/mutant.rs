@@ -1,18 +1,18 @@
-//! The rules of the data plane that a test can take away; the names are those of the protocol model where it has them.
-//! Zero stands for what is no numbered rule of its own.
+//! Rules of the data plane that a test can disable, named as in the protocol model where it has them. Zero stands for a
+//! property without a numbered rule.
 
 archon_types::mutants! {
-    /// A leader stops counting a follower when it asks to drop it, not when it knows.
+    /// A leader stops counting a follower when it asks to drop it, not when it knows the answer.
     SelfShrink = 1,
     /// Writes are admitted and committed while fewer than `min_in_sync` are Live.
     CommitBelowMin = 2,
-    /// `min_in_sync` is judged with the joiner that is only asked for.
+    /// `min_in_sync` is judged with a joiner that is only requested.
     MinCountsJoiner = 2,
     /// A new leader serves while fewer than `min_in_sync` are Live.
     TakeoverBelowMin = 2,
     /// A leader without a lease confirms reads while fewer than `min_in_sync` are Live.
     NoLeaseBelowMin = 2,
-    /// A leader goes on admitting writes that too few followers can acknowledge.
+    /// A leader keeps admitting writes that too few followers can acknowledge.
     AdmitStalled = 2,
     /// A joiner counts only once the leader knows the answer.
     JoinerNotCounted = 3,
@@ -22,13 +22,13 @@ archon_types::mutants! {
     AnswerNotRisen = 3,
     /// An older configuration replaces a newer one.
     ConfigGoesBack = 4,
-    /// A leader asks for additions while it has no lease.
+    /// A leader requests additions while it has no lease.
     AskWithoutLease = 5,
     /// A request names one silent follower only.
     NamesOneSilent = 6,
-    /// What was refused or undone is asked for again at once.
+    /// A refused or undone request is repeated at once.
     NoBackoff = 6,
-    /// A restarted leader goes on in an epoch that it had persisted.
+    /// A restarted leader continues in an epoch that it had persisted.
     ResumeEpoch = 8,
     /// A node with a new incarnation still believes that it leads.
     LeadsInNextLife = 8,
@@ -36,39 +36,39 @@ archon_types::mutants! {
     EpochVolatile = 9,
     /// A new leader serves before its followers hold its log.
     ServeEarly = 9,
-    /// A joiner asked for during a take-over need not hold the whole log.
+    /// A joiner requested during a take-over need not hold the whole log.
     TakeoverJoinerShort = 9,
     /// A follower matches by number only and cuts nothing.
     NoCut = 10,
     /// A follower commits beyond what it matched with this leader.
     CommitUnmatched = 10,
-    /// A follower cuts entries that it knows to be committed, and says nothing.
+    /// A follower cuts entries that it knows to be committed, without an alarm.
     CutCommitted = 10,
     /// A follower obeys a leader of an epoch below the highest it persisted.
     FollowOldEpoch = 10,
-    /// A replica obeys messages meant for another placement or another life.
+    /// A replica obeys messages for another placement or another incarnation.
     StaleAddressee = 10,
-    /// A follower obeys a higher epoch of whoever names it, a placement of its row or not.
+    /// A follower obeys a higher epoch of any sender, a placement of its row or not.
     FollowStranger = 25,
-    /// A replica believes in epochs beyond which nobody could lead.
+    /// A replica accepts epochs that no leader can have reached.
     AnyEpochBelieved = 25,
-    /// Whoever was heard first in an epoch is its leader, whatever the row says.
+    /// The first sender in an epoch is its leader, even against the row.
     FirstHeardStays = 25,
-    /// A leader that a higher epoch has ended says nothing, and waits for a row that never comes.
+    /// A leader ended by a higher epoch does not report it, and waits for a row that never comes.
     OvertakenUnreported = 25,
     /// Answers given under another epoch count.
     AckOfOtherEpoch = 11,
-    /// Answers given by another life of the same placement count.
+    /// Answers given by another incarnation of the same placement count.
     AckOfOtherLife = 11,
     /// A leader serves again in an epoch that it has released.
     ReleaseUndone = 12,
-    /// A leader releases before what is under way is committed.
+    /// A leader releases before pending proposals are committed.
     ReleaseEarly = 12,
-    /// Where nobody else counts, a read is answered without a lease.
+    /// A sole in-sync copy answers a read without a lease.
     AloneWithoutLease = 17,
     /// A confirm round that began before the read counts for it.
     ConfirmReused = 18,
-    /// A confirm round does not ask the joiner whose answer is unknown.
+    /// A confirm round does not ask a joiner with an unknown answer.
     ConfirmSkipsJoiner = 18,
     /// A confirm round asks one follower only.
     ConfirmOne = 18,
@@ -76,18 +76,18 @@ archon_types::mutants! {
     ConfirmAnyRound = 18,
     /// A follower confirms a leader although it knows a higher epoch.
     ConfirmBlindly = 18,
-    /// The first leader of a partition serves before the coordinator has taken in that it leads.
+    /// The first leader of a partition serves before the coordinator has recorded that it leads.
     ServeUnheard = 19,
-    /// What was sent to the disk counts as durable.
+    /// Data sent to the disk counts as durable.
     AckUndurable = 20,
     /// A restarted replica takes its whole log for committed.
     TailCommitted = 20,
-    /// A leader commits, and so answers, what only it holds.
+    /// A leader commits, and so answers, entries that only it holds.
     AnswerBeforeCommit = 0,
-    /// A leader asks for a loader that lacks what was committed since its last page.
+    /// A leader requests a loader that lacks entries committed since its last page.
     PromoteShort = 0,
-    /// A copy that was made anew counts by a row from before.
+    /// A copy that was pulled again counts by a row from before.
     CountsByOldRow = 0,
-    /// A copy goes on although its source no longer leads the epoch it was begun in.
+    /// A copy continues although its source no longer leads the epoch it began in.
     KeepsOrphanedCopy = 0,
 }

@@ -1,4 +1,4 @@
-//! What a replica wants done. Outputs are carried out in the order given.
+//! Outputs of a replica, carried out in the order given.
 
 use crate::message::{Entry, Message, Position, ReplicaAddress};
 use archon_types::{Epoch, ErrorKind, PlacementId, Report, Seq};
@@ -6,23 +6,23 @@ use archon_types::{Epoch, ErrorKind, PlacementId, Report, Seq};
 /// One change to what is stored, in the order given; a `Persist` is applied as a whole or not at all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
-    /// Remember this epoch.
+    /// Store this epoch.
     Epoch(Epoch),
     /// Store these entries, contiguous, right after what is stored. Their epochs must be stored with them.
     Entries(Vec<Entry>),
-    /// Forget every entry after this position. The window of entries not yet applied ends here too.
+    /// Remove every entry after this position. The window of entries not yet applied ends here too.
     Cut {
         /// The last position kept.
         after: Seq,
     },
-    /// Forget the whole log; it begins anew after `base`. Everything up to `base` counts as committed and applied.
+    /// Remove the whole log; it restarts after `base`. Everything up to `base` counts as committed and applied.
     Reset {
         /// The position before the next entry.
         base: Position,
     },
 }
 
-/// Something an operator must hear of.
+/// Condition that an operator must know of.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Alarm {
     /// The leader lacks entries that this replica knows to be committed: one of the two lost data. Nothing is cut.
@@ -37,14 +37,14 @@ pub enum Alarm {
         epoch: Epoch,
         /// The refusing replica.
         own: PlacementId,
-        /// Up to here it knows the log as committed.
+        /// Position up to which it knows the log as committed.
         commit: Seq,
-        /// Up to here at most the two logs agree.
+        /// Last position up to which the two logs may agree.
         agreed: Seq,
     },
 }
 
-/// What to do.
+/// Action of the shell.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
     /// Make these records durable, after all earlier ones; then give `Persisted`. A follower's entries also enter the
@@ -52,72 +52,72 @@ pub enum Output {
     Persist {
         /// Its number, rising.
         token: u64,
-        /// What to store.
+        /// The records to store.
         records: Vec<Record>,
     },
-    /// Deliver this, or lose it.
+    /// Deliver this message, or lose it.
     Send(Message),
-    /// The proposal has a place in the log.
+    /// The proposal has a position in the log.
     Accepted {
         /// The proposal.
         ticket: u64,
-        /// Its place.
+        /// Its position.
         at: Position,
     },
     /// The proposal has had no effect and never will.
     Refuse {
         /// The proposal.
         ticket: u64,
-        /// Why.
+        /// The reason.
         kind: ErrorKind,
     },
-    /// These accepted proposals may or may not take effect; nobody here will know. Their entries may still be committed
-    /// by the next leader.
+    /// These accepted proposals may or may not take effect, unknown here: the next leader may still commit their
+    /// entries.
     Abandon {
-        /// The proposals, in order of their places.
+        /// The proposals, in order of position.
         tickets: Vec<u64>,
     },
-    /// Everything up to here is committed: apply it in order, then answer (if leader, after a look at the lease).
+    /// Everything up to here is committed: apply it in order, then answer (a leader checks the lease first).
     Commit {
         /// The commit position.
         upto: Seq,
     },
-    /// Whether this replica may evaluate operations and answer them.
+    /// True if this replica may evaluate and answer operations.
     Serve(bool),
-    /// Tell the coordinator; repeated here until the configuration shows that it was heard.
+    /// Report this to the coordinator; repeated here until the configuration shows that it was received.
     Report(Report),
     /// Read entries that are no longer in memory; answer by `LogRead`.
     ReadLog {
         /// Its number.
         read: u64,
-        /// For whom it is.
+        /// The replica it is for.
         reader: PlacementId,
-        /// First position wanted.
+        /// First position.
         from: Seq,
-        /// Last position wanted.
+        /// Last position.
         upto: Seq,
-        /// Stop after about as many bytes.
+        /// Approximate bound on bytes.
         bytes_max: usize,
     },
-    /// Empty this placement's space, then pull a copy from the leader; answer by `Copied`. Replaces any copy under way.
+    /// Clear this placement's space, then pull a copy from the leader; answer by `Copied`. Replaces any other copy.
     StartCopy {
         /// Its number.
         copy: u64,
-        /// From whom.
+        /// The source.
         leader: ReplicaAddress,
         /// The leader's epoch.
         epoch: Epoch,
     },
-    /// Stop that copy: no page of it may be written any more.
+    /// Stop that copy: no further page of it may be written.
     StopCopy {
         /// Its number.
         copy: u64,
     },
-    /// These reads were confirmed (answer them from what is committed) or not (refuse them, retryably).
+    /// These reads were confirmed (answer them from committed rows) or not (refuse them, retryably).
     ConfirmDone {
         /// The reads.
         tickets: Vec<u64>,
-        /// Whether the leadership stood after they arrived.
+        /// True if the leadership held after they arrived.
         ok: bool,
     },
     /// Log it and raise an alarm.

@@ -1,25 +1,26 @@
-//! Leaderships ended by a higher epoch of which the row says nothing (rule 25). Mostly the row is on its way. But a copy may
-//! also know an epoch that was never granted: it obeyed a copy that was set back or strayed, or the coordinators were set back
-//! themselves. Then nobody could ever lead again below it, so the coordinator is told, and grants above it.
+//! Leaderships ended by a higher epoch that the row does not show (rule 25). Mostly the row is on its way. But a copy
+//! may also know an epoch that was never granted: it obeyed a copy that was set back or strayed, or the coordinators
+//! were set back themselves. No leader could then serve below that epoch, so this is reported to the coordinator, which
+//! grants a higher one.
 
 use crate::mutant::Mutant;
 use crate::output::Output;
 use crate::replica::{Replica, Role};
 use archon_types::{Epoch, Fact, Millis};
 
-/// What is told until a row of a higher epoch comes.
+/// Report that is repeated until a row of a higher epoch comes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Overtaken {
     /// The epoch in which this replica is named leader and does not lead.
     epoch: Epoch,
-    /// The highest epoch known of.
+    /// The highest known epoch.
     by: Epoch,
     reported: Millis,
 }
 
 impl Replica {
-    /// Remembers that `epoch`, in which this replica is named leader, is over because of `by`, and tells it. It does not lead
-    /// in `epoch` any more, nor will it again in this life.
+    /// Records and reports that `by` has ended `epoch`, in which this replica is named leader. It does not lead in
+    /// `epoch`, nor will it again in this incarnation.
     pub(crate) fn overtaken_by(&mut self, now: Millis, epoch: Epoch, by: Epoch, out: &mut Vec<Output>) {
         if self.breaks(Mutant::OvertakenUnreported) {
             return;
@@ -28,15 +29,15 @@ impl Replica {
         self.report(epoch, Fact::Overtaken { by }, out);
     }
 
-    /// As [`Replica::overtaken_by`], where the row will most likely be here before anything has to be told.
+    /// Records the same without an immediate report, as the row will most likely arrive first.
     pub(crate) fn overtaken_perhaps(&mut self, epoch: Epoch, by: Epoch) {
         if !self.breaks(Mutant::OvertakenUnreported) {
             self.overtaken = Some(Overtaken { epoch, by, reported: Millis::ZERO });
         }
     }
 
-    /// Compares a new row with what this replica knows: `named` leader in an epoch that it has followed somebody in already,
-    /// or that is below, it cannot lead.
+    /// Compares a new row with the known epochs: a replica `named` leader cannot lead in an epoch in which it has
+    /// followed another leader already, or a lower one.
     pub(crate) fn look_overtaken(&mut self, now: Millis, epoch: Epoch, named: bool, out: &mut Vec<Output>) {
         if self.overtaken.is_some_and(|overtaken| epoch > overtaken.epoch) {
             self.overtaken = None;
@@ -46,7 +47,7 @@ impl Replica {
         }
     }
 
-    /// Tells it again: the report may be lost.
+    /// Repeats the report, which may have been lost.
     pub(crate) fn tick_overtaken(&mut self, now: Millis, out: &mut Vec<Output>) {
         let timeout_ms = self.timing().replication_timeout_ms;
         let known = self.epoch;

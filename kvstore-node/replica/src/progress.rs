@@ -1,32 +1,34 @@
-//! What a leader knows of one other replica, within one epoch and one life of that replica (rule 11).
+//! Progress of one other replica as its leader knows it, within one epoch and one incarnation of that replica (rule
+//! 11).
 
 use crate::input::Timing;
 use crate::message::{Position, ReplicaAddress};
 use archon_types::{Millis, Seq};
 use std::collections::VecDeque;
 
-/// Most messages to find a point of match that are sent between two ticks; beyond them the next tick must come.
+/// Most probes for a point of match between two ticks; further ones wait for the next tick.
 const FAST_PROBES_MAX: u8 = 32;
 
-/// How long a loader may take to acknowledge what its leader's log held at one moment, to be said to keep pace, as a part
-/// of the replication time-out.
+/// Inverse of the share of the replication time-out within which a loader that keeps pace acknowledges what its
+/// leader's log held at one moment.
 const PACE_PART: u64 = 20;
-/// Rounds after which a loader will not become any faster, so that it need not keep pace to be waited for.
+/// Rounds after which a loader will not become faster, so that it need not keep pace to be waited for.
 const ROUNDS_MAX: u8 = 10;
 
-/// A loader catches up in rounds, each of which ends when it holds what the leader's log held when the round began, as in
-/// section 4.2.1 of Ongaro's dissertation on Raft. How long the last one took tells how long writes would wait for it.
+/// A loader catches up in rounds, each of which ends when it holds what the leader's log held when the round began, as
+/// in section 4.2.1 of Ongaro's dissertation on Raft. The duration of the last one predicts how long writes would wait
+/// for it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Pace {
-    /// What ends the round under way, and since when it is.
+    /// Target and start of the present round.
     round: Option<(Seq, Millis)>,
     rounds: u8,
-    /// How long the last round took.
+    /// Duration of the last round.
     last_ms: Option<u64>,
 }
 
 impl Pace {
-    /// It holds the log up to `acked`, and there is more of it up to `end`.
+    /// Records that it holds the log up to `acked`, of a log that ends at `end`.
     fn heard(&mut self, acked: Seq, end: Seq, now: Millis) {
         if let Some((_, since)) = self.round.take_if(|(target, _)| *target <= acked) {
             self.rounds = self.rounds.saturating_add(1);
@@ -44,40 +46,40 @@ impl Pace {
 #[derive(Debug)]
 pub(crate) struct Progress {
     pub(crate) address: ReplicaAddress,
-    /// Whether a point of match was found under this epoch. Until then it is asked by `Adopt`.
+    /// True once a point of match was found under this epoch. Until then it is probed by `Adopt`.
     pub(crate) matched: bool,
-    /// Durable there and equal to our log up to here; means something only once matched.
+    /// Durable there and equal to our log up to here; meaningful only once matched.
     pub(crate) acked: Seq,
     /// The next entry to send.
     pub(crate) next: Seq,
-    /// The position it is asked for while unmatched.
+    /// The probed position while unmatched.
     pub(crate) probe: Position,
     probe_sent: Option<Millis>,
     probe_since: Option<Millis>,
     probe_wait_ms: u64,
     fast_probes: u8,
-    /// It pulls a copy; it is asked slowly.
+    /// It pulls a copy; it is probed slowly.
     pub(crate) copying: bool,
-    /// Where it was found to match: what it has not acknowledged up to here it is asked for again.
+    /// The point of match: acknowledgements up to here are requested again.
     matched_at: Seq,
     /// Sent and not acknowledged, since the last rewind: end and bytes of each message.
     window: VecDeque<(Seq, usize)>,
     window_bytes: usize,
-    /// When entries were *first* sent that are not acknowledged; survives rewinds.
+    /// First send time of entries that are not acknowledged; survives rewinds.
     waiting: VecDeque<(Seq, Millis)>,
     last_sent: Millis,
-    /// The commit position it was last told.
+    /// The commit position last announced to it.
     pub(crate) announced_commit: Seq,
-    /// The read from disk under way for it.
+    /// The read from disk in progress for it.
     pub(crate) reading: Option<u64>,
-    /// Since when a confirmation is owed.
+    /// Time since when a confirmation is owed.
     pub(crate) confirm_since: Option<Millis>,
-    /// Since when a sign of life is owed.
+    /// Time since when a sign of life is owed.
     alive_since: Option<Millis>,
     pace: Pace,
     /// The coordinator has failed its node.
     pub(crate) failed: bool,
-    /// It was Live when its leader last heard of it.
+    /// It was Live when its leader last received its row.
     pub(crate) counts: bool,
 }
 
@@ -109,17 +111,17 @@ impl Progress {
         }
     }
 
-    /// Whether it holds everything up to `upto` durably.
+    /// Returns whether it holds everything up to `upto` durably.
     pub(crate) fn holds(&self, upto: Seq) -> bool {
         self.matched && self.acked >= upto
     }
 
-    /// Whether to ask for the point of match now.
+    /// Returns whether to probe for the point of match now.
     pub(crate) fn probe_due(&self, now: Millis) -> bool {
         !self.matched && self.probe_sent.is_none_or(|sent| now.since(sent) >= self.probe_wait_ms)
     }
 
-    /// Notes that `Adopt` goes out. `patient` replicas do not count and are asked ever more slowly.
+    /// Notes that `Adopt` goes out. `patient` replicas are not in sync and are probed at growing intervals.
     pub(crate) fn probed(&mut self, now: Millis, resend_ms: u64, patient: bool) {
         let first = self.probe_sent.is_none();
         self.probe_sent = Some(now);
@@ -131,7 +133,7 @@ impl Progress {
         };
     }
 
-    /// It answered that it does not hold what it was asked for: ask for `at` instead.
+    /// Probes `at` next, as it does not hold the probed position.
     pub(crate) fn probe_at(&mut self, at: Position, now: Millis) {
         self.unmatch();
         self.probe = at;
@@ -145,8 +147,8 @@ impl Progress {
         }
     }
 
-    /// It is pulling a copy (or was just told to): ask again later. One that counts has no use for a copy: if it lacks what
-    /// the log does not hold any more it has lost data, and owes an answer until it is dropped.
+    /// Probes again later, as it is pulling a copy (or was just asked to). An in-sync replica has no use for a copy: if
+    /// it lacks trimmed entries it has lost data, and owes an answer until it is dropped.
     pub(crate) fn pause(&mut self, copying: bool, now: Millis) {
         self.unmatch();
         self.copying = copying;
@@ -165,7 +167,7 @@ impl Progress {
         self.pace = Pace::default();
     }
 
-    /// A point of match was found.
+    /// Records a point of match.
     pub(crate) fn match_at(&mut self, at: Position) {
         self.matched = true;
         self.matched_at = at.seq;
@@ -174,7 +176,7 @@ impl Progress {
         self.next = at.seq.next().unwrap_or(at.seq);
     }
 
-    /// It holds everything up to `held`, of a log that ends at `end`.
+    /// Records that it holds everything up to `held`, of a log that ends at `end`.
     pub(crate) fn acknowledge(&mut self, held: Seq, end: Seq, now: Millis) {
         (self.confirm_since, self.alive_since) = (None, None); // it is there
         self.acked = self.acked.max(held);
@@ -192,7 +194,7 @@ impl Progress {
         }
     }
 
-    /// Whether what it lacks would come about as fast as writes do, so that they may wait for it.
+    /// Returns whether it would get what it lacks about as fast as writes come, so that they may wait for it.
     pub(crate) fn keeps_pace(&self, now: Millis, timing: Timing) -> bool {
         let pace_ms = timing.replication_timeout_ms / PACE_PART;
         let late = self.pace.round.is_some_and(|(_, since)| now.since(since) > pace_ms);
@@ -200,13 +202,13 @@ impl Progress {
         self.matched && (kept || self.pace.rounds >= ROUNDS_MAX)
     }
 
-    /// How long writes may wait for it, a loader that kept pace: some times what it took before.
+    /// Returns the time for which writes may wait for a loader that kept pace: a multiple of its last round.
     pub(crate) fn timeout_ms(&self, timing: Timing) -> u64 {
         let last_ms = self.pace.last_ms.unwrap_or_default();
         last_ms.saturating_mul(4).clamp(timing.resend_ms(), timing.replication_timeout_ms.max(timing.resend_ms()))
     }
 
-    /// It lacks what was sent: go on after `hint`, which it holds.
+    /// Continues after `hint`, which it holds, as it lacks what was sent.
     pub(crate) fn rewind(&mut self, hint: Seq) {
         self.next = hint.next().unwrap_or(hint);
         self.reading = None;
@@ -214,7 +216,7 @@ impl Progress {
         self.window_bytes = 0;
     }
 
-    /// Whether more may be sent.
+    /// Returns whether more may be sent.
     pub(crate) fn is_open(&self, appends_max: usize, bytes_max: usize) -> bool {
         self.matched && self.window.len() < appends_max.max(1) && self.window_bytes < bytes_max.max(1)
     }
@@ -230,23 +232,23 @@ impl Progress {
         self.announced(commit, now);
     }
 
-    /// Notes that it is told the commit position.
+    /// Notes that the commit position is announced to it.
     pub(crate) fn announced(&mut self, commit: Seq, now: Millis) {
         self.announced_commit = commit;
         self.last_sent = now;
     }
 
-    /// Whether to send an empty append: for an acknowledgement that is overdue, or to tell the commit position.
+    /// Returns whether to send an empty append: for an overdue acknowledgement, or to announce the commit position.
     pub(crate) fn ping_due(&self, commit: Seq, now: Millis, resend_ms: u64) -> bool {
         let quiet_ms = now.since(self.last_sent);
-        // An acknowledgement that overtook the answer to the probe was not taken, and without writes no other follows.
+        // An acknowledgement that overtook the answer to the probe was ignored, and without writes no other follows.
         let unheard = self.acked < self.matched_at;
         let owing = !self.waiting.is_empty() || self.alive_since.is_some() || unheard;
         self.matched && ((owing && quiet_ms >= resend_ms) || (self.announced_commit < commit && quiet_ms > 0))
     }
 
-    /// Asks a replica that counts for a sign of life if nothing was asked of it for long, or if its node is said to be
-    /// dead. Returns whether an empty append is to be sent for it now.
+    /// Asks an in-sync replica for a sign of life after a long silence, or if its node has failed. Returns whether to
+    /// send an empty append to it now.
     pub(crate) fn keep_alive(&mut self, now: Millis, timing: Timing) -> bool {
         let quiet_ms = now.since(self.last_sent);
         let due = self.matched
@@ -258,7 +260,7 @@ impl Progress {
         due
     }
 
-    /// Since when it owes an answer.
+    /// Returns the time since when it owes an answer.
     pub(crate) fn silent_since(&self) -> Option<Millis> {
         [self.probe_since, self.waiting.front().map(|(_, since)| *since), self.confirm_since, self.alive_since]
             .into_iter()
@@ -266,7 +268,7 @@ impl Progress {
             .min()
     }
 
-    /// Whether it has owed an answer for too long.
+    /// Returns whether it has owed an answer for too long.
     pub(crate) fn is_silent(&self, now: Millis, timing: Timing) -> bool {
         let timeout_ms = if self.failed { timing.failed_timeout_ms() } else { timing.replication_timeout_ms };
         self.silent_since().is_some_and(|since| now.since(since) >= timeout_ms)

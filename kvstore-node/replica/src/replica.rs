@@ -1,4 +1,4 @@
-//! The replica: its state, the dispatch of inputs, and what every role shares.
+//! Replica: state, dispatch of inputs, and code shared by all roles.
 
 use crate::follow::Following;
 use crate::input::{Configuration, Identity, Input, Limits, Recovered, RecoveredError};
@@ -12,7 +12,7 @@ use crate::overtaken::Overtaken;
 use crate::writes::Writes;
 use archon_types::{Epoch, Fact, Incarnation, Millis, NodeId, ReplicaState, Report, Seq, Version};
 
-/// One copy of one partition. See the crate's page for how to drive it.
+/// One copy of one partition. The crate's page describes how to drive it.
 #[derive(Debug)]
 pub struct Replica {
     pub(crate) identity: Identity,
@@ -28,7 +28,7 @@ pub struct Replica {
     pub(crate) role: Role,
     /// The leader obeyed, in `epoch`.
     pub(crate) following: Option<Following>,
-    /// The leadership that a higher epoch ended, until the row shows that this was heard.
+    /// The leadership that a higher epoch ended, until the row shows that the report was received.
     pub(crate) overtaken: Option<Overtaken>,
     /// The copy being pulled.
     pub(crate) copying: Option<Copying>,
@@ -44,7 +44,7 @@ pub struct Replica {
     pub(crate) mutant: Option<Mutant>,
 }
 
-/// What a replica is doing.
+/// Role of a replica.
 ///
 /// | from | to | when |
 /// |---|---|---|
@@ -63,8 +63,8 @@ pub(crate) enum Role {
 }
 
 impl Replica {
-    /// A replica as its disk left it. It leads nothing until a configuration names it in a higher epoch than any it
-    /// has persisted (rule 8).
+    /// Creates a replica as its disk left it. It leads nothing until a configuration names it in a higher epoch than
+    /// any it has persisted (rule 8).
     ///
     /// # Errors
     /// [`RecoveredError`] if the recovered state contradicts itself; the copy must then not be used.
@@ -94,7 +94,7 @@ impl Replica {
         })
     }
 
-    /// Breaks one rule, for a simulator that proves its checks.
+    /// Disables one rule, for a simulator that proves its checks.
     #[cfg(any(test, feature = "mutants"))]
     pub fn set_mutant(&mut self, mutant: Option<Mutant>) {
         self.mutant = mutant;
@@ -114,7 +114,7 @@ impl Replica {
         false
     }
 
-    /// Takes in one input. `now` must never fall. Outputs are appended to `out`; more follow at [`Replica::flush`].
+    /// Processes one input. `now` must never fall. Outputs are appended to `out`; more follow at [`Replica::flush`].
     pub fn step(&mut self, now: Millis, input: Input, out: &mut Vec<Output>) {
         match input {
             Input::Configure(configuration) => self.configure(now, configuration, out),
@@ -137,7 +137,7 @@ impl Replica {
         self.debug_check();
     }
 
-    /// The last [`Input::EngineLags`].
+    /// Returns the last [`Input::EngineLags`].
     pub const fn engine_lags(&self) -> bool {
         self.engine_lags
     }
@@ -181,7 +181,7 @@ impl Replica {
             Role::Released { epoch: released, .. } if *released < epoch => self.role = Role::Follow,
             Role::Lead(_) | Role::Released { .. } | Role::Follow => {}
         }
-        // A leadership is taken up once: an epoch that was persisted was led or followed before (rules 8, 12).
+        // A leadership is taken up once: a persisted epoch was led or followed before (rules 8, 12).
         if named && live && (epoch > self.epoch || self.takes_up_again(epoch)) {
             self.take_over(now, epoch, out);
         }
@@ -189,7 +189,7 @@ impl Replica {
         self.advance(now, out);
     }
 
-    /// Never: a leadership that was lost or released is not taken up again in its epoch (rules 8, 12).
+    /// Returns false: a lost or released leadership is not taken up again in its epoch (rules 8, 12). Mutants differ.
     fn takes_up_again(&self, epoch: Epoch) -> bool {
         epoch == self.epoch
             && match self.role {
@@ -204,7 +204,7 @@ impl Replica {
             || (message.to != self.address() && !self.breaks(Mutant::StaleAddressee))
             || message.from.placement == self.identity.placement;
         if foreign {
-            return; // rules 5 and 10: another life, another copy
+            return; // rules 5 and 10: another incarnation, another copy
         }
         let Message { from, epoch, body, .. } = message;
         match body {
@@ -231,7 +231,7 @@ impl Replica {
         self.evict();
     }
 
-    /// Moves on whatever may have become possible: the end of a take-over, the commit position, a release.
+    /// Advances everything that may have become possible: the end of a take-over, the commit position, a release.
     pub(crate) fn advance(&mut self, now: Millis, out: &mut Vec<Output>) {
         self.finish_take_over(now, out);
         self.advance_commit(out);
@@ -250,7 +250,7 @@ impl Replica {
         self.following = None;
         self.overtaken = None; // as does the leadership
         self.lease = false;
-        self.alarmed = None; // what was reported in the former life was perhaps not heard
+        self.alarmed = None; // the report of the former incarnation may have been lost
     }
 
     fn tick(&mut self, now: Millis, out: &mut Vec<Output>) {
@@ -269,7 +269,7 @@ impl Replica {
         }
     }
 
-    /// Leads no more: what was proposed is in other hands.
+    /// Ends the leadership: the next leader decides about the proposals.
     pub(crate) fn step_down(&mut self, out: &mut Vec<Output>) {
         let Role::Lead(lead) = &mut self.role else { return };
         if lead.serving {
@@ -313,7 +313,7 @@ impl Replica {
         self.configuration.as_ref().map_or_else(Default::default, |configuration| configuration.timing)
     }
 
-    /// Forgets committed entries that nobody will ask for soon.
+    /// Evicts committed entries that are unlikely to be needed soon.
     pub(crate) fn evict(&mut self) {
         let followers = matches!(&self.role, Role::Lead(lead) if !lead.followers.is_empty());
         let bytes_max = if followers { self.limits.recent_bytes_max } else { 0 };

@@ -1,4 +1,4 @@
-//! What a replica tells about itself, without changing.
+//! Read-only status of a replica.
 
 use crate::input::{Configuration, Identity};
 use crate::message::{Position, ReplicaAddress};
@@ -6,30 +6,30 @@ use crate::mutant::Mutant;
 use crate::replica::{Replica, Role};
 use archon_types::{Epoch, ErrorKind, Partition, PlacementId, ReplicaState, Seq, Version};
 
-/// What a replica is doing, for status pages and for what the shell decides.
+/// Activity of a replica, for status pages and for decisions of the shell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplicaStatus {
-    /// It follows or waits to be told whom to follow.
+    /// It follows a leader, or does not know one yet.
     Following,
     /// It pulls a copy.
     Copying,
-    /// It leads and gets its followers to hold its log; it does not serve yet.
+    /// It leads and makes its followers hold its log; it does not serve yet.
     TakingOver,
     /// It leads and serves.
     Serving,
     /// It leads and serves reads, and admits no writes, as it is about to give up the leadership.
     HandingOver,
-    /// It led and gave it up.
+    /// It led and gave that up.
     Released,
 }
 
 impl Replica {
-    /// Who it is.
+    /// Returns its identity.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// What it is doing.
+    /// Returns its activity.
     pub fn status(&self) -> ReplicaStatus {
         match &self.role {
             Role::Follow if self.copying.is_some() => ReplicaStatus::Copying,
@@ -41,37 +41,37 @@ impl Replica {
         }
     }
 
-    /// Whether a proposal would be accepted now; the shell asks before it evaluates an operation.
+    /// Checks whether a proposal would be accepted now; the shell asks before it evaluates an operation.
     ///
     /// # Errors
-    /// Why not, as the client will see it. Every kind returned is retryable.
+    /// The reason, as the client will see it. Every kind returned is retryable.
     pub fn admit(&self) -> Result<(), ErrorKind> {
         self.may_propose(0)
     }
 
-    /// Its role in detail, for failing tests.
+    /// Returns its role in detail, for failing tests.
     #[cfg(test)]
     pub(crate) fn describe(&self) -> String {
         format!("{:?} {:?} {:?}", self.role, self.following, self.copying)
     }
 
-    /// The highest epoch it obeys.
+    /// Returns the highest epoch it obeys.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// The version of the row it knows, zero before the first configuration.
+    /// Returns the version of the row it knows, zero before the first configuration.
     pub fn version(&self) -> Version {
         self.configuration.as_ref().map_or(Version::ZERO, |configuration| configuration.row.version)
     }
 
-    /// The configuration it knows.
+    /// Returns the configuration it knows.
     pub fn configuration(&self) -> Option<&Configuration> {
         self.configuration.as_ref()
     }
 
-    /// Whether this copy is Live for certain, with what a copy that it pulled brought: a row from before may arrive late
-    /// and say so of what was thrown away. What the pages brought is then at or below [`Replica::last`].
+    /// Returns whether this copy is certainly Live with its present data: a row from before a pull may arrive late and
+    /// refer to the discarded data. Rows of a pulled copy are then at or below [`Replica::last`].
     pub fn counts(&self) -> bool {
         let later = |row: &&Partition| row.version > self.copied_at || self.breaks(Mutant::CountsByOldRow);
         let row = self.configuration.as_ref().map(|configuration| &configuration.row).filter(later);
@@ -81,32 +81,32 @@ impl Replica {
                 .is_some_and(|own| own.state == ReplicaState::Live)
     }
 
-    /// The position up to which everything is committed.
+    /// Returns the position up to which everything is committed.
     pub fn commit(&self) -> Seq {
         self.commit
     }
 
-    /// The end of its log.
+    /// Returns the end of its log.
     pub fn last(&self) -> Position {
         self.log.last()
     }
 
-    /// Up to here its log is durable.
+    /// Returns the position up to which its log is durable.
     pub fn durable(&self) -> Seq {
         self.log.durable()
     }
 
-    /// The position before the first entry it could still send.
+    /// Returns the position before the first entry it could still send.
     pub fn base(&self) -> Position {
         self.log.base()
     }
 
-    /// The full position of `seq`, if it is held (or is the base); what a copy is pinned at.
+    /// Returns the full position of `seq`, if it is held (or is the base); copies are pinned at such a position.
     pub fn position_at(&self, seq: Seq) -> Option<Position> {
         self.log.position_at(seq)
     }
 
-    /// The place the next proposal will get, if this replica leads.
+    /// Returns the position of the next proposal, if this replica leads.
     pub fn next_position(&self) -> Option<Position> {
         match &self.role {
             Role::Lead(lead) => self.log.last().seq.next().map(|seq| Position::new(lead.epoch, seq)),
@@ -114,12 +114,12 @@ impl Replica {
         }
     }
 
-    /// The leader it follows, if it heard from one in the present epoch.
+    /// Returns the leader it follows, if it received a message of one in the present epoch.
     pub fn leader(&self) -> Option<ReplicaAddress> {
         self.following.as_ref().map(|following| following.leader)
     }
 
-    /// Up to where another replica is known to hold this leader's log; for progress displays.
+    /// Returns the position up to which another replica is known to hold this leader's log; for progress displays.
     pub fn held_by(&self, placement: PlacementId) -> Option<Seq> {
         match &self.role {
             Role::Lead(lead) => lead.followers.get(&placement).filter(|peer| peer.matched).map(|peer| peer.acked),
@@ -127,7 +127,7 @@ impl Replica {
         }
     }
 
-    /// Whether [`crate::Input::Tick`] can have an effect: somebody owes an answer, or may need to be asked again.
+    /// Returns whether [`crate::Input::Tick`] can have an effect: a replica owes an answer, or a request may be due.
     pub fn wants_ticks(&self) -> bool {
         match &self.role {
             Role::Follow => self.overtaken.is_some(),

@@ -1,6 +1,6 @@
-//! Taking over: a new leader first gets every follower it counts to persist its epoch, match, and hold its whole log;
-//! that commits the log, and only then does it serve (rule 9). The first leader of a new partition does the same, and
-//! waits until the coordinator has taken in that it leads.
+//! Take-over: a new leader first makes every counted follower persist its epoch, match, and hold its whole log; that
+//! commits the log, and only then does it serve (rule 9). The first leader of a new partition does the same, and also
+//! waits until the coordinator has recorded that it leads.
 
 use crate::lead::Lead;
 use crate::message::Position;
@@ -21,7 +21,7 @@ impl Replica {
         self.learn(now, true);
     }
 
-    /// Serves, if everyone who counts holds the whole log.
+    /// Serves, if every counted replica holds the whole log.
     pub(crate) fn finish_take_over(&mut self, now: Millis, out: &mut Vec<Output>) {
         let Role::Lead(lead) = &self.role else { return };
         if lead.serving {
@@ -59,9 +59,9 @@ impl Replica {
         }
     }
 
-    /// Whether nothing was ever written to this partition, as far as can be told here, and the coordinator has not taken in
-    /// yet that it is led. Until it has, a copy whose node comes back without it counts as one that was never made, so
-    /// nothing may be acknowledged (rule 19). Where the log holds anything, some leader was heard of before that.
+    /// Returns whether nothing was ever written to this partition, as far as known here, and the coordinator has not
+    /// recorded yet that it is led. Until then, a copy lost with its node's data counts as never created, so nothing
+    /// may be acknowledged (rule 19). A log with any entry proves that an earlier leader was recorded.
     fn is_unheard_of(&self, lead: &Lead) -> bool {
         self.log.last() == Position::ZERO && self.online_unheard(lead) && !self.breaks(Mutant::ServeUnheard)
     }

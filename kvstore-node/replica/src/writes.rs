@@ -1,4 +1,4 @@
-//! What is on its way to the disk, and what of it has arrived.
+//! Writes on their way to the disk, and those that have completed.
 
 use crate::message::Position;
 use crate::output::Record;
@@ -15,7 +15,7 @@ struct Pending {
     bytes: usize,
 }
 
-/// Records gathered in this turn, and writes under way. The disk completes writes in the order given.
+/// Records gathered in this turn, and pending writes. The disk completes writes in the order given.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
     records: Vec<Record>,
@@ -27,7 +27,7 @@ pub(crate) struct Writes {
     in_flight_bytes: usize,
 }
 
-/// What became durable.
+/// Newly durable state.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arrived {
     pub(crate) epoch: Option<Epoch>,
@@ -63,7 +63,8 @@ impl Writes {
         self.upto = Some(base.seq);
     }
 
-    /// A write under way no longer makes durable what was cut meanwhile: its place may be taken by another entry.
+    /// Limits pending writes after a cut: another entry may take the place of a cut one, which must not count as
+    /// durable.
     fn clamp(&mut self, after: Seq) {
         self.upto = self.upto.map(|upto| upto.min(after));
         for pending in &mut self.in_flight {
@@ -71,22 +72,22 @@ impl Writes {
         }
     }
 
-    /// Bytes of entries gathered or under way.
+    /// Returns the bytes of entries gathered or pending.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.saturating_add(self.in_flight_bytes)
     }
 
-    /// The token of the write that makes everything gathered so far durable.
+    /// Returns the token of the write that makes everything gathered so far durable.
     pub(crate) fn token_of_gathered(&self) -> u64 {
         if self.records.is_empty() { self.last_token } else { self.last_token + 1 }
     }
 
-    /// Whether the write of this token, and all before it, are durable.
+    /// Returns whether the write of this token, and all before it, are durable.
     pub(crate) fn is_done(&self, token: u64) -> bool {
         token <= self.last_token && self.in_flight.front().is_none_or(|pending| pending.token > token)
     }
 
-    /// Takes what was gathered as one write, if anything was.
+    /// Takes the gathered records as one write, if there are any.
     pub(crate) fn flush(&mut self) -> Option<(u64, Vec<Record>)> {
         if self.records.is_empty() {
             return None;
@@ -110,7 +111,7 @@ impl Writes {
             if let Some(pending) = self.in_flight.pop_front() {
                 self.in_flight_bytes -= pending.bytes;
                 arrived.epoch = arrived.epoch.max(pending.epoch);
-                // Not a maximum: a later write may stand for a shorter log. It is already clamped by what followed.
+                // Not a maximum: a later write may stand for a shorter log. Later cuts have clamped it already.
                 arrived.upto = pending.upto.or(arrived.upto);
             }
         }
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_becomes_one_write() {
+    fn turn_becomes_one_write() {
         let mut writes = Writes::default();
         writes.epoch(Epoch::new(2));
         writes.entry(entry(2, 1));
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_meanwhile_does_not_become_durable() {
+    fn entries_cut_meanwhile_do_not_become_durable() {
         let mut writes = Writes::default();
         (1..=5).for_each(|seq| writes.entry(entry(1, seq)));
         writes.flush();
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_takes_back_everything_before_it() {
+    fn reset_discards_earlier_pending_writes() {
         let mut writes = Writes::default();
         (1..=5).for_each(|seq| writes.entry(entry(1, seq)));
         writes.flush();

@@ -1,4 +1,4 @@
-//! D: no acknowledged write is lost: whoever serves has committed everything that was ever acknowledged.
+//! D: no acknowledged write is lost: a serving leader has committed every write that was ever acknowledged.
 
 use super::Violation;
 use archon_types::{Epoch, PlacementId, Seq};

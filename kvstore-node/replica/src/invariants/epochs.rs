@@ -1,10 +1,10 @@
-//! E: epochs only rise, and each is served in by one replica at most.
+//! E: epochs only rise, and each has at most one serving replica.
 
 use super::Violation;
 use archon_types::{Epoch, PlacementId};
 use std::collections::BTreeMap;
 
-/// What was seen of epochs so far.
+/// Epochs observed so far.
 #[derive(Clone, Default, Debug)]
 pub struct Epochs {
     persisted: BTreeMap<PlacementId, Epoch>,

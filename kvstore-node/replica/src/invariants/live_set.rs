@@ -4,8 +4,8 @@ use super::{Held, Violation};
 use crate::message::Entry;
 use archon_types::{PlacementId, Seq};
 
-/// Checks the Live replicas against the committed log (from position 1), of which `acknowledged` is the part that
-/// clients have heard of.
+/// Checks the Live replicas against the committed log (from position 1), up to `acknowledged`, the part acknowledged to
+/// clients.
 ///
 /// # Errors
 /// [`Violation::LiveLacks`], naming the first position that is missing or different.

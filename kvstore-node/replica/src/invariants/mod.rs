@@ -1,5 +1,5 @@
-//! What must hold of all replicas of a partition together, one property per file, shared by tests and the simulator.
-//! The letters are those of the design: D durability, S the Live set, P the committed prefix, E epochs.
+//! Invariants of all replicas of a partition together, one property per file, shared by tests and the simulator. The
+//! letters are those of the design: D durability, S the Live set, P the committed prefix, E epochs.
 
 mod durability;
 mod epochs;
@@ -14,7 +14,7 @@ pub use prefix::Ledger;
 use crate::message::{Entry, Position};
 use archon_types::{Epoch, PlacementId, Seq};
 
-/// What one replica's disk holds, as a restart would find it.
+/// Durable state of one replica, as a restart would find it.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
     /// The copy.
@@ -25,7 +25,7 @@ pub struct Held<'a> {
     pub entries: &'a [Entry],
 }
 
-/// A property that does not hold.
+/// A violated property.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Violation {
     /// D: a leader serves without an acknowledged write.
@@ -47,9 +47,9 @@ pub enum Violation {
         placement: PlacementId,
         /// The position.
         seq: Seq,
-        /// What it holds there.
+        /// Its entry there.
         found: Option<Position>,
-        /// What it should hold.
+        /// The expected entry.
         expected: Position,
     },
     /// P: two replicas committed different entries at one position.
@@ -57,17 +57,17 @@ pub enum Violation {
     PrefixDiffers {
         /// The later one.
         placement: PlacementId,
-        /// What it commits.
+        /// The entry it commits.
         found: Position,
-        /// What was committed.
+        /// The entry committed before.
         expected: Position,
     },
-    /// P: a replica commits a position whose predecessor nobody committed.
+    /// P: a replica commits a position without a committed predecessor.
     #[error("P: {placement} commits {found:?}, leaving a gap after {last}")]
     PrefixGap {
         /// The replica.
         placement: PlacementId,
-        /// What it commits.
+        /// The entry it commits.
         found: Position,
         /// The last position committed.
         last: Seq,

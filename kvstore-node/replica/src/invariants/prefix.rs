@@ -32,12 +32,12 @@ impl Ledger {
         }
     }
 
-    /// The last position committed anywhere.
+    /// Returns the last position committed anywhere.
     pub fn last(&self) -> Seq {
         self.entries.last().map_or(Seq::ZERO, |entry| entry.at.seq)
     }
 
-    /// Everything committed, from position 1.
+    /// Returns everything committed, from position 1.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }

@@ -8,7 +8,7 @@ fn done(tickets: &[u64], ok: bool) -> Output {
 }
 
 #[test]
-fn a_round_serves_only_the_reads_that_waited_when_it_began() {
+fn round_serves_only_reads_that_waited_at_its_start() {
     let mut script = Script::serving(&[Live, Live, Live], 2);
     let out = script.turn([Input::Confirm { ticket: 1 }, Input::Confirm { ticket: 2 }]);
     let ask = |round, to| Script::new(1, Recovered::default()).send(to, 1, Body::Confirm { round });
@@ -17,14 +17,14 @@ fn a_round_serves_only_the_reads_that_waited_when_it_began() {
     assert_eq!(script.hear(2, 1, Body::Confirmed { round: 1 }), []);
     let out = script.hear(3, 1, Body::Confirmed { round: 1 });
     assert_eq!(out, [done(&[1, 2], true), ask(2, 2), ask(2, 3)]);
-    // Answers to the former round count for nothing now.
+    // Answers to the former round no longer count.
     script.hear(2, 1, Body::Confirmed { round: 1 });
     assert_eq!(script.hear(3, 1, Body::Confirmed { round: 2 }), []);
     assert_eq!(script.hear(2, 1, Body::Confirmed { round: 2 }), [done(&[3], true)]);
 }
 
 #[test]
-fn a_joiner_asked_for_is_asked_to_confirm_too() {
+fn requested_joiner_has_to_confirm() {
     let mut script = Script::serving(&[Live, Live, Load], 1);
     script.one(Input::Lease(true));
     script.hear(3, 1, Body::Adopted { at: Position::ZERO, held: Seq::ZERO });
@@ -34,7 +34,7 @@ fn a_joiner_asked_for_is_asked_to_confirm_too() {
 }
 
 #[test]
-fn alone_or_unanswered_no_read_is_confirmed() {
+fn sole_or_unanswered_leader_confirms_no_read() {
     let mut alone = Script::serving(&[Live], 1);
     assert_eq!(alone.one(Input::Confirm { ticket: 1 }), [done(&[1], false)]);
     let mut script = Script::serving(&[Live, Live], 1);
@@ -43,7 +43,7 @@ fn alone_or_unanswered_no_read_is_confirmed() {
 }
 
 #[test]
-fn a_follower_confirms_unless_it_knows_a_higher_epoch() {
+fn follower_confirms_unless_it_knows_higher_epoch() {
     let mut script = Script::new(2, super::script::recovered(4, &[], 0));
     assert_eq!(script.hear(1, 4, Body::Confirm { round: 7 }), [script.send(1, 4, Body::Confirmed { round: 7 })]);
     let nack = Body::Nack { refused: Position::ZERO, hint: Position::ZERO, copying: false };

@@ -1,4 +1,4 @@
-//! The coordinator as a register: guarded edits of one row. Raft is assumed right.
+//! Coordinator as a register: guarded edits of one row. Raft is assumed correct.
 
 use crate::{Configuration, Peer, Timing};
 use archon_types::{
@@ -76,7 +76,7 @@ impl Coordinator {
         self.row.placement(placement).map(|placement| placement.state)
     }
 
-    /// A node registers again: its leadership ends (rule 8).
+    /// Registers a node again, which ends its leadership (rule 8).
     pub(super) fn register(&mut self, placement: PlacementId) -> Incarnation {
         let incarnation = self.incarnations.values().max().copied().and_then(Incarnation::next).unwrap();
         self.incarnations.insert(placement, incarnation);
@@ -97,7 +97,7 @@ impl Coordinator {
         }
     }
 
-    /// A report from a node's present incarnation. Requests that name the present version consume it (rule 3).
+    /// Handles a report from a node's present incarnation. Requests that name the present version consume it (rule 3).
     pub(super) fn report(&mut self, report: &Report) {
         if report.epoch != self.row.epoch || self.row.leader != Some(report.placement) {
             return;

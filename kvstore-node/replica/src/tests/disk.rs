@@ -1,10 +1,10 @@
-//! A disk that keeps what was completed, and loses the rest at a crash.
+//! A disk that keeps completed writes, and loses the rest at a crash.
 
 use crate::{Entry, Position, Record, Recovered, Run};
 use archon_types::{Epoch, Seq};
 use std::collections::{BTreeMap, VecDeque};
 
-/// One node's durable state, writes under way, and a toy engine of blind puts.
+/// One node's durable state, pending writes, and a toy engine of blind puts.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
     pub(super) epoch: Epoch,
@@ -59,7 +59,7 @@ impl Disk {
         }
     }
 
-    /// The process ended: writes under way are gone.
+    /// Ends the process: pending writes are lost.
     pub(super) fn crash(&mut self) -> Recovered {
         self.under_way.clear();
         let mut runs: Vec<Run> = Vec::new();

@@ -12,7 +12,7 @@ fn nack(refused: Position, hint: Position) -> Body {
 }
 
 #[test]
-fn an_epoch_is_durable_before_it_is_acknowledged() {
+fn epoch_is_durable_before_acknowledgement() {
     let mut script = Script::new(2, Recovered::default());
     let adopt = Body::Adopt { at: Position::ZERO, start: Seq::ZERO, commit: Seq::ZERO };
     let out = script.hear(1, 3, adopt);
@@ -22,7 +22,7 @@ fn an_epoch_is_durable_before_it_is_acknowledged() {
 }
 
 #[test]
-fn entries_are_acknowledged_when_durable_and_committed_when_told() {
+fn follower_acknowledges_durable_entries_and_applies_commit() {
     let mut script = Script::new(2, recovered(1, &[], 0));
     let out = script.hear(1, 1, append(Position::ZERO, vec![entry(1, 1), entry(1, 2)], 0, 1));
     let records = vec![Record::Entries(vec![entry(1, 1), entry(1, 2)])];
@@ -40,10 +40,10 @@ fn follower_with_lagging_engine_leaves_entries_unanswered() {
     let ack = script.send(1, 1, Body::Ack { held: Seq::new(2) });
     assert_eq!(script.persisted(1), std::slice::from_ref(&ack));
     script.one(Input::EngineLags(true));
-    // Only what is committed leaves memory, so that is taken in.
+    // Only committed rows leave memory, so the commit position is taken.
     let out = script.hear(1, 1, append(at(1, 2), vec![entry(1, 3)], 0, 2));
     assert_eq!(out, [Output::Commit { upto: Seq::new(2) }]);
-    // The leader hears that the follower is there, and what it holds.
+    // The leader gets a sign of life, with the entries held.
     assert_eq!(script.hear(1, 1, append(at(1, 2), vec![], 0, 2)), [ack]);
     script.one(Input::EngineLags(false));
     let out = script.hear(1, 1, append(at(1, 2), vec![entry(1, 3)], 0, 2));
@@ -51,14 +51,14 @@ fn follower_with_lagging_engine_leaves_entries_unanswered() {
 }
 
 #[test]
-fn a_gap_is_refused_with_a_hint() {
+fn gap_is_refused_with_hint() {
     let mut script = Script::new(2, recovered(1, &[1, 1], 0));
     let out = script.hear(1, 1, append(at(1, 4), vec![entry(1, 5)], 0, 0));
     assert_eq!(out, [script.send(1, 1, nack(at(1, 4), at(1, 2)))]);
 }
 
 #[test]
-fn a_diverging_tail_is_cut_at_the_point_of_match() {
+fn diverging_tail_is_cut_at_point_of_match() {
     let mut script = Script::new(2, recovered(2, &[1, 2, 2], 1));
     let out = script.hear(1, 3, append(at(1, 1), vec![entry(1, 2)], 2, 0));
     let records =
@@ -68,19 +68,19 @@ fn a_diverging_tail_is_cut_at_the_point_of_match() {
 }
 
 #[test]
-fn a_tail_beyond_the_leaders_whole_log_is_cut_even_without_a_conflict() {
+fn tail_beyond_leaders_log_is_cut_without_conflict() {
     let mut script = Script::new(2, recovered(2, &[1, 1, 1], 1));
     let out = script.hear(1, 3, Body::Adopt { at: at(1, 2), start: Seq::new(2), commit: Seq::ZERO });
     let records = vec![Record::Epoch(Epoch::new(3)), Record::Cut { after: Seq::new(2) }];
     assert_eq!(out, [Output::Persist { token: 1, records }]);
-    // But not while the match lies below the leader's end: what follows may be in its log.
+    // But not while the match lies below the leader's end: later entries may be in its log.
     let mut script = Script::new(2, recovered(2, &[1, 1, 1], 1));
     let out = script.hear(1, 3, Body::Adopt { at: at(1, 2), start: Seq::new(3), commit: Seq::ZERO });
     assert_eq!(out, [Output::Persist { token: 1, records: vec![Record::Epoch(Epoch::new(3))] }]);
 }
 
 #[test]
-fn what_is_committed_is_never_cut() {
+fn committed_entries_are_never_cut() {
     let alarm = |agreed| {
         let (leader, own, commit) = (address(1), PlacementId::new(2), Seq::new(2));
         Output::Alarm(Alarm::LostData { leader, epoch: Epoch::new(3), own, commit, agreed: Seq::new(agreed) })
@@ -96,14 +96,14 @@ fn what_is_committed_is_never_cut() {
     // Nothing is acknowledged afterwards, and the alarm is raised once.
     assert_eq!(script.persisted(1), []);
     assert_eq!(script.hear(1, 3, append(at(1, 1), vec![entry(1, 2)], 2, 0)), []);
-    // A leader whose whole old log ends below what is committed here.
+    // The leader's whole old log ends below the commit position here.
     let mut script = Script::new(2, recovered(2, &[1, 2, 2], 2));
     let out = script.hear(1, 3, Body::Adopt { at: at(1, 1), start: Seq::new(1), commit: Seq::ZERO });
     assert_eq!(out, [alarm(1), told(&script, 1), epoch]);
 }
 
 #[test]
-fn older_epochs_other_lives_and_other_leaders_are_not_followed() {
+fn follower_rejects_old_epochs_and_other_leaders() {
     let mut script = Script::new(2, recovered(4, &[4], 0));
     let out = script.hear(1, 3, append(Position::ZERO, vec![], 0, 0));
     assert_eq!(out, [script.send(1, 4, nack(Position::ZERO, Position::ZERO))]);
@@ -127,9 +127,9 @@ fn malformed_appends_change_nothing() {
 }
 
 #[test]
-fn the_commit_position_moves_only_over_what_matched() {
+fn commit_position_advances_only_over_matched_entries() {
     let mut script = Script::new(2, recovered(3, &[1, 2, 2], 0));
-    // The leader has committed 3 positions; of ours only the first is known to be the same.
+    // The leader has committed 3 positions; only the first of ours is known to be the same.
     let out = script.hear(1, 3, Body::Adopt { at: at(1, 1), start: Seq::new(3), commit: Seq::new(3) });
     let adopted = script.send(1, 3, Body::Adopted { at: at(1, 1), held: Seq::new(1) });
     assert_eq!(out, [adopted, Output::Commit { upto: Seq::new(1) }]);

@@ -1,10 +1,10 @@
-//! The end of a run: faults cease, and everything must come together.
+//! End of a run: faults cease, and everything must converge.
 
 use super::world::{Checked, World};
 use crate::Input;
 
 impl World {
-    /// No more faults: everything must come together and serve.
+    /// Ends all faults and checks that everything converges and serves.
     pub(super) fn heal(&mut self) -> Checked {
         self.faults = false;
         self.away.0.clear();

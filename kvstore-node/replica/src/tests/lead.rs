@@ -13,7 +13,7 @@ fn refuse(ticket: u64, kind: ErrorKind) -> Output {
 }
 
 #[test]
-fn a_turn_of_proposals_is_one_write_and_one_append() {
+fn proposals_of_a_turn_are_one_write_and_one_append() {
     let mut script = Script::serving(&[Live, Live], 1);
     let propose = |ticket: u64| Input::Propose { ticket, entry: Bytes::from(format!("w{ticket}")) };
     let out = script.turn([propose(7), propose(8)]);
@@ -29,7 +29,7 @@ fn a_turn_of_proposals_is_one_write_and_one_append() {
 }
 
 #[test]
-fn a_commit_needs_everyone_who_counts_and_oneself() {
+fn commit_needs_all_counted_replicas_and_leader() {
     let mut script = Script::serving(&[Live, Live, Live], 2);
     script.propose(1);
     script.propose(2);
@@ -38,7 +38,7 @@ fn a_commit_needs_everyone_who_counts_and_oneself() {
     assert_eq!(script.persisted(2), [Output::Commit { upto: Seq::new(1) }]);
     assert_eq!(script.persisted(3), []);
     assert_eq!(script.hear(3, 1, Body::Ack { held: Seq::new(2) }), [Output::Commit { upto: Seq::new(2) }]);
-    // Another epoch's, another life's and impossible acknowledgements count for nothing.
+    // Acknowledgements of another epoch or incarnation, and impossible ones, do not count.
     script.propose(3);
     script.persisted(4);
     script.hear(2, 1, Body::Ack { held: Seq::new(3) });
@@ -50,7 +50,7 @@ fn a_commit_needs_everyone_who_counts_and_oneself() {
 }
 
 #[test]
-fn a_follower_that_restarted_has_acknowledged_nothing() {
+fn restarted_follower_has_acknowledged_nothing() {
     let mut script = Script::serving(&[Live, Live], 1);
     script.propose(1);
     script.hear(2, 1, Body::Ack { held: Seq::new(1) });
@@ -61,7 +61,7 @@ fn a_follower_that_restarted_has_acknowledged_nothing() {
 }
 
 #[test]
-fn refusals_say_why() {
+fn proposal_refusal_has_its_reason() {
     let mut script = Script::new(1, Recovered::default());
     assert_eq!(script.propose(1), [refuse(1, ErrorKind::NotPartitionLeader)]);
     script.configure((1, 1), 1, &[Live, Live], 1);
@@ -80,7 +80,7 @@ fn refusals_say_why() {
 }
 
 #[test]
-fn a_hand_over_waits_for_what_is_under_way_and_is_final() {
+fn hand_over_waits_for_proposals_and_is_final() {
     let mut script = Script::serving(&[Live, Live], 1);
     script.propose(1);
     script.persisted(2);
@@ -90,7 +90,7 @@ fn a_hand_over_waits_for_what_is_under_way_and_is_final() {
     let released = script.report(1, 1, Fact::Released);
     let done = [Output::Commit { upto: Seq::new(1) }, Output::Serve(false), released.clone()];
     assert_eq!(script.hear(2, 1, Body::Ack { held: Seq::new(1) }), done);
-    // The report is repeated; nothing brings the leadership of this epoch back.
+    // The report is repeated; nothing restores the leadership of this epoch.
     assert_eq!(script.one(hand_over), std::slice::from_ref(&released));
     assert_eq!(script.tick_after(1_000), [released]);
     assert_eq!(script.one(Input::KeepLeading { epoch: Epoch::new(1) }), []);
@@ -99,7 +99,7 @@ fn a_hand_over_waits_for_what_is_under_way_and_is_final() {
 }
 
 #[test]
-fn a_withdrawn_leadership_is_given_up_in_order_and_not_kept() {
+fn withdrawn_leadership_commits_proposals_and_is_not_kept() {
     let mut script = Script::serving(&[Live, Live], 1);
     script.propose(1);
     script.persisted(2);
@@ -112,7 +112,7 @@ fn a_withdrawn_leadership_is_given_up_in_order_and_not_kept() {
 }
 
 #[test]
-fn a_withdrawn_leadership_that_can_commit_nothing_is_given_up_all_the_same() {
+fn withdrawn_leadership_is_released_without_commit() {
     let mut script = Script::serving(&[Live, Live], 2);
     script.propose(1);
     script.persisted(2);
@@ -121,26 +121,27 @@ fn a_withdrawn_leadership_that_can_commit_nothing_is_given_up_all_the_same() {
     assert!(!script.tick_after(999).contains(&released));
     let out = script.tick_after(1);
     assert!(out.ends_with(&[Output::Serve(false), Output::Abandon { tickets: vec![1] }, released]), "{out:?}");
-    // Nor does one that never got to serve hold up whoever can.
+    // Nor does one that never served block the next leader.
     let mut script = Script::new(1, recovered(1, &[1], 1));
     script.configure((2, 2), 1, &[Live, Live], 2);
     let out = script.one(Input::Withdrawn { epoch: Epoch::new(2) });
     assert_eq!(out, [script.report(2, 2, Fact::Released)]);
 }
 
-/// The coordinator lists what it withdrew in every answer until it hears that it is over, for as long as the node lives.
+/// Every answer of the coordinator lists withdrawn leaderships until it receives their end, as long as the node lives.
 #[test]
-fn a_follower_never_said_that_a_withdrawn_leadership_was_over() {
+fn follower_reports_end_of_withdrawn_leadership() {
     let withdrawn = |epoch| Input::Withdrawn { epoch: Epoch::new(epoch) };
     // It led in epoch 1 and was deposed by epoch 2, which it obeys.
     let mut script = Script::serving(&[Live, Live], 1);
     script.hear(2, 2, Body::Adopt { at: Position::ZERO, start: Seq::ZERO, commit: Seq::ZERO });
     assert_eq!(script.one(withdrawn(1)), [script.report(1, 1, Fact::Released)]);
     assert_eq!(script.propose(1), [refuse(1, ErrorKind::NotPartitionLeader)]);
-    // Nor does one that leads again in a later epoch hold on to an earlier one.
+    // Nor does one that leads again in a later epoch keep an earlier one.
     script.configure((3, 3), 1, &[Live, Live], 1);
     assert_eq!(script.one(withdrawn(1)), [script.report(1, 3, Fact::Released)]);
-    // One that has not heard of a leadership yet may still take it up, so it says nothing; once it is over for all, it does.
+    // A replica that does not know of a leadership yet may still take it up, so it reports nothing until that epoch has
+    // ended for all.
     let mut script = Script::new(1, recovered(1, &[1], 1));
     script.configure((1, 1), 2, &[Live, Live], 1);
     assert_eq!(script.one(withdrawn(2)), []);
@@ -149,7 +150,7 @@ fn a_follower_never_said_that_a_withdrawn_leadership_was_over() {
 }
 
 #[test]
-fn a_hand_over_may_be_called_off_before_the_release() {
+fn hand_over_can_be_cancelled_before_release() {
     let mut script = Script::serving(&[Live, Live], 1);
     script.propose(1);
     script.one(Input::HandOver { epoch: Epoch::new(1), to: PlacementId::new(2) });
@@ -158,12 +159,12 @@ fn a_hand_over_may_be_called_off_before_the_release() {
 }
 
 #[test]
-fn a_higher_epoch_ends_a_leadership_and_leaves_its_proposals_unknown() {
+fn higher_epoch_ends_leadership_and_abandons_proposals() {
     let mut script = Script::serving(&[Live, Live], 1);
     script.propose(1);
     script.propose(2);
     let nack = Body::Nack { refused: Position::ZERO, hint: Position::ZERO, copying: false };
-    // That its row says nothing of it is told.
+    // It reports that its row does not show the higher epoch.
     let told = script.report(1, 1, Fact::Overtaken { by: Epoch::new(4) });
     assert_eq!(script.hear(2, 4, nack), [Output::Serve(false), Output::Abandon { tickets: vec![1, 2] }, told]);
 
@@ -174,7 +175,7 @@ fn a_higher_epoch_ends_a_leadership_and_leaves_its_proposals_unknown() {
 }
 
 #[test]
-fn a_lost_append_is_found_by_asking_and_sent_again_from_there() {
+fn lost_append_is_detected_and_sent_again() {
     let mut script = Script::serving(&[Live, Live], 1);
     (1..=3).for_each(|ticket| drop(script.propose(ticket)));
     let ping = Body::Append { before: at(1, 3), entries: vec![], start: Seq::ZERO, commit: Seq::ZERO };
@@ -187,7 +188,7 @@ fn a_lost_append_is_found_by_asking_and_sent_again_from_there() {
 }
 
 #[test]
-fn the_point_of_match_is_found_below_diverging_tails() {
+fn point_of_match_is_found_below_diverging_tails() {
     // Ours: 1 1 3 3; theirs: 1 1 2 2 2.
     let mut script = Script::new(1, recovered(3, &[1, 1, 3, 3], 1));
     script.configure((4, 9), 1, &[Live, Live], 1);
@@ -205,7 +206,7 @@ fn the_point_of_match_is_found_below_diverging_tails() {
 }
 
 #[test]
-fn a_loader_whom_the_log_does_not_reach_is_told_to_copy() {
+fn loader_behind_log_base_pulls_copy() {
     let mut script = Script::serving(&[Live], 1);
     (1..=3).for_each(|ticket| drop(script.propose(ticket)));
     script.one(Input::Trimmed { upto: Seq::new(2) });
@@ -216,7 +217,7 @@ fn a_loader_whom_the_log_does_not_reach_is_told_to_copy() {
     let out = script.hear(2, 1, Body::Nack { refused: at(1, 3), hint: Position::ZERO, copying: false });
     assert_eq!(out, [script.send(2, 1, Body::Behind { base: at(1, 2) })]);
     assert_eq!(script.hear(2, 1, Body::Nack { refused: Position::ZERO, hint: Position::ZERO, copying: true }), []);
-    // The copy is in.
+    // The copy is complete.
     let out = script.hear(2, 1, Body::Nack { refused: Position::ZERO, hint: at(1, 2), copying: false });
     assert_eq!(out, [script.send(2, 1, Body::Adopt { at: at(1, 2), start: Seq::ZERO, commit: Seq::new(3) })]);
     let out = script.hear(2, 1, Body::Adopted { at: at(1, 2), held: Seq::new(2) });

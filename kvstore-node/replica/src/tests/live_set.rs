@@ -11,7 +11,7 @@ fn with_loader() -> Script {
 }
 
 #[test]
-fn a_loader_is_asked_for_only_under_a_lease() {
+fn loader_is_requested_only_under_lease() {
     let mut script = with_loader();
     assert_eq!(script.tick_after(20), []);
     script.one(Input::Lease(true));
@@ -20,16 +20,16 @@ fn a_loader_is_asked_for_only_under_a_lease() {
 }
 
 #[test]
-fn a_joiner_counts_from_asking_until_a_higher_version_is_seen() {
+fn joiner_counts_from_request_until_higher_version() {
     let mut script = with_loader();
     script.turn([Input::Lease(true), Input::Tick]);
     script.propose(1);
     assert_eq!(script.persisted(2), [], "the joiner has not acknowledged");
-    // No answer is no answer: the same request is repeated, the same version named.
+    // No answer is not a refusal: the same request is repeated, with the same version.
     let caught_up = script.report(1, 1, Fact::CaughtUp { joiner: name(2) });
     assert!(script.tick_after(1_000).contains(&caught_up));
     assert_eq!(script.configure((1, 1), 1, &[Live, Load], 1), []);
-    // Refused: it does not count any more, and is asked for later only.
+    // Refused: it no longer counts, and the next request comes later.
     assert_eq!(script.configure((1, 2), 1, &[Live, Load], 1), [Output::Commit { upto: Seq::new(1) }]);
     let out = script.hear(2, 1, Body::Ack { held: Seq::new(1) });
     assert_eq!(out, []);
@@ -38,7 +38,7 @@ fn a_joiner_counts_from_asking_until_a_higher_version_is_seen() {
 }
 
 #[test]
-fn under_constant_writes_a_near_loader_counts_before_it_is_asked_for() {
+fn near_loader_counts_before_request_under_writes() {
     let mut script = with_loader();
     script.propose(1);
     script.propose(2);
@@ -49,7 +49,7 @@ fn under_constant_writes_a_near_loader_counts_before_it_is_asked_for() {
     assert_eq!(script.persisted(3), [], "the commit position waits for the loader");
     let out = script.hear(2, 1, Body::Ack { held: Seq::new(1) });
     assert_eq!(out, [script.report(1, 1, Fact::CaughtUp { joiner: name(2) })]);
-    // One that never answers is let go long before the time-out.
+    // A loader that never answers is released long before the time-out.
     let mut script = with_loader();
     script.turn([Input::Propose { ticket: 1, entry: "x".into() }, Input::Lease(true)]);
     script.persisted(2);
@@ -71,21 +71,21 @@ fn with_backlog() -> Script {
     script
 }
 
-/// Writes one entry; whether it was committed without the loader.
+/// Writes one entry; returns whether it was committed without the loader.
 fn commits_alone(script: &mut Script, number: u64) -> bool {
     script.propose(number);
     script.persisted(number + 1).contains(&Output::Commit { upto: Seq::new(number) })
 }
 
 #[test]
-fn a_loader_that_does_not_keep_pace_yet_holds_no_write_up() {
+fn loader_without_pace_delays_no_write() {
     let mut script = with_backlog();
     assert!(commits_alone(&mut script, 4), "it lacks three entries, and nobody knows how fast it is");
     // A returning node is slow at first: the three took 100 ms, and so would every write.
     script.tick_after(100);
     script.hear(2, 1, Body::Ack { held: Seq::new(3) });
     assert!(commits_alone(&mut script, 5), "it is too slow: {}", script.replica.describe());
-    // What came meanwhile takes 20 ms: now it may be waited for, and is as good as asked for.
+    // Entries since then take 20 ms: now writes may wait for it, and it is about to be requested.
     script.tick_after(20);
     script.hear(2, 1, Body::Ack { held: Seq::new(4) });
     assert!(!commits_alone(&mut script, 6), "it keeps pace: {}", script.replica.describe());
@@ -94,7 +94,7 @@ fn a_loader_that_does_not_keep_pace_yet_holds_no_write_up() {
 }
 
 #[test]
-fn a_loader_on_a_disk_that_is_always_slow_is_taken_all_the_same() {
+fn loader_on_slow_disk_is_requested_eventually() {
     let mut script = with_backlog();
     let mut number = 3;
     let alone = (0..100).take_while(|_| {
@@ -108,7 +108,7 @@ fn a_loader_on_a_disk_that_is_always_slow_is_taken_all_the_same() {
 }
 
 #[test]
-fn silent_followers_are_named_together_once_per_version() {
+fn silent_followers_are_reported_together_once_per_version() {
     let mut script = Script::serving(&[Live, Live, Live], 1);
     script.propose(1);
     script.persisted(2);
@@ -124,7 +124,7 @@ fn silent_followers_are_named_together_once_per_version() {
 }
 
 #[test]
-fn a_refused_drop_stops_writes_and_is_repeated_later_and_later() {
+fn refused_drop_stops_writes_and_is_repeated_with_backoff() {
     let mut script = Script::serving(&[Live, Live], 2);
     script.propose(1);
     script.persisted(2);
@@ -142,19 +142,19 @@ fn a_refused_drop_stops_writes_and_is_repeated_later_and_later() {
 }
 
 #[test]
-fn a_stall_ends_with_the_follower_that_caused_it() {
+fn stall_ends_when_its_follower_is_removed() {
     let mut script = Script::serving(&[Live, Live], 2);
     script.propose(1);
     script.persisted(2);
     script.tick_after(1_000);
     assert_eq!(script.replica.admit(), Err(ErrorKind::NotEnoughReplicas));
-    // Nobody is left who could be waited for, and no tick is wanted: writes must go on at once.
+    // No follower is left to wait for, and no tick is needed: writes must continue at once.
     script.configure((1, 2), 1, &[Live], 1);
     assert_eq!(script.replica.admit(), Ok(()));
 }
 
 #[test]
-fn an_older_configuration_is_ignored() {
+fn older_configuration_is_ignored() {
     let mut script = Script::serving(&[Live, Live], 1);
     script.configure((1, 5), 1, &[Live, Load], 1);
     script.configure((1, 4), 1, &[Live, Live], 1);
@@ -162,7 +162,7 @@ fn an_older_configuration_is_ignored() {
     assert_eq!(script.persisted(2), [Output::Commit { upto: Seq::new(1) }]);
 }
 
-/// Replica 2 is told to be on a node that the coordinator has failed.
+/// Puts replica 2 on a node that the coordinator has failed.
 fn failed_peer(states: &[ReplicaState]) -> Input {
     let mut configuration = configuration((1, 1), 1, states, 1);
     configuration.peers.get_mut(&name(2).placement).unwrap().failed = true;
@@ -178,7 +178,7 @@ fn asks_for_a_sign(out: &[Output], to: u64) -> bool {
 }
 
 #[test]
-fn a_follower_that_died_is_found_before_a_write_has_to_wait_for_it() {
+fn dead_follower_is_found_before_a_write_waits_for_it() {
     let mut script = Script::serving(&[Live, Live, Live], 1);
     assert!(!asks_for_a_sign(&script.tick_after(999), 2));
     let out = script.tick_after(1);
@@ -190,7 +190,7 @@ fn a_follower_that_died_is_found_before_a_write_has_to_wait_for_it() {
 }
 
 #[test]
-fn a_follower_on_a_failed_node_is_not_waited_for_as_long() {
+fn follower_on_failed_node_has_shorter_timeout() {
     let mut script = Script::serving(&[Live, Live, Live], 1);
     script.one(failed_peer(&[Live, Live, Live]));
     assert!(asks_for_a_sign(&script.tick_after(100), 2));
@@ -200,7 +200,7 @@ fn a_follower_on_a_failed_node_is_not_waited_for_as_long() {
 }
 
 #[test]
-fn a_follower_cut_off_from_the_coordinator_alone_goes_on_counting() {
+fn follower_cut_off_from_coordinator_alone_keeps_counting() {
     let mut script = Script::serving(&[Live, Live, Live], 1);
     script.one(failed_peer(&[Live, Live, Live]));
     for _ in 0..30 {
@@ -214,7 +214,7 @@ fn a_follower_cut_off_from_the_coordinator_alone_goes_on_counting() {
 }
 
 #[test]
-fn a_take_over_does_not_wait_long_for_a_follower_on_a_failed_node() {
+fn takeover_drops_follower_on_failed_node_early() {
     let mut script = Script::new(1, recovered(1, &[1], 1));
     let mut configuration = configuration((2, 2), 1, &[Live, Live, Live], 1);
     configuration.peers.get_mut(&name(2).placement).unwrap().failed = true;
@@ -229,7 +229,7 @@ fn a_take_over_does_not_wait_long_for_a_follower_on_a_failed_node() {
 }
 
 #[test]
-fn writes_do_not_wait_again_for_a_follower_that_was_dropped_and_is_dead() {
+fn writes_do_not_wait_for_dropped_dead_follower() {
     let mut script = Script::serving(&[Live, Live, Live], 1);
     script.one(Input::Lease(true));
     script.propose(1);
@@ -238,7 +238,7 @@ fn writes_do_not_wait_again_for_a_follower_that_was_dropped_and_is_dead() {
     script.tick_after(1_000);
     let out = script.configure((1, 2), 1, &[Live, Load, Live], 1);
     assert!(out.contains(&Output::Commit { upto: Seq::new(1) }), "{out:?}");
-    // It held the log when it died, and has said nothing since: it is not on its way back to the Live set.
+    // It held the log when it died, and has been silent since: it is not on its way back to the Live set.
     for seq in 2..100 {
         script.tick_after(100);
         script.propose(seq);
@@ -253,12 +253,12 @@ fn writes_do_not_wait_again_for_a_follower_that_was_dropped_and_is_dead() {
 }
 
 #[test]
-fn writes_do_not_wait_for_a_copy_that_was_dropped_because_its_node_is_about_to_exit() {
+fn writes_do_not_wait_for_copy_on_leaving_node() {
     let mut script = Script::serving(&[Live, Live, Live], 1);
     script.one(Input::Lease(true));
     script.propose(1);
     script.persisted(2);
-    // Nobody asked for this: its node said that it leaves. It still answers, and is gone a moment later.
+    // The leader did not request this: its node is leaving. It still answers, and is gone a moment later.
     script.configure((1, 2), 1, &[Live, Load, Live], 1);
     script.hear(2, 1, Body::Adopted { at: Position::ZERO, held: Seq::ZERO });
     script.hear(3, 1, Body::Ack { held: Seq::new(1) });
@@ -269,14 +269,14 @@ fn writes_do_not_wait_for_a_copy_that_was_dropped_because_its_node_is_about_to_e
     script.hear(2, 1, Body::Ack { held: Seq::ZERO });
     script.hear(3, 1, Body::Ack { held: Seq::new(2) });
     assert_eq!(script.replica.commit(), Seq::new(2), "it is waited for: {}", script.replica.describe());
-    // If it stays, it is taken back.
+    // If it stays, it is added again.
     script.tick_after(250);
     let caught_up = script.report(1, 2, Fact::CaughtUp { joiner: name(2) });
     assert!(script.hear(2, 1, Body::Ack { held: Seq::new(2) }).contains(&caught_up));
 }
 
 #[test]
-fn a_near_loader_whose_node_has_failed_is_let_go_at_once() {
+fn near_loader_on_failed_node_is_released_at_once() {
     let mut script = with_loader();
     script.turn([Input::Propose { ticket: 1, entry: "x".into() }, Input::Lease(true)]);
     script.persisted(2);
@@ -287,10 +287,10 @@ fn a_near_loader_whose_node_has_failed_is_let_go_at_once() {
     assert!(out.contains(&Output::Commit { upto: Seq::new(2) }), "{out:?}");
 }
 
-/// Its directory is of an earlier day, which nothing about its registration told: it answers whatever it is asked, and
-/// would be waited for, for ever.
+/// Its directory is an old copy, which its registration does not reveal: it answers every probe, and would be waited
+/// for forever.
 #[test]
-fn a_follower_that_counts_and_lacks_what_the_log_has_forgotten_is_dropped() {
+fn live_follower_that_lacks_trimmed_entries_is_dropped() {
     let mut recovered = recovered(1, &[1, 1, 1], 3);
     recovered.base = Position::new(Epoch::new(1), Seq::new(2));
     recovered.runs = vec![crate::Run { epoch: Epoch::new(1), first: Seq::new(3) }];
@@ -310,7 +310,7 @@ fn a_follower_that_counts_and_lacks_what_the_log_has_forgotten_is_dropped() {
 }
 
 #[test]
-fn an_acknowledgement_that_overtook_the_answer_to_a_probe_was_never_asked_for_again() {
+fn acknowledgement_before_probe_answer_is_requested_again() {
     let mut script = Script::serving(&[Live, Load], 1);
     script.one(Input::Lease(true));
     assert!(commits_alone(&mut script, 1));
@@ -320,7 +320,7 @@ fn an_acknowledgement_that_overtook_the_answer_to_a_probe_was_never_asked_for_ag
             _ => false,
         })
     };
-    // What the copy said last arrives first, when it is not known to match yet, and nobody writes any more.
+    // The copy's last acknowledgement arrives before the match is known, and there are no more writes.
     assert_eq!(script.hear(2, 1, Body::Ack { held: Seq::new(1) }), []);
     script.hear(2, 1, Body::Adopted { at: Position::new(Epoch::new(1), Seq::new(1)), held: Seq::ZERO });
     for _ in 0..5 {

@@ -8,7 +8,7 @@ fn start_copy(copy: u64, epoch: u64) -> Output {
 }
 
 #[test]
-fn a_new_loader_copies_and_then_follows() {
+fn new_loader_copies_and_then_follows() {
     let mut script = Script::new(2, Recovered { epoch: Epoch::new(1), ..Recovered::default() });
     script.configure((1, 2), 1, &[Live, Load], 1);
     assert_eq!(script.hear(1, 1, Body::Behind { base: at(1, 5) }), [start_copy(1, 1)]);
@@ -20,7 +20,7 @@ fn a_new_loader_copies_and_then_follows() {
     let out = script.one(Input::Copied { copy: 1, at: at(1, 7), version: Version::new(1) });
     let hint = script.send(1, 1, Body::Nack { refused: Position::ZERO, hint: at(1, 7), copying: false });
     assert_eq!(out, [hint, Output::Persist { token: 1, records: vec![Record::Reset { base: at(1, 7) }] }]);
-    // Nothing is held for the leader's purposes until that is durable.
+    // Nothing counts as held for the leader until it is durable.
     let adopt = Body::Adopt { at: at(1, 7), start: Seq::ZERO, commit: Seq::new(8) };
     let adopted = script.send(1, 1, Body::Adopted { at: at(1, 7), held: Seq::ZERO });
     assert_eq!(script.hear(1, 1, adopt), [adopted]);
@@ -32,7 +32,7 @@ fn a_new_loader_copies_and_then_follows() {
 }
 
 #[test]
-fn an_old_log_is_gone_from_the_disk_before_pages_are_pulled() {
+fn old_log_is_removed_from_disk_before_pull() {
     let mut script = Script::new(2, recovered(1, &[1, 1], 2));
     script.configure((1, 2), 1, &[Live, Load], 1);
     let out = script.hear(1, 1, Body::Behind { base: at(1, 5) });
@@ -41,7 +41,7 @@ fn an_old_log_is_gone_from_the_disk_before_pages_are_pulled() {
 }
 
 #[test]
-fn a_delayed_word_never_wipes_a_replica_that_holds_what_the_leader_can_send() {
+fn delayed_message_does_not_reset_caught_up_replica() {
     let mut script = Script::new(2, recovered(1, &[1, 1, 1], 1));
     script.configure((1, 2), 1, &[Live, Load], 1);
     assert_eq!(script.hear(1, 1, Body::Behind { base: at(1, 3) }), []);
@@ -53,7 +53,7 @@ fn a_delayed_word_never_wipes_a_replica_that_holds_what_the_leader_can_send() {
 }
 
 #[test]
-fn another_leader_ends_a_copy() {
+fn new_leader_ends_pull() {
     let mut script = Script::new(2, Recovered { epoch: Epoch::new(1), ..Recovered::default() });
     script.configure((1, 2), 1, &[Live, Load, Live], 1);
     script.hear(1, 1, Body::Behind { base: at(1, 5) });
@@ -65,13 +65,13 @@ fn another_leader_ends_a_copy() {
 }
 
 #[test]
-fn a_source_that_leads_another_epoch_by_now_is_copied_from_anew() {
+fn source_in_new_epoch_is_copied_again() {
     let mut script = Script::new(2, Recovered { epoch: Epoch::new(1), ..Recovered::default() });
     script.configure((1, 2), 1, &[Live, Load, Live], 1);
     script.hear(1, 1, Body::Behind { base: at(1, 5) });
     let out = script.hear(1, 3, Body::Adopt { at: at(1, 5), start: Seq::new(5), commit: Seq::new(5) });
     assert_eq!(out.first(), Some(&Output::StopCopy { copy: 1 }), "{out:?}");
-    // Once the epoch is on the disk.
+    // Once the epoch is on disk.
     assert_eq!(script.hear(1, 3, Body::Behind { base: at(1, 5) }), []);
     assert_eq!(script.persisted(1), [start_copy(2, 3)]);
 }

@@ -1,4 +1,4 @@
-//! The log against a naive twin: a plain list of epochs.
+//! Model test of the log: a plain list of epochs.
 
 use super::script::{at, entry, recovered};
 use crate::log::Log;
@@ -23,10 +23,10 @@ fn change() -> impl Strategy<Value = Change> {
 
 proptest! {
     #[test]
-    fn the_log_answers_like_a_plain_list(changes in prop::collection::vec(change(), 0..60)) {
+    fn log_agrees_with_plain_list(changes in prop::collection::vec(change(), 0..60)) {
         let identity = *super::script::Script::new(1, Recovered::default()).replica.identity();
         let mut log = Log::recover(&identity, &recovered(0, &[], 0)).unwrap();
-        // `epochs[seq]` for every position from the beginning; `base` is the first one that is still known.
+        // `epochs[seq]` for every position from the beginning; `base` is the first one still known.
         let (mut epochs, mut base) = (vec![0_u64], 0_usize);
         for change in changes {
             let last = epochs.len() - 1;

@@ -1,4 +1,4 @@
-//! Whole conversations: lists of outputs compared, and random runs of several replicas.
+//! Tests of whole conversations, comparing lists of outputs, and random runs of several replicas.
 
 mod confirm;
 mod coordinator;

@@ -1,5 +1,5 @@
-//! Rules taken away that the random runs of `simulation` catch late or never: each shows in a conversation of its own,
-//! which says whether the rule held, with or without a mutant.
+//! Mutants that the random runs of `simulation` catch late or never: each has a conversation of its own, which returns
+//! whether the rule held, with or without a mutant.
 
 use super::script::{Script, at, entry, message, name, recovered, unheard};
 use super::simulation;
@@ -8,42 +8,42 @@ use archon_types::ReplicaState::{Live, Load};
 use archon_types::{Epoch, ErrorKind, Fact, Incarnation, NodeId, PlacementId, ReplicaState, Seq, Version};
 
 archon_types::shown_by! {
-    CommitBelowMin => nothing_is_committed_below_the_minimum,
-    MinCountsJoiner => a_joiner_that_is_asked_for_does_not_help_the_minimum,
-    TakeoverBelowMin => below_the_minimum_nobody_takes_over,
-    NoLeaseBelowMin => below_the_minimum_no_read_is_confirmed,
-    AdmitStalled => a_stalled_leader_admits_nothing,
-    AskWithoutLease => nobody_is_asked_for_without_a_lease,
-    NamesOneSilent => all_silent_followers_are_named,
-    NoBackoff => a_refused_request_waits,
-    ResumeEpoch => an_epoch_is_not_led_twice,
-    LeadsInNextLife => a_new_life_leads_nothing,
-    TakeoverJoinerShort => during_a_take_over_a_joiner_holds_everything,
-    CutCommitted => what_is_committed_is_not_cut,
-    FollowOldEpoch => an_old_epoch_is_not_followed,
-    FollowStranger => whoever_is_no_placement_of_the_row_is_not_followed,
-    AnyEpochBelieved => an_epoch_that_no_election_reaches_is_not_believed,
-    FirstHeardStays => the_row_says_who_leads_an_epoch_not_who_was_heard_first,
-    OvertakenUnreported => a_leader_ended_by_an_epoch_unknown_to_its_row_says_so,
-    StaleAddressee => a_message_for_another_placement_is_not_followed,
-    AckOfOtherEpoch => an_acknowledgement_of_another_epoch_counts_for_nothing,
-    AckOfOtherLife => an_acknowledgement_of_another_life_counts_for_nothing,
-    ReleaseUndone => a_release_is_final,
-    ReleaseEarly => a_release_waits_for_what_is_under_way,
-    AloneWithoutLease => alone_no_read_is_confirmed,
-    ConfirmReused => a_round_does_not_serve_a_later_read,
-    ConfirmSkipsJoiner => a_joiner_is_asked_to_confirm,
-    ConfirmOne => all_followers_are_asked_to_confirm,
-    ConfirmAnyRound => an_answer_to_another_round_counts_for_nothing,
-    ConfirmBlindly => whoever_knows_a_higher_epoch_does_not_confirm,
-    ServeUnheard => the_first_leader_serves_once_it_is_heard_of,
-    TailCommitted => a_recovered_tail_is_not_committed,
-    CountsByOldRow => a_late_row_does_not_vouch_for_what_was_copied_since,
-    KeepsOrphanedCopy => a_copy_ends_with_the_leadership_of_its_source,
+    CommitBelowMin => nothing_is_committed_below_min_in_sync,
+    MinCountsJoiner => requested_joiner_does_not_count_for_min_in_sync,
+    TakeoverBelowMin => takeover_waits_for_min_in_sync,
+    NoLeaseBelowMin => no_read_is_confirmed_below_min_in_sync,
+    AdmitStalled => stalled_leader_admits_nothing,
+    AskWithoutLease => no_replica_is_requested_without_lease,
+    NamesOneSilent => all_silent_followers_are_reported,
+    NoBackoff => refused_request_is_not_repeated_at_once,
+    ResumeEpoch => epoch_is_not_led_twice,
+    LeadsInNextLife => new_incarnation_leads_nothing,
+    TakeoverJoinerShort => joiner_during_takeover_holds_whole_log,
+    CutCommitted => committed_entries_are_not_cut,
+    FollowOldEpoch => old_epoch_is_not_followed,
+    FollowStranger => sender_outside_row_is_not_followed,
+    AnyEpochBelieved => epoch_beyond_any_election_is_rejected,
+    FirstHeardStays => row_decides_leader_over_first_sender,
+    OvertakenUnreported => overtaken_leader_reports_higher_epoch,
+    StaleAddressee => message_for_another_placement_is_not_followed,
+    AckOfOtherEpoch => acknowledgement_of_another_epoch_does_not_count,
+    AckOfOtherLife => acknowledgement_of_another_incarnation_does_not_count,
+    ReleaseUndone => release_is_final,
+    ReleaseEarly => release_waits_for_pending_proposals,
+    AloneWithoutLease => sole_copy_confirms_no_read,
+    ConfirmReused => round_does_not_serve_later_read,
+    ConfirmSkipsJoiner => confirmation_includes_joiner,
+    ConfirmOne => confirmation_needs_all_followers,
+    ConfirmAnyRound => answer_to_another_round_does_not_count,
+    ConfirmBlindly => replica_with_higher_epoch_does_not_confirm,
+    ServeUnheard => first_leader_serves_once_recorded,
+    TailCommitted => recovered_tail_is_not_committed,
+    CountsByOldRow => row_from_before_pull_does_not_make_copy_live,
+    KeepsOrphanedCopy => pull_ends_with_leadership_of_its_source,
 }
 
 #[test]
-fn every_mutant_is_caught_somewhere() {
+fn every_mutant_is_caught_by_a_test() {
     for mutant in Mutant::ALL {
         assert!(SHOWN.contains(mutant) || simulation::SHOWN.contains(mutant), "nothing catches {mutant:?}");
         assert!((0..=25).contains(&mutant.rule()));
@@ -78,7 +78,7 @@ fn confirms(out: &[Output], ticket: u64) -> bool {
     out.iter().any(|output| matches!(output, Output::ConfirmDone { tickets, ok: true } if tickets.contains(&ticket)))
 }
 
-fn nothing_is_committed_below_the_minimum(mutant: Option<Mutant>) -> bool {
+fn nothing_is_committed_below_min_in_sync(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live, Live], 2, mutant);
     script.propose(1);
     script.persisted(2);
@@ -87,30 +87,30 @@ fn nothing_is_committed_below_the_minimum(mutant: Option<Mutant>) -> bool {
     script.replica.commit() == Seq::ZERO && script.replica.admit() == Err(ErrorKind::NotEnoughReplicas)
 }
 
-fn a_joiner_that_is_asked_for_does_not_help_the_minimum(mutant: Option<Mutant>) -> bool {
+fn requested_joiner_does_not_count_for_min_in_sync(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live, Live], 2, mutant);
     script.configure((1, 2), 1, &[Live, Load], 2);
     script.turn([Input::Lease(true), Input::Tick]);
-    // It left the Live set, so it has to answer anew before it is asked for.
+    // It left the Live set, so it has to answer again before it is requested.
     let out = script.hear(2, 1, adopted());
     assert!(asks(&out, &Fact::CaughtUp { joiner: name(2) }), "{out:?}");
     script.replica.admit() == Err(ErrorKind::NotEnoughReplicas)
 }
 
-fn below_the_minimum_nobody_takes_over(mutant: Option<Mutant>) -> bool {
+fn takeover_waits_for_min_in_sync(mutant: Option<Mutant>) -> bool {
     let mut script = starting(1, Recovered::default(), mutant);
     script.configure((1, 1), 1, &[Live, Load], 2);
     !script.persisted(1).contains(&Output::Serve(true))
 }
 
-fn below_the_minimum_no_read_is_confirmed(mutant: Option<Mutant>) -> bool {
+fn no_read_is_confirmed_below_min_in_sync(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live, Live, Live], 3, mutant);
     script.configure((1, 2), 1, &[Live, Live, Load], 3);
     script.one(Input::Confirm { ticket: 1 });
     !confirms(&script.hear(2, 1, Body::Confirmed { round: 1 }), 1)
 }
 
-fn a_stalled_leader_admits_nothing(mutant: Option<Mutant>) -> bool {
+fn stalled_leader_admits_nothing(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live, Live], 2, mutant);
     script.propose(1);
     script.persisted(2);
@@ -118,21 +118,21 @@ fn a_stalled_leader_admits_nothing(mutant: Option<Mutant>) -> bool {
     script.replica.admit() == Err(ErrorKind::NotEnoughReplicas)
 }
 
-fn nobody_is_asked_for_without_a_lease(mutant: Option<Mutant>) -> bool {
+fn no_replica_is_requested_without_lease(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live, Load], 1, mutant);
     let mut out = script.hear(2, 1, adopted());
     out.extend(script.tick_after(20));
     !asks(&out, &Fact::CaughtUp { joiner: name(2) })
 }
 
-fn all_silent_followers_are_named(mutant: Option<Mutant>) -> bool {
+fn all_silent_followers_are_reported(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live, Live, Live], 1, mutant);
     script.propose(1);
     script.persisted(2);
     asks(&script.tick_after(1_000), &Fact::Silent { followers: vec![name(2), name(3)] })
 }
 
-fn a_refused_request_waits(mutant: Option<Mutant>) -> bool {
+fn refused_request_is_not_repeated_at_once(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live, Live], 2, mutant);
     script.propose(1);
     script.persisted(2);
@@ -142,20 +142,20 @@ fn a_refused_request_waits(mutant: Option<Mutant>) -> bool {
     !asks(&script.tick_after(20), &silent)
 }
 
-fn an_epoch_is_not_led_twice(mutant: Option<Mutant>) -> bool {
+fn epoch_is_not_led_twice(mutant: Option<Mutant>) -> bool {
     let mut script = starting(1, recovered(5, &[5], 0), mutant);
     script.configure((5, 9), 1, &[Live], 1);
     script.persisted(1);
     script.replica.admit().is_err()
 }
 
-fn a_new_life_leads_nothing(mutant: Option<Mutant>) -> bool {
+fn new_incarnation_leads_nothing(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live], 1, mutant);
     script.one(Input::Renew { node: archon_types::NodeId::new(1), incarnation: Incarnation::new(2) });
     script.replica.admit().is_err()
 }
 
-fn during_a_take_over_a_joiner_holds_everything(mutant: Option<Mutant>) -> bool {
+fn joiner_during_takeover_holds_whole_log(mutant: Option<Mutant>) -> bool {
     let mut script = starting(1, recovered(1, &[1, 1], 0), mutant);
     script.configure((2, 4), 1, &[Live, Load], 2);
     script.persisted(1);
@@ -164,7 +164,7 @@ fn during_a_take_over_a_joiner_holds_everything(mutant: Option<Mutant>) -> bool 
     !asks(&out, &Fact::CaughtUp { joiner: name(2) })
 }
 
-fn what_is_committed_is_not_cut(mutant: Option<Mutant>) -> bool {
+fn committed_entries_are_not_cut(mutant: Option<Mutant>) -> bool {
     let mut script = starting(2, recovered(1, &[1, 1], 1), mutant);
     let append =
         Body::Append { before: Position::ZERO, entries: vec![entry(2, 1)], start: Seq::ZERO, commit: Seq::ZERO };
@@ -176,16 +176,16 @@ fn first(epoch: u64) -> Body {
     Body::Append { before: Position::ZERO, entries: vec![entry(epoch, 1)], start: Seq::ZERO, commit: Seq::ZERO }
 }
 
-fn an_old_epoch_is_not_followed(mutant: Option<Mutant>) -> bool {
+fn old_epoch_is_not_followed(mutant: Option<Mutant>) -> bool {
     let mut script = starting(2, recovered(4, &[], 0), mutant);
     script.hear(1, 3, first(3));
     script.replica.last() == Position::ZERO
 }
 
-fn whoever_is_no_placement_of_the_row_is_not_followed(mutant: Option<Mutant>) -> bool {
+fn sender_outside_row_is_not_followed(mutant: Option<Mutant>) -> bool {
     let mut script = starting(2, Recovered::default(), mutant);
     script.configure((1, 1), 1, &[Live, Live, Live], 2);
-    // Placement 99 stands in no row, and placement 3 is on another node than says so.
+    // Placement 99 is in no row, and placement 3 is on another node than the sender's.
     script.hear(99, 3, first(3));
     let mut elsewhere = message(3, 2, 3, first(3));
     elsewhere.from.node = NodeId::new(9);
@@ -196,14 +196,14 @@ fn whoever_is_no_placement_of_the_row_is_not_followed(mutant: Option<Mutant>) ->
     unmoved && script.replica.epoch() == Epoch::new(3)
 }
 
-fn an_epoch_that_no_election_reaches_is_not_believed(mutant: Option<Mutant>) -> bool {
+fn epoch_beyond_any_election_is_rejected(mutant: Option<Mutant>) -> bool {
     let mut script = starting(2, Recovered::default(), mutant);
     script.configure((7, 1), 1, &[Live, Live], 1);
     let reached = 7 + archon_types::limits::EPOCHS_AHEAD_MAX;
     script.hear(1, u64::MAX, first(u64::MAX));
     script.hear(1, reached + 1, first(reached + 1));
     let unmoved = script.replica.epoch() == Epoch::ZERO;
-    // Nor does a leader give way to a follower that claims to know of it.
+    // Nor does a leader give way to a follower that claims to know such an epoch.
     let mut leader = serving(&[Live, Live], 1, mutant);
     let nack = |refused| Body::Nack { refused, hint: Position::ZERO, copying: false };
     leader.hear(2, u64::MAX, nack(Position::ZERO));
@@ -212,7 +212,7 @@ fn an_epoch_that_no_election_reaches_is_not_believed(mutant: Option<Mutant>) -> 
     unmoved && leads && script.replica.epoch() == Epoch::new(reached)
 }
 
-fn the_row_says_who_leads_an_epoch_not_who_was_heard_first(mutant: Option<Mutant>) -> bool {
+fn row_decides_leader_over_first_sender(mutant: Option<Mutant>) -> bool {
     let mut script = starting(2, Recovered::default(), mutant);
     script.configure((1, 1), 1, &[Live, Live, Live], 2);
     // Placement 3 strayed, in an epoch that is granted to placement 1 a moment later.
@@ -222,14 +222,14 @@ fn the_row_says_who_leads_an_epoch_not_who_was_heard_first(mutant: Option<Mutant
     script.replica.last() != Position::ZERO
 }
 
-fn a_leader_ended_by_an_epoch_unknown_to_its_row_says_so(mutant: Option<Mutant>) -> bool {
+fn overtaken_leader_reports_higher_epoch(mutant: Option<Mutant>) -> bool {
     let told = |script: &Script, by| script.report(1, 1, Fact::Overtaken { by: Epoch::new(by) });
     let nack = Body::Nack { refused: Position::ZERO, hint: Position::ZERO, copying: false };
-    // A follower knows it.
+    // A follower knows the higher epoch.
     let mut script = serving(&[Live, Live], 1, mutant);
     let out = script.hear(2, 5, nack);
     let mut held = out.contains(&told(&script, 5)) && script.replica.status() == crate::ReplicaStatus::Following;
-    // It is told again until a row of a higher epoch comes, and that leadership lies above both.
+    // The report is repeated until a row of a higher epoch comes, with a leadership above both.
     held &= script.tick_after(1_000).contains(&told(&script, 5));
     script.configure((6, 2), 1, &[Live, Live], 1);
     held &= !script.replica.wants_ticks() || script.replica.status() == crate::ReplicaStatus::TakingOver;
@@ -238,15 +238,15 @@ fn a_leader_ended_by_an_epoch_unknown_to_its_row_says_so(mutant: Option<Mutant>)
     let mut script = serving(&[Live, Live], 1, mutant);
     script.hear(2, 5, Body::Adopt { at: Position::ZERO, start: Seq::new(9), commit: Seq::ZERO });
     held &= script.tick_after(30).contains(&told(&script, 5));
-    // It obeyed one before it was named.
+    // It obeyed another leader before it was named.
     let mut script = starting(1, recovered(5, &[], 0), mutant);
     held &= script.configure((1, 1), 1, &[Live, Live], 1).contains(&told(&script, 5));
-    // It obeyed another one in the very epoch that it is given.
+    // It obeyed another leader in the very epoch that it is granted.
     let mut script = starting(1, recovered(1, &[], 0), mutant);
     held & script.configure((1, 1), 1, &[Live, Live], 1).contains(&told(&script, 1))
 }
 
-fn a_message_for_another_placement_is_not_followed(mutant: Option<Mutant>) -> bool {
+fn message_for_another_placement_is_not_followed(mutant: Option<Mutant>) -> bool {
     let mut script = starting(2, Recovered::default(), mutant);
     let mut lost = message(1, 2, 1, first(1));
     lost.to.placement = PlacementId::new(9);
@@ -254,7 +254,7 @@ fn a_message_for_another_placement_is_not_followed(mutant: Option<Mutant>) -> bo
     script.replica.last() == Position::ZERO
 }
 
-fn an_acknowledgement_of_another_epoch_counts_for_nothing(mutant: Option<Mutant>) -> bool {
+fn acknowledgement_of_another_epoch_does_not_count(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live, Live], 1, mutant);
     script.propose(1);
     script.persisted(2);
@@ -262,7 +262,7 @@ fn an_acknowledgement_of_another_epoch_counts_for_nothing(mutant: Option<Mutant>
     script.replica.commit() == Seq::ZERO
 }
 
-fn an_acknowledgement_of_another_life_counts_for_nothing(mutant: Option<Mutant>) -> bool {
+fn acknowledgement_of_another_incarnation_does_not_count(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live, Live], 1, mutant);
     script.propose(1);
     script.persisted(2);
@@ -272,7 +272,7 @@ fn an_acknowledgement_of_another_life_counts_for_nothing(mutant: Option<Mutant>)
     script.replica.commit() == Seq::ZERO
 }
 
-fn a_release_is_final(mutant: Option<Mutant>) -> bool {
+fn release_is_final(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live], 1, mutant);
     let released = script.one(Input::HandOver { epoch: Epoch::new(1), to: PlacementId::new(2) });
     assert!(asks(&released, &Fact::Released));
@@ -281,17 +281,17 @@ fn a_release_is_final(mutant: Option<Mutant>) -> bool {
     script.replica.admit().is_err()
 }
 
-fn a_release_waits_for_what_is_under_way(mutant: Option<Mutant>) -> bool {
+fn release_waits_for_pending_proposals(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live, Live], 1, mutant);
     script.propose(1);
     !asks(&script.one(Input::HandOver { epoch: Epoch::new(1), to: PlacementId::new(2) }), &Fact::Released)
 }
 
-fn alone_no_read_is_confirmed(mutant: Option<Mutant>) -> bool {
+fn sole_copy_confirms_no_read(mutant: Option<Mutant>) -> bool {
     !confirms(&serving(&[Live], 1, mutant).one(Input::Confirm { ticket: 1 }), 1)
 }
 
-fn a_round_does_not_serve_a_later_read(mutant: Option<Mutant>) -> bool {
+fn round_does_not_serve_later_read(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live, Live], 1, mutant);
     script.one(Input::Confirm { ticket: 1 });
     script.one(Input::Confirm { ticket: 2 });
@@ -300,7 +300,7 @@ fn a_round_does_not_serve_a_later_read(mutant: Option<Mutant>) -> bool {
     !confirms(&out, 2)
 }
 
-fn a_joiner_is_asked_to_confirm(mutant: Option<Mutant>) -> bool {
+fn confirmation_includes_joiner(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live, Live, Load], 1, mutant);
     script.one(Input::Lease(true));
     script.hear(3, 1, adopted());
@@ -308,13 +308,13 @@ fn a_joiner_is_asked_to_confirm(mutant: Option<Mutant>) -> bool {
     !confirms(&script.hear(2, 1, Body::Confirmed { round: 1 }), 1)
 }
 
-fn all_followers_are_asked_to_confirm(mutant: Option<Mutant>) -> bool {
+fn confirmation_needs_all_followers(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live, Live, Live], 1, mutant);
     script.one(Input::Confirm { ticket: 1 });
     !confirms(&script.hear(2, 1, Body::Confirmed { round: 1 }), 1)
 }
 
-fn an_answer_to_another_round_counts_for_nothing(mutant: Option<Mutant>) -> bool {
+fn answer_to_another_round_does_not_count(mutant: Option<Mutant>) -> bool {
     let mut script = serving(&[Live, Live], 1, mutant);
     script.one(Input::Confirm { ticket: 1 });
     script.hear(2, 1, Body::Confirmed { round: 1 });
@@ -322,18 +322,18 @@ fn an_answer_to_another_round_counts_for_nothing(mutant: Option<Mutant>) -> bool
     !confirms(&script.hear(2, 1, Body::Confirmed { round: 1 }), 2)
 }
 
-fn whoever_knows_a_higher_epoch_does_not_confirm(mutant: Option<Mutant>) -> bool {
+fn replica_with_higher_epoch_does_not_confirm(mutant: Option<Mutant>) -> bool {
     let mut script = starting(2, recovered(4, &[], 0), mutant);
     let out = script.hear(1, 3, Body::Confirm { round: 8 });
     !out.iter().any(|output| matches!(output, Output::Send(sent) if matches!(sent.body, Body::Confirmed { .. })))
 }
 
-fn a_recovered_tail_is_not_committed(mutant: Option<Mutant>) -> bool {
+fn recovered_tail_is_not_committed(mutant: Option<Mutant>) -> bool {
     starting(1, recovered(1, &[1, 1], 0), mutant).replica.commit() == Seq::ZERO
 }
 
-/// The source led epoch 1 when the copy began. Re-elected, it may have been emptied in between.
-fn a_copy_ends_with_the_leadership_of_its_source(mutant: Option<Mutant>) -> bool {
+/// The source led epoch 1 when the copy began. Re-elected, it may have been reset in between.
+fn pull_ends_with_leadership_of_its_source(mutant: Option<Mutant>) -> bool {
     [1, 3].into_iter().all(|leader| {
         let mut script = starting(2, Recovered { epoch: Epoch::new(1), ..Recovered::default() }, mutant);
         script.configure((1, 2), 1, &[Live, Load, Live], 1);
@@ -346,7 +346,7 @@ fn a_copy_ends_with_the_leadership_of_its_source(mutant: Option<Mutant>) -> bool
     })
 }
 
-fn the_first_leader_serves_once_it_is_heard_of(mutant: Option<Mutant>) -> bool {
+fn first_leader_serves_once_recorded(mutant: Option<Mutant>) -> bool {
     let mut script = starting(1, Recovered::default(), mutant);
     script.one(Input::Configure(unheard((1, 1), 1, &[Live], 1)));
     let waits = !script.persisted(1).contains(&Output::Serve(true));
@@ -354,9 +354,9 @@ fn the_first_leader_serves_once_it_is_heard_of(mutant: Option<Mutant>) -> bool {
     waits && serves
 }
 
-/// It counted once, by a push that it never got. Dropped since, it is emptied and copied anew, with rows above the end of its
-/// log; and now the push arrives.
-fn a_late_row_does_not_vouch_for_what_was_copied_since(mutant: Option<Mutant>) -> bool {
+/// The replica was Live once, by a push that it never got. Dropped since, it is reset and pulls a copy, with rows above
+/// the end of its log; and now the push arrives.
+fn row_from_before_pull_does_not_make_copy_live(mutant: Option<Mutant>) -> bool {
     let mut script = starting(2, recovered(1, &[1, 1], 2), mutant);
     script.configure((1, 3), 1, &[Live, Load], 1);
     script.hear(1, 1, Body::Behind { base: at(1, 7) });

@@ -1,4 +1,4 @@
-//! Short words for tests that compare whole lists of outputs. Replica `n` is placement `n` on node `n`.
+//! Helpers for tests that compare whole lists of outputs. Replica `n` is placement `n` on node `n`.
 
 use super::coordinator::{PARTITION, row};
 use crate::{
@@ -27,7 +27,7 @@ pub(super) fn entry(epoch: u64, seq: u64) -> Entry {
     Entry { at: at(epoch, seq), bytes: Bytes::from(format!("e{epoch}s{seq}")) }
 }
 
-/// What a disk held: entries of these epochs from position 1.
+/// Recovered state of a disk: entries of these epochs from position 1.
 pub(super) fn recovered(epoch: u64, epochs: &[u64], commit: u64) -> Recovered {
     let mut runs: Vec<Run> = Vec::new();
     for (epoch, seq) in epochs.iter().zip(1..) {
@@ -70,14 +70,14 @@ impl Script {
         };
         let replica = Replica::new(identity, recovered, limits).unwrap();
         let mut script = Self { replica, now: Millis::new(10_000), own };
-        // It knows where the others are, and of no leadership.
+        // It knows the locations of the others, and no leadership.
         let known =
             Configuration { row: row(0, 0, None, &[ReplicaState::Live; 4], 1), ..configuration((0, 0), 1, &[], 1) };
         assert_eq!(script.one(Input::Configure(known)), []);
         script
     }
 
-    /// The inputs of one turn, and what came of them.
+    /// Runs the inputs of one turn; returns the outputs.
     pub(super) fn turn(&mut self, inputs: impl IntoIterator<Item = Input>) -> Vec<Output> {
         let mut out = Vec::new();
         for input in inputs {
@@ -115,7 +115,7 @@ impl Script {
         self.one(Input::Tick)
     }
 
-    /// What this replica would send.
+    /// Returns a message of this replica.
     pub(super) fn send(&self, to: u64, epoch: u64, body: Body) -> Output {
         Output::Send(message(self.own, to, epoch, body))
     }
@@ -130,7 +130,7 @@ impl Script {
         })
     }
 
-    /// Replica 1, serving in epoch 1 at version 1 with an empty log; everyone Live holds it.
+    /// Replica 1, serving in epoch 1 at version 1 with an empty log; every Live replica holds it.
     pub(super) fn serving(states: &[ReplicaState], min: u8) -> Self {
         let mut script = Self::new(1, Recovered::default());
         script.configure((1, 1), 1, states, min);
@@ -149,14 +149,14 @@ impl Script {
     }
 }
 
-/// What the replicas are told of a partition whose leader is known to serve.
+/// Configuration of a partition with a leader known to serve.
 pub(super) fn configuration(at: (u64, u64), leader: u64, states: &[ReplicaState], min: u8) -> Configuration {
     let mut configuration = unheard(at, leader, states, min);
     configuration.row.status = PartitionStatus::Online;
     configuration
 }
 
-/// As [`configuration`], of one whose leader was not heard of yet.
+/// As [`configuration`], with a leader that the coordinator has not recorded yet.
 pub(super) fn unheard((epoch, version): (u64, u64), leader: u64, states: &[ReplicaState], min: u8) -> Configuration {
     let row = row(epoch, version, Some(leader), states, min);
     let peers = row.placements.iter().map(|placement| {

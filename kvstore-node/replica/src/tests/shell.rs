@@ -1,4 +1,4 @@
-//! What a shell does with outputs, here with toy disks and a toy engine.
+//! Handling of outputs as in a shell, with toy disks and a toy engine.
 
 use super::world::{Checked, Copy, World};
 use crate::invariants::leader_holds_acknowledged;
@@ -6,7 +6,7 @@ use crate::{Body, Entry, Input, Output, Record, Replica};
 use archon_types::{Epoch, Seq};
 
 impl World {
-    /// One input and the end of the turn.
+    /// Runs one input and the end of the turn.
     pub(super) fn step(&mut self, index: usize, input: Input) -> Checked {
         let now = self.now;
         self.note(format!("{now} node {} <- {input:?}", index + 1));

@@ -26,7 +26,7 @@ struct Totals {
     reads: u64,
 }
 
-/// Names the seed of a run that panics.
+/// Prints the seed of a run that panics.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -37,7 +37,7 @@ impl Drop for Seed {
     }
 }
 
-/// One run; panics with its seed if a property does not hold.
+/// Runs one seed; panics with it if a property does not hold.
 fn run(seed: u64, steps: usize, mutant: Option<Mutant>, verbose: bool) -> Totals {
     let (states, min) = SETUPS[(seed % SETUPS.len() as u64) as usize];
     let mut world = World::new(seed, states, min, mutant);
@@ -68,7 +68,7 @@ fn run(seed: u64, steps: usize, mutant: Option<Mutant>, verbose: bool) -> Totals
 }
 
 #[test]
-fn properties_hold_under_faults_and_everything_converges() {
+fn invariants_hold_under_faults_and_replicas_converge() {
     // `ARCHON_SEED=n` repeats one run with its last steps.
     let chosen = std::env::var("ARCHON_SEED").ok().and_then(|text| text.parse().ok());
     if let Some(seed) = chosen {
@@ -95,7 +95,7 @@ fn properties_hold_under_faults_and_everything_converges() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run() {
+fn same_seed_gives_same_run() {
     let trace = |seed| {
         let mut world = World::new(seed, &[Live, Live, Load], 1, None);
         (0..500).for_each(|_| world.random_step().unwrap());
@@ -105,7 +105,7 @@ fn the_same_seed_gives_the_same_run() {
     assert_ne!(trace(5), trace(6));
 }
 
-/// Whether the properties hold in every seed. With a mutant a seed counts only if they hold there without it.
+/// Returns whether the properties hold in every seed. With a mutant, a seed counts only if they hold there without it.
 fn no_seed_catches(mutant: Option<Mutant>) -> bool {
     let violated = |seed, mutant| {
         let caught = catch_unwind(AssertUnwindSafe(|| run(seed, 3_000, mutant, false)));
@@ -117,7 +117,7 @@ fn no_seed_catches(mutant: Option<Mutant>) -> bool {
     !(0..seeds).any(|seed| violated(seed, mutant) && !(mutant.is_some() && violated(seed, None)))
 }
 
-/// Each mutant that these runs catch, by a test of its own name; for the others `mutants` has conversations.
+/// A test for each mutant that these runs catch; `mutants` has conversations for the others.
 macro_rules! caught {
     ($($mutant:ident => $test:ident,)*) => {
         $(

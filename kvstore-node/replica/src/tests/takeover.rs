@@ -4,7 +4,7 @@ use archon_types::ReplicaState::{Live, Load};
 use archon_types::{Epoch, ErrorKind, Fact, Incarnation, Seq};
 
 #[test]
-fn alone_it_serves_once_its_epoch_is_durable() {
+fn sole_copy_serves_once_its_epoch_is_durable() {
     let mut script = Script::new(1, Recovered::default());
     let persist = Output::Persist { token: 1, records: vec![Record::Epoch(Epoch::new(1))] };
     assert_eq!(script.configure((1, 1), 1, &[Live], 1), [persist]);
@@ -13,7 +13,7 @@ fn alone_it_serves_once_its_epoch_is_durable() {
 }
 
 #[test]
-fn its_recovered_tail_is_committed_by_the_take_over() {
+fn takeover_commits_recovered_tail() {
     let mut script = Script::new(1, recovered(3, &[1, 1, 3], 2));
     script.configure((5, 9), 1, &[Live], 1);
     let online = script.report(5, 9, Fact::Online);
@@ -21,7 +21,7 @@ fn its_recovered_tail_is_committed_by_the_take_over() {
 }
 
 #[test]
-fn every_live_follower_must_hold_the_whole_log_first() {
+fn takeover_waits_for_whole_log_on_every_live_follower() {
     let mut script = Script::new(1, recovered(1, &[1, 1], 0));
     let (start, commit) = (Seq::new(2), Seq::ZERO);
     let out = script.configure((2, 4), 1, &[Live, Live, Live], 2);
@@ -30,7 +30,7 @@ fn every_live_follower_must_hold_the_whole_log_first() {
     assert_eq!(out, [persist, adopt(2), adopt(3)]);
     assert_eq!(script.persisted(1), []);
     assert_eq!(script.hear(2, 2, Body::Adopted { at: at(1, 2), held: Seq::new(2) }), []);
-    // One that matches without holding everything is not enough.
+    // A follower that matches without holding everything is not enough.
     assert_eq!(script.hear(3, 2, Body::Adopted { at: at(1, 2), held: Seq::new(1) }), []);
     let online = script.report(2, 4, Fact::Online);
     let served = [Output::Commit { upto: Seq::new(2) }, Output::Serve(true), online];
@@ -38,12 +38,12 @@ fn every_live_follower_must_hold_the_whole_log_first() {
 }
 
 #[test]
-fn below_the_minimum_nobody_serves() {
+fn leader_below_min_in_sync_does_not_serve() {
     let mut script = Script::new(1, Recovered::default());
     script.configure((1, 1), 1, &[Live, Load], 2);
     assert_eq!(script.persisted(1), []);
     script.one(Input::Lease(true));
-    // A loader that holds the whole log is asked for; it serves only once that is known to be granted.
+    // A loader that holds the whole log is requested; the leader serves only once that is known to be granted.
     let caught_up = script.report(1, 1, Fact::CaughtUp { joiner: super::script::name(2) });
     assert_eq!(script.hear(2, 1, Body::Adopted { at: at(0, 0), held: Seq::ZERO }), [caught_up]);
     let online = script.report(1, 2, Fact::Online);
@@ -51,12 +51,12 @@ fn below_the_minimum_nobody_serves() {
 }
 
 #[test]
-fn a_take_over_whose_follower_is_dead_and_may_not_be_dropped_goes_on_with_a_loader() {
+fn takeover_with_undroppable_dead_follower_adds_loader() {
     let mut script = Script::new(1, recovered(1, &[1], 1));
     script.configure((2, 4), 1, &[Live, Live, Load], 2);
     script.persisted(1);
     script.one(Input::Lease(true));
-    // Two are Live, as many as there must be, and one of them never answers.
+    // Two are Live, the required minimum, and one of them never answers.
     assert_eq!(script.hear(3, 2, Body::Adopted { at: at(1, 1), held: Seq::new(1) }), []);
     let silent = script.report(2, 4, Fact::Silent { followers: vec![super::script::name(2)] });
     assert!(script.tick_after(1_000).contains(&silent));
@@ -71,16 +71,16 @@ fn a_take_over_whose_follower_is_dead_and_may_not_be_dropped_goes_on_with_a_load
 }
 
 #[test]
-fn a_restarted_leader_does_not_go_on_in_its_old_epoch() {
+fn restarted_leader_does_not_resume_its_epoch() {
     let mut script = Script::new(1, recovered(5, &[5], 0));
-    // Its registration ended the epoch; should the row not say so, it asks for another one.
+    // Its registration ended the epoch; if the row does not show that, it asks for another one.
     let told = script.report(5, 9, Fact::Overtaken { by: Epoch::new(5) });
     assert_eq!(script.configure((5, 9), 1, &[Live], 1), [told]);
     assert!(script.replica.admit().is_err());
 }
 
 #[test]
-fn another_registration_of_the_same_process_ends_a_leadership() {
+fn new_registration_ends_leadership() {
     let mut script = Script::serving(&[Live], 1);
     let out = script.one(Input::Renew { node: archon_types::NodeId::new(1), incarnation: Incarnation::new(2) });
     assert_eq!(out, [Output::Serve(false)]);
@@ -88,10 +88,10 @@ fn another_registration_of_the_same_process_ends_a_leadership() {
     assert_eq!(script.configure((1, 2), 1, &[Live], 1), [told]);
 }
 
-/// A write that is acknowledged before the coordinator knows that the partition was ever led is lost without a word if the
-/// disks are lost next: the copies count as never made, and begin empty.
+/// A write acknowledged before the coordinator has recorded any leader would be lost silently if the disks were lost
+/// next: the copies count as never created, and start empty.
 #[test]
-fn nothing_is_acknowledged_before_the_coordinator_knows_that_the_partition_is_led() {
+fn no_write_is_acknowledged_before_first_leader_is_recorded() {
     let mut script = Script::new(1, Recovered::default());
     script.one(Input::Configure(unheard((1, 1), 1, &[Live, Live], 1)));
     script.persisted(1);
@@ -99,16 +99,16 @@ fn nothing_is_acknowledged_before_the_coordinator_knows_that_the_partition_is_le
     let adopted = Body::Adopted { at: at(0, 0), held: Seq::ZERO };
     assert_eq!(script.hear(2, 1, adopted), std::slice::from_ref(&online), "it is ready, says so, and does not serve");
     assert_eq!(script.propose(1), [Output::Refuse { ticket: 1, kind: ErrorKind::Unavailable }]);
-    // The report is lost: it is made again.
+    // The report is lost and repeated.
     assert_eq!(script.tick_after(100), []);
     assert!(script.tick_after(1_000).contains(&online));
     assert_eq!(script.configure((1, 2), 1, &[Live, Live], 1), [Output::Serve(true)]);
     assert!(script.replica.admit().is_ok());
 }
 
-/// Where the log holds anything, the coordinator heard of some leader before that: no failover waits.
+/// A log with any entry proves that an earlier leader was recorded: failovers need not wait.
 #[test]
-fn a_leader_with_a_log_serves_without_waiting_to_be_heard_of() {
+fn leader_with_log_serves_before_it_is_recorded() {
     let mut script = Script::new(1, recovered(3, &[3], 1));
     script.one(Input::Configure(unheard((5, 9), 1, &[Live], 1)));
     assert!(script.persisted(1).contains(&Output::Serve(true)));

@@ -1,4 +1,4 @@
-//! Several replicas, a lossy network, disks that forget, a coordinator: driven by one seed.
+//! World of several replicas, a lossy network, disks that lose writes, and a coordinator, driven by one seed.
 
 use super::coordinator::{Coordinator, PARTITION};
 use super::disk::Disk;
@@ -9,7 +9,7 @@ use archon_types::{Incarnation, Millis, NodeId, PlacementId, ReplicaState, Repor
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A copy being pulled: from whom, pinned where, up to which key.
+/// A copy being pulled: its source, its pinned position, and the last key.
 #[derive(Debug)]
 pub(super) struct Copy {
     pub(super) number: u64,
@@ -24,7 +24,7 @@ pub(super) struct Node {
     pub(super) incarnation: Incarnation,
     pub(super) replica: Option<Replica>,
     pub(super) disk: Disk,
-    /// The log as the shell knows it: what was handed to the disk, durable or not.
+    /// The log as the shell knows it: entries handed to the disk, durable or not.
     pub(super) window: Vec<Entry>,
     pub(super) copy: Option<Copy>,
     pub(super) serving: bool,
@@ -46,9 +46,9 @@ pub(super) struct World {
     pub(super) reads: BTreeMap<u64, Seq>,
     mutant: Option<Mutant>,
     pub(super) faults: bool,
-    /// Cut off from the others and from the coordinator, until then.
+    /// Replicas cut off from the others and from the coordinator, and until when.
     pub(super) away: (BTreeSet<PlacementId>, Millis),
-    /// How often elections and crashes happen in this run, in percent of the most.
+    /// Frequency of elections and crashes in this run, in percent of the maximum.
     turmoil: u64,
     pub(super) served: u64,
     pub(super) copies: u64,
@@ -149,7 +149,7 @@ impl World {
         self.trace.push_back(line);
     }
 
-    /// S, of whatever the coordinator counts as Live now.
+    /// Checks S for the replicas that the coordinator counts as Live now.
     pub(super) fn check(&self) -> Checked {
         let live = self.nodes.iter().filter(|node| self.coordinator.state(node.placement) == Some(ReplicaState::Live));
         let held =
@@ -157,7 +157,7 @@ impl World {
         live_hold_acknowledged(held, self.ledger.entries(), self.acknowledged)
     }
 
-    /// One random event.
+    /// Runs one random event.
     pub(super) fn random_step(&mut self) -> Checked {
         self.now = self.now.plus(self.random.next() % 8);
         let index = self.random.below(self.nodes.len());
@@ -366,7 +366,7 @@ impl World {
 
     pub(super) fn crash(&mut self, index: usize) -> Checked {
         let placement = self.nodes[index].placement;
-        // Part of what was under way may have reached the disk.
+        // Some pending writes may have reached the disk.
         while self.random.percent(40) && self.nodes[index].disk.complete_one().is_some() {}
         self.nodes[index].replica = None;
         let incarnation = self.coordinator.register(placement);
@@ -377,12 +377,12 @@ impl World {
         Ok(())
     }
 
-    /// How many positions were ever committed.
+    /// Returns the number of positions ever committed.
     pub(super) fn committed(&self) -> u64 {
         self.ledger.last().get()
     }
 
-    /// The last steps before the end.
+    /// Returns the last steps before the end.
     pub(super) fn tail(&self, lines: usize) -> String {
         let skip = self.trace.len().saturating_sub(lines);
         self.trace.iter().skip(skip).cloned().collect::<Vec<_>>().join("\n")
