@@ -1,4 +1,4 @@
-//! What clients may do here, as the coordinators have told.
+//! Client permissions on this node, as pushed by the coordinators.
 
 use crate::tables::Tables;
 use arc_swap::ArcSwapOption;
@@ -6,12 +6,12 @@ use archon_security::{Caller, WithdrawnCertificates, withdrawn_certificates};
 use archon_types::{AccessList, ErrorDetail, ErrorKind, PartitionId, Right, TableId, Version};
 use std::sync::Arc;
 
-/// The rights of clients, the newest that came.
+/// The newest list of client rights.
 #[derive(Debug, Default)]
 pub(crate) struct ClientAccess(ArcSwapOption<AccessList>);
 
 impl ClientAccess {
-    /// Takes in what a push brings. Newer is never replaced by older.
+    /// Stores the list of a push, unless it is older.
     pub(crate) fn take(&self, list: AccessList) {
         let list = Arc::new(list);
         self.0.rcu(|held| match held {
@@ -20,35 +20,35 @@ impl ClientAccess {
         });
     }
 
-    /// As of when it is known what clients may do.
+    /// Returns the version of the list.
     pub(crate) fn version(&self) -> Version {
         self.0.load().as_ref().map_or(Version::ZERO, |list| list.version)
     }
 
-    /// Certificates that count no more.
+    /// Returns the revoked certificates.
     pub(crate) fn withdrawn(&self) -> WithdrawnCertificates {
         self.0.load().as_ref().map_or_else(WithdrawnCertificates::new, |list| withdrawn_certificates(&list.access))
     }
 
-    /// What a caller may do as of now.
+    /// Returns the present permissions of a caller.
     pub(crate) fn of<'a>(&self, caller: &'a Caller, call: &'a str) -> Permissions<'a> {
-        // Without a client there is nothing to look up, and most that a node serves by plaintext are none.
+        // Other callers need no lookup, and most callers of a plaintext node are no clients.
         let list = caller.client().and_then(|_| self.0.load_full());
         Permissions { caller, call, list, denied: None }
     }
 }
 
-/// What one caller may do, as of one moment.
+/// Permissions of one caller at one moment.
 pub(crate) struct Permissions<'a> {
     caller: &'a Caller,
     call: &'a str,
     list: Option<Arc<AccessList>>,
-    /// What was refused last: many operations of one message are, and each takes the same words.
+    /// Last refusal, kept because many operations of one message get the same one.
     denied: Option<(TableId, Right, ErrorDetail)>,
 }
 
 impl Permissions<'_> {
-    /// Refuses a client that may not do this to every table: it hears the same of a name that no table has as of a table that it
+    /// Refuses a client without this right to every table, with the same error for an unknown table as for one that it
     /// has no right to.
     pub(crate) fn check_unknown(&self, name: &str, right: Right) -> Result<(), ErrorDetail> {
         let Some(client) = self.caller.client() else { return Ok(()) };
@@ -56,7 +56,7 @@ impl Permissions<'_> {
         self.caller.check_right(list.access.right_to_every_table(client), right, name, self.call)
     }
 
-    /// Refuses it if this may not be done to the rows of a table, or if that was dropped: its rights went with it.
+    /// Refuses the caller without this right to a table, or if the table was dropped: its rights went with it.
     pub(crate) fn check(&mut self, tables: &Tables, table: TableId, right: Right) -> Result<(), ErrorDetail> {
         let Some(client) = self.caller.client() else { return Ok(()) };
         let Some(list) = &self.list else { return Err(no_list()) };
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_told_nothing_yet_lets_clients_wait_and_others_in() {
+    fn node_without_rights_list_makes_only_clients_wait() {
         let (access, shop) = (ClientAccess::default(), caller(Role::Client, "shop"));
         assert_eq!(kind(&access, &shop, Right::Read), Some(ErrorKind::Unavailable));
         for role in [Role::Admin, Role::Node] {
@@ -137,7 +137,7 @@ mod tests {
         let everywhere = Scope { client: Some("reports".into()), table: None };
         Arc::make_mut(&mut rights.access).set(&everywhere, Some(Right::Read));
         access.take(rights);
-        // Of a table that is there, by its number, which is its name while it is not known here.
+        // An existing table, by its number, which is its name while it is not known here.
         let tables = Tables::new(Vec::new(), Version::ZERO);
         let existing = access.of(&shop, "a call").check(&tables, TableId::new(9), Right::Read).unwrap_err();
         let refused = unknown(&shop, Right::Read).unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_that_were_taken_back_do_not_come_back_by_a_late_push() {
+    fn late_push_does_not_restore_revoked_rights() {
         let (access, shop) = (ClientAccess::default(), caller(Role::Client, "shop"));
         access.take(list(7, None));
         access.take(list(5, Some(Right::Write)));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_twice_is_said_in_the_words_of_its_own_table() {
+    fn repeated_refusal_names_its_own_table() {
         let (access, shop, tables) = (
             ClientAccess::default(),
             caller(Role::Client, "shop"),
@@ -173,9 +173,9 @@ mod tests {
         assert!(said(1).contains("table 1") && said(1).contains("table 1") && said(2).contains("table 2"));
     }
 
-    /// Its rights went with it, so whoever still had it open was told to ask for a right to a table that nobody knows.
+    /// The table's rights went with it, so clients were advised to ask for a right to a table that no longer exists.
     #[test]
-    fn a_client_of_a_dropped_table_was_told_that_it_has_no_right_to_it() {
+    fn dropped_table_is_reported_as_dropped() {
         let (access, shop, tables) = (
             ClientAccess::default(),
             caller(Role::Client, "shop"),

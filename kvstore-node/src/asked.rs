@@ -1,56 +1,56 @@
-//! An operation that somebody waits for, and when it got how far.
+//! Timing of an operation with a waiting client.
 
 use archon_host::WaitsFor;
 use archon_types::{Op, OpKind, PartitionId};
 use std::time::{Duration, Instant};
 
-/// Causes of waiting that are told of one operation.
+/// Most causes of waiting noted per operation.
 const WAITS_MAX: usize = 4;
 
-/// An operation that somebody waits for.
+/// An operation with a waiting client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    /// Which.
+    /// Its kind.
     pub(crate) op: OpKind,
-    /// For which partition.
+    /// Its partition.
     pub(crate) partition: PartitionId,
-    /// When it arrived.
+    /// Its arrival.
     pub(crate) at: Instant,
-    /// When the turns began in which a shard took it up, the first time and the last.
+    /// Beginning of the first and the last turn in which a shard took it up.
     taken: Option<(Instant, Instant)>,
-    /// What it waited for, in order of time; the same again is noted once.
+    /// Causes of its waits, in order of time, each noted once.
     waited_for: [Option<WaitsFor>; WAITS_MAX],
     /// It waits, and has not been taken up again.
     is_waiting: bool,
 }
 
-/// Where the time of an operation went, one stage after the other.
+/// Duration of an operation by stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stages {
     /// Until a shard took it up.
     pub(crate) queued: Duration,
-    /// Until it was evaluated for good, or given up: see [`Asked::waited_for`].
+    /// Until its last evaluation, or until it was abandoned: see [`Asked::waited_for`].
     pub(crate) waited: Duration,
-    /// Until the log batch of its turn was durable here; none if it is not, or too many others were since.
+    /// Until the log batch of its turn was durable here; none if it is not, or if too many batches followed.
     pub(crate) logged: Option<Duration>,
-    /// Until its answer left.
+    /// Until its answer was sent.
     pub(crate) rest: Duration,
 }
 
 impl Asked {
-    /// An operation that arrived at this moment.
+    /// Starts with an operation that arrived at this moment.
     pub(crate) const fn new(op: &Op, partition: PartitionId, at: Instant) -> Self {
         Self { op: OpKind::of(op), partition, at, taken: None, waited_for: [None; WAITS_MAX], is_waiting: false }
     }
 
-    /// A shard takes it up in the turn that began then.
+    /// Notes that a shard takes it up in the turn that began at `turn`.
     pub(crate) fn take_up(&mut self, turn: Instant) {
         let first = self.taken.map_or(turn, |(first, _)| first);
         self.taken = Some((first, turn));
         self.is_waiting = false;
     }
 
-    /// It cannot be evaluated yet.
+    /// Notes that it cannot be evaluated yet.
     pub(crate) fn waits(&mut self, waits_for: WaitsFor) {
         self.is_waiting = true;
         let free = self.waited_for.iter_mut().find(|noted| noted.is_none_or(|noted| noted == waits_for));
@@ -59,20 +59,21 @@ impl Asked {
         }
     }
 
-    /// What it waited for.
+    /// Returns the causes of its waits.
     pub(crate) fn waited_for(&self) -> impl Iterator<Item = WaitsFor> + '_ {
         self.waited_for.iter().flatten().copied()
     }
 
-    /// Where its time went until `answered`. `logged_at` says when what was gathered in the turn that began at a moment was durable.
+    /// Returns its stages up to `answered`. `logged_at` returns when the log batch of the turn that began at a moment
+    /// was durable.
     pub(crate) fn stages(&self, answered: Instant, logged_at: impl FnOnce(Instant) -> Option<Instant>) -> Stages {
         let (first, last) = self.taken.unwrap_or((answered, answered));
-        // What is given up while it waits was not taken up again.
+        // An operation abandoned while it waits was not taken up again.
         let last = if self.is_waiting { answered } else { last };
         let logged_at = if self.op.is_read() { None } else { logged_at(last) };
         let logged_at = logged_at.map(|at| at.min(answered));
         Stages {
-            // It may have arrived while the turn was under way that took it up.
+            // It may have arrived during the turn that took it up.
             queued: first.saturating_duration_since(self.at),
             waited: last.saturating_duration_since(first),
             logged: logged_at.map(|at| at.saturating_duration_since(last)),
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stages_of_an_operation_add_up_to_the_time_that_it_took() {
+    fn stages_add_up_to_total_duration() {
         let arrived = Instant::now();
         let mut write = asked(&put(), arrived);
         write.take_up(arrived + ms(5));
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_was_not_logged_although_its_turn_was() {
+    fn read_has_no_logged_stage() {
         let arrived = Instant::now();
         let mut read = asked(&Op::Get { key: Bytes::from_static(b"k") }, arrived);
         read.take_up(arrived + ms(1));
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_was_given_up_while_it_waited_was_not_being_read() {
+    fn abandoned_read_counts_as_waiting() {
         let arrived = Instant::now();
         let mut read = asked(&Op::Get { key: Bytes::from_static(b"k") }, arrived);
         read.take_up(arrived + ms(1));
@@ -136,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn what_no_shard_took_up_was_in_the_queue_all_the_time() {
+    fn operation_never_taken_up_counts_as_queued() {
         let arrived = Instant::now();
         let stages = asked(&put(), arrived).stages(arrived + ms(9), |_| None);
         assert_eq!(stages, Stages { queued: ms(9), waited: ms(0), logged: None, rest: ms(0) });
     }
 
     #[test]
-    fn an_operation_that_arrived_within_the_turn_that_took_it_up_has_not_taken_longer_than_it_did() {
+    fn arrival_within_turn_does_not_inflate_stages() {
         let turn = Instant::now();
         let mut write = asked(&put(), turn + ms(4));
         write.take_up(turn);

@@ -1,4 +1,4 @@
-//! What an operator chooses for a node.
+//! Configuration of a node.
 
 use crate::engine::EngineKind;
 use crate::memory::MEMORY_BYTES_MIN;
@@ -9,55 +9,55 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A node's configuration. [`NodeConfig::check`] tells what is impossible before anything is touched.
+/// A node's configuration. [`NodeConfig::check`] rejects invalid values before anything is touched.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
     /// The node's name, unique in the cluster (`athens`).
     pub name: String,
-    /// Where to listen, `host:port`; port 0 takes a free one.
+    /// Listen address, `host:port`; port 0 takes a free one.
     pub listen: String,
-    /// Where to tell metrics and health by HTTP; port 0 takes a free one, and nothing is told without it.
+    /// Listen address for metrics and health over HTTP; port 0 takes a free one, none disables them.
     pub metrics_listen: Option<SocketAddr>,
-    /// The address that others are told, `host:port`; by default the one bound.
+    /// The address announced to others, `host:port`; by default the bound one.
     pub advertise: Option<String>,
-    /// The coordinators, `host:port` each; any of them will do, the leading one is found.
+    /// The coordinators, `host:port` each; any of them is enough to find the leading one.
     pub coordinators: Vec<String>,
-    /// Where everything durable lives.
+    /// Directory of all durable data.
     pub data_dir: PathBuf,
-    /// The failure zone that the node stands in.
+    /// The node's failure zone.
     pub zone: Option<String>,
     /// Its share of partitions relative to other nodes, `1..=10_000`; 100 is ordinary.
     pub weight: u32,
-    /// Most placements that it takes, if limited.
+    /// Most placements that it accepts, if limited.
     pub partitions_max: Option<u32>,
-    /// The storage engine; by default the one that made the data directory, or sled in a new one. A directory belongs to the engine
-    /// that made it.
+    /// The storage engine; by default the one that created the data directory, or sled in a new one. A directory
+    /// belongs to the engine that created it.
     pub engine: Option<EngineKind>,
     /// Shard threads; by default half the cores, at least one.
     pub shards: Option<usize>,
-    /// Most connections to this node, half of them from one address; by default 4,096, or half of the descriptors that it
-    /// may have open.
+    /// Most connections to this node, half of them from one address; by default 4,096, or half of the descriptors that
+    /// it may have open.
     pub connections_max: Option<u32>,
-    /// The protocols that it speaks: those of this version, or fewer of them.
+    /// The protocols that it supports: those of this version, or fewer of them.
     pub speaks: ProtocolRange,
-    /// How the node reaches others and is reached.
+    /// Transport to and from the node.
     pub transport: Transport,
-    /// Memory that it may use, in bytes, [`MEMORY_BYTES_MIN`] or more; by default a quarter of what the machine, or the control group
-    /// that it runs in, has.
+    /// Memory that it may use, in bytes, [`MEMORY_BYTES_MIN`] or more; by default a quarter of the machine's, or of its
+    /// control group's.
     pub memory_bytes: Option<u64>,
-    /// Rate at which this node pulls a copy, in bytes per second; 0 is no limit. By default copies rest three times as long as they
-    /// work, on a node that clients use.
+    /// Rate at which this node pulls a copy, in bytes per second; 0 is no limit. By default, on a node in use by
+    /// clients, copies rest three times as long as they work.
     pub copy_bytes_per_second: Option<u64>,
     /// Size of a segment of the write-ahead log, in bytes, `1 MiB..=1 GiB`.
     pub wal_segment_bytes: u64,
-    /// An operation that takes longer is told of in the log, with where its time went; zero: none is.
+    /// Operations slower than this are logged, with their stages; zero disables that.
     pub slow_operation: Duration,
-    /// How long a stopping node may take to hand over its leaderships.
+    /// Time in which a stopping node may hand over its leaderships.
     pub hand_over_timeout: Duration,
 }
 
 impl NodeConfig {
-    /// A configuration with ordinary values for everything that has one.
+    /// Creates a configuration with default values for everything that has one.
     pub fn new(
         name: impl Into<String>,
         listen: impl Into<String>,
@@ -87,7 +87,7 @@ impl NodeConfig {
         }
     }
 
-    /// How long a stop in order takes at most. Whoever ends the process should not do so before.
+    /// Returns the longest duration of a graceful stop. Do not end the process before.
     pub const fn stop_deadline(&self) -> Duration {
         stop_deadline(self.hand_over_timeout)
     }
@@ -95,7 +95,7 @@ impl NodeConfig {
     /// Checks every value and resolves the address to listen on.
     ///
     /// # Errors
-    /// [`ConfigError`], naming the field, what was found and what would do.
+    /// [`ConfigError`], naming the field, the value found and valid ones.
     pub fn check(&self) -> Result<SocketAddr, ConfigError> {
         let wrong = |field: &'static str, why: String| ConfigError { field, why };
         limits::check_member_name("node", &self.name).map_err(|detail| wrong("name", detail.message))?;
@@ -140,7 +140,7 @@ impl NodeConfig {
             .ok_or_else(|| wrong("listen", format!("{:?} resolves to no address", self.listen)))?;
         self.transport.check(&listen.to_string()).map_err(|detail| wrong("listen", detail.message))?;
         if let Some(address) = self.metrics_listen {
-            // It tells no keys and takes no orders: probes have no certificates.
+            // It reveals no keys and accepts no commands: probes have no certificates.
             self.transport.check(&address.to_string()).map_err(|detail| wrong("metrics_listen", detail.message))?;
         }
         if let Some(address) = &self.advertise {
@@ -149,7 +149,7 @@ impl NodeConfig {
         if listen.ip().is_unspecified() && self.advertise.is_none() {
             return Err(wrong("advertise", format!("{listen} cannot be dialled by others; give the address they use")));
         }
-        // Each names two settings, and neither need be the wrong one.
+        // Each names two settings, either of which may be the wrong one.
         self.transport.check_own(Role::Node, &self.name).map_err(|detail| wrong("", detail.message))?;
         let told = self.advertise.clone().unwrap_or_else(|| listen.to_string());
         let reached = self.transport.check_reached(&told, |other| format!("say --advertise {other}"));
@@ -157,20 +157,20 @@ impl NodeConfig {
         Ok(listen)
     }
 
-    /// How many shard threads to run.
+    /// Returns the number of shard threads.
     pub fn shard_count(&self) -> usize {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         self.shards.unwrap_or(cores / 2).max(1)
     }
 }
 
-/// A value that cannot work.
+/// An invalid value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{field}{}{why}", if .field.is_empty() { "" } else { ": " })]
 pub struct ConfigError {
-    /// The field; empty where it is no single one.
+    /// The field; empty if it is no single one.
     pub field: &'static str,
-    /// What was found and what would do.
+    /// The value found, and valid ones.
     pub why: String,
 }
 
@@ -183,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn the_ordinary_configuration_is_accepted() {
+    fn default_configuration_is_accepted() {
         assert_eq!(config().check().map(|address| address.port()), Ok(0));
         assert!(config().shard_count() >= 1);
     }
 
     #[test]
-    fn impossible_values_name_their_field() {
+    fn invalid_values_name_their_field() {
         type Spoil = fn(&mut NodeConfig);
         let cases: [(&str, Spoil); 9] = [
             ("memory", |config| config.memory_bytes = Some(MEMORY_BYTES_MIN - 1)),

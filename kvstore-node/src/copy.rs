@@ -1,4 +1,4 @@
-//! Pulling copies: one task per loader, which asks the leader for pages and gives them to the loader's shard.
+//! Copy pulls: one task per loader, which requests pages from the leader and passes them to the loader's shard.
 
 use crate::engine::Change;
 use crate::flusher::{CopiedPage, FlusherHandle};
@@ -26,9 +26,9 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Pages of one copy that are on their way to the engine, where it need not rest.
+/// Pages of one copy on their way to the engine, when it need not rest.
 const PAGES_UNDER_WAY: usize = 4;
-/// How long the next page is waited for.
+/// Time-out of a page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs copies.
@@ -38,24 +38,24 @@ pub(crate) struct CopyRunner {
     pub(crate) shards: Shards,
     flusher: FlusherHandle,
     running: Mutex<BTreeMap<PlacementId, CancellationToken>>,
-    /// Copies that began anew because their leader's log had grown too long: they do not rest, or they would never end.
+    /// Copies that restarted because their leader's log had grown too long: they do not rest, or they would never end.
     hurried: Mutex<BTreeSet<PlacementId>>,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
 
-/// How far a copy has come, to go on from there on another stream.
+/// Progress of a copy, to resume from on another stream.
 struct Progress {
     start: Option<Position>,
     last_key: Bytes,
     bytes_done: u64,
-    /// The number of the stream under way.
+    /// The number of the present stream.
     stream: u64,
 }
 
 /// A page on its way to the engine.
 struct UnderWay {
-    /// Told once the engine has its rows.
+    /// Resolved once the engine has its rows.
     written: oneshot::Receiver<()>,
     last_key: Bytes,
 }
@@ -93,7 +93,7 @@ impl CopyRunner {
                 () = runner.run(job) => {}
                 () = token.cancelled() => {}
             }
-            // Whoever stopped it has taken its place, or has forgotten it.
+            // A task that stopped it has replaced or removed its entry.
             let mut running = runner.running.lock();
             if !token.is_cancelled() {
                 running.remove(&job.placement);
@@ -127,7 +127,7 @@ impl CopyRunner {
             let before = progress.bytes_done;
             match self.pull(job, &mut progress).await {
                 Ok(Pulled::Whole(at, version)) => {
-                    // The rows must be on the disk before the log may claim to begin after them.
+                    // The rows must be on disk before the log may claim to begin after them.
                     let (done, synced) = oneshot::channel();
                     let barrier = self.flusher.barrier(Box::new(move || done.send(()).unwrap_or_default()));
                     if barrier.is_ok() && synced.await.is_ok() {
@@ -215,7 +215,7 @@ impl CopyRunner {
                 pushed.map_err(|_| gone())?;
                 under_way.push_back(UnderWay { written: wait, last_key: page.last_key });
             }
-            // The next page is read and sent meanwhile. What is written need not come again.
+            // The next page is read and sent meanwhile. Written pages need not be sent again.
             let left = if page.last || rests { 0 } else { PAGES_UNDER_WAY - 1 };
             while under_way.len() > left
                 && let Some(first) = under_way.pop_front()
@@ -231,7 +231,8 @@ impl CopyRunner {
     }
 }
 
-/// At which rate a copy is pulled, zero for no limit; `None` for one that rests while clients use the nodes.
+/// Returns the rate at which a copy is pulled, zero for no limit; `None` for one that rests while clients use the
+/// nodes.
 fn rate_of(configured: Option<u64>, hurried: bool) -> Option<u64> {
     configured.or(hurried.then_some(0))
 }
@@ -241,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_that_began_anew_went_faster_than_its_node_was_told() {
+    fn restarted_copy_respects_configured_rate() {
         assert_eq!([rate_of(None, false), rate_of(None, true)], [None, Some(0)]);
         assert_eq!([rate_of(Some(70_000), false), rate_of(Some(70_000), true)], [Some(70_000); 2]);
     }

@@ -1,20 +1,20 @@
-//! How fast copies go while clients use the node.
+//! Pace of copies while clients use the node.
 //!
-//! A copy can take all of a disk and most of a core for minutes, and nobody waits for it: what it brings is there already, elsewhere. So
-//! on a node that is in use copies rest [`REST`] times as long as they worked, all of them together, those that it pulls as well as those
-//! that it gives. On a faster machine, or with an engine that takes rows cheaper, the work of a page is shorter, and so is its rest.
+//! A copy can take all of a disk and most of a core for minutes, and no client waits for it: its data exists elsewhere
+//! already. So on a node in use copies rest [`REST`] times as long as they worked, all of them together, both pulled
+//! and given ones. On a faster machine, or with a cheaper engine, the work of a page is shorter, and so is its rest.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// Copies rest so many times as long as they worked: the disk and the cores are for others then.
+/// Rest of copies as a multiple of their work: the disk and the cores are for others then.
 pub(crate) const REST: u32 = 3;
-/// The longest rest that one piece of work gives: what took longer than a third of it stood still rather than worked.
+/// Longest rest for one piece of work: work of more than a third of it was mostly waiting.
 const REST_MAX: Duration = Duration::from_secs(1);
-/// For so long after its last operation or entry a node is in use.
+/// Time after its last operation or entry during which a node is in use.
 const IN_USE: Duration = Duration::from_secs(1);
 
-/// Until when the copies of a node rest.
+/// Rest of the copies of a node.
 #[derive(Debug, Default)]
 pub(crate) struct CopyPace {
     state: Mutex<State>,
@@ -23,9 +23,9 @@ pub(crate) struct CopyPace {
 #[derive(Debug, Default)]
 struct State {
     rest_until: Option<Instant>,
-    /// Operations and entries of the node, when it was looked at last.
+    /// Operations and entries of the node at the last look.
     used: u64,
-    /// When there were more of them than before.
+    /// Time at which there were more of them than before.
     used_at: Option<Instant>,
 }
 
@@ -43,7 +43,7 @@ impl State {
 }
 
 impl CopyPace {
-    /// Copies have worked for so long, on a node that has had `used` operations and entries so far.
+    /// Records work of copies, on a node that has had `used` operations and entries so far.
     pub(crate) fn worked(&self, worked: Duration, used: u64, now: Instant) {
         let mut state = self.state.lock();
         state.see(used, now);
@@ -53,7 +53,7 @@ impl CopyPace {
         }
     }
 
-    /// How long copies are to rest from now on; nothing if nobody uses the node.
+    /// Returns how long copies have to rest from now on; none if the node is not in use.
     pub(crate) fn rest(&self, used: u64, now: Instant) -> Option<Duration> {
         let mut state = self.state.lock();
         state.see(used, now);
@@ -69,7 +69,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn copies_of_a_node_in_use_rest_three_times_as_long_as_all_of_them_worked() {
+    fn copies_rest_three_times_their_work_on_node_in_use() {
         let (pace, began) = (CopyPace::default(), Instant::now());
         pace.worked(10 * MS, 7, began);
         assert_eq!(pace.rest(7, began), Some(30 * MS));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_a_node_that_nobody_uses_do_not_rest() {
+    fn copies_do_not_rest_on_idle_node() {
         let (pace, began) = (CopyPace::default(), Instant::now());
         pace.worked(100 * MS, 0, began);
         assert_eq!(pace.rest(0, began), None, "never used");
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_stood_still_rests_for_a_second_at_most() {
+    fn stalled_copy_rests_one_second_at_most() {
         let (pace, began) = (CopyPace::default(), Instant::now());
         pace.worked(Duration::from_secs(20), 1, began);
         assert_eq!(pace.rest(1, began), Some(REST_MAX));

@@ -1,4 +1,4 @@
-//! Tells connections with streams of frames from those with gRPC, by their first byte.
+//! Demultiplexer: separates frame streams from gRPC connections by their first byte.
 
 use crate::service::kv::KvService;
 use crate::service::replication::ReplicationService;
@@ -12,27 +12,27 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
-/// A connection on its way to the thread that serves it, which alone is to be told when something arrives.
+/// A connection on its way to the thread that serves it, which alone should be woken by it.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) connection: std::net::TcpStream,
-    /// Its place among the connections.
+    /// Its entry among the connections.
     pub(crate) entry: Entry,
 }
 
-/// What serves streams.
+/// Services for streams.
 #[derive(Clone)]
 pub(crate) struct Streams {
     pub(crate) kv: KvService,
     pub(crate) replication: ReplicationService,
-    /// Messages that have not arrived whole, of clients and of peers: neither takes the other's room.
+    /// Budgets for incomplete messages of clients and of peers, kept apart so that neither takes the other's room.
     pub(crate) partial_of_clients: PartialBudget,
     pub(crate) partial_of_peers: PartialBudget,
     /// Owns the streams.
     pub(crate) tasks: TaskTracker,
 }
 
-/// Takes the connections of one thread, until there are no more.
+/// Accepts the connections of one thread, until there are no more.
 pub(crate) async fn demultiplex(
     mut accepted: mpsc::Receiver<Accepted>,
     streams: Streams,
@@ -70,9 +70,9 @@ impl Streams {
         }
     }
 
-    /// Carries the heartbeats of another member. By TLS a node is the one that its certificate names. A participant, of which nodes hold no
-    /// row, is no node at least (PROTOCOL rule 81). What either says, and what it is told, is proven between it and the coordinators (rule
-    /// 71).
+    /// Relays the heartbeats of another member. With TLS, a node must be the one that its certificate names. Nodes hold
+    /// no row of a participant, so it only must not be a node (PROTOCOL rule 81). Both directions are authenticated
+    /// between the member and the coordinators (rule 71).
     async fn relay(self, caller: &Caller, reader: FrameReader, writer: FrameWriter) {
         let shared = &self.kv.shared;
         let check = |node| match shared.tables.node(node) {

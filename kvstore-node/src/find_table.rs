@@ -6,15 +6,16 @@ use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, Right, Table, Version}
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Longest wait for a table of which this node has not heard: pushes bring a new one within milliseconds.
+/// Longest wait for a table unknown to this node: pushes bring a new one within milliseconds.
 const CREATED_WITHIN: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Returns the table with this name. Waits a moment for a name that is not known, as the table may have been created just now.
+    /// Returns the table with this name. Waits a moment for an unknown name, as the table may have been created just
+    /// now.
     ///
     /// # Errors
-    /// `Refused` for a client without `right` to every table, as of a table that it has no right to; `NotFound` if there is no such
-    /// table; `Unavailable` while this node does not know that, as no coordinator keeps it up to date.
+    /// `Refused` for a client without `right` to every table, as for a table that it has no right to; `NotFound` if
+    /// there is no such table; `Unavailable` while this node cannot know that, as no coordinator keeps it up to date.
     pub(crate) async fn find_table(
         &self,
         name: &str,
@@ -22,7 +23,7 @@ impl Shared {
         call: &str,
         right: Right,
     ) -> Result<Table, ErrorDetail> {
-        // Before the first look, so that no table comes between the two.
+        // Before the first look, so that no table is missed between the two.
         let mut changes = self.tables.watch();
         if let Some(table) = self.tables.table(name) {
             return Ok(table);
@@ -61,7 +62,8 @@ impl Shared {
         ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100)
     }
 
-    /// Returns true if every table is known here that has existed for a moment: it was sent all of them, and holds a lease.
+    /// Returns whether every table that has existed for a moment is known here: the node was sent all of them, and
+    /// holds a lease.
     fn knows_tables(&self) -> bool {
         self.tables.complete() > Version::ZERO && self.grants().is_valid(self.clock.now())
     }

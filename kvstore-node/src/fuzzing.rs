@@ -1,4 +1,4 @@
-//! Entry points for the fuzzer: decoders that are nobody else's business.
+//! Entry points for the fuzzer: otherwise private decoders.
 
 use crate::{identity, pages, store, wire};
 use archon_replica::Message;
@@ -7,43 +7,43 @@ use bytes::Bytes;
 use std::path::Path;
 use uuid::Uuid;
 
-/// The messages of a part from a peer.
+/// Decodes the messages of a part from a peer.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of the defect.
 pub fn peer_messages(part: &[u8]) -> Result<Vec<Message>, String> {
     wire::unpack(Bytes::copy_from_slice(part)).collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
-/// The other way.
+/// Encodes messages, the inverse of [`peer_messages`].
 pub fn encode_peer_messages(messages: &[Message]) -> Vec<u8> {
     let mut packer = wire::PartPacker::default();
     messages.iter().for_each(|message| packer.push(message));
     packer.finish().into_iter().flat_map(|part| part.bytes).collect()
 }
 
-/// One message of every kind.
+/// Returns one message of every kind.
 pub fn sample_peer_messages() -> Vec<Message> {
     wire::samples()
 }
 
-/// A page of a copy.
+/// Decodes a page of a copy.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of the defect.
 pub fn page(rows: &Bytes, checksum: u32) -> Result<Vec<(Bytes, Bytes)>, String> {
     pages::decode(rows, checksum).map_err(|error| error.to_string())
 }
 
-/// The other way.
+/// Encodes a page, the inverse of [`page`].
 pub fn encode_page(rows: &[(Bytes, Bytes)]) -> Bytes {
     pages::encode(rows.iter().map(|(key, value)| (key, value)))
 }
 
-/// The identity in a data directory.
+/// Reads the identity in a data directory.
 ///
 /// # Errors
-/// What is wrong with it, or that there is none.
+/// A description of the defect, or that there is no identity.
 pub fn identity(directory: &Path) -> Result<(), String> {
     match identity::read(directory) {
         Ok(Some(_)) => Ok(()),
@@ -52,7 +52,7 @@ pub fn identity(directory: &Path) -> Result<(), String> {
     }
 }
 
-/// A real one.
+/// Encodes a sample identity.
 ///
 /// # Errors
 /// None in practice: it can be written as JSON.
@@ -68,10 +68,10 @@ pub fn encode_identity() -> std::io::Result<Vec<u8>> {
     })
 }
 
-/// A record or note of a placement's log; the first byte says which sort.
+/// Decodes a record or note of a placement's log; the first byte is its kind.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of the defect.
 pub fn log_record(bytes: &[u8]) -> Result<String, String> {
     let Some((sort, rest)) = bytes.split_first() else { return Err("empty".into()) };
     let rest = Bytes::copy_from_slice(rest);

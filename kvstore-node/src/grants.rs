@@ -1,4 +1,4 @@
-//! What the coordinator has granted this incarnation, for all threads.
+//! Lease granted to this incarnation by the coordinator, for all threads.
 
 use arc_swap::ArcSwap;
 use archon_member::{Heartbeats, LeaseAnswer, Taken};
@@ -7,31 +7,31 @@ use archon_types::{Epoch, Millis, Over, PartitionId};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The node's lease, written by the session and read by every shard just before an answer leaves.
+/// The node's lease, written by the session and read by every shard just before an answer is sent.
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
     present: ArcSwap<archon_member::Grants>,
-    /// Held while they are changed.
+    /// Held during a change.
     changing: Mutex<()>,
 }
 
 impl Grants {
-    /// No lease yet.
+    /// Starts without a lease.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// Takes in the answer to a heartbeat, as [`archon_member::Grants::take`] does.
+    /// Processes the answer to a heartbeat, as [`archon_member::Grants::take`] does.
     pub(crate) fn take(&self, heartbeats: &Heartbeats, answer: LeaseAnswer, now: Millis) -> Taken {
         self.change(|grants| grants.take(heartbeats, answer, now))
     }
 
-    /// Ends the lease for good: this incarnation is over.
+    /// Ends the lease for good: this incarnation is fenced.
     pub(crate) fn end(&self) {
         self.change(archon_member::Grants::end);
     }
 
-    /// Takes in word that a life is over, as [`archon_member::Grants::told_over`] does.
+    /// Processes a report that an incarnation is fenced, as [`archon_member::Grants::told_over`] does.
     pub(crate) fn told_over(&self, member: Member, over: Over) -> bool {
         self.change(|grants| grants.told_over(member.node, member.incarnation, over))
     }
@@ -44,17 +44,17 @@ impl Grants {
         result
     }
 
-    /// Whether the lease holds at `now`, whatever it covers.
+    /// Returns whether the lease is valid at `now`, whatever it covers.
     pub(crate) fn is_valid(&self, now: Millis) -> bool {
         self.present.load().is_valid(now)
     }
 
-    /// Whether the lease covers the leadership of `partition` in `epoch` at `now`.
+    /// Returns whether the lease covers the leadership of `partition` in `epoch` at `now`.
     pub(crate) fn covers(&self, partition: PartitionId, epoch: Epoch, now: Millis) -> bool {
         self.present.load().covers(partition, epoch, now)
     }
 
-    /// When the lease ends, if there is one.
+    /// Returns the end of the lease, if there is one.
     pub(crate) fn until(&self) -> Option<Millis> {
         self.present.load().until()
     }

@@ -1,4 +1,4 @@
-//! Whether this node makes progress: what a heartbeat rests on.
+//! Liveness checks of this node, on which its heartbeats depend.
 
 use crate::engine::disk_full;
 use crate::flusher::FlusherHandle;
@@ -18,13 +18,13 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
-    /// A turn begins. An idle shard has one at every tick, so one that has none for long hangs: in a turn, or because a
-    /// connection on its thread does.
+    /// Notes the beginning of a turn. An idle shard has one at every tick, so a shard without turns for long hangs: in
+    /// a turn, or because a connection on its thread does.
     pub(crate) fn begin(&self, now: Millis) {
         self.turn_at.store(now.get().saturating_add(1), Ordering::Release);
     }
 
-    /// The thread is gone.
+    /// Notes the end of the thread.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
     }
@@ -42,21 +42,21 @@ pub(crate) struct Health {
     pulses: Vec<Arc<Pulse>>,
     wal: archon_wal::Wal,
     flusher: FlusherHandle,
-    /// Bytes of the log kept by old entries beyond which they are reported.
+    /// Bytes of log kept by old entries above which they are reported.
     log_pin_bytes: u64,
 }
 
-/// Bytes of the log kept by old entries beyond which they are reported: twice what the log leaves where it is. On a small disk
-/// half of it.
+/// Bytes of log kept by old entries above which they are reported: twice the amount that the log leaves in place. On a
+/// small disk, half of it.
 const LOG_PIN_BYTES: u64 = 1024 * 1024 * 1024;
 /// The same while the disk is full.
 const LOG_PIN_FULL_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How many times longer the engine may take for one write or sync than anything on the way of an acknowledgement: it
-/// lags behind the log by design, and a lease must not depend on it.
+/// Factor by which the engine may take longer for one write or sync than any step before an acknowledgement: it lags
+/// behind the log by design, and a lease must not depend on it.
 const ENGINE_TIMEOUT_FACTOR: u64 = 10;
 
-/// What does not move.
+/// A component without progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Stall {
     /// A shard has begun no turn for too long, or its thread has ended.
@@ -81,7 +81,7 @@ impl Health {
         Self { clock, pulses, wal, flusher, log_pin_bytes: LOG_PIN_BYTES.min(disk_bytes / 2) }
     }
 
-    /// How much space the disk lacks, if the engine or the log takes nothing new for want of it.
+    /// Returns the shortage of the disk, if the engine or the log accepts nothing new because of it.
     pub(crate) fn disk_full(&self, shared: &Shared) -> Option<DiskFull> {
         self.flusher.disk_full().or_else(|| {
             let is_refused = shared.load.is_log_refused(self.clock.now());
@@ -100,7 +100,7 @@ impl Health {
         Some(LogPin { placement, bytes: pinned.bytes })
     }
 
-    /// Finds what has not moved for longer than `longest_ms`.
+    /// Finds components without progress for longer than `longest_ms`.
     ///
     /// # Errors
     /// The first [`Stall`] found.
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_without_turns_and_a_dead_one_are_stalls() {
+    fn idle_and_ended_threads_are_stalls() {
         let pulse = Pulse::default();
         assert!(!pulse.stalled(Millis::new(9_000), 1_000));
         pulse.begin(Millis::new(0));

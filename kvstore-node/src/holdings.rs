@@ -1,4 +1,4 @@
-//! Which placements this node has, and what is being done with each.
+//! Placements of this node, and the state of each.
 
 use archon_host::{Held, HeldState};
 use archon_types::{PartitionId, PlacementId};
@@ -12,27 +12,27 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    /// What recovery found.
+    /// Starts with what recovery found.
     pub(crate) fn new(held: BTreeMap<PlacementId, Held>) -> Self {
         Self { held: Mutex::new(held) }
     }
 
-    /// A copy of everything.
+    /// Returns a clone of all entries.
     pub(crate) fn all(&self) -> BTreeMap<PlacementId, Held> {
         self.held.lock().clone()
     }
 
-    /// The partition that a placement is a copy of.
+    /// Returns the partition that a placement is a copy of.
     pub(crate) fn partition_of(&self, placement: PlacementId) -> Option<PartitionId> {
         self.held.lock().get(&placement).map(|held| held.partition)
     }
 
-    /// Notes what is being done with a placement.
+    /// Records the state of a placement.
     pub(crate) fn set(&self, placement: PlacementId, partition: PartitionId, state: HeldState) {
         self.held.lock().insert(placement, Held { partition, state });
     }
 
-    /// Takes back what [`Holdings::set`] noted, unless something else became of the placement meanwhile.
+    /// Reverts [`Holdings::set`], unless the placement has changed meanwhile.
     pub(crate) fn take_back(&self, placement: PlacementId, noted: HeldState, before: Option<&Held>) {
         let mut held = self.held.lock();
         if held.get(&placement).is_some_and(|held| held.state == noted) {
@@ -43,15 +43,15 @@ impl Holdings {
         }
     }
 
-    /// The partition that a placement is a copy of, if it is held whole.
+    /// Returns the partition that a placement is a copy of, if it is held whole.
     pub(crate) fn whole_copy_of(&self, placement: PlacementId) -> Option<PartitionId> {
         let held = self.held.lock();
         let whole = held.get(&placement).filter(|held| is_whole(held));
         whole.map(|held| held.partition)
     }
 
-    /// A copy was formed and is held from here on; whoever was told to host it meanwhile noted that already. What a start found of
-    /// an interrupted attempt to form it was removed before.
+    /// Records that a copy was formed and is held from here on, unless a duty to host it has recorded that already. A
+    /// start has removed the remains of an interrupted attempt to form it.
     pub(crate) fn note_formed(&self, placement: PlacementId, partition: PartitionId) {
         let mut held = self.held.lock();
         if held.get(&placement).is_none_or(|held| held.state == HeldState::Damaged) {
@@ -59,18 +59,18 @@ impl Holdings {
         }
     }
 
-    /// The placement is gone.
+    /// Removes a placement.
     pub(crate) fn remove(&self, placement: PlacementId) {
         self.held.lock().remove(&placement);
     }
 
-    /// Placements held whole, as a registration lists them.
+    /// Returns the placements held whole, as a registration lists them.
     pub(crate) fn whole(&self) -> Vec<PlacementId> {
         let held = self.held.lock();
         held.iter().filter(|(_, held)| is_whole(held)).map(|(placement, _)| *placement).collect()
     }
 
-    /// How many there are.
+    /// Returns their number.
     pub(crate) fn len(&self) -> usize {
         self.held.lock().len()
     }
@@ -89,7 +89,7 @@ mod tests {
     };
 
     #[test]
-    fn a_copy_formed_where_a_restart_had_left_a_part_of_one_was_reported_as_damaged() {
+    fn formed_copy_replaces_damaged_remains() {
         let (copy, right, node) = (PlacementId::new(20), PartitionId::new(TableId::new(1), 1), NodeId::new(1));
         let found = Held { partition: UNKNOWN, state: HeldState::Damaged };
         let holdings = Holdings::new(BTreeMap::from([(copy, found)]));

@@ -1,4 +1,4 @@
-//! The node's durable self, as its session needs it.
+//! Durable identity of the node, for its session.
 
 use crate::holdings::Holdings;
 use crate::identity::{DataDirectory, IdentityError};
@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The data directory, as the session needs it.
+/// The data directory, for the session.
 pub(crate) struct DirectoryHome {
     pub(crate) directory: Arc<Mutex<DataDirectory>>,
     pub(crate) holdings: Arc<Holdings>,

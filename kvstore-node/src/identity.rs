@@ -1,8 +1,8 @@
-//! A node's data directory: who it belongs to, and that only one process uses it.
+//! Data directory of a node: its owner, and its lock.
 //!
-//! `LOCK` is held by `flock` for the life of the process. `identity.json` names the directory's storage id, minted when it
-//! is created, and what the coordinator told it since. It is replaced whole (temporary file, fsync, rename, fsync of the
-//! directory), so that a crash leaves the old or the new one.
+//! `LOCK` is held by `flock` for the lifetime of the process. `identity.json` names the directory's storage id, minted
+//! at creation, and what the coordinator assigned since. It is replaced as a whole (temporary file, fsync, rename,
+//! fsync of the directory), so that a crash leaves the old or the new one.
 
 use crate::engine::is_full;
 use archon_durable::{LOCK_FILE, Lock, LockError};
@@ -16,19 +16,19 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 const MAGIC: &str = "archon-node";
-/// What stands there in a coordinator's data directory.
+/// The magic in a coordinator's data directory.
 const MAGIC_OF_COORDINATORS: &str = "archon-coordinator";
-/// The format of a directory that was written by the first protocol alone. It is that of versions which know no other, so that these
-/// can be started on it again.
+/// The format of a directory written by the first protocol alone. Versions that know no other protocol use it too, so
+/// they can be started on it again.
 const FORMAT_FIRST: u32 = 1;
-/// The newest format: it says by which protocol the directory was written.
+/// The newest format, which names the protocol that the directory was written by.
 const FORMAT: u32 = 2;
 const IDENTITY_FILE: &str = "identity.json";
 const TEMPORARY_FILE: &str = "identity.json.tmp";
 const WAL_DIRECTORY: &str = "wal";
 const ENGINE_DIRECTORY: &str = "engine";
 
-/// What a data directory knows of itself.
+/// Identity stored in a data directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Identity {
     /// Minted when the directory was created.
@@ -41,10 +41,11 @@ pub(crate) struct Identity {
     pub node_id: NodeId,
     /// The incarnation of the last registration; zero until the first.
     pub last_incarnation: Incarnation,
-    /// The key of the generation in which that was; nil, and not said, of one that has none.
+    /// Key of the generation of that registration; nil, and not written, if it has none.
     #[serde(default, skip_serializing_if = "is_no_key")]
     pub generation_key: GenerationKey,
-    /// The newest protocol by which anything here may be written. Not said of the first one, which [`FORMAT_FIRST`] means.
+    /// The newest protocol that may have been used to write here. Not written for the first one, which [`FORMAT_FIRST`]
+    /// implies.
     #[serde(default = "first_protocol", skip_serializing_if = "is_first_protocol")]
     pub protocol: u32,
 }
@@ -53,17 +54,17 @@ const fn first_protocol() -> u32 {
     PROTOCOL_FIRST
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks so.
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires it.
 const fn is_first_protocol(protocol: &u32) -> bool {
     *protocol == PROTOCOL_FIRST
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks so.
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires it.
 const fn is_no_key(key: &GenerationKey) -> bool {
     key.is_nil()
 }
 
-/// The file's head, read before anything else of it.
+/// The file's head, read before the rest.
 #[derive(Serialize, Deserialize)]
 struct Head {
     magic: String,
@@ -78,7 +79,7 @@ struct Stored {
     identity: Identity,
 }
 
-/// Why a data directory cannot be used.
+/// Reason why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// Another process uses it.
@@ -86,25 +87,25 @@ pub enum IdentityError {
     InUse {
         /// The directory.
         directory: PathBuf,
-        /// Which process, if it said so.
+        /// The process, if known.
         holder: String,
     },
-    /// The operating system refused something.
+    /// The operating system refused an operation.
     #[error("could not {what} in the data directory {}: {source}; check that it is writable and has space", directory.display())]
     Io {
         /// The directory.
         directory: PathBuf,
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// The refusal.
+        /// Its error.
         source: std::io::Error,
     },
-    /// Something that is no identity stands in its place.
+    /// The file is not an identity.
     #[error("{} is not a node's identity: {why}; restore it from a backup, or start with an empty directory (the node then counts as new)", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
     /// There is data without an identity.
@@ -113,10 +114,10 @@ pub enum IdentityError {
         /// The directory.
         directory: PathBuf,
     },
-    /// It is no directory at all.
+    /// It is not a directory.
     #[error("{} is not a directory; give --data-dir one, or a path where one can be made", path.display())]
     NotADirectory {
-        /// What it is.
+        /// The path.
         path: PathBuf,
     },
     /// It is a coordinator's.
@@ -133,14 +134,14 @@ pub enum IdentityError {
         /// The format found.
         found: u32,
     },
-    /// The cluster was upgraded since this version ran on it, or is not there yet. It was not touched.
+    /// The cluster was upgraded since this version ran on it, or not yet. It was not touched.
     #[error("the data directory {} was written by protocol {found}, and this version speaks {speaks}; start a version that speaks {found}", directory.display())]
     OtherProtocol {
         /// The directory.
         directory: PathBuf,
         /// Its protocol.
         found: u32,
-        /// What is spoken here.
+        /// The protocols supported here.
         speaks: ProtocolRange,
     },
     /// It belongs to another node.
@@ -148,9 +149,9 @@ pub enum IdentityError {
     WrongName {
         /// The directory.
         directory: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         found: String,
-        /// Who wants it.
+        /// The present node.
         wanted: String,
     },
     /// It belongs to another cluster.
@@ -163,7 +164,7 @@ pub enum IdentityError {
         /// The cluster met.
         wanted: ClusterId,
     },
-    /// It was registered in another generation of that number.
+    /// It was registered in another generation of the same number.
     #[error("the data directory {} was registered in another generation {generation} of this cluster: one number was given to two recoveries; stop these coordinators if others are to be kept, or recover these again with --generation {}", directory.display(), generation + 1)]
     OtherHistory {
         /// The directory.
@@ -180,9 +181,9 @@ pub enum IdentityError {
         found_node: NodeId,
         /// The incarnation stored.
         found_incarnation: Incarnation,
-        /// The number told.
+        /// The number assigned.
         node: NodeId,
-        /// The incarnation told.
+        /// The incarnation assigned.
         incarnation: Incarnation,
     },
 }
@@ -203,11 +204,11 @@ pub(crate) struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Opens the directory of the node `name`, creating it with a new storage id if it is missing or empty, and locks it.
-    /// `cluster` is the cluster the node was told to join, if it was.
+    /// Opens the directory of the node `name`, creating it with a new storage id if it is missing or empty, and locks
+    /// it. `cluster` is the cluster that the node has to join, if configured.
     ///
     /// # Errors
-    /// [`IdentityError`]; an existing directory is unchanged then, but for its lock file.
+    /// [`IdentityError`]; an existing directory is then unchanged, except for its lock file.
     pub(crate) fn open(
         path: &Path,
         name: &str,
@@ -218,7 +219,7 @@ impl DataDirectory {
             if !path.is_dir() {
                 return Err(IdentityError::NotADirectory { path: path.to_owned() });
             }
-            // Before the lock's file is made: what is somebody else's stays as it was.
+            // Before the lock file is created: a foreign directory stays as it was.
             if read(path)?.is_none() && has_data(path).map_err(io(path, "list the files"))? {
                 return Err(IdentityError::Missing { directory: path.to_owned() });
             }
@@ -260,22 +261,22 @@ impl DataDirectory {
         Ok(opened)
     }
 
-    /// What the directory knows of itself.
+    /// Returns the stored identity.
     pub(crate) const fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Where the write-ahead log goes.
+    /// Returns the directory of the write-ahead log.
     pub(crate) fn wal_directory(&self) -> PathBuf {
         self.path.join(WAL_DIRECTORY)
     }
 
-    /// Where the engine goes.
+    /// Returns the directory of the engine.
     pub(crate) fn engine_directory(&self) -> PathBuf {
         self.path.join(ENGINE_DIRECTORY)
     }
 
-    /// Refuses a cluster other than the one this directory belongs to, if it belongs to one.
+    /// Refuses a cluster other than the one this directory belongs to, if any.
     ///
     /// # Errors
     /// [`IdentityError::WrongCluster`].
@@ -287,11 +288,11 @@ impl DataDirectory {
         Ok(())
     }
 
-    /// Stores durably what a registration was answered, before the node acts under it (PROTOCOL rule 19).
+    /// Stores the answer to a registration durably, before the node acts under it (PROTOCOL rule 19).
     ///
     /// # Errors
-    /// [`IdentityError::WrongCluster`], [`IdentityError::OtherHistory`], [`IdentityError::Contradiction`] or [`IdentityError::Io`]; what was stored before
-    /// stands.
+    /// [`IdentityError::WrongCluster`], [`IdentityError::OtherHistory`], [`IdentityError::Contradiction`] or
+    /// [`IdentityError::Io`]; the stored identity is then unchanged.
     pub(crate) fn record_registration(
         &mut self,
         cluster: ClusterId,
@@ -305,7 +306,7 @@ impl DataDirectory {
         if last != Incarnation::ZERO && generation == before && generation_key != self.identity.generation_key {
             return Err(IdentityError::OtherHistory { directory: self.path.clone(), generation });
         }
-        // Coordinators that were recovered may not know of this directory, and give it another number.
+        // Recovered coordinators may not know this directory, and assign another number.
         let recovered = generation > before;
         if (known != NodeId::ZERO && known != node && !recovered) || incarnation < last {
             return Err(IdentityError::Contradiction {
@@ -330,15 +331,15 @@ impl DataDirectory {
         Ok(())
     }
 
-    /// The error of a task that was to write this directory and panicked.
+    /// Returns the error of a task that panicked while writing this directory.
     pub(crate) fn task_failed(&self, error: tokio::task::JoinError) -> IdentityError {
         io(&self.path, "run a task that writes")(std::io::Error::other(error))
     }
 
-    /// Stores durably by which protocol this directory is written from now on; it only rises.
+    /// Stores durably the protocol that this directory is written by from now on; it only rises.
     ///
     /// # Errors
-    /// [`IdentityError::Io`]; what was stored before stands.
+    /// [`IdentityError::Io`]; the stored identity is then unchanged.
     pub(crate) fn record_protocol(&mut self, protocol: u32) -> Result<(), IdentityError> {
         if protocol > self.identity.protocol {
             let identity = Identity { protocol, ..self.identity.clone() };
@@ -381,7 +382,7 @@ pub(crate) fn read(directory: &Path) -> Result<Option<Identity>, IdentityError> 
         Err(error) => return Err(io(directory, "read the identity")(error)),
     };
     let malformed = |why: String| IdentityError::Malformed { path: path.clone(), why };
-    // The head first: what a newer version changed in the rest must not make it look damaged.
+    // The head first: changes of a newer version in the rest must not look like damage.
     let head: Head = serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
     if head.magic == MAGIC_OF_COORDINATORS {
         return Err(IdentityError::OfACoordinator { directory: directory.to_owned() });
@@ -399,7 +400,7 @@ pub(crate) fn read(directory: &Path) -> Result<Option<Identity>, IdentityError> 
     Ok(Some(identity))
 }
 
-/// The file's contents.
+/// Returns the file's contents.
 pub(crate) fn encode(identity: &Identity) -> std::io::Result<Vec<u8>> {
     let format = if identity.protocol == PROTOCOL_FIRST { FORMAT_FIRST } else { FORMAT };
     let stored = Stored { head: Head { magic: MAGIC.into(), format }, identity: identity.clone() };

@@ -1,4 +1,4 @@
-//! What a data directory must survive and refuse.
+//! Tests of faults that a data directory must survive or refuse.
 
 use super::*;
 
@@ -10,13 +10,13 @@ fn cluster(number: u128) -> ClusterId {
     ClusterId::new(Uuid::from_u128(number))
 }
 
-/// In a generation without a key.
+/// A registration in a generation without a key.
 fn life(incarnation: u64) -> (Incarnation, GenerationKey) {
     (Incarnation::new(incarnation), GenerationKey::NIL)
 }
 
 #[test]
-fn the_identity_survives_and_is_minted_once() {
+fn identity_survives_and_is_minted_once() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("deep/er");
     let mut first = open(&path).unwrap();
@@ -38,7 +38,7 @@ fn the_identity_survives_and_is_minted_once() {
 }
 
 #[test]
-fn a_second_user_is_told_which_directory_and_which_process() {
+fn in_use_error_names_directory_and_process() {
     let root = tempfile::tempdir().unwrap();
     let held = open(root.path()).unwrap();
     let error = open(root.path()).unwrap_err();
@@ -51,7 +51,7 @@ fn a_second_user_is_told_which_directory_and_which_process() {
 }
 
 #[test]
-fn another_name_cluster_or_number_is_refused_and_nothing_changes() {
+fn other_name_cluster_or_number_is_refused_unchanged() {
     let root = tempfile::tempdir().unwrap();
     let mut held = open(root.path()).unwrap();
     held.record_registration(cluster(1), NodeId::new(4), life(17)).unwrap();
@@ -72,7 +72,7 @@ fn another_name_cluster_or_number_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn a_newer_format_is_refused_untouched_even_if_its_fields_are_unknown() {
+fn newer_format_with_unknown_fields_is_refused() {
     let root = tempfile::tempdir().unwrap();
     let newer = br#"{"magic": "archon-node", "format": 3, "who": "?"}"#;
     fs::write(root.path().join(IDENTITY_FILE), newer).unwrap();
@@ -81,7 +81,7 @@ fn a_newer_format_is_refused_untouched_even_if_its_fields_are_unknown() {
 }
 
 #[test]
-fn damage_and_lost_identities_are_named() {
+fn damaged_or_missing_identity_is_reported() {
     for bad in [
         &b""[..],
         b"{",
@@ -101,7 +101,7 @@ fn damage_and_lost_identities_are_named() {
 }
 
 #[test]
-fn a_coordinators_directory_was_called_damaged() {
+fn coordinator_directory_is_named_as_such() {
     let root = tempfile::tempdir().unwrap();
     let theirs = br#"{"magic": "archon-coordinator", "format": 1, "coordinator": 1}"#;
     fs::write(root.path().join(IDENTITY_FILE), theirs).unwrap();
@@ -111,14 +111,14 @@ fn a_coordinators_directory_was_called_damaged() {
 }
 
 #[test]
-fn a_crash_before_the_first_rename_leaves_an_empty_directory() {
+fn crash_before_first_rename_leaves_usable_directory() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join(TEMPORARY_FILE), b"{\"mag").unwrap();
     open(root.path()).unwrap();
 }
 
 #[test]
-fn a_file_in_the_way_is_an_error() {
+fn file_instead_of_directory_is_an_error() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("file");
     fs::write(&path, b"").unwrap();
@@ -126,7 +126,7 @@ fn a_file_in_the_way_is_an_error() {
 }
 
 #[test]
-fn a_version_before_the_upgrade_was_started_on_a_directory_that_it_could_not_read() {
+fn directory_of_newer_protocol_is_refused() {
     let root = tempfile::tempdir().unwrap();
     let old = |path: &Path| DataDirectory::open(path, "athens", ProtocolRange::FIRST, None);
     let mut upgraded = open(root.path()).unwrap();
@@ -152,7 +152,7 @@ fn a_version_before_the_upgrade_was_started_on_a_directory_that_it_could_not_rea
 }
 
 #[test]
-fn a_registration_of_another_generation_of_that_number_was_stored() {
+fn registration_of_other_generation_key_is_refused() {
     let root = tempfile::tempdir().unwrap();
     let key = |number| GenerationKey::new(Uuid::from_u128(number));
     let in_second = |place| Incarnation::new(archon_types::first_number(2) + place);

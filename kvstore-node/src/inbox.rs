@@ -1,6 +1,6 @@
-//! A shard's inbox: the one queue between everybody else and a shard.
+//! Inbox of a shard: the only queue into it.
 //!
-//! Requests are bounded and refused (or waited for) when the queue is full. Completions, which answer something the
+//! Requests are bounded and refused (or waited for) when the queue is full. Completions, which answer work that the
 //! shard itself started, are never refused: there are at most as many as the shard has started, and refusing one would
 //! block the thread that completes it.
 
@@ -10,21 +10,21 @@ use tokio::sync::Notify;
 
 /// Most requests that wait for a shard.
 pub(crate) const INBOX_MESSAGES_MAX: usize = 8_192;
-/// Bytes of payload of the requests that wait for a shard: twice what all clients of a node may have under way. A single
-/// larger request is taken when no other waits.
+/// Bytes of payload of the requests that wait for a shard: twice what all clients of a node may have in progress. A
+/// single larger request is accepted if no other waits.
 pub(crate) const INBOX_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Most messages that one turn takes.
 pub(crate) const TURN_MESSAGES_MAX: usize = 1_024;
 /// Bytes after which one turn takes no more.
 pub(crate) const TURN_BYTES_MAX: usize = 1024 * 1024;
 
-/// What a message weighs, for the bounds of a turn.
+/// Weight of a message, for the bounds of a turn.
 pub(crate) trait Weigh {
-    /// Bytes of payload.
+    /// Returns the bytes of payload.
     fn bytes(&self) -> usize;
 }
 
-/// Why a request was not taken; gives it back.
+/// Reason for refusing a request; returns it.
 #[derive(Debug)]
 pub(crate) enum PushError<T> {
     /// The queue is full: overload.
@@ -53,8 +53,8 @@ struct Queued<T> {
 #[derive(Debug)]
 pub(crate) struct Inbox<T> {
     state: Mutex<State<T>>,
-    /// Tells the shard, which alone waits for it. Where the one who pushes runs on the shard's own thread, as the readers
-    /// of connections do, this costs no wake-up of a thread.
+    /// Wakes the shard, its only waiter. If the sender runs on the shard's own thread, as the readers of connections
+    /// do, this wakes no thread.
     filled: Notify,
     space: Notify,
     requests_max: usize,
@@ -62,7 +62,7 @@ pub(crate) struct Inbox<T> {
 }
 
 impl<T: Weigh> Inbox<T> {
-    /// An inbox that holds at most `requests_max` requests of `bytes_max` bytes.
+    /// Creates an inbox that holds at most `requests_max` requests of `bytes_max` bytes.
     pub(crate) fn new(requests_max: usize, bytes_max: usize) -> Self {
         Self {
             state: Mutex::new(State { queue: VecDeque::new(), requests: 0, bytes: 0, closed: false }),
@@ -73,7 +73,7 @@ impl<T: Weigh> Inbox<T> {
         }
     }
 
-    /// Queues a request, or gives it back at once when there is no room.
+    /// Queues a request, or returns it at once if there is no room.
     ///
     /// # Errors
     /// [`PushError`], with the message.
@@ -114,8 +114,8 @@ impl<T: Weigh> Inbox<T> {
         }
     }
 
-    /// Queues a completion: never refused for lack of space, and taken even after [`Inbox::close`], because a stopping
-    /// shard waits for what it started.
+    /// Queues a completion: never refused for lack of space, and accepted even after [`Inbox::close`], because a
+    /// stopping shard waits for work that it started.
     pub(crate) fn complete(&self, message: T) {
         let bytes = message.bytes();
         self.state.lock().queue.push_back(Queued { message, bytes, request: false });
@@ -129,7 +129,7 @@ impl<T: Weigh> Inbox<T> {
         }
     }
 
-    /// Takes what is queued, up to the bounds of a turn, into `turn`.
+    /// Moves queued messages into `turn`, up to the bounds of a turn.
     pub(crate) fn drain(&self, turn: &mut Vec<T>) {
         let mut state = self.state.lock();
         let mut bytes = 0;
@@ -151,19 +151,19 @@ impl<T: Weigh> Inbox<T> {
         }
     }
 
-    /// Refuses requests from now on. What is queued is still drained.
+    /// Refuses requests from now on. Queued ones are still drained.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.space.notify_waiters();
         self.filled.notify_one();
     }
 
-    /// Messages that wait now.
+    /// Returns the number of waiting messages.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().queue.len()
     }
 
-    /// Whether nothing waits now.
+    /// Returns whether no message waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_bounded_and_completions_are_not() {
+    fn inbox_bounds_requests_not_completions() {
         let inbox = Inbox::new(2, 100);
         assert!(inbox.try_push(1).is_ok());
         assert!(inbox.try_push(2).is_ok());
@@ -195,7 +195,7 @@ mod tests {
 
     /// Eight thousand messages of a peer may have sixteen mebibytes each.
     #[test]
-    fn requests_are_bounded_in_bytes_and_a_larger_one_is_taken_alone() {
+    fn request_above_byte_bound_is_accepted_alone() {
         let inbox = Inbox::new(8, 100);
         assert!(inbox.try_push(60).is_ok());
         assert!(matches!(inbox.try_push(41), Err(PushError::Full(41))));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_takes_at_most_its_bytes() {
+    fn turn_takes_at_most_its_bytes() {
         let inbox = Inbox::new(8, usize::MAX);
         for _ in 0..3 {
             assert!(inbox.try_push(TURN_BYTES_MAX / 2 + 1).is_ok());
@@ -220,13 +220,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_messages_hears_of_those_pushed_before_and_after() {
+    async fn waiter_is_woken_by_earlier_and_later_messages() {
         let inbox = Arc::new(Inbox::new(4, 100));
         inbox.complete(1);
         inbox.filled().await;
         let mut turn = Vec::new();
         inbox.drain(&mut turn);
-        // What was told for the first message does not stand for a second one that is not there.
+        // The notification for the first message must not count for a second one that does not exist.
         let waiting = tokio::spawn({
             let inbox = inbox.clone();
             async move { inbox.filled().await }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_waiting_push_goes_on_when_there_is_room_and_ends_when_closed() {
+    async fn waiting_push_resumes_with_room_and_ends_on_close() {
         let inbox = Arc::new(Inbox::new(1, 100));
         assert!(inbox.try_push(1).is_ok());
         let waiting = tokio::spawn({

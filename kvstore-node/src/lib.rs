@@ -1,18 +1,18 @@
 //! A node of Archon: hosts partitions of the replicated key-value store.
 //!
-//! | part | what it does |
+//! | part | responsibility |
 //! |---|---|
-//! | `config`, `identity` | what the operator chose; who the data directory is |
+//! | `config`, `identity` | configuration; identity of the data directory |
 //! | `recover` | from log and engine to placements that may be opened |
 //! | `session` | registration, heartbeats (the lease), reports, farewell; on its own thread |
 //! | `shard` | the threads that own partitions: evaluate, replicate, answer |
 //! | `flusher`, `engine` | applied effects on their way to the disk |
 //! | `peer`, `copy` | other nodes: replication streams, copies |
-//! | `forward` | operations that other nodes lead, on their way there |
-//! | `server`, `sort`, `service` | streams of frames and gRPC in front of all that |
+//! | `forward` | operations on their way to the nodes that lead |
+//! | `server`, `sort`, `service` | frame streams and gRPC in front of all that |
 //!
-//! The write-ahead log is where a write is acknowledged; the engine follows. An answer leaves only after commit and,
-//! where no follower holds the data as well, only under a valid lease.
+//! The write-ahead log is where a write is acknowledged; the engine follows. An answer is sent only after commit and,
+//! if no follower holds the data as well, only under a valid lease.
 
 mod access;
 mod admit;
@@ -76,7 +76,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Every metric that a node tells.
+/// Returns every metric of a node.
 pub fn metric_definitions() -> impl Iterator<Item = &'static archon_telemetry::Definition> {
     stats::definitions()
 }
@@ -84,10 +84,10 @@ pub fn metric_definitions() -> impl Iterator<Item = &'static archon_telemetry::D
 /// Interval between start attempts of a node that lacks disk space.
 const START_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
-/// Runs a node until `stop` is cancelled (it then hands over what it leads and ends in order, within
-/// [`NodeConfig::stop_deadline`]) or until it fails. Once it listens, `listening` gets what asks whether it takes part in
-/// its cluster. A full disk ends no node: one that cannot start waits for space, and one that fails on it later starts again
-/// once there is space.
+/// Runs a node until `stop` is cancelled (it then hands over its leaderships and ends gracefully, within
+/// [`NodeConfig::stop_deadline`]) or until it fails. Once it listens, `listening` gets a function that returns its
+/// readiness. A full disk ends no node: one that cannot start waits for space, and one that fails on it later starts
+/// again once there is space.
 ///
 /// # Errors
 /// [`NodeError`]: the node could not start, was refused by the coordinator, or failed beyond repair.
@@ -120,7 +120,7 @@ pub async fn run(
     }
 }
 
-/// Starts a node, once there is space for it. `None` if it is to stop before.
+/// Starts a node, once there is space for it. Returns `None` if it has to stop before.
 async fn start(config: &NodeConfig, stop: &CancellationToken) -> Result<Option<Node>, NodeError> {
     let mut waits = false;
     loop {

@@ -1,4 +1,4 @@
-//! What the node carries, for the coordinator's plans and status. Never for safety.
+//! Load of the node, for the coordinator's plans and status. Never used for safety.
 
 use archon_proto::convert::load::{CopyProgress, Load, PlacementLoad};
 use archon_types::{Millis, PlacementId};
@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most placements told in one heartbeat; the rest follow in the next ones.
+/// Most placements in one heartbeat; the rest follow in the next ones.
 const PLACEMENTS_PER_HEARTBEAT_MAX: usize = 1_024;
 
-/// For how long after its last refusal the log counts as refusing, in milliseconds.
+/// Time after its last refusal during which the log counts as refusing, in milliseconds.
 const LOG_REFUSED_MS: u64 = 2_000;
 
 #[derive(Debug, Default)]
@@ -17,21 +17,21 @@ struct Board {
     placements: BTreeMap<PlacementId, PlacementLoad>,
     changed: BTreeSet<PlacementId>,
     copies: BTreeMap<PlacementId, CopyProgress>,
-    /// Kept and not served: this version does not read their logs.
+    /// Kept and not served: this version cannot read their logs.
     unreadable: BTreeSet<PlacementId>,
     operations_last: u64,
 }
 
-/// Sizes and copies, written by the parts that know them and read by the session.
+/// Sizes and copies, written by their sources and read by the session.
 #[derive(Debug, Default)]
 pub(crate) struct LoadBoard {
     board: Mutex<Board>,
-    /// When the log refused something last, zero if it never did.
+    /// Time of the log's last refusal, zero if there was none.
     log_refused_at: AtomicU64,
 }
 
 impl LoadBoard {
-    /// Notes the size of a placement.
+    /// Records the size of a placement.
     pub(crate) fn placement(&self, load: PlacementLoad) {
         let mut board = self.board.lock();
         if board.placements.insert(load.placement, load) != Some(load) {
@@ -39,7 +39,7 @@ impl LoadBoard {
         }
     }
 
-    /// Nothing is known of the size of a placement any more.
+    /// Records that the size of a placement is unknown again.
     pub(crate) fn uncounted(&self, placement: PlacementId) {
         let mut board = self.board.lock();
         if board.placements.remove(&placement).is_some() {
@@ -47,7 +47,7 @@ impl LoadBoard {
         }
     }
 
-    /// A placement is gone.
+    /// Removes a placement.
     pub(crate) fn forget(&self, placement: PlacementId) {
         let mut board = self.board.lock();
         board.placements.remove(&placement);
@@ -56,7 +56,7 @@ impl LoadBoard {
         board.unreadable.remove(&placement);
     }
 
-    /// Notes a placement with a log that this version cannot read.
+    /// Records a placement with a log that this version cannot read.
     pub(crate) fn unreadable(&self, placement: PlacementId) {
         self.board.lock().unreadable.insert(placement);
     }
@@ -66,7 +66,7 @@ impl LoadBoard {
         self.board.lock().unreadable.len()
     }
 
-    /// Notes how far a copy has come, `None` once it has ended.
+    /// Records the progress of a copy, `None` once it has ended.
     pub(crate) fn copy(&self, placement: PlacementId, progress: Option<CopyProgress>) {
         let mut board = self.board.lock();
         match progress {
@@ -75,23 +75,24 @@ impl LoadBoard {
         };
     }
 
-    /// Bytes noted for a placement, zero if unknown.
+    /// Returns the recorded bytes of a placement, zero if unknown.
     pub(crate) fn bytes_of(&self, placement: PlacementId) -> u64 {
         self.counted(placement).unwrap_or(0)
     }
 
-    /// Bytes noted for a placement; `None` if it was not counted yet.
+    /// Returns the recorded bytes of a placement; `None` if it was not counted yet.
     pub(crate) fn counted(&self, placement: PlacementId) -> Option<u64> {
         self.board.lock().placements.get(&placement).map(|load| load.bytes)
     }
 
-    /// Everything is to be told again: a new coordinator may know nothing.
+    /// Marks everything to be reported again: a new coordinator may know nothing.
     pub(crate) fn report_all(&self) {
         let mut board = self.board.lock();
         board.changed = board.placements.keys().copied().collect();
     }
 
-    /// What to tell now. `operations` is the count since the start, `elapsed_ms` the time since the last call.
+    /// Takes the load to report now. `operations` is the count since the start, `elapsed_ms` the time since the last
+    /// call.
     pub(crate) fn take(&self, operations: u64, elapsed_ms: u64) -> Load {
         let mut board = self.board.lock();
         let since = operations.saturating_sub(board.operations_last);
@@ -113,12 +114,13 @@ impl LoadBoard {
         }
     }
 
-    /// The write-ahead log refuses what a shard has, for lack of space.
+    /// Records that the write-ahead log refuses a shard's data, for lack of space.
     pub(crate) fn log_refused(&self, now: Millis) {
         self.log_refused_at.store(now.get().max(1), Ordering::Relaxed);
     }
 
-    /// Whether it did so lately. A refused batch is tried again and again, so a moment without a refusal means nothing.
+    /// Returns whether that happened recently. A refused batch is retried, so a moment without a refusal proves
+    /// nothing.
     pub(crate) fn is_log_refused(&self, now: Millis) -> bool {
         let at = self.log_refused_at.load(Ordering::Relaxed);
         at != 0 && now.since(Millis::new(at)) < LOG_REFUSED_MS
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_changed_is_told_and_everything_after_a_change_of_coordinator() {
+    fn load_reports_changes_and_everything_to_new_coordinator() {
         let board = LoadBoard::default();
         let load = |bytes| PlacementLoad { placement: PlacementId::new(1), bytes, keys: 1 };
         board.placement(load(10));
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coordinator_kept_a_size_that_was_known_to_be_wrong() {
+    fn uncounted_size_is_reported() {
         let board = LoadBoard::default();
         let load = |bytes, keys| PlacementLoad { placement: PlacementId::new(1), bytes, keys };
         board.placement(load(10, 1));
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_tried_again_still_refuses() {
+    fn retried_log_still_counts_as_refusing() {
         let board = LoadBoard::default();
         assert!(!board.is_log_refused(Millis::new(10)));
         board.log_refused(Millis::new(10));

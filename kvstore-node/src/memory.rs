@@ -1,7 +1,8 @@
-//! How the memory of a node is divided.
+//! Division of a node's memory.
 //!
-//! One figure is chosen, and everything that may grow with data or load gets a part of it. What is not counted (the process
-//! itself, connections, what an engine notes of its files, room that the allocator has not given back) has the rest.
+//! One total is chosen, and every structure that may grow with data or load gets a part of it. The rest is for what is
+//! not counted: the process itself, connections, the engine's file metadata, and memory that the allocator has not
+//! returned.
 
 use crate::admit::NODE_BYTES_MAX;
 use archon_frames::PARTIAL_BYTES_MAX;
@@ -9,39 +10,40 @@ use std::path::Path;
 
 const MIB: u64 = 1024 * 1024;
 
-/// The least that a node can do with, in bytes.
+/// Least memory of a node, in bytes.
 pub const MEMORY_BYTES_MIN: u64 = 256 * MIB;
-/// What a node takes where it cannot be found out how much the machine has, in bytes.
+/// Memory of a node on a machine of unknown size, in bytes.
 const MEMORY_BYTES_UNKNOWN: u64 = 1024 * MIB;
-/// What a node has before it holds anything, in bytes.
+/// Memory of an empty node, in bytes.
 const EMPTY_BYTES: u64 = 96 * MIB;
-/// Which part of the machine a node takes unless told otherwise: others run there, too, and the system's own cache is worth as
+/// Inverse of the default share of the machine: other processes run there too, and the system's own cache is worth as
 /// much to an engine as ours.
 const PART_OF_THE_MACHINE: u64 = 4;
-/// Rows go to the engine within seconds; more than this would only be replayed for longer after a crash.
+/// Upper bound for memtables: rows go to the engine within seconds, and more would only lengthen the replay after a
+/// crash.
 const MEMTABLES_BYTES_MAX: u64 = 1024 * MIB;
-/// What more than these wait for is not memory; the inboxes of shards are made for twice as much.
+/// Upper bound for requests: beyond, memory is not the bottleneck; the inboxes of shards are sized for twice as much.
 const REQUESTS_BYTES_MAX: u64 = NODE_BYTES_MAX as u64;
 
-/// The parts that a node's memory is divided into, in bytes.
+/// The parts of a node's memory, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MemoryParts {
-    /// All of it.
+    /// The total.
     pub(crate) total_bytes: u64,
-    /// Rows that the engine is not known to have, of all partitions.
+    /// Rows of all partitions that the engine is not known to have.
     pub(crate) memtables_bytes: u64,
-    /// Rows of the engine for those who read them: what was read before, and what was written while there was room.
+    /// Cached rows of the engine: rows read before, and rows written while there was room.
     pub(crate) row_cache_bytes: u64,
-    /// Blocks or pages that the engine keeps.
+    /// Blocks or pages cached by the engine.
     pub(crate) engine_cache_bytes: u64,
-    /// Operations and answers under way.
+    /// Operations and answers in progress.
     pub(crate) requests_bytes: u64,
-    /// Messages that have not arrived whole: so much of clients, and as much of members.
+    /// Incomplete messages: this much for clients, and as much for members.
     pub(crate) partial_bytes: usize,
 }
 
 impl MemoryParts {
-    /// Divides so many bytes; no fewer than [`MEMORY_BYTES_MIN`].
+    /// Divides this many bytes; at least [`MEMORY_BYTES_MIN`].
     pub(crate) fn of(total_bytes: u64) -> Self {
         let total_bytes = total_bytes.max(MEMORY_BYTES_MIN);
         let divided = total_bytes - EMPTY_BYTES;
@@ -49,12 +51,13 @@ impl MemoryParts {
         let requests_bytes = (divided / 16).min(REQUESTS_BYTES_MAX);
         let engine_cache_bytes = divided / 8;
         let partial_bytes = usize::try_from(divided / 16).unwrap_or(usize::MAX).min(PARTIAL_BYTES_MAX);
-        // What the other two cannot use serves reads.
+        // The share that the other two cannot use serves reads.
         let row_cache_bytes = divided / 2 - memtables_bytes - requests_bytes;
         Self { total_bytes, memtables_bytes, row_cache_bytes, engine_cache_bytes, requests_bytes, partial_bytes }
     }
 
-    /// As chosen, or a quarter of what this machine, or the control group that the process runs in, may use. Warns of more than that.
+    /// Returns the chosen amount, or a quarter of the memory of this machine or of the process's control group. Warns
+    /// above that limit.
     pub(crate) fn chosen(memory_bytes: Option<u64>) -> Self {
         let usable = usable_bytes(Path::new("/"));
         let part = usable.map_or(MEMORY_BYTES_UNKNOWN, |bytes| bytes / PART_OF_THE_MACHINE);
@@ -66,8 +69,8 @@ impl MemoryParts {
     }
 }
 
-/// Bytes of memory that this process may use, as far as the system below `root` tells: those of the machine, or of the tightest
-/// control group above the process.
+/// Returns the bytes of memory that this process may use, according to the system below `root`: the machine's, or those
+/// of the tightest control group above the process.
 fn usable_bytes(root: &Path) -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(root.join(path)).ok();
     let machine = read("proc/meminfo").and_then(|text| {
@@ -95,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_fit_and_leave_room_for_what_is_not_counted() {
+    fn parts_leave_room_for_uncounted_memory() {
         for total in [0, MEMORY_BYTES_MIN, 512 * MIB, 1024 * MIB, 6 * 1024 * MIB, 256 * 1024 * MIB, u64::MAX / 16] {
             let parts = MemoryParts::of(total);
             let counted =
@@ -109,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_smaller_than_its_machine() {
+    fn container_limit_overrides_machine_memory() {
         let root = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {
             let path = root.path().join(path);
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_known() {
+    fn memory_of_this_machine_is_known() {
         let bytes = usable_bytes(Path::new("/")).expect("/proc/meminfo");
         assert!(bytes > 64 * MIB, "{bytes}");
     }

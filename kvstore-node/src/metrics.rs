@@ -1,11 +1,10 @@
-//! What a node counts where it happens: names and help beside the counters. What is counted elsewhere is read in
-//! [`stats`](crate::stats).
+//! Counters of a node, with their names and help texts. [`stats`](crate::stats) reads values counted elsewhere.
 
 use crate::op_times::{BY_OP, OpTimes};
 use archon_telemetry::{Definition, Elapsed, Histogram, Metric, PerThread, metrics};
 
 metrics! {
-    /// What a node counts.
+    /// Counters of a node.
     #[derive(Debug, Default)]
     pub(crate) struct Metrics {
         operations: Metric = Definition::counter("archon_node_operations_total", "operations taken in from clients");

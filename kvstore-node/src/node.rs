@@ -1,4 +1,4 @@
-//! A node's life: what starts in which order; [`stop`] says what ends in which order, and by when.
+//! Life cycle of a node: start order; [`stop`] has the stop order with its deadlines.
 
 mod error;
 mod stop;
@@ -47,7 +47,7 @@ pub struct Node {
     shared: Arc<Shared>,
     shards: Shards,
     stats: Stats,
-    /// Tells metrics and health, also while everything else stops.
+    /// Serves metrics and health, also while everything else stops.
     metrics_server: Option<MetricsServer>,
     flusher: Option<Flusher>,
     threads: Vec<JoinHandle<()>>,
@@ -67,7 +67,7 @@ pub struct Node {
     size_scan: tokio::task::JoinHandle<()>,
     split_search: tokio::task::JoinHandle<()>,
     server: tokio::task::JoinHandle<Result<(), tonic::transport::Error>>,
-    /// Its lock is held until everything else has ended.
+    /// The data directory; its lock is held until everything else has ended.
     directory: Arc<Mutex<DataDirectory>>,
 }
 
@@ -77,7 +77,7 @@ impl std::fmt::Debug for Node {
     }
 }
 
-/// What is opened from the data directory.
+/// Resources opened from the data directory.
 struct Opened {
     directory: DataDirectory,
     engine: Arc<dyn Engine>,
@@ -90,11 +90,11 @@ struct Opened {
 }
 
 impl Node {
-    /// Starts a node: recovers its data, listens, and begins to register. Returns once it listens; the registration goes
-    /// on by itself.
+    /// Starts a node: recovers its data, listens, and begins to register. Returns once it listens; registration
+    /// continues in the background.
     ///
     /// # Errors
-    /// [`NodeError`] if anything but the registration fails; what was started is ended again.
+    /// [`NodeError`] if anything except the registration fails; parts already started are ended again.
     pub async fn start(config: NodeConfig) -> Result<Self, NodeError> {
         let listen = config.check()?;
         let opening = config.clone();
@@ -260,23 +260,23 @@ impl Node {
         })
     }
 
-    /// The address bound.
+    /// Returns the bound address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The node's metrics now.
+    /// Returns the node's present metrics.
     pub fn metrics(&self) -> Vec<Family> {
         self.stats.families()
     }
 
-    /// What asks whether the node takes part in its cluster, as `/readyz` does.
+    /// Returns a function that returns the node's readiness, as `/readyz` does.
     pub fn ask_ready(&self) -> AskReady {
         let stats = self.stats.clone();
         Box::new(move || stats.ready())
     }
 
-    /// Returns when the node cannot go on by itself: the coordinator refused it, or a part failed.
+    /// Returns when the node cannot continue: the coordinator refused it, or a part failed.
     pub async fn ended(&self) {
         tokio::select! {
             () = self.ended.cancelled() => {}
@@ -313,7 +313,8 @@ fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
     Ok(Opened { directory, engine, wal, recovery, memory, budget, disk_bytes })
 }
 
-/// The write-ahead log on a disk of so many bytes: old records keep a quarter of it at most, files to be used again an eighth.
+/// Returns the log settings for a disk of this size: at most a quarter for old records, an eighth for files to be
+/// reused.
 fn wal_config(segment_bytes: u64, disk_bytes: u64) -> WalConfig {
     let default = WalConfig::default();
     let recycled = usize::try_from(disk_bytes / 8 / segment_bytes).unwrap_or(usize::MAX);
@@ -325,7 +326,7 @@ fn wal_config(segment_bytes: u64, disk_bytes: u64) -> WalConfig {
     }
 }
 
-/// Brings what the flusher tells to the shard that owns the placement.
+/// Passes a flusher event to the shard that owns the placement.
 fn route_event(shards: &Shards, holdings: &Holdings, event: FlushEvent) {
     match event {
         FlushEvent::Written { space, .. } | FlushEvent::Synced { space, .. } | FlushEvent::Cleared { space, .. } => {
@@ -336,10 +337,10 @@ fn route_event(shards: &Shards, holdings: &Holdings, event: FlushEvent) {
         FlushEvent::QueueDrained => shards.send_all(|| ShardMessage::Flushed(FlushEvent::QueueDrained)),
         FlushEvent::Damaged { space, why } => match holdings.partition_of(space) {
             Some(partition) => shards.of(partition).complete(ShardMessage::Flushed(FlushEvent::Damaged { space, why })),
-            // A copy that is being formed is not held yet; its shard is not known here.
+            // A copy being formed is not held yet; its shard is not known here.
             None => shards.send_all(|| ShardMessage::Flushed(FlushEvent::Damaged { space, why: why.clone() })),
         },
-        // It is not held before it is formed, so that nobody knows its shard.
+        // It is not held before it is formed, so its shard is not known here.
         FlushEvent::Spoilt { space, attempt } => {
             shards.send_all(|| ShardMessage::Flushed(FlushEvent::Spoilt { space, attempt }));
         }
@@ -365,7 +366,7 @@ fn start_session(
         // Also on a panic: a node without a session has no lease and should not linger.
         let _ended = ended.drop_guard();
         let end = runtime.block_on(session.run());
-        // Nobody listens if the node was dropped.
+        // The receiver is gone if the node was dropped.
         let _ = sender.send(end);
     })?;
     Ok(receiver)

@@ -1,4 +1,4 @@
-//! How long operations take, as the node sees it.
+//! Durations of operations, as seen by the node.
 
 use archon_telemetry::{Distribution, Histogram, Label, Labelled, PerThread, Reading, Series};
 use archon_types::OpKind;
@@ -8,12 +8,12 @@ use std::time::Duration;
 /// Series by operation.
 pub(crate) const BY_OP: &[Label] = &[Label { name: "op", values: &OpKind::WORDS }];
 
-/// The durations that one thread counts.
+/// The durations counted by one thread.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadOpTimes([Histogram; OpKind::ALL.len()]);
 
 impl ThreadOpTimes {
-    /// Counts an operation that was answered after so long.
+    /// Counts an answered operation with its duration.
     pub(crate) fn observe(&self, op: OpKind, took: Duration) {
         self.0[op as usize].observe(took);
     }
@@ -24,7 +24,7 @@ impl ThreadOpTimes {
 pub(crate) struct OpTimes(PerThread<ThreadOpTimes>);
 
 impl OpTimes {
-    /// Those of another thread.
+    /// Returns the counters of another thread.
     pub(crate) fn member(&self) -> Arc<ThreadOpTimes> {
         self.0.member()
     }
@@ -43,7 +43,7 @@ mod tests {
     use archon_telemetry::Value;
 
     #[test]
-    fn each_operation_is_counted_under_its_own_name_for_all_threads_together() {
+    fn durations_are_counted_by_operation_over_all_threads() {
         let times = OpTimes::default();
         let threads = [times.member(), times.member()];
         for (number, op) in (1..).zip(OpKind::ALL) {

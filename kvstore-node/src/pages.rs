@@ -1,18 +1,18 @@
-//! Rows of a copy as they travel: lengths and bytes, checked by a CRC-32C over all of them.
+//! Wire format of a copy's rows: lengths and bytes, checked by a CRC-32C over all of them.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// Rows that are not what was sent.
+/// Rows that differ from what was sent.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum PageError {
-    /// The checksum does not fit.
+    /// The checksum does not match.
     #[error("a page of {bytes} bytes has checksum {found:08x}, not {sent:08x}; it was damaged on the way")]
     Checksum {
         /// Its length.
         bytes: usize,
-        /// What was computed.
+        /// The computed checksum.
         found: u32,
-        /// What it says.
+        /// The received checksum.
         sent: u32,
     },
     /// It ends inside a row.
@@ -23,7 +23,7 @@ pub(crate) enum PageError {
     },
 }
 
-/// The checksum of encoded rows.
+/// Returns the checksum of encoded rows.
 pub(crate) fn checksum(rows: &[u8]) -> u32 {
     crc32c::crc32c(rows)
 }
@@ -32,7 +32,7 @@ pub(crate) fn checksum(rows: &[u8]) -> u32 {
 pub(crate) fn encode<'a>(rows: impl Iterator<Item = (&'a Bytes, &'a Bytes)>) -> Bytes {
     let mut out = BytesMut::new();
     for (key, value) in rows {
-        // Both lengths are bounded far below 4 GiB by the engine.
+        // The engine bounds both lengths far below 4 GiB.
         out.put_u32(u32::try_from(key.len()).unwrap_or(u32::MAX));
         out.put_u32(u32::try_from(value.len()).unwrap_or(u32::MAX));
         out.put_slice(key);
@@ -80,7 +80,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_decode_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn decode_rejects_any_bytes_with_wrong_checksum(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let bytes = Bytes::from(bytes);
             let _ = decode(&bytes, checksum(&bytes));
             prop_assert!(decode(&bytes, checksum(&bytes) ^ 1).is_err());

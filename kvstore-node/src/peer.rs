@@ -1,5 +1,5 @@
-//! Messages to other nodes: per peer one bounded queue, one task and one stream. Lost messages are lost; replicas ask
-//! again for what they miss.
+//! Messages to other nodes: per peer one bounded queue, one task and one stream. Lost messages are not resent; replicas
+//! ask again for what they miss.
 
 use crate::shared::Shared;
 use crate::wire::Part;
@@ -21,28 +21,28 @@ use tokio_util::task::TaskTracker;
 
 /// Bytes that may wait for one peer.
 const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Bytes of one message on the stream, about.
+/// Approximate bytes of one message on the stream.
 pub(crate) const BATCH_BYTES_MAX: usize = 1024 * 1024;
-/// Longest pause before a peer that could not be reached is tried again: what it missed meanwhile holds up writes.
+/// Longest pause before an unreachable peer is tried again: entries it missed meanwhile delay writes.
 const BACKOFF_MAX: Duration = Duration::from_millis(250);
-/// How long a stream holds that is worth being opened anew at once.
+/// Minimum duration of a stream that is reopened at once.
 const STEADY: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Queue {
     parts: VecDeque<Part>,
     bytes: usize,
-    /// Nothing is taken in any more.
+    /// No more messages are accepted.
     ended: bool,
 }
 
-/// The way to one peer.
+/// Queue for one peer.
 struct Link {
     queue: Mutex<Queue>,
     filled: Notify,
 }
 
-/// The ways to all peers.
+/// Links to all peers.
 pub(crate) struct Peers {
     shared: Arc<Shared>,
     /// The runtimes of the shards' threads: a peer's task lives on one of them.
@@ -63,7 +63,7 @@ impl Peers {
         }
     }
 
-    /// Queues messages for a peer, or drops them when too much waits for it already. Called from shard threads.
+    /// Queues messages for a peer, or drops them when too many wait for it. Called from shard threads.
     pub(crate) fn send(self: &Arc<Self>, node: NodeId, parts: Vec<Part>) {
         if self.stop.is_cancelled() {
             return;
@@ -74,7 +74,8 @@ impl Peers {
             let mine = usize::try_from(node.get()).unwrap_or(0) % self.runtimes.len().max(1);
             if let Some(runtime) = self.runtimes.get(mine) {
                 let run = async move {
-                    // Made by the task itself: `spawn_on` drops a task of a runtime that has ended, here, where the links are locked.
+                    // Created by the task itself: `spawn_on` drops a task of an ended runtime here, while the links are
+                    // locked.
                     let guard = LinkGuard { peers, node, link: task };
                     guard.peers.run(node, &guard.link).await;
                 };
@@ -105,7 +106,7 @@ impl Peers {
         self.tasks.wait().await;
     }
 
-    /// Until the node is removed from the cluster: its number is not given again.
+    /// Runs until the node is removed from the cluster: its number is not given again.
     async fn run(&self, node: NodeId, link: &Link) {
         let mut removals = self.shared.tables.removals();
         let mut backoff = Backoff::new(Duration::from_millis(20), BACKOFF_MAX);
@@ -128,14 +129,14 @@ impl Peers {
             };
             if let Err(detail) = ended {
                 match detail.kind {
-                    // Nothing but a change of the configuration helps.
+                    // Only a change of the configuration helps.
                     ErrorKind::Refused => {
                         tracing::warn!(peer = %node, message = %detail.message, "no stream to a peer")
                     }
                     kind => tracing::debug!(peer = %node, %kind, message = %detail.message, "stream to peer ended"),
                 }
             }
-            // What waited is stale by the time the peer is reached again.
+            // Waiting messages are stale by the time the peer is reached again.
             self.drop_queued(link);
             tokio::select! {
                 () = tokio::time::sleep(backoff.next(rand::random())) => {}
@@ -144,7 +145,7 @@ impl Peers {
         }
     }
 
-    /// One stream, until it breaks or this node's registration changes.
+    /// Runs one stream, until it breaks or this node's registration changes.
     async fn stream(&self, node: NodeId, link: &Link, backoff: &mut Backoff) -> Result<(), ErrorDetail> {
         let Some(life) = self.shared.life() else { return Ok(()) };
         let unknown = || ErrorDetail::new(ErrorKind::Unreachable, format!("the address of node {node} is not known"));
@@ -164,14 +165,14 @@ impl Peers {
         });
         let began = Instant::now();
         let carried = self.carry(link, &life.member, &peer.name, &mut reader, &mut writer).await;
-        // One that held for a while says that the peer is well; one that ends at once does not.
+        // A stream that held for a while proves a healthy peer; one that ends at once does not.
         if began.elapsed() > STEADY {
             backoff.reset();
         }
         carried.map_err(FrameError::into_detail)
     }
 
-    /// Carries what is queued, until the stream breaks or this node's registration is no longer `member`.
+    /// Carries queued messages, until the stream breaks or this node's registration is no longer `member`.
     async fn carry(
         &self,
         link: &Link,
@@ -184,7 +185,7 @@ impl Peers {
         loop {
             let waits = !writer.is_empty();
             tokio::select! {
-                // While something leaves, the next message gathers.
+                // While a message is sent, the next one gathers.
                 flushed = writer.flush(), if waits => flushed?,
                 () = link.wait(), if !waits => {
                     if self.shared.life().is_none_or(|now| now.member != *member) {
@@ -192,7 +193,8 @@ impl Peers {
                     }
                     writer.push(&v1::ReplicationBatch { parts: link.take(&self.shared), ..Default::default() });
                 }
-                // The peer answers over its own stream to us; here only that it is there, that this life is over, or the end is heard.
+                // The peer answers over its own stream to us; this one only carries keepalives, the end, or a report
+                // that we are fenced.
                 said = reader.next::<v1::ReplicationBatch>() => if let Some(over) = said?.over {
                     let over = Over::try_from(over).map_err(|error| FrameError::Unreadable(error.to_string()))?;
                     self.shared.told_over(peer, over);
@@ -210,7 +212,7 @@ impl Peers {
     }
 }
 
-/// Removes a link together with its task, also when the task panics: the next message starts another one.
+/// Removes a link together with its task, also on a panic: the next message starts another one.
 struct LinkGuard {
     peers: Arc<Peers>,
     node: NodeId,
@@ -220,7 +222,7 @@ struct LinkGuard {
 impl Drop for LinkGuard {
     fn drop(&mut self) {
         self.peers.links.lock().remove(&self.node);
-        // First: a message that is queued after this has no task to take it out.
+        // First: a message queued after this would have no task to send it.
         self.link.queue.lock().ended = true;
         self.peers.drop_queued(&self.link);
         if std::thread::panicking() {
@@ -275,7 +277,7 @@ mod tests {
         peers.send(PEER, vec![Part { bytes: Bytes::from_static(b"message"), messages: 1 }]);
         let first = peers.links.lock().get(&PEER).cloned().unwrap();
         runtime.block_on(async {
-            // The task has begun once it took what no stream carries.
+            // The task has begun once it took the message that no stream carries.
             while peers.shared.metrics.peer_dropped.get() == 0 {
                 tokio::task::yield_now().await;
             }

@@ -1,5 +1,5 @@
-//! Pings: whether clients reach this node is asked by a stream as theirs, and answered once every shard has had a turn (PROTOCOL rule
-//! 73). What a client would wait for, a ping waits for.
+//! Pings: probes of this node's reachability for clients, sent over a stream like theirs and answered once every shard
+//! has had a turn (PROTOCOL rule 73). A ping waits for everything that a client would wait for.
 
 use crate::inbox::PushError;
 use crate::service::overloaded;
@@ -15,17 +15,17 @@ use tokio::sync::mpsc;
 struct Ping {
     /// Its number, which the answer names.
     number: u64,
-    /// How many shards are to have a turn yet.
+    /// Number of shards without a turn yet.
     left: AtomicUsize,
-    /// Where its stream waits.
+    /// Permit to answer its stream.
     answer: Mutex<Option<mpsc::OwnedPermit<u64>>>,
 }
 
-/// A ping as one shard has it.
+/// One shard's part of a ping.
 pub(crate) struct PingPart(Arc<Ping>);
 
 impl PingPart {
-    /// The shard has its turn. The last one answers.
+    /// Records the shard's turn. The last one answers.
     pub(crate) fn answer(&self) {
         let Ping { number, left, answer } = &*self.0;
         if left.fetch_sub(1, Ordering::AcqRel) == 1
@@ -36,10 +36,10 @@ impl PingPart {
     }
 }
 
-/// Has every shard asked. The answer goes to `answers`, which has room for one.
+/// Sends a ping to every shard. The answer goes to `answers`, which has room for one.
 ///
 /// # Errors
-/// `Overloaded` if there are requests enough, or another ping of this stream is not answered yet; `ShuttingDown`.
+/// `Overloaded` if too many requests wait, or another ping of this stream is not answered yet; `ShuttingDown`.
 pub(crate) fn ping(shards: &Shards, number: u64, answers: &mpsc::Sender<u64>) -> Result<(), ErrorDetail> {
     let answer = answers.clone().try_reserve_owned();
     let answer = answer.map_err(|_| {
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_ping_was_answered_although_one_shard_had_no_turn() {
+    async fn ping_is_answered_after_turn_of_every_shard() {
         let shards = Shards::new(3);
         let (answers, mut answered) = mpsc::channel(1);
         ping(&shards, 7, &answers).unwrap();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_with_requests_enough_says_so() {
+    fn ping_to_full_shard_is_overloaded() {
         let shards = Shards::new(1);
         let (answers, mut answered) = mpsc::channel(1);
         let grown = || ShardMessage::Peers;

@@ -1,14 +1,14 @@
-//! Whether a node takes part in its cluster now: what probes and load balancers are told.
+//! Readiness of a node, for probes and load balancers.
 
 use crate::health::Health;
 use crate::shared::Shared;
 use archon_types::DiskFull;
 use std::sync::Arc;
 
-/// Why a node does not serve as it should.
+/// Reason why a node is not ready.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum NotReady {
-    /// It was told to stop, or a part has failed.
+    /// It is stopping, or a part has failed.
     #[error("node {0} is stopping")]
     Stopping(String),
     /// No coordinator has registered it.
@@ -16,7 +16,7 @@ pub(crate) enum NotReady {
         "node {0} is not registered with a coordinator; see that more than half of the coordinators run and that it reaches them"
     )]
     NotRegistered(String),
-    /// The coordinator has granted nothing, or not for a while.
+    /// The coordinator has granted no lease, or not recently.
     #[error("node {0} holds no lease; see that more than half of the coordinators run and that it reaches them")]
     NoLease(String),
     /// New writes are refused.
@@ -24,12 +24,12 @@ pub(crate) enum NotReady {
     DiskFull {
         /// Its name.
         name: String,
-        /// What is missing.
+        /// The shortage.
         lack: DiskFull,
     },
 }
 
-/// Looks at a node.
+/// Readiness check of a node.
 #[derive(Clone)]
 pub(crate) struct Readiness {
     shared: Arc<Shared>,
@@ -37,15 +37,15 @@ pub(crate) struct Readiness {
 }
 
 impl Readiness {
-    /// Looks at the node of `shared`.
+    /// Creates the check for the node of `shared`.
     pub(crate) const fn new(shared: Arc<Shared>, health: Arc<Health>) -> Self {
         Self { shared, health }
     }
 
-    /// Whether it is registered, holds a lease, is not about to stop and takes writes.
+    /// Checks that it is registered, holds a lease, is not stopping and accepts writes.
     ///
     /// # Errors
-    /// What stands in the way, the worst first.
+    /// The most severe obstacle.
     pub(crate) fn check(&self) -> Result<(), NotReady> {
         let name = || self.shared.config.name.clone();
         if self.shared.leaving().is_cancelled() || self.shared.is_stopping() {
@@ -63,12 +63,12 @@ impl Readiness {
         }
     }
 
-    /// Whether it holds a lease now.
+    /// Returns whether it holds a lease now.
     pub(crate) fn is_leased(&self) -> bool {
         self.shared.life().is_some_and(|life| life.grants.is_valid(self.shared.clock.now()))
     }
 
-    /// What the disk lacks to take writes.
+    /// Returns the shortage of the disk, if it accepts no writes.
     pub(crate) fn disk_full(&self) -> Option<DiskFull> {
         self.health.disk_full(&self.shared)
     }

@@ -1,4 +1,4 @@
-//! Start-up: from what the log and the engine hold to replicas that may be opened.
+//! Start-up recovery: from log and engine to replicas that may be opened.
 
 use crate::engine::{Engine, EngineError, PageLimit};
 use crate::flusher;
@@ -17,15 +17,16 @@ use std::ops::Bound;
 /// Bytes read from the log at once.
 const READ_BYTES: usize = 4 * 1024 * 1024;
 
-/// What start-up found.
+/// Result of the recovery.
 pub(crate) struct Recovery {
     /// Placements that may be opened.
     pub(crate) found: BTreeMap<PlacementId, Found>,
-    /// All placements, the damaged ones too.
+    /// All placements, including damaged ones.
     pub(crate) held: BTreeMap<PlacementId, Held>,
 }
 
-/// Reads every stream of the log. `engine_is_new` says that a damaged engine was set aside, so that nothing is in it.
+/// Reads every stream of the log. `engine_is_new` means that a damaged engine was set aside, so the present one is
+/// empty.
 pub(crate) fn recover(
     wal: &Wal,
     recovered: &Recovered,
@@ -39,7 +40,8 @@ pub(crate) fn recover(
         let named = state.metas.get(&store::META_PARTITION).map(|value| store::read_partition(value));
         let Some(Ok(partition)) = named else {
             tracing::error!(%placement, "a stream of the log does not say whose it is; its data is left alone");
-            // Known all the same: were it opened as new, the log would refuse it, and with it all the shard's other writes.
+            // Listed all the same: if it were opened as new, the log would refuse it, and with it all the shard's other
+            // writes.
             recovery.held.insert(placement, Held { partition: UNKNOWN, state: HeldState::Damaged });
             continue;
         };
@@ -54,7 +56,7 @@ pub(crate) fn recover(
                 recovery.found.insert(placement, found);
                 HeldState::SetAside
             }
-            // The disk refused: nothing is known of the copy, and it must not be given up for that.
+            // The disk refused: the copy's state is unknown, and it must not be discarded for that.
             Err(Unusable::Unread(error)) => return Err(*error),
             Err(Unusable::Damaged(why)) => {
                 tracing::error!(%partition, %placement, why, "placement damaged; it will not be served");
@@ -63,10 +65,10 @@ pub(crate) fn recover(
         };
         recovery.held.insert(placement, Held { partition, state });
     }
-    // Data whose log is gone may be anything: it is not served nor opened as new, and, since no command names it, not
+    // Data without a log may be anything: it is neither served nor opened as new, and, since no command names it, not
     // deleted either (PROTOCOL rule 22). An interrupted unload is finished when its duty is pushed again.
     let spaces = match engine.spaces() {
-        // Those whose copies are touched by it found out above, or will when they read.
+        // Affected copies were found above, or will be found when they are read.
         Err(error) if error.is_damage() => {
             tracing::error!(%error, "the engine cannot tell what it holds");
             Vec::new()
@@ -82,14 +84,14 @@ pub(crate) fn recover(
     Ok(recovery)
 }
 
-/// The last: why this version does not read an entry of the log, if there is one.
+/// Recovered state; the last field is the reason why this version cannot read an entry of the log, if any.
 type Read = (ReplicaState, Position, Memtable, LogTime, Option<String>);
 
-/// Why a placement was not read.
+/// Reason why a placement was not read.
 enum Unusable {
-    /// What is stored cannot be what was written.
+    /// The stored data differs from what was written.
     Damaged(String),
-    /// The disk refused to tell.
+    /// The disk refused to read.
     Unread(Box<NodeError>),
 }
 
@@ -143,8 +145,8 @@ fn read_placement(
     let base = position(store::META_BASE)?;
     let mut complete = position(store::META_COMPLETE)?.max(base);
     let committed = position(store::META_COMMIT)?.max(complete);
-    // An empty space is filled from the log if that reaches back to the beginning, even if an engine that was set aside before
-    // had synced data: the log notes what the new one holds only once it has synced that.
+    // An empty space is filled from the log if that reaches back to the beginning, even if an engine that was set aside
+    // before had synced data: the log notes the new one's position only once it has synced.
     if engine_is_new || (base == Position::ZERO && is_empty(engine, placement)?) {
         if base.seq > Seq::ZERO {
             let why = "the engine was damaged and set aside, and the log does not reach back to the beginning";
@@ -155,7 +157,7 @@ fn read_placement(
         }
         complete = Position::ZERO;
     }
-    // The engine may be ahead of what the log notes, never behind: then it has lost what it had synced.
+    // The engine may be ahead of the log's notes, never behind: then it has lost synced data.
     let written = row::engine_position(engine, placement)?;
     if complete.seq > Seq::ZERO && written.is_none_or(|written| written < complete.seq) {
         let why = format!("the engine holds entries up to {written:?}, but had synced them up to {}", complete.seq);
@@ -165,7 +167,7 @@ fn read_placement(
     let stamp = stamp.map(|stamp| row::decode_millis(&stamp)).transpose().map_err(|error| error.to_string())?;
     let mut log_time = LogTime::starting_at(stamp.unwrap_or_default());
     let mut memtable = Memtable::new(complete.seq, budget.clone());
-    // The engine may hold more than this log: a copy that does not count yet was pulled with rows above its end.
+    // The engine may hold more than this log: a copy that is not in sync yet was pulled with rows above its end.
     memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
     memtable.set_engine_position(written.unwrap_or_default());
     let mut runs: Vec<Run> = Vec::new();
@@ -189,12 +191,12 @@ fn read_placement(
                         log_time.observe(effect.at);
                         memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())?;
                     }
-                    // The record is as it was written: the copy is kept for a version that reads it.
+                    // The record is as it was written: the copy is kept for a version that can read it.
                     Err(error) => unreadable = Some(archon_host::unreadable(entry.at.seq, &error)),
                 }
             }
         }
-        // The flusher does not run yet, and the node may have stopped with more behind than memory holds.
+        // The flusher does not run yet, and the node may have stopped with a longer backlog than memory can hold.
         if budget.is_half_full() && engine.check_disk().is_ok() {
             memtable.commit(committed.seq);
             if let Some(frozen) = memtable.freeze() {
@@ -203,14 +205,14 @@ fn read_placement(
             }
         }
     }
-    // What the engine is complete to was committed; anything after it is the replica's tail, applied only once a leader
-    // has committed it anew (PROTOCOL rule 20).
+    // Everything up to the engine's complete position was committed; later entries are the replica's tail, applied only
+    // once a leader has committed them again (PROTOCOL rule 20).
     let recovered = ReplicaState { epoch, base, runs, last, commit: memtable.committed() };
     Ok((recovered, complete, memtable, log_time, unreadable))
 }
 
-/// Notes in the log that the engine holds nothing of a copy, before the engine is given anything. If this process ends before its first
-/// sync, the next start finds rows without a position, which is no damage then.
+/// Notes in the log that the engine holds nothing of a copy, before the engine is given anything. If this process ends
+/// before its first sync, the next start finds rows without a position, which is then no damage.
 fn note_empty(wal: &Wal, placement: PlacementId) -> Result<(), Unusable> {
     let mut batch = WalBatch::new();
     store::put_position(&mut batch, placement, store::META_COMPLETE, Position::ZERO);
@@ -236,7 +238,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    /// An engine whose disk refuses every read, or whose rows are damaged.
+    /// An engine with a disk that refuses every read, or with damaged rows.
     struct Broken {
         damaged: bool,
     }
@@ -272,7 +274,7 @@ mod tests {
         }
     }
 
-    /// A log that says of this placement whose it is, and nothing else, as a start finds it.
+    /// A log that names the partition of this placement and holds nothing else, as a start finds it.
     fn log_naming(directory: &Path, placement: PlacementId) -> (Wal, Recovered) {
         let (wal, _) = Wal::open(directory, WalConfig::default()).unwrap();
         let mut batch = WalBatch::new();
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_refuses_a_read_does_not_make_a_copy_count_as_damaged() {
+    fn read_error_does_not_mark_copy_as_damaged() {
         let directory = tempfile::tempdir().unwrap();
         let placement = PlacementId::new(7);
         let (wal, recovered) = log_naming(directory.path(), placement);
@@ -297,11 +299,11 @@ mod tests {
     }
 
     #[test]
-    fn what_an_interrupted_copy_brought_is_removed_from_the_engine_when_the_log_removes_it() {
+    fn removal_in_log_reaches_rows_of_interrupted_copy() {
         let directory = tempfile::tempdir().unwrap();
         let placement = PlacementId::new(7);
         let (wal, recovered) = log_naming(directory.path(), placement);
-        // A page held an outcome that was recorded at position 1, which the log has not brought yet.
+        // A page held an outcome recorded at position 1, which the log has not brought yet.
         let engine = crate::engine::MemoryEngine::default();
         let outcome = row::client_outcome_key(ClientId::new(uuid::Uuid::from_u128(5)), 1);
         engine.write(&[Change { space: placement, key: outcome.clone(), value: Some(Bytes::new()) }]).unwrap();
@@ -350,7 +352,7 @@ mod tests {
         assert!(found.recovered.commit <= Seq::new(ENTRIES - 2), "the rest may be cut by a leader");
         let written = row::engine_position(&engine, placement).unwrap();
         assert_eq!(written, Some(found.memtable.committed()));
-        // The same again, over what the engine took.
+        // The same again, over the rows that the engine took.
         drop(recovery);
         let recovery = recover(&wal, &recovered, &engine, false, &budget).unwrap();
         assert_eq!(recovery.found[&placement].memtable.last(), Seq::new(ENTRIES));
@@ -372,7 +374,7 @@ mod tests {
         wait.recv().unwrap().unwrap();
         wal.close(Duration::from_secs(5)).unwrap();
         let (wal, recovered) = Wal::open(directory.path(), WalConfig::default()).unwrap();
-        // The first start set a damaged engine aside, the second one finds the new one, to which nothing was synced yet.
+        // The first start set a damaged engine aside; the second one finds the new one, with nothing synced yet.
         for is_new in [true, false] {
             let engine = crate::engine::MemoryEngine::default();
             let recovery = recover(&wal, &recovered, &engine, is_new, &MemtableBudget::default()).unwrap();
@@ -380,7 +382,7 @@ mod tests {
             let found = &recovery.found[&placement];
             assert_eq!((found.complete, found.memtable.last()), (Position::ZERO, at.seq));
         }
-        // An engine that has rows and lacks what was synced is damaged.
+        // An engine that has rows but lacks synced ones is damaged.
         let engine = crate::engine::MemoryEngine::default();
         let (key, value) = (row::value_key(b"other"), Some(Bytes::from_static(b"v")));
         engine.write(&[Change { space: placement, key, value }]).unwrap();
@@ -423,7 +425,7 @@ mod tests {
         assert_eq!(found.recovered.last, Seq::new(3), "of the rest of the log the positions are known");
     }
 
-    /// An entry with so many changes of a few bytes, as versions wrote it that did not bound them.
+    /// An entry with this many changes of a few bytes, as written by versions without a bound.
     fn entry_of_earlier_version(changes: u32) -> Bytes {
         let number = [changes as u8 & 0x7F | 0x80, (changes >> 7) as u8 & 0x7F | 0x80, (changes >> 14) as u8];
         let mut entry = [&[1][..], &1_u64.to_be_bytes(), &number].concat();
@@ -465,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn data_whose_log_is_gone_is_neither_served_nor_deleted_nor_opened_as_new() {
+    fn data_without_log_is_kept_and_not_served() {
         let directory = tempfile::tempdir().unwrap();
         let (wal, recovered) = Wal::open(directory.path(), WalConfig::default()).unwrap();
         let engine = crate::engine::MemoryEngine::default();

@@ -13,28 +13,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
 
-/// Refusals for want of admission that may wait for one slow client; beyond, its stream ends.
+/// Refusals for lack of admission that may wait for one slow client; beyond, its stream ends.
 const REFUSALS_MAX: usize = 8_192;
 
 /// An answer with the share of admission that its operation holds until the client has it.
 pub(crate) struct Delivery {
     reply: TaggedReply,
     pub(crate) bytes: usize,
-    /// The version of the table that whoever answered holds, if it was another node.
+    /// The table version of the node that answered, if it was another node.
     pub(crate) hint: Version,
-    /// A refusal for want of admission holds none; it counts on its own.
+    /// A refusal for lack of admission holds no permit; it is counted separately.
     _permit: Option<Permit>,
     _refusal: Option<Refusal>,
 }
 
 impl Delivery {
-    /// The answer.
+    /// Returns the answer.
     pub(crate) fn reply(&self) -> &TaggedReply {
         &self.reply
     }
 }
 
-/// One refusal under way.
+/// One refusal in progress.
 struct Refusal(Arc<AtomicUsize>);
 
 impl Drop for Refusal {
@@ -43,8 +43,8 @@ impl Drop for Refusal {
     }
 }
 
-/// The way back to one client stream. Its queue needs no bound of its own: every answer in it either holds a permit, of which a
-/// stream has so many, or is a refusal, of which [`REFUSALS_MAX`] may wait.
+/// The way back to one client stream. Its queue needs no bound of its own: every answer in it either holds one of the
+/// stream's limited permits, or is a refusal, of which [`REFUSALS_MAX`] may wait.
 pub(crate) struct Connection {
     id: u64,
     sender: mpsc::UnboundedSender<Vec<Delivery>>,
@@ -57,12 +57,12 @@ impl Connection {
         (Arc::new(Self { id, sender, refusals: Arc::default() }), receiver)
     }
 
-    /// Tells it from every other stream.
+    /// Returns a number unique among streams.
     pub(crate) const fn id(&self) -> u64 {
         self.id
     }
 
-    /// The refusal of an operation that was not admitted; `None` if the client does not even take its refusals.
+    /// Returns the refusal of an operation that was not admitted; `None` if too many refusals wait for the client.
     pub(crate) fn refusal(&self, tag: u64, detail: ErrorDetail) -> Option<Delivery> {
         if self.refusals.fetch_add(1, Ordering::AcqRel) >= REFUSALS_MAX {
             self.refusals.fetch_sub(1, Ordering::AcqRel);
@@ -73,16 +73,16 @@ impl Connection {
         Some(Delivery { reply, bytes: 0, hint: Version::ZERO, _permit: None, _refusal: refusal })
     }
 
-    /// Sends answers. If the client is gone they are dropped; what was done stays done.
+    /// Sends answers. If the client is gone they are dropped; the operations keep their effect.
     pub(crate) fn send(&self, deliveries: Vec<Delivery>) {
         let _ = self.sender.send(deliveries);
     }
 }
 
-/// What became of an operation.
+/// Outcome of an operation.
 pub(crate) type Outcome = Result<Answer, ErrorDetail>;
 
-/// The answer to an operation of a plain call.
+/// The answer to an operation of a unary call.
 pub(crate) struct CallReply {
     /// The partition's log time; zero if there is none.
     pub(crate) log_time: Millis,
@@ -92,47 +92,47 @@ pub(crate) struct CallReply {
 }
 
 impl CallReply {
-    /// A refusal before the partition was reached.
+    /// Creates a refusal before the partition was reached.
     pub(crate) const fn refusal(detail: ErrorDetail) -> Self {
         Self { log_time: Millis::ZERO, outcome: Err(detail), permit: None }
     }
 }
 
-/// Who waits for the answer to one operation.
+/// Destination of the answer to one operation.
 pub(crate) enum ReplyTo {
     /// An operation in a stream.
     Stream { connection: Arc<Connection>, tag: u64, asked: Option<Asked>, permit: Permit },
-    /// A plain call.
+    /// A unary call.
     Call { sender: oneshot::Sender<CallReply>, asked: Option<Asked>, permit: Permit },
 }
 
 impl ReplyTo {
-    /// Whether there is room for what a read may find. To be asked before anything is read: otherwise a client that takes
-    /// no answers has rows read for nothing.
+    /// Checks that there is room for the result of a read. Call this before anything is read: otherwise a client that
+    /// accepts no answers would have rows read for nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Overloaded`](archon_types::ErrorKind::Overloaded) with a time to wait.
+    /// [`ErrorKind::Overloaded`](archon_types::ErrorKind::Overloaded) with a delay for the retry.
     pub(crate) fn room(&self) -> Result<(), ErrorDetail> {
         match self {
             Self::Stream { permit, .. } | Self::Call { permit, .. } => permit.room(),
         }
     }
 
-    /// The operation and when it arrived; `None` if it could not be decoded.
+    /// Returns the operation and its arrival; `None` if it could not be decoded.
     const fn asked(&self) -> Option<Asked> {
         match self {
             Self::Stream { asked, .. } | Self::Call { asked, .. } => *asked,
         }
     }
 
-    /// The same, to note how far it got.
+    /// Returns the same, to record its progress.
     pub(crate) const fn asked_mut(&mut self) -> Option<&mut Asked> {
         match self {
             Self::Stream { asked, .. } | Self::Call { asked, .. } => asked.as_mut(),
         }
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Returns whether the client no longer waits for the answer.
     pub(crate) fn is_gone(&self) -> bool {
         match self {
             Self::Stream { connection, .. } => connection.sender.is_closed(),
@@ -147,13 +147,13 @@ pub(crate) struct Replies {
     batches: BTreeMap<u64, (Arc<Connection>, Vec<Delivery>)>,
     refused: u64,
     hint: Version,
-    /// Where it is told how long answers took.
+    /// Counters of answer durations.
     timing: Option<Timing>,
-    /// What is answered, and was not looked at yet.
+    /// Answers given and not processed yet.
     answered: Vec<Answered>,
 }
 
-/// Where a thread tells how long answers took.
+/// Counters of answer durations, of one thread.
 #[derive(Clone)]
 pub(crate) struct Timing {
     shared: Arc<Shared>,
@@ -163,12 +163,12 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// That of a thread that answers, or brings what other nodes answer.
+    /// Creates the counters of a thread that answers, or that delivers answers of other nodes.
     pub(crate) fn new(shared: &Arc<Shared>, passed_on: bool) -> Self {
         Self { shared: Arc::clone(shared), times: shared.metrics.operation_seconds.member(), passed_on }
     }
 
-    /// Errors are not counted, and told of all the same if they took long.
+    /// Counts a duration. Errors are not counted, but reported all the same if they took long.
     fn note(&self, answered: Answered, now: Instant, logged_at: impl FnOnce(Instant) -> Option<Instant>) {
         let asked = answered.asked;
         let took = now.saturating_duration_since(asked.at);
@@ -184,12 +184,12 @@ impl Timing {
 }
 
 impl Replies {
-    /// Gathers answers whose durations are counted.
+    /// Gathers answers and counts their durations.
     pub(crate) fn timed(timing: Timing) -> Self {
         Self { timing: Some(timing), ..Self::default() }
     }
 
-    /// The same for answers of another node, which holds the table up to this version.
+    /// Does the same for answers of another node, which holds the table up to this version.
     pub(crate) fn hinting(version: Version, timing: Timing) -> Self {
         Self { hint: version, ..Self::timed(timing) }
     }
@@ -204,7 +204,7 @@ impl Replies {
                     outcome = Err(detail);
                 }
                 self.note(asked, &outcome);
-                // A caller that is gone does not want the answer.
+                // The caller may be gone.
                 let _ = sender.send(CallReply { log_time, outcome, permit: Some(permit) });
             }
             ReplyTo::Stream { connection, tag, mut permit, .. } => {
@@ -222,7 +222,7 @@ impl Replies {
         }
     }
 
-    /// Notes what the client will read.
+    /// Records what the client will get.
     fn note(&mut self, asked: Option<Asked>, outcome: &Outcome) {
         let error = outcome.as_ref().err().map(|detail| detail.kind);
         self.refused += u64::from(error.is_some());
@@ -231,17 +231,18 @@ impl Replies {
         }
     }
 
-    /// Whether anything waits to be sent to a stream.
+    /// Returns whether anything waits to be sent to a stream.
     pub(crate) fn has_streamed(&self) -> bool {
         !self.batches.is_empty()
     }
 
-    /// Sends everything; returns how many answers were refusals.
+    /// Sends everything; returns the number of refusals.
     pub(crate) fn send(&mut self) -> u64 {
         self.send_at(Instant::now(), |_| None)
     }
 
-    /// The same at `now`. `logged_at` gives the time at which the log batch of the turn that began at a given time became durable.
+    /// Does the same at `now`. `logged_at` returns when the log batch of the turn that began at a given time became
+    /// durable.
     pub(crate) fn send_at(&mut self, now: Instant, logged_at: impl Fn(Instant) -> Option<Instant>) -> u64 {
         if let Some(timing) = &self.timing {
             self.answered.drain(..).for_each(|answered| timing.note(answered, now, &logged_at));
@@ -253,7 +254,7 @@ impl Replies {
     }
 }
 
-/// Bytes of keys and values in an answer to a read. Answers to writes weigh nothing: they are small.
+/// Returns the bytes of keys and values in an answer to a read. Answers to writes count as zero: they are small.
 fn weight(outcome: &Outcome) -> usize {
     match outcome {
         Ok(Answer::Value(Some((value, _)))) => value.len(),
@@ -278,7 +279,7 @@ mod tests {
     const FROM: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[tokio::test]
-    async fn a_connection_gets_one_batch_and_permits_live_until_delivery() {
+    async fn connection_gets_one_batch_and_permits_last_until_delivery() {
         let admission = NodeAdmission::default();
         let stream = admission.client(FROM).stream();
         let (connection, mut receiver) = Connection::new(1);
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_that_wait_count_for_their_stream_and_those_that_nobody_can_take_do_not() {
+    async fn only_waiting_answers_count_for_their_stream() {
         let admission = NodeAdmission::default();
         let stream = admission.client(FROM).stream();
         let (connection, mut receiver) = Connection::new(1);
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answer_of_a_plain_call_is_admitted_until_it_is_encoded() {
+    async fn unary_answer_holds_permit_until_encoded() {
         let admission = NodeAdmission::default();
         let permit = admission.client(FROM).try_admit(1_000).unwrap();
         let (sender, answer) = oneshot::channel();

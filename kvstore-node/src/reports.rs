@@ -1,5 +1,5 @@
-//! Facts on their way to the coordinator: shards put in, the session takes out. What is kept until when is decided by
-//! [`archon_member::Reports`].
+//! Queue of facts for the coordinator: shards put them in, the session takes them out. [`archon_member::Reports`]
+//! decides what is kept and how long.
 
 use archon_member::Reports;
 use archon_types::{ErrorKind, Report};
@@ -14,7 +14,7 @@ pub(crate) struct ReportQueue {
 }
 
 impl ReportQueue {
-    /// Queues a report. Returns whether it was taken.
+    /// Queues a report. Returns whether there was room for it.
     pub(crate) fn put(&self, report: Report) -> bool {
         let taken = self.waiting.lock().put(report);
         if taken {
@@ -28,17 +28,17 @@ impl ReportQueue {
         self.waiting.lock().peek(count)
     }
 
-    /// A report was answered, as [`Reports::answered`].
+    /// Handles the answer to a report, as [`Reports::answered`].
     pub(crate) fn answered(&self, report: &Report, refused: Option<ErrorKind>) -> bool {
         self.waiting.lock().answered(report, refused)
     }
 
-    /// Forgets everything: the incarnation whose facts they were is over.
+    /// Removes everything, as the incarnation of these facts is fenced.
     pub(crate) fn clear(&self) {
         self.waiting.lock().clear();
     }
 
-    /// Whether nothing waits.
+    /// Returns whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.lock().is_empty()
     }

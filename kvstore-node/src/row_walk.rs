@@ -1,9 +1,9 @@
-//! Walks over what a reader would see of the rows of a placement, slowly and in the background: the engine's rows, under those that
-//! are committed but still gather in a shard's memtable.
+//! Walks over a placement's rows as a reader would see them, slowly and in the background: the engine's rows, under
+//! committed ones that still gather in a shard's memtable.
 //!
-//! The memtable is asked first for each stretch of keys. A row that leaves it meanwhile is in the engine by then, so that none is missed,
-//! and none is seen twice. A walk ends where the rows ended when it began: one that followed a writer who writes in order would not
-//! come to its end.
+//! The memtable is asked first for each stretch of keys. A row that leaves it meanwhile is in the engine by then, so
+//! none is missed, and none is seen twice. A walk ends at the last row present when it began: chasing a writer that
+//! appends in key order, it would never end.
 
 use crate::engine::{Engine, PageLimit};
 use crate::shard::Gathered;
@@ -16,23 +16,23 @@ use std::time::{Duration, Instant};
 
 const REST_AFTER_PAGE_MAX: Duration = Duration::from_secs(1);
 
-/// What of a placement the engine may not have yet.
+/// Rows of a placement that the engine may not have yet.
 pub(crate) trait Above {
-    /// What there is from `from` on; nothing if no shard has it, or the shard has ended.
+    /// Returns the rows from `from` on; none if no shard has the placement, or the shard has ended.
     async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered>;
 
-    /// The walk has come up to this key and includes it.
+    /// Records that the walk includes rows up to this key.
     async fn reached(&self, key: Bytes) {
         let _ = key;
     }
 }
 
-/// How rows are read.
+/// Pace of reading rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// How many at once.
+    /// Rows read at once.
     pub(crate) page: PageLimit,
-    /// After each read a walk rests so many times as long as it took, a second at most.
+    /// Rest after each read as a multiple of its duration, at most a second.
     pub(crate) rest_factor: u32,
 }
 
@@ -45,8 +45,8 @@ pub(crate) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Shows every row from `begin` on and before `end`, with how many bytes its key and value are. `None` if they cannot be read, or
-    /// are not here any more: damage is for those to report who serve the placement.
+    /// Passes every row from `begin` on and before `end` to `show`, with the bytes of its key and value. Returns `None`
+    /// if they cannot be read, or are no longer here: copies that are served report damage themselves.
     pub(crate) async fn walk(
         &self,
         (begin, end): (Bytes, Bytes),
@@ -56,7 +56,7 @@ impl Rows<'_> {
         let mut from = Bound::Included(begin);
         loop {
             let gathered = above.gathered(from.clone()).await?;
-            // How long that waited for its turn says how busy others are, not how busy this is.
+            // Time spent waiting for its turn measures the load of others, not its own.
             let began = Instant::now();
             let page = {
                 let (engine, placement, limit) = (Arc::clone(self.engine), self.placement, self.pace.page);
@@ -82,7 +82,7 @@ impl Rows<'_> {
         }
     }
 
-    /// The last of users' rows that the engine has from `begin` on and before `end`; `None` within if there is none.
+    /// Returns the engine's last user row from `begin` on and before `end`; `None` within if there is none.
     pub(crate) async fn last_stored(&self, (begin, end): (Bytes, Bytes)) -> Option<Option<Bytes>> {
         let (engine, placement) = (Arc::clone(self.engine), self.placement);
         let page = tokio::task::spawn_blocking(move || {
@@ -93,7 +93,7 @@ impl Rows<'_> {
     }
 }
 
-/// Beyond the rows of every kind.
+/// Returns the end of the rows of every kind.
 pub(crate) fn end_of_rows() -> Bytes {
     Bytes::from_static(&[row::KIND_META + 1])
 }

@@ -1,5 +1,5 @@
-//! What a node serves on its port: streams of frames, and everything else as gRPC with health and reflection, both on the
-//! threads of the shards.
+//! Server on a node's port: frame streams, and everything else as gRPC with health and reflection, both on the threads
+//! of the shards.
 
 use crate::demux::{Accepted, Streams, demultiplex};
 use crate::engine::Engine;
@@ -41,7 +41,7 @@ const SETTINGS: GrpcSettings = GrpcSettings {
 /// Prefix of the calls that other members make.
 const MEMBERS_CALL: &str = "/archon.v1.Control/";
 
-/// What the services need.
+/// Dependencies of the services.
 pub(crate) struct Services {
     pub(crate) shared: Arc<Shared>,
     pub(crate) shards: Shards,
@@ -49,14 +49,14 @@ pub(crate) struct Services {
     pub(crate) holdings: Arc<Holdings>,
     pub(crate) stats: Stats,
     pub(crate) end: CancellationToken,
-    /// Owns streams, and what services start beside their calls; the node awaits them when it stops.
+    /// Owns streams, and tasks that services start; the node awaits them when it stops.
     pub(crate) tasks: TaskTracker,
 }
 
-/// Connections accepted and not yet taken by the thread that is to serve them.
+/// Connections accepted and not yet taken by the thread that will serve them.
 const ACCEPTED_MAX: usize = 64;
 
-/// Serves until told to end. Each connection is served on one of `runtimes`, in turn.
+/// Serves until cancelled. Each connection is served on one of `runtimes`, in turn.
 pub(crate) async fn serve(
     listener: TcpListener,
     services: Services,
@@ -66,7 +66,8 @@ pub(crate) async fn serve(
     let shared = Arc::clone(&services.shared);
     let streams = streams(&services);
     let routes = routes(services, &streams);
-    // What is partly here of clients counts together, however it comes. Replication has a budget that no stranger reaches.
+    // Incomplete messages of clients count together, however they arrive. Replication has a budget that unknown callers
+    // cannot use.
     let pushes = PartialBudget::new(shared.memory.partial_bytes);
     let partial = PartialBodies::new(streams.partial_of_clients.clone(), pushes, MEMBERS_CALL);
     let unread = || UnreadBudget::new(shared.memory.partial_bytes);
@@ -93,13 +94,13 @@ pub(crate) async fn serve(
         () = end.cancelled() => {}
     }
     while let Some(ended) = servers.join_next().await {
-        // One that was cut off with its runtime has nothing to say.
+        // A server cut off with its runtime returns no result.
         ended.unwrap_or(Ok(()))?;
     }
     Ok(())
 }
 
-/// Accepts connections and gives them to the threads in turn, until a thread takes no more.
+/// Accepts connections and gives them to the threads in turn, until a thread accepts no more.
 async fn accept(mut incoming: Incoming, shared: &Shared, ways: Vec<mpsc::Sender<Accepted>>) {
     let mut failures = AcceptFailures::default();
     for way in ways.iter().cycle() {
@@ -122,7 +123,7 @@ async fn accept(mut incoming: Incoming, shared: &Shared, ways: Vec<mpsc::Sender<
     }
 }
 
-/// Load balancers are told what probes are.
+/// Returns the health service: load balancers get the same answer as probes.
 fn health(readiness: Readiness, end: &CancellationToken) -> MemberHealth {
     let end = end.clone();
     MemberHealth::new(&["archon.v1.Kv"], move || readiness.check().is_ok(), move || end.clone().cancelled_owned())

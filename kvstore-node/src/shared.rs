@@ -1,4 +1,4 @@
-//! What the parts of a running node share.
+//! Shared state of the parts of a running node.
 
 use crate::access::ClientAccess;
 use crate::admit::NodeAdmission;
@@ -34,74 +34,74 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Life {
     /// Cluster, node and incarnation.
     pub(crate) member: Member,
-    /// Of the generation in which it was given.
+    /// Key of the generation in which it was given.
     pub(crate) generation_key: GenerationKey,
-    /// Heartbeat and lease of the cluster; they never change.
+    /// Heartbeat and lease timing of the cluster; they never change.
     pub(crate) timing: LeaseTiming,
-    /// How long a follower may leave its leader without an answer, as the last answer to a heartbeat said.
+    /// Time for which a follower may leave its leader without an answer, from the last answer to a heartbeat.
     replication_timeout_ms: AtomicU64,
-    /// What the coordinator grants this incarnation.
+    /// Lease granted to this incarnation.
     pub(crate) grants: Arc<Grants>,
-    /// Cancelled when somebody who holds a row that ended this life has said so.
+    /// Cancelled when a holder of the row that fenced this incarnation has reported that.
     pub(crate) over: CancellationToken,
 }
 
 impl Life {
-    /// A registration that was answered with these settings.
+    /// Creates a registration with the settings of its answer.
     pub(crate) fn new(member: Member, generation_key: GenerationKey, settings: &Settings, grants: Arc<Grants>) -> Self {
         let replication_timeout_ms = AtomicU64::new(settings.replication_timeout_ms);
         let timing = settings.timing;
         Self { member, generation_key, timing, replication_timeout_ms, grants, over: CancellationToken::new() }
     }
 
-    /// How long a follower may leave its leader without an answer.
+    /// Returns the time for which a follower may leave its leader without an answer.
     pub(crate) fn replication_timeout_ms(&self) -> u64 {
         self.replication_timeout_ms.load(Ordering::Relaxed)
     }
 
-    /// What a coordinator says of it by now. An answer that was overtaken is put right by the next one. Returns whether it
-    /// is another one.
+    /// Records the present value of a coordinator. The next answer corrects one that was overtaken. Returns whether it
+    /// changed.
     pub(crate) fn note_replication_timeout(&self, millis: u64) -> bool {
         self.replication_timeout_ms.swap(millis, Ordering::Relaxed) != millis
     }
 }
 
-/// The node's common ground. Everything in it is safe to use from any thread.
+/// Shared state of a node. Everything in it is safe to use from any thread.
 pub(crate) struct Shared {
     pub(crate) config: NodeConfig,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) wall: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
     pub(crate) slow: SlowOperations,
-    /// How fast copies from and to this node go.
+    /// Pace of copies from and to this node.
     copy_pace: CopyPace,
     pub(crate) tables: Tables,
-    /// What clients may do.
+    /// Client permissions.
     pub(crate) access: ClientAccess,
     pub(crate) reports: ReportQueue,
     pub(crate) load: LoadBoard,
     pub(crate) admission: NodeAdmission,
-    /// How its memory is divided.
+    /// Division of the node's memory.
     pub(crate) memory: MemoryParts,
-    /// With which this process registers, or registered last.
+    /// Boot id of this process's last registration.
     boot: ArcSwapOption<BootId>,
-    /// Given to the coordinators that this node calls; pushes that do not show it are not theirs.
+    /// Given to the coordinators that this node calls; pushes without it are not theirs.
     pub(crate) push_key: PushKey,
-    /// As many connections as were configured, or as there are descriptors for.
+    /// Connection limit, as configured or as the available descriptors allow.
     pub(crate) connection_limit: Arc<ConnectionLimit>,
     /// The present registration, once there is one.
     life: ArcSwapOption<Life>,
-    /// The lease that shards look at: the present life's, or one that was never granted.
+    /// The lease read by shards: the present incarnation's, or one that was never granted.
     grants: ArcSwap<Grants>,
-    /// The protocol that the cluster speaks, as coordinators said last.
+    /// The cluster's protocol, as last received from coordinators.
     protocol: watch::Sender<u32>,
-    /// Streams of members whose heartbeats this node carries.
+    /// Streams of members with heartbeats relayed by this node.
     pub(crate) relay_streams: RelayStreams,
-    /// What it finds at the doors of others.
+    /// Results of probing other nodes.
     pub(crate) doors: DoorKeeper,
-    /// Cancelled when the node is about to stop: it still serves, until what it leads is in other hands.
+    /// Cancelled when the node is about to stop: it still serves, until its leaderships are handed over.
     leaving: CancellationToken,
-    /// Cancelled once the coordinator has heard of that.
+    /// Cancelled once the coordinator has recorded that.
     leaving_heard: CancellationToken,
     stopping: AtomicBool,
     /// Cancelled when a part fails beyond repair; the node then stops with an error.
@@ -144,8 +144,8 @@ impl Shared {
         }
     }
 
-    /// Takes note of the protocol that a coordinator says the cluster speaks; it only rises. One that this node does not speak is
-    /// nobody's word: the cluster does not rise over a member (PROTOCOL rule 63).
+    /// Records the cluster's protocol from a coordinator; it only rises. One that this node does not support is
+    /// ignored: the cluster does not rise above a member (PROTOCOL rule 63).
     pub(crate) fn note_protocol(&self, protocol: u32) {
         if !self.config.speaks.contains(protocol) {
             tracing::warn!(protocol, speaks = %self.config.speaks, "a coordinator says that the cluster speaks what this node does not");
@@ -158,39 +158,39 @@ impl Shared {
         });
     }
 
-    /// The protocol that the cluster speaks, as a channel that tells when it rises.
+    /// Returns the cluster's protocol, as a channel that notifies when it rises.
     pub(crate) fn protocol(&self) -> watch::Receiver<u32> {
         self.protocol.subscribe()
     }
 
-    /// The boot id with which this process registers, or registered last.
+    /// Returns the boot id of this process's last registration.
     pub(crate) fn boot(&self) -> Option<BootId> {
         self.boot.load().as_deref().copied()
     }
 
-    /// This process registers with `boot` from now on. Said before the first attempt: the coordinator may ask.
+    /// Sets the boot id before the first attempt to register with it: the coordinator may ask for it.
     pub(crate) fn register_as(&self, boot: BootId) {
         self.boot.store(Some(Arc::new(boot)));
     }
 
-    /// The present registration.
+    /// Returns the present registration.
     pub(crate) fn life(&self) -> Option<Arc<Life>> {
         self.life.load_full()
     }
 
-    /// The present lease.
+    /// Returns the present lease.
     pub(crate) fn grants(&self) -> Arc<Grants> {
         self.grants.load_full()
     }
 
-    /// A new registration counts from now on. Every shard must have forgotten the former one's leaderships before.
+    /// Starts a new registration. Every shard must have ended the former one's leaderships before.
     pub(crate) fn begin_life(&self, life: Life) {
         self.tables.note_told(Version::new(life.member.incarnation.get()));
         self.grants.store(Arc::clone(&life.grants));
         self.life.store(Some(Arc::new(life)));
     }
 
-    /// The present registration is over: its lease ends at once.
+    /// Ends the present registration and, at once, its lease.
     pub(crate) fn end_life(&self) {
         if let Some(life) = self.life.swap(None) {
             life.grants.end();
@@ -198,8 +198,8 @@ impl Shared {
         self.reports.clear();
     }
 
-    /// Whether a life of another node is over, by a row that is held here: what that life says is refused, and it is told so (PROTOCOL
-    /// rule 72). Nobody is before the cluster speaks so.
+    /// Returns the report that an incarnation of another node is fenced, by a row held here: its messages are refused
+    /// with that report (PROTOCOL rule 72). Returns `None` before the cluster's protocol supports it.
     pub(crate) fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
         if *self.protocol.borrow() < OVER_SINCE {
             return None;
@@ -207,8 +207,8 @@ impl Shared {
         self.tables.over(node, incarnation)
     }
 
-    /// Somebody called `by`, whom this node asked, says that a life is over. If it is the present one, its lease has ended with this, and
-    /// the session registers anew. Returns whether it is.
+    /// Processes a report of `by`, which this node asked, that an incarnation is fenced. If it is the present one, its
+    /// lease ends with this, and the session registers again. Returns whether it is.
     pub(crate) fn told_over(&self, by: &str, over: Over) -> bool {
         let Some(life) = self.life().filter(|life| life.grants.told_over(life.member, over)) else { return false };
         self.metrics.lives_told_over.add(1);
@@ -218,12 +218,13 @@ impl Shared {
         true
     }
 
-    /// Copies from or to this node have worked for so long.
+    /// Records work of copies from or to this node.
     pub(crate) fn copies_worked(&self, worked: Duration) {
         self.copy_pace.worked(worked, self.used(), Instant::now());
     }
 
-    /// Waits as long as copies from and to this node are to rest; whether they are to at all now and then, because it is used.
+    /// Waits for the rest of copies from and to this node. Returns whether they have to rest at times, because the node
+    /// is in use.
     pub(crate) async fn rest_from_copies(&self) -> bool {
         let mut began = None;
         loop {
@@ -242,52 +243,53 @@ impl Shared {
         }
     }
 
-    /// What was done for clients so far: operations taken in, and entries committed here or elsewhere of which this node has a copy.
+    /// Returns the work for clients so far: operations accepted, and committed entries of which this node has a copy.
     fn used(&self) -> u64 {
         self.metrics.operations.get() + self.metrics.commits.get()
     }
 
-    /// Cancelled when the node is about to stop, but still serves.
+    /// Returns a token cancelled when the node is about to stop, but still serves.
     pub(crate) fn leaving(&self) -> &CancellationToken {
         &self.leaving
     }
 
-    /// Cancelled once a coordinator has answered a heartbeat that said so, and so grants this node nothing new.
+    /// Returns a token cancelled once a coordinator has answered a heartbeat of the leaving node, which then gets no
+    /// new grants.
     pub(crate) fn leaving_heard(&self) -> &CancellationToken {
         &self.leaving_heard
     }
 
-    /// Refuses certificates that were withdrawn, as the coordinators have told: those who show them, and those who are connected by them.
+    /// Refuses revoked certificates, for new connections and open ones.
     pub(crate) fn refuse_withdrawn(&self) {
         if let Some(tls) = self.config.transport.tls() {
             tls.withdraw(self.access.withdrawn());
         }
     }
 
-    /// The node refuses new work from now on.
+    /// Makes the node refuse new work from now on.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
     }
 
-    /// Whether the node refuses new work.
+    /// Returns whether the node refuses new work.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// A part failed beyond repair: nothing is answered any more, and the node stops.
+    /// Fails the node: a part failed beyond repair, so nothing is answered from now on, and the node stops.
     pub(crate) fn fail(&self) {
         self.end_life();
         self.stop();
         self.failed.cancel();
     }
 
-    /// Cancelled once a part has failed.
+    /// Returns a token cancelled once a part has failed.
     pub(crate) fn failed(&self) -> &CancellationToken {
         &self.failed
     }
 
-    /// The life that a message for `cluster`, `node` and `incarnation` is meant for, if it is the present one
-    /// (invariant I).
+    /// Returns the registration that a message for `cluster`, `node` and `incarnation` is meant for, if it is the
+    /// present one (invariant I).
     ///
     /// # Errors
     /// `WrongCluster`, `WrongNode`, `StaleIncarnation`, or `Unavailable` before the first registration.
@@ -335,7 +337,7 @@ impl Rows for Shared {
     }
 }
 
-/// The refusal of a node that is stopping.
+/// Returns the refusal of a node that is stopping.
 pub(crate) fn shutting_down() -> ErrorDetail {
     ErrorDetail::new(ErrorKind::ShuttingDown, "the node is stopping; its partitions move or come back with it")
 }

@@ -1,8 +1,8 @@
-//! Counting what is stored, slowly and in the background: sizes for plans and for the progress of copies.
+//! Size scan: counts stored data slowly in the background, for plans and for the progress of copies.
 //!
-//! Counted is what a reader would see, in a [walk](crate::row_walk) over all rows. What is written behind it, or beyond where it ends, is
-//! known from the shard's memtable. What was counted before rows were cleared, as after a split, says nothing of those that are left: such
-//! a placement is one that was never counted.
+//! It counts the rows that a reader would see, in a [walk](crate::row_walk) over all of them. The shard's memtable
+//! knows writes behind the walk, or beyond its end. A count from before a clear, as after a split, does not apply to
+//! the remaining rows: such a placement counts as never counted.
 
 use crate::engine::{Engine, PageLimit};
 use crate::holdings::Holdings;
@@ -22,30 +22,30 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// So that it costs one part in a hundred.
+/// Costs about one percent.
 const PACE: Pace = Pace { page: PageLimit::bytes(1024 * 1024), rest_factor: 100 };
-/// As long as nothing is known of a placement, growth tells nothing either: one part in ten.
+/// Costs about ten percent: without a first count, growth has no meaning either.
 const FIRST_PACE: Pace = Pace { rest_factor: 10, ..PACE };
 const REST_AFTER_ROUND: Duration = Duration::from_secs(2);
-/// How often it is looked for placements that were never counted.
+/// Interval of looks for placements that were never counted.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How often sizes are told between two counts.
+/// Interval of size reports between two counts.
 const TELL_INTERVAL: Duration = Duration::from_millis(500);
-/// Growth of fewer bytes says nothing of how much of what is written is new.
+/// Minimum growth, in bytes, for estimating the share of new rows.
 const TELLING_BYTES: i64 = 64 * 1024;
 
-/// What was counted of a placement.
+/// Result of a placement's count.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     load: PlacementLoad,
-    /// How much of what seemed to have grown before this count really had, from 0 to 1: the rest replaced rows that had left
-    /// the memtable.
+    /// Share of apparent growth before this count that was real, from 0 to 1: the rest replaced rows that had left the
+    /// memtable.
     new_part: f64,
 }
 
 impl Counted {
-    /// What a placement holds that has grown by `grown` since, as far as is known.
+    /// Returns the estimated load of a placement that has grown by `grown` since.
     fn with(&self, grown: Growth) -> PlacementLoad {
         let grow = |counted: u64, grown: i64| {
             let grown = if grown > 0 { (grown as f64 * self.new_part) as i64 } else { grown };
@@ -55,13 +55,13 @@ impl Counted {
         PlacementLoad { placement, bytes: grow(bytes, grown.bytes), keys: grow(keys, grown.keys) }
     }
 
-    /// The next count, which found `load` where it seemed to have grown by `seemed`.
+    /// Returns the next count, which found `load` after apparent growth of `seemed`.
     fn next(before: Option<Self>, load: PlacementLoad, seemed: Growth) -> Self {
         let before_part = before.map_or(1.0, |before| before.new_part);
         let new_part = match before {
             Some(before) if seemed.bytes >= TELLING_BYTES => {
                 let grown = load.bytes as f64 - before.load.bytes as f64;
-                // Where much was removed, how little there is now says nothing of what is written.
+                // After a large removal, the remaining size says nothing about writes.
                 if grown < 0.0 { before_part } else { (grown / seemed.bytes as f64).min(1.0) }
             }
             _ => before_part,
@@ -70,8 +70,8 @@ impl Counted {
     }
 }
 
-/// Counts one placement after the other, those that never were beside the others, and tells meanwhile by how much those that were counted
-/// have grown, until `stop` is cancelled.
+/// Counts one placement after the other, new ones beside the others, and reports the growth of counted ones meanwhile,
+/// until `stop` is cancelled.
 pub(crate) async fn count(
     shared: Arc<Shared>,
     engine: Arc<dyn Engine>,
@@ -92,7 +92,7 @@ pub(crate) async fn count(
         }
         let counted = {
             let mut known = known.lock();
-            // What came where the count did not is in neither.
+            // Growth that the count missed is in neither.
             let counted = Counted::next(known.get(&placement).copied(), load, before.without(since));
             known.insert(placement, counted);
             counted
@@ -162,11 +162,12 @@ pub(crate) async fn count(
 
 /// The memtable over a placement's rows in the engine.
 trait Over: Above {
-    /// The last of users' rows that it holds.
+    /// Returns its last user row.
     async fn last(&self) -> Option<Bytes>;
-    /// The count begins. Up to which of users' rows it is to come, if the last one was `known` before; `None` if no shard has it.
+    /// Begins the count. Returns the last user row to count, given that the last one was `known` before; `None` if no
+    /// shard has the placement.
     async fn begun(&self, known: Option<Bytes>) -> Option<Option<Bytes>>;
-    /// The count is at its end. By how much the placement seemed to grow since the count before, and has grown since this one.
+    /// Ends the count. Returns the apparent growth since the previous count, and the growth since this one.
     async fn counted(&self) -> Option<(Growth, Growth)>;
 }
 
@@ -208,7 +209,7 @@ impl Over for ShardMemtable<'_> {
     }
 }
 
-/// A whole count of a placement, and what its memtable said of growth at the end.
+/// A complete count of a placement, and its memtable's growth figures at the end.
 type Count = (PlacementLoad, (Growth, Growth));
 
 async fn count_placement(rows: &Rows<'_>, memtable: &impl Over) -> Option<Count> {
@@ -218,7 +219,7 @@ async fn count_placement(rows: &Rows<'_>, memtable: &impl Over) -> Option<Count>
         load.keys += u64::from(row.first() == Some(&KIND_VALUE));
     };
     let (begin, end) = row::value_bounds(&KeyRange::ALL);
-    // The memtable first: what leaves it meanwhile is in the engine by then.
+    // The memtable first: rows that leave it meanwhile are in the engine by then.
     let gathered = memtable.last().await;
     let stored = rows.last_stored((begin.clone(), end.clone())).await?;
     if let Some(last) = memtable.begun(stored.max(gathered)).await? {
@@ -240,7 +241,7 @@ mod tests {
 
     const SPACE: PlacementId = PlacementId::new(1);
 
-    /// A memtable in which nothing happens meanwhile, told so many rows at a time.
+    /// A memtable without changes, read this many rows at a time.
     struct Still<'a> {
         memtable: &'a Memtable,
         rows: usize,
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_seems_to_grow_and_only_replaces_is_told_from_what_is_new() {
+    fn estimate_separates_new_rows_from_replaced_ones() {
         let load = |bytes| PlacementLoad { placement: SPACE, bytes, keys: 10 };
         let grown = |bytes| Growth { bytes, keys: 5 };
         let first = Counted::next(None, load(1_000_000), Growth::default());
@@ -276,13 +277,13 @@ mod tests {
         // Half of it was new.
         let second = Counted::next(Some(first), load(1_250_000), grown(500_000));
         assert_eq!(second.with(grown(100_000)).bytes, 1_300_000);
-        // None of it was; what is removed is gone all the same.
+        // None of it was; removed bytes are subtracted all the same.
         let third = Counted::next(Some(second), load(1_250_000), grown(100_000));
         assert_eq!((third.with(grown(100_000)).bytes, third.with(grown(-250_000)).bytes), (1_250_000, 1_000_000));
-        // Neither does a count after much was removed, as by a split.
+        // Neither does a count after a large removal, as by a split.
         let halved = Counted::next(Some(second), load(500_000), grown(100_000));
         assert_eq!(halved.with(grown(100_000)).bytes, 550_000);
-        // A little says nothing.
+        // A little growth does not change the estimate.
         let fourth = Counted::next(Some(second), load(1_250_010), grown(10));
         assert_eq!(fourth.with(grown(100_000)).bytes, 1_300_010);
         assert_eq!(fourth.with(grown(-2_000_000)).bytes, 0);
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn keys_are_counted_and_other_rows_only_weigh() {
+    async fn only_user_rows_count_as_keys() {
         let engine = MemoryEngine::default();
         let keys = [value_key(b"a"), value_key(b"b"), Bytes::from_static(LOG_TIME_KEY)];
         write(&engine, &keys.map(|key| RowChange::set(key, Bytes::from_static(b"value"))));
@@ -310,7 +311,7 @@ mod tests {
 
     /// A count soon after a split found everything that the partition had given away.
     #[tokio::test]
-    async fn rows_that_were_cleared_and_are_in_the_engine_still_were_counted() {
+    async fn cleared_rows_still_in_engine_are_not_counted() {
         let engine = MemoryEngine::default();
         let keys = [value_key(b"a"), value_key(b"m"), value_key(b"z")];
         write(&engine, &keys.map(|key| RowChange::set(key, Bytes::from_static(b"value"))));
@@ -332,10 +333,10 @@ mod tests {
     }
 
     proptest! {
-        /// Rows that gather count once, whether they are new, replace a row of the engine or remove one, wherever the pages
-        /// of both lists end.
+        /// Gathered rows count once, whether they are new, replace a row of the engine or remove one, wherever the
+        /// pages of both lists end.
         #[test]
-        fn rows_that_gather_count_as_if_the_engine_had_them(
+        fn gathered_rows_count_as_if_in_engine(
             changes in proptest::collection::vec((0..30_u8, proptest::option::weighted(0.67, 0..20_usize)), 1..61),
             freeze_at in 0..60_u64,
             flush_at in 0..60_u64,

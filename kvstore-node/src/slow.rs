@@ -1,4 +1,4 @@
-//! Operations that took long: a line in the log for each, with where its time went, and a bound on the lines.
+//! Log of slow operations: one line for each, with its stages, and a bound on the lines.
 
 use crate::asked::{Asked, Stages};
 use crate::tables::Tables;
@@ -7,14 +7,14 @@ use archon_types::ErrorKind;
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// Lines in a second, at most: what slows one operation down slows others down as well.
+/// Most lines per second: the cause of one slow operation slows others down as well.
 const LINES_MAX: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// What is told of slow operations.
+/// Reporter of slow operations.
 #[derive(Debug)]
 pub(crate) struct SlowOperations {
-    /// None is slow without it.
+    /// Threshold; none disables the report.
     above: Option<Duration>,
     limit: Mutex<LineLimit>,
 }
@@ -22,24 +22,24 @@ pub(crate) struct SlowOperations {
 /// An operation that has been answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
-    /// What was asked.
+    /// The operation.
     pub(crate) asked: Asked,
-    /// Why it failed, if it did.
+    /// Its error, if it failed.
     pub(crate) error: Option<ErrorKind>,
 }
 
 impl SlowOperations {
-    /// An operation is slow that takes longer than `above`; zero: none is.
+    /// Sets the threshold to `above`; zero disables the report.
     pub(crate) fn new(above: Duration) -> Self {
         Self { above: Some(above).filter(|above| !above.is_zero()), limit: Mutex::default() }
     }
 
-    /// Whether an operation that took so long is to be told of.
+    /// Returns whether an operation of this duration is reported.
     pub(crate) fn is_slow(&self, took: Duration) -> bool {
         self.above.is_some_and(|above| took > above)
     }
 
-    /// Tells of an operation, unless too many were told of just now. `passed_on`: another node gave the answer.
+    /// Reports an operation, unless too many were reported just now. `passed_on`: another node gave the answer.
     pub(crate) fn tell(&self, tables: &Tables, answered: Answered, passed_on: bool, at: Instant, stages: Stages) {
         let Some(left_out) = self.limit.lock().note(at) else { return };
         let Answered { asked, error } = answered;
@@ -81,7 +81,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How many lines were written within the second, and how many were left out.
+/// Lines written within the second, and the number left out.
 #[derive(Default, Debug)]
 struct LineLimit {
     began: Option<Instant>,
@@ -90,7 +90,7 @@ struct LineLimit {
 }
 
 impl LineLimit {
-    /// One more at `now`: how many were left out before it, if it is to be told.
+    /// Counts one more at `now`. Returns the number left out before it, if it may be written.
     fn note(&mut self, now: Instant) -> Option<u64> {
         if self.began.is_none_or(|began| now.saturating_duration_since(began) >= WINDOW) {
             (self.began, self.told) = (Some(now), 0);
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_slow_operations_is_ten_lines_a_second_and_a_count_of_the_rest() {
+    fn slow_operation_lines_are_limited_to_ten_per_second() {
         let (began, mut limit) = (Instant::now(), LineLimit::default());
         let told = (0..500).filter(|number| limit.note(began + Duration::from_millis(*number)).is_some()).count();
         assert_eq!(told, 10);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_for_those_who_want_no_lines() {
+    fn zero_threshold_disables_slow_operation_lines() {
         assert!(!SlowOperations::new(Duration::ZERO).is_slow(Duration::from_secs(60)));
         let slow = SlowOperations::new(Duration::from_millis(100));
         assert!(!slow.is_slow(Duration::from_millis(100)) && slow.is_slow(Duration::from_millis(101)));

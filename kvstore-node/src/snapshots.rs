@@ -1,9 +1,10 @@
-//! Snapshots of placements over an engine that has none: rows as they were at one moment, while the flusher goes on writing.
+//! Snapshots of placements over an engine without any: rows as they were at one moment, while the flusher keeps
+//! writing.
 //!
-//! A snapshot begins when the engine holds exactly what was committed up to a position, and is read once, in order of keys. Before
-//! the flusher changes a row that was not read yet, what it was is kept here. So a snapshot costs a read per row that is overwritten
-//! meanwhile, and memory for those rows until the reader has come past them; it ends, with a word why, if that is too much, or if
-//! rows go in another way than by being written over.
+//! A snapshot begins when the engine holds exactly what was committed up to a position, and is read once, in order of
+//! keys. Before the flusher changes an unread row, its old state is kept here. So a snapshot costs a read per row that
+//! is overwritten meanwhile, and memory for those rows until the reader has passed them; it ends, with a reason, if
+//! that is too much, or if rows are removed by a clear.
 
 use crate::engine::{Change, Engine, EngineError, PageLimit, Row};
 use archon_security::{Caller, Identity, Role};
@@ -18,20 +19,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Snapshots of a node at once.
 const OPEN_MAX: usize = 8;
-/// Of them those of clients with certificates, so that administrators always find room.
+/// Snapshots of clients with certificates among them, so that administrators always find room.
 const CLIENTS_MAX: usize = 4;
-/// Those of one such client.
+/// Snapshots of one such client.
 const CLIENT_MAX: usize = 2;
-/// Those of one address, where certificates are not used.
+/// Snapshots of one address, where certificates are not used.
 const ADDRESS_MAX: usize = 4;
-/// Bytes that all snapshots of a node keep of rows that were changed since.
+/// Bytes of changed rows kept by all snapshots of a node.
 const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Of them those kept for clients.
+/// Bytes among them that are kept for clients.
 const CLIENTS_KEPT_BYTES_MAX: usize = KEPT_BYTES_MAX / 2;
-/// What a kept row takes beside its key and value.
+/// Cost of a kept row beside its key and value, in bytes.
 const KEPT_OVERHEAD_BYTES: usize = 128;
 
-/// The reader of a snapshot, as far as limits go.
+/// The reader of a snapshot, for limits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum SnapshotOwner {
     /// A member or an administrator, by certificate.
@@ -58,13 +59,13 @@ impl SnapshotOwner {
     }
 }
 
-/// Why a snapshot shows nothing more.
+/// Reason why a snapshot has ended.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum SnapshotError {
-    /// There are as many as there may be.
+    /// The limit of the node is reached.
     #[error("this node gives {OPEN_MAX} snapshots already; try again later")]
     TooMany,
-    /// Its reader, or clients together, have as many as they may.
+    /// The limit of its reader, or of all clients, is reached.
     #[error("this node gives {open} snapshots to {reader} already, which is the limit; try again later")]
     TooManyOf {
         /// The reader or readers.
@@ -77,7 +78,7 @@ pub(crate) enum SnapshotError {
         "more than {0} bytes of rows were overwritten before they were read; read faster, or while less is written"
     )]
     TooMuchChanged(usize),
-    /// Rows were cleared: they are another partition's, or the copy is deleted.
+    /// Rows were cleared: they belong to another partition, or the copy is deleted.
     #[error("its rows were cleared, for the partition was split or has moved")]
     Cleared,
     /// They cannot be read.
@@ -90,7 +91,7 @@ pub(crate) enum SnapshotError {
 pub(crate) struct Snapshots {
     open: Mutex<Vec<Arc<Inner>>>,
     kept_bytes: AtomicUsize,
-    /// Of them those kept for clients.
+    /// Bytes among them that are kept for clients.
     clients_kept_bytes: AtomicUsize,
 }
 
@@ -105,15 +106,15 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     from: Bound<Bytes>,
-    /// The first row beyond.
+    /// End of the range, exclusive.
     end: Bytes,
-    /// What rows were that were changed since, and were not read yet: `None` where there was none.
+    /// Old states of unread rows that were changed since: `None` where there was no row.
     kept: BTreeMap<Bytes, Option<Bytes>>,
     kept_bytes: usize,
     over: Option<SnapshotError>,
 }
 
-/// A snapshot that is read; dropping it ends it.
+/// A snapshot being read; dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     all: Arc<Snapshots>,
@@ -121,8 +122,8 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshots {
-    /// Begins a snapshot of the rows of a space from `begin` on and before `end`. To be called while the engine holds what it is to
-    /// show, and nothing is on its way there.
+    /// Begins a snapshot of the rows of a space from `begin` on and before `end`. Call it while the engine holds
+    /// exactly the rows of the snapshot, with nothing on its way there.
     ///
     /// # Errors
     /// [`SnapshotError::TooMany`] or [`SnapshotError::TooManyOf`].
@@ -141,7 +142,7 @@ impl Snapshots {
         Ok(Snapshot { all: Arc::clone(self), inner })
     }
 
-    /// The engine is about to be given these changes.
+    /// Keeps the old states of rows before these changes go to the engine.
     pub(crate) fn before_write(&self, engine: &dyn Engine, changes: &[Change]) {
         for snapshot in self.open_now(|space| changes.iter().any(|change| change.space == space)) {
             let mut state = snapshot.state.lock();
@@ -155,7 +156,7 @@ impl Snapshots {
         }
     }
 
-    /// Rows of these keys are about to be cleared.
+    /// Ends snapshots with unread rows among these keys, which are about to be cleared.
     pub(crate) fn before_clear(&self, space: PlacementId, (from, to): (&[u8], &[u8])) {
         for snapshot in self.open_now(|of| of == space) {
             let mut state = snapshot.state.lock();
@@ -170,13 +171,13 @@ impl Snapshots {
         }
     }
 
-    /// Every row of a space is about to be cleared.
+    /// Ends snapshots of a space that is about to be cleared.
     pub(crate) fn before_clear_all(&self, space: PlacementId) {
         let (from, to) = archon_kv::row::value_bounds(&KeyRange::ALL);
         self.before_clear(space, (&from, &to));
     }
 
-    /// How many there are.
+    /// Returns the number of snapshots.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.open.lock().len()
@@ -212,7 +213,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// The counts of kept bytes that a snapshot of this owner adds to, each with its limit.
+    /// Returns the counts of kept bytes that a snapshot of this owner adds to, each with its limit.
     fn kept_for(&self, owner: &SnapshotOwner) -> impl Iterator<Item = (&AtomicUsize, usize)> {
         let clients = owner.is_client().then_some((&self.clients_kept_bytes, CLIENTS_KEPT_BYTES_MAX));
         std::iter::once((&self.kept_bytes, KEPT_BYTES_MAX)).chain(clients)
@@ -232,12 +233,12 @@ impl Snapshots {
 }
 
 impl Snapshot {
-    /// The next rows, in order of key; `None` after the last ones.
+    /// Returns the next rows, in order of key; `None` after the last ones.
     ///
     /// # Errors
     /// [`SnapshotError`]; nothing more follows.
     pub(crate) fn next(&self, engine: &dyn Engine, limit: PageLimit) -> Result<Option<Vec<Row>>, SnapshotError> {
-        // The flusher waits meanwhile: it must not write over what is being read, nor keep what was.
+        // The flusher waits meanwhile: it must neither overwrite rows being read, nor keep their old states.
         let mut state = self.inner.state.lock();
         if let Some(why) = &state.over {
             return Err(why.clone());
@@ -279,7 +280,7 @@ impl Snapshot {
                 let cost = kept_cost(&key, value.as_ref());
                 state.kept_bytes -= cost;
                 self.all.give_back(&self.inner.owner, cost);
-                // What it is now is not to be seen.
+                // The present state must not be seen.
                 stored.next_if(|row| row.key == key);
                 reached = Some(key);
             } else {
@@ -300,7 +301,7 @@ impl Drop for Snapshot {
     }
 }
 
-/// Refuses one snapshot more than its owner, or the node, may have.
+/// Refuses a snapshot above the limit of its owner, or of the node.
 fn check_room(open: &[Arc<Inner>], owner: &SnapshotOwner) -> Result<(), SnapshotError> {
     if open.len() >= OPEN_MAX {
         return Err(SnapshotError::TooMany);

@@ -25,9 +25,9 @@ fn all() -> (Bytes, Bytes) {
 }
 
 proptest! {
-    /// Whatever is written between the pages, the rows are those that were there when the snapshot began.
+    /// Whatever is written between the pages, the rows are those present when the snapshot began.
     #[test]
-    fn a_snapshot_shows_what_was_there_when_it_began(
+    fn snapshot_shows_rows_of_its_beginning(
         first in proptest::collection::btree_map(0..60_u16, proptest::collection::vec(any::<u8>(), 0..30), 0..60),
         writes in proptest::collection::vec(
             proptest::collection::vec((0..60_u16, proptest::option::of(proptest::collection::vec(any::<u8>(), 0..30))), 1..20),
@@ -62,7 +62,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_cleared_before_it_was_read_is_not_shown_as_a_whole() {
+fn snapshot_ends_when_unread_rows_are_cleared() {
     let (snapshots, engine) = (Arc::new(Snapshots::default()), MemoryEngine::default());
     write(&snapshots, &engine, &[(1, Some(vec![1])), (2, Some(vec![2])), (3, Some(vec![3]))]);
     let snapshot = snapshots.open(SPACE, (key(0), key(3)), SnapshotOwner::Trusted).unwrap();
@@ -77,7 +77,7 @@ fn what_is_cleared_before_it_was_read_is_not_shown_as_a_whole() {
 }
 
 #[test]
-fn a_snapshot_that_nobody_reads_held_more_and_more() {
+fn unread_snapshot_keeps_bounded_bytes() {
     let (snapshots, engine) = (Arc::new(Snapshots::default()), MemoryEngine::default());
     let snapshot = snapshots.open(SPACE, all(), SnapshotOwner::Trusted).unwrap();
     let value = vec![7; 1024 * 1024];
@@ -96,7 +96,7 @@ fn a_snapshot_that_nobody_reads_held_more_and_more() {
 }
 
 #[test]
-fn no_more_begin_than_there_may_be() {
+fn snapshots_above_limit_are_refused() {
     let snapshots = Arc::new(Snapshots::default());
     let open: Vec<Snapshot> =
         (0..OPEN_MAX).map(|_| snapshots.open(SPACE, all(), SnapshotOwner::Trusted).unwrap()).collect();
@@ -110,7 +110,7 @@ fn client(name: &str) -> SnapshotOwner {
 }
 
 #[test]
-fn clients_leave_snapshots_to_administrators() {
+fn snapshots_of_clients_leave_room_for_administrators() {
     let snapshots = Arc::new(Snapshots::default());
     let open = |owner: SnapshotOwner| snapshots.open(SPACE, all(), owner);
     let refused = |owner: SnapshotOwner| match open(owner) {
@@ -131,7 +131,7 @@ fn clients_leave_snapshots_to_administrators() {
 }
 
 #[test]
-fn clients_leave_kept_bytes_to_administrators() {
+fn kept_bytes_of_clients_leave_room_for_administrators() {
     let (snapshots, engine) = (Arc::new(Snapshots::default()), MemoryEngine::default());
     let large = vec![7; 1024 * 1024];
     let rows: Vec<(u16, Option<Vec<u8>>)> = (0..40).map(|number| (number, Some(large.clone()))).collect();

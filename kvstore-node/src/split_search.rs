@@ -1,5 +1,5 @@
-//! Walks over the rows of partitions that should perhaps be split: how many bytes they are, and where the middle is. One after the
-//! other, and slowly, on no shard's thread.
+//! Walks over partitions for split keys: total bytes, and the middle. One after the other, and slowly, on no shard's
+//! thread.
 
 use crate::engine::{Engine, PageLimit};
 use crate::row_walk::{Above, Pace, Rows};
@@ -13,23 +13,23 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Most walks that wait: what does not fit is asked for again.
+/// Most waiting walks: requests without room are repeated.
 const WAITING_MAX: usize = 1_024;
-/// A partition that has outgrown its limit goes on growing: a fifth of a core.
+/// A partition above its limit keeps growing: a fifth of a core.
 const PACE: Pace = Pace { page: PageLimit::bytes(1024 * 1024), rest_factor: 4 };
 
-/// Where walks are asked for.
+/// Queue of requested walks.
 #[derive(Clone, Debug)]
 pub(crate) struct SplitSearches(mpsc::Sender<SplitSearch>);
 
 impl SplitSearches {
-    /// With what [`run`] is to be given.
+    /// Creates the queue, and its receiver for [`run`].
     pub(crate) fn new() -> (Self, mpsc::Receiver<SplitSearch>) {
         let (ask, asked) = mpsc::channel(WAITING_MAX);
         (Self(ask), asked)
     }
 
-    /// Asks for a walk; the shard that has the partition is told what was found. Returns whether there was room.
+    /// Requests a walk; the result goes to the partition's shard. Returns whether there was room.
     pub(crate) fn begin(&self, search: SplitSearch) -> bool {
         self.0.try_send(search).is_ok()
     }
@@ -46,7 +46,7 @@ impl Above for InShard<'_> {
     }
 }
 
-/// Carries out what is asked for, until `stop` is cancelled.
+/// Runs requested walks, until `stop` is cancelled.
 pub(crate) async fn run(
     engine: Arc<dyn Engine>,
     shards: Shards,
@@ -70,7 +70,7 @@ pub(crate) async fn run(
     }
 }
 
-/// How the bytes of users' rows lie in a range; `None` if they cannot be read, or are not here any more.
+/// Returns the distribution of user rows' bytes in a range; `None` if they cannot be read, or are no longer here.
 async fn walk(
     rows: &Rows<'_>,
     search: &SplitSearch,
@@ -97,7 +97,7 @@ mod tests {
 
     const SPACE: PlacementId = PlacementId::new(1);
 
-    /// A memtable in which nothing happens meanwhile, told so many rows at a time.
+    /// A memtable without changes, read this many rows at a time.
     struct Still {
         memtable: Memtable,
         rows: usize,
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// A writer who adds a row beyond all others whenever the walk looks.
+    /// A writer that adds a row beyond all others at each step of the walk.
     struct Chased<'a> {
         engine: &'a Arc<dyn Engine>,
         added: std::cell::Cell<u8>,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_walk_followed_a_writer_in_order_and_did_not_end() {
+    async fn walk_ends_despite_append_only_writer() {
         let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::default());
         let chased = Chased { engine: &engine, added: std::cell::Cell::new(0) };
         for _ in 0..10 {
@@ -146,9 +146,9 @@ mod tests {
     }
 
     proptest! {
-        /// Users' rows of the range, wherever they are and wherever pages end, and no others.
+        /// User rows of the range are found, wherever they are and wherever pages end, and no others.
         #[test]
-        fn rows_of_the_range_are_found_in_the_engine_and_over_it(
+        fn walk_finds_rows_in_engine_and_memtable(
             stored in proptest::collection::btree_map(0..40_u8, 0..50_usize, 0..40),
             over in proptest::collection::vec((0..40_u8, proptest::option::weighted(0.7, 0..50_usize)), 0..40),
             begin in 0..40_u8,

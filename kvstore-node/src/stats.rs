@@ -1,4 +1,4 @@
-//! Everything a node tells of itself, from wherever it is counted.
+//! Statistics of a node, from all sources.
 
 use crate::flusher::FlusherHandle;
 use crate::holdings::Holdings;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 metrics! {
-    /// What the parts of a node are asked for.
+    /// Values read from the parts of a node.
     #[derive(Debug)]
     pub(crate) struct NodeReadings {
         engine_syncs: u64 = Definition::counter("archon_engine_syncs_total", "syncs of the storage engine");
@@ -114,7 +114,7 @@ metrics! {
     }
 }
 
-/// Every metric of a node.
+/// Returns every metric of a node.
 pub(crate) fn definitions() -> impl Iterator<Item = &'static Definition> {
     [
         Metrics::DEFINITIONS,
@@ -133,17 +133,17 @@ pub(crate) fn definitions() -> impl Iterator<Item = &'static Definition> {
 pub(crate) struct Stats {
     pub(crate) shared: Arc<Shared>,
     pub(crate) wal: Wal,
-    /// How long the log's durable writes take.
+    /// Durations of the log's durable writes.
     pub(crate) sync_seconds: Arc<Histogram>,
     pub(crate) flusher: FlusherHandle,
-    /// What all memtables of the node hold.
+    /// Memory of all memtables of the node.
     pub(crate) memtables: MemtableBudget,
     pub(crate) readiness: Readiness,
     pub(crate) holdings: Arc<Holdings>,
 }
 
 impl Stats {
-    /// Reads them all; the log is asked to tell how long its durable writes take from now on.
+    /// Creates the reader; the log reports the durations of its durable writes from now on.
     pub(crate) fn new(
         shared: Arc<Shared>,
         wal: Wal,

@@ -1,17 +1,17 @@
-//! How a placement lives in the write-ahead log: one stream per placement, a few small values beside its entries.
+//! Format of a placement in the write-ahead log: one stream per placement, with a few small values beside its entries.
 
 use archon_replica::{Entry, Position};
 use archon_types::{Epoch, PartitionId, PlacementId, Seq, TableId};
 use archon_wal::{StreamId, WalBatch};
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// Which partition the placement is a copy of.
+/// The partition that the placement is a copy of.
 pub(crate) const META_PARTITION: u32 = 1;
 /// The highest epoch obeyed.
 pub(crate) const META_EPOCH: u32 = 2;
 /// The position before the first entry kept.
 pub(crate) const META_BASE: u32 = 3;
-/// The position up to which the engine is known to be complete on the disk.
+/// The position up to which the engine is known to be complete on disk.
 pub(crate) const META_COMPLETE: u32 = 4;
 /// A position up to which everything is committed.
 pub(crate) const META_COMMIT: u32 = 5;
@@ -19,7 +19,7 @@ pub(crate) const META_COMMIT: u32 = 5;
 const FORMAT: u8 = 1;
 const ENTRY_HEAD_BYTES: usize = 8;
 
-/// A stored value that is not what was written.
+/// A stored value that differs from what was written.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{what} of {bytes} bytes is malformed or of a newer format")]
 pub(crate) struct StoreError {
@@ -27,23 +27,23 @@ pub(crate) struct StoreError {
     bytes: usize,
 }
 
-/// The stream of a placement.
+/// Returns the stream of a placement.
 pub(crate) const fn stream(placement: PlacementId) -> StreamId {
     StreamId(placement.get())
 }
 
-/// The placement of a stream.
+/// Returns the placement of a stream.
 pub(crate) const fn placement(stream: StreamId) -> PlacementId {
     PlacementId::new(stream.0)
 }
 
-/// An entry as the log keeps it: its epoch, then the bytes that every replica carries unchanged.
+/// Writes an entry: its epoch, then the bytes that every replica carries unchanged.
 pub(crate) fn put_entry(batch: &mut WalBatch, placement: PlacementId, entry: &Entry) {
     let epoch = entry.at.epoch.get().to_be_bytes();
     batch.put_headed(stream(placement), entry.at.seq.get(), epoch, entry.bytes.clone());
 }
 
-/// An entry from a record of the log.
+/// Reads an entry from a record of the log.
 pub(crate) fn read_entry(seq: u64, record: &Bytes) -> Result<Entry, StoreError> {
     let Some(epoch) = record.first_chunk::<ENTRY_HEAD_BYTES>() else {
         return Err(StoreError { what: "a log entry", bytes: record.len() });
@@ -52,7 +52,7 @@ pub(crate) fn read_entry(seq: u64, record: &Bytes) -> Result<Entry, StoreError> 
     Ok(Entry { at, bytes: record.slice(ENTRY_HEAD_BYTES..) })
 }
 
-/// Notes whose stream this is. The first thing written to a stream.
+/// Notes the partition of a stream. The first write to a stream.
 pub(crate) fn put_partition(batch: &mut WalBatch, placement: PlacementId, partition: PartitionId) {
     let mut value = BytesMut::with_capacity(13);
     value.put_u8(FORMAT);
@@ -61,7 +61,7 @@ pub(crate) fn put_partition(batch: &mut WalBatch, placement: PlacementId, partit
     batch.meta(stream(placement), META_PARTITION, value.freeze());
 }
 
-/// The partition noted by [`put_partition`].
+/// Returns the partition noted by [`put_partition`].
 pub(crate) fn read_partition(value: &[u8]) -> Result<PartitionId, StoreError> {
     let error = StoreError { what: "a partition's name", bytes: value.len() };
     let [FORMAT, rest @ ..] = value else { return Err(error) };
@@ -75,7 +75,7 @@ pub(crate) fn put_epoch(batch: &mut WalBatch, placement: PlacementId, epoch: Epo
     batch.meta(stream(placement), META_EPOCH, Bytes::copy_from_slice(&epoch.get().to_be_bytes()));
 }
 
-/// The epoch noted by [`put_epoch`].
+/// Returns the epoch noted by [`put_epoch`].
 pub(crate) fn read_epoch(value: &[u8]) -> Result<Epoch, StoreError> {
     let bytes = <[u8; 8]>::try_from(value).map_err(|_| StoreError { what: "an epoch", bytes: value.len() })?;
     Ok(Epoch::new(u64::from_be_bytes(bytes)))
@@ -89,7 +89,7 @@ pub(crate) fn put_position(batch: &mut WalBatch, placement: PlacementId, key: u3
     batch.meta(stream(placement), key, value.freeze());
 }
 
-/// A position noted by [`put_position`].
+/// Returns a position noted by [`put_position`].
 pub(crate) fn read_position(value: &[u8]) -> Result<Position, StoreError> {
     let error = StoreError { what: "a position", bytes: value.len() };
     let Some((epoch, seq)) = value.split_first_chunk::<8>() else { return Err(error) };

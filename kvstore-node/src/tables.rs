@@ -16,49 +16,49 @@ const DROPPED_NAMES_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
 struct State {
-    /// Without nodes: these stand below, once for all tables.
+    /// Tables without nodes, which are stored below, once for all tables.
     tables: BTreeMap<TableId, PartitionTable>,
-    /// Of these, the ones whose partitions are split by themselves.
+    /// Tables with automatic splits or merges.
     limited: BTreeMap<TableId, RangeLimits>,
     nodes: BTreeMap<NodeId, Node>,
     nodes_version: Version,
-    /// Who is gone, as of the last removal that was told of.
+    /// Removed nodes, as of the last removal received.
     removed: RemovedNodes,
-    /// Which tables there are, as of the last drop that was told of.
+    /// Existing tables, as of the last drop received.
     list: TableList,
     /// Names of tables that were held here and dropped, each with the last such table.
     dropped_names: BTreeMap<String, TableId>,
-    /// Everything is held up to here, as the coordinator said.
+    /// Version up to which everything is held, according to the coordinator.
     complete: Version,
-    /// A table of which only the first pieces are here. Nothing of it counts before the last one is.
+    /// A table with only its first pieces here. It does not apply before the last one is.
     arriving: Option<Assembly>,
     coordinators: Vec<String>,
-    /// Addresses that a coordinator announced since then.
+    /// Addresses announced by a coordinator since then.
     announced: Vec<String>,
-    /// The highest version that was told of.
+    /// The highest version received.
     told: Version,
 }
 
-/// What a push brings besides duties.
+/// Contents of a push besides duties.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     pub(crate) pieces: Vec<TablePiece>,
     pub(crate) nodes: Option<NodeDelta>,
-    /// Which tables there are, if one was dropped.
+    /// The existing tables, if one was dropped.
     pub(crate) tables: Option<TableList>,
-    /// With this, everything is held up to here.
+    /// With this push, everything is held up to here.
     pub(crate) complete: Option<Version>,
     pub(crate) coordinators: Vec<String>,
 }
 
 impl News {
-    /// Whether there is anything new about tables or nodes.
+    /// Returns whether there is anything new about tables or nodes.
     pub(crate) fn any(&self) -> bool {
         !self.pieces.is_empty() || self.nodes.is_some() || self.tables.is_some()
     }
 }
 
-/// Every table, as far as the coordinator has told. Newer is never replaced by older.
+/// All tables received from the coordinator. Newer rows are never replaced by older ones.
 #[derive(Debug)]
 pub(crate) struct Tables {
     state: RwLock<State>,
@@ -70,7 +70,8 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// No table yet; `coordinators` are the configured addresses, and `told` is the highest version that an earlier run was told of.
+    /// Starts without tables; `coordinators` are the configured addresses, and `told` is the highest version received
+    /// by an earlier run.
     pub(crate) fn new(coordinators: Vec<String>, told: Version) -> Self {
         Self {
             state: RwLock::new(State { coordinators, told, ..State::default() }),
@@ -80,7 +81,8 @@ impl Tables {
         }
     }
 
-    /// Takes in what one push brings. Returns whether there was no gap; with a gap everything is needed from the start.
+    /// Applies the contents of one push. Returns whether there was no gap; with a gap everything is needed from the
+    /// start.
     pub(crate) fn merge(&self, news: News) -> bool {
         let mut state = self.state.write();
         let mut whole = true;
@@ -119,38 +121,38 @@ impl Tables {
         whole
     }
 
-    /// The newest version up to which any table is held whole.
+    /// Returns the newest version up to which any table is held whole.
     pub(crate) fn version(&self) -> Version {
         *self.version.borrow()
     }
 
-    /// A watch of [`Tables::version`], for long polls.
+    /// Returns a watch of [`Tables::version`], for long polls.
     pub(crate) fn watch(&self) -> watch::Receiver<Version> {
         self.version.subscribe()
     }
 
-    /// Changes whenever nodes were removed, for those who keep something for each.
+    /// Returns a watch that changes whenever nodes were removed, for per-node state.
     pub(crate) fn removals(&self) -> watch::Receiver<Version> {
         self.removals.subscribe()
     }
 
-    /// Whether the node was removed from the cluster for good, as far as is known.
+    /// Returns whether the node was removed from the cluster for good, as far as known.
     pub(crate) fn is_removed(&self, id: NodeId) -> bool {
         self.state.read().removed.contains(id)
     }
 
-    /// The coordinators told of something of this version.
+    /// Records a version received from the coordinators.
     pub(crate) fn note_told(&self, version: Version) {
         let mut state = self.state.write();
         state.told = state.told.max(version);
     }
 
-    /// The highest version that they told of.
+    /// Returns the highest version received from the coordinators.
     pub(crate) fn told(&self) -> Version {
         self.state.read().told
     }
 
-    /// Addresses of the coordinators, as last received, and those that were announced since.
+    /// Returns addresses of the coordinators, as last received, and those announced since.
     pub(crate) fn coordinators(&self) -> Vec<String> {
         let state = self.state.read();
         let new = state.announced.iter().filter(|address| !state.coordinators.contains(address));
@@ -158,13 +160,14 @@ impl Tables {
         state.coordinators.iter().chain(new.take(room)).cloned().collect()
     }
 
-    /// Stores all coordinators' addresses as one of them announced. This node did not call it, so known addresses stay, too.
+    /// Stores all coordinators' addresses as one of them announced. This node did not call it, so known addresses stay,
+    /// too.
     pub(crate) fn announce(&self, coordinators: Vec<String>) {
         self.state.write().announced = coordinators;
     }
 
-    /// The piece at `from` of the rows of the table with this name that are newer than `since`, and of the nodes that are,
-    /// or `None` if there is no such table.
+    /// Returns the piece at `from` of the rows of the table with this name newer than `since`, and of such nodes;
+    /// `None` if there is no such table.
     pub(crate) fn newer_than(&self, name: &str, since: Version, from: u64) -> Option<TablePiece> {
         let state = self.state.read();
         let table = state.named(name)?;
@@ -181,23 +184,23 @@ impl Tables {
         ))
     }
 
-    /// The version up to which the table with this name is held whole, with the nodes.
+    /// Returns the version up to which the table with this name is held whole, with the nodes.
     pub(crate) fn version_of(&self, name: &str) -> Option<Version> {
         let state = self.state.read();
         state.named(name).map(|table| state.claim(table))
     }
 
-    /// The table with this name, with its number of partitions.
+    /// Returns the table with this name, with its number of partitions.
     pub(crate) fn table(&self, name: &str) -> Option<Table> {
         self.state.read().named(name).map(|table| table.table().clone())
     }
 
-    /// Up to where everything is known: of a name that no table here has, that there was none by then.
+    /// Returns the version up to which everything is known: a name without a table here had none by then.
     pub(crate) fn complete(&self) -> Version {
         self.state.read().complete
     }
 
-    /// What to answer about a partition if its table was dropped.
+    /// Returns the error for a partition of a dropped table.
     pub(crate) fn dropped(&self, partition: PartitionId) -> Option<ErrorDetail> {
         let state = self.state.read();
         state.list.lacks(partition.table).then(|| {
@@ -206,12 +209,12 @@ impl Tables {
         })
     }
 
-    /// The answer about a name that no table here has, if it is that of a table which was dropped.
+    /// Returns the error for the name of a dropped table, if no table here has it.
     pub(crate) fn dropped_name(&self, name: &str) -> Option<ErrorDetail> {
         let state = self.state.read();
         let asked = if name.is_empty() { DEFAULT_TABLE } else { name };
-        // A table of that name may have been made since, and not be known here yet: only if all that there are known are here
-        // is it gone for good, as of that list.
+        // A table of that name may have been created since, and not be known here yet: only if all listed tables are
+        // here is it gone for good, as of that list.
         let all_known = state.list.tables.iter().all(|table| state.tables.contains_key(table));
         if all_known && state.dropped_names.contains_key(asked) {
             let why = format!("table {asked:?} was dropped, with all that was in it");
@@ -220,64 +223,65 @@ impl Tables {
         None
     }
 
-    /// The partition that `key` belongs to in a table, if the table is known.
+    /// Returns the partition that `key` belongs to in a table, if the table is known.
     pub(crate) fn partition_of(&self, table: TableId, key: &[u8]) -> Option<PartitionId> {
         self.state.read().tables.get(&table).map(|table| table.partition_of(key))
     }
 
-    /// The partition that has the first of these keys in this order, if the table is known.
+    /// Returns the partition that has the first of these keys in this order, if the table is known.
     pub(crate) fn first_of(&self, table: TableId, keys: &KeyRange, order: ScanOrder) -> Option<PartitionId> {
         let state = self.state.read();
         state.tables.get(&table).map(|table| table.first_of(keys, order))
     }
 
-    /// Whether the hash of `key` gives it to another partition. What a range gives, the row of the copy itself knows better.
+    /// Returns whether the hash of `key` gives it to another partition. For ranges, the row of the copy itself is more
+    /// reliable.
     pub(crate) fn is_misrouted(&self, partition: PartitionId, key: &[u8]) -> bool {
         let state = self.state.read();
         let table = state.tables.get(&partition.table).filter(|table| !table.table().keys.is_range());
         table.is_some_and(|table| table.partition_of(key) != partition)
     }
 
-    /// A partition as people name it: `orders/7`; by its numbers while its table is not known here.
+    /// Returns a partition's display name: `orders/7`; its numbers while its table is not known here.
     pub(crate) fn partition_name(&self, id: PartitionId) -> String {
         let state = self.state.read();
         state.tables.get(&id.table).map_or_else(|| id.to_string(), |table| table.partition_name(id))
     }
 
-    /// A table as people name it; by its number while it is not known here.
+    /// Returns a table's display name; its number while it is not known here.
     pub(crate) fn table_name(&self, id: TableId) -> String {
         let state = self.state.read();
         state.tables.get(&id).map_or_else(|| id.to_string(), |table| table.table().name.clone())
     }
 
-    /// Whether there is a table whose partitions are split or merged by themselves, as far as is known.
+    /// Returns whether any known table has automatic splits or merges.
     pub(crate) fn limits_any(&self) -> bool {
         !self.state.read().limited.is_empty()
     }
 
-    /// When partitions of a table are split and merged by themselves, as far as is known.
+    /// Returns the limits for automatic splits and merges of a table, as far as known.
     pub(crate) fn range_limits(&self, table: TableId) -> RangeLimits {
         self.state.read().limited.get(&table).copied().unwrap_or_default()
     }
 
-    /// The node that leads a partition, as far as is known.
+    /// Returns the node that leads a partition, as far as known.
     pub(crate) fn leader(&self, partition: PartitionId) -> Option<NodeId> {
         self.state.read().leader(partition)
     }
 
-    /// The address of the node that leads a partition, as far as is known.
+    /// Returns the address of the node that leads a partition, as far as known.
     pub(crate) fn leader_address(&self, partition: PartitionId) -> Option<String> {
         let state = self.state.read();
         state.nodes.get(&state.leader(partition)?).map(|node| node.address.clone())
     }
 
-    /// How many nodes are alive, as far as is known.
+    /// Returns the number of nodes alive, as far as known.
     pub(crate) fn nodes_alive(&self) -> usize {
         self.state.read().alive().count()
     }
 
-    /// The nodes that relay the heartbeats of this one where there are so many relays (PROTOCOL rule 69), with the version of the rows
-    /// that says so.
+    /// Returns the relays for this node's heartbeats, given the number of relays (PROTOCOL rule 69), with the version
+    /// of the rows used.
     pub(crate) fn relays_of(&self, member: Member, count: usize) -> (Version, Vec<RelayAddress>) {
         let state = self.state.read();
         let relays = relays(member.cluster, state.alive().map(RelayCandidate::of), count);
@@ -286,24 +290,24 @@ impl Tables {
         (state.nodes_version, chosen.map(RelayAddress::of).collect())
     }
 
-    /// The nodes at whose doors this one knocks (PROTOCOL rule 73), with the version of the rows that says so.
+    /// Returns the nodes that this one probes (PROTOCOL rule 73), with the version of the rows used.
     pub(crate) fn doors_of(&self, member: Member) -> (Version, Vec<Node>) {
         let state = self.state.read();
         let theirs = doors_of(member.cluster, member.node, state.alive().map(RelayCandidate::of));
         (state.nodes_version, theirs.iter().filter_map(|node| state.nodes.get(node)).cloned().collect())
     }
 
-    /// The version of the nodes' rows.
+    /// Returns the version of the nodes' rows.
     pub(crate) fn nodes_version(&self) -> Version {
         self.state.read().nodes_version
     }
 
-    /// Changes whenever rows of nodes came, or nodes were removed.
+    /// Returns a watch that changes whenever rows of nodes came, or nodes were removed.
     pub(crate) fn node_changes(&self) -> watch::Receiver<Version> {
         self.nodes.subscribe()
     }
 
-    /// Whether a life of a node is over, as the rows have it.
+    /// Returns the report that an incarnation of a node is fenced, according to the rows.
     pub(crate) fn over(&self, node: NodeId, incarnation: Incarnation) -> Option<Over> {
         let state = self.state.read();
         if state.removed.contains(node) {
@@ -312,7 +316,7 @@ impl Tables {
         state.nodes.get(&node)?.over(incarnation)
     }
 
-    /// A node's row, the newest that came.
+    /// Returns the newest known row of a node.
     pub(crate) fn node(&self, id: NodeId) -> Option<Node> {
         self.state.read().nodes.get(&id).cloned()
     }
@@ -332,7 +336,7 @@ impl State {
         self.tables.values().find(|table| table.table().name == name)
     }
 
-    /// Everything is held up to here: of what did not change since its own version, too. What is newer than this is no gap.
+    /// Records that everything is held up to here, also rows unchanged since their own version. Newer rows are no gap.
     fn hold(&mut self, complete: Version) {
         if complete <= self.complete {
             return;
@@ -346,12 +350,12 @@ impl State {
         }
     }
 
-    /// Up to where rows of a table and nodes are known: what came in pieces, or apart, counts as far as both are here.
+    /// Returns the version up to which a table and the nodes are known: updates in pieces count once both are here.
     fn claim(&self, table: &PartitionTable) -> Version {
         self.complete.max(table.version().min(self.nodes_version))
     }
 
-    /// Forgets the tables that were dropped. A list is never replaced by an older one.
+    /// Removes dropped tables. A list is never replaced by an older one.
     fn take_list(&mut self, list: TableList) {
         if (list.version, list.last) <= (self.list.version, self.list.last) {
             return;
@@ -370,7 +374,7 @@ impl State {
         self.list = list;
     }
 
-    /// Returns whether there was no gap between what is held and the delta.
+    /// Returns whether there was no gap between the held rows and the delta.
     fn merge_table(&mut self, delta: TableDelta) -> bool {
         let id = delta.table.id;
         let whole = self.take_delta(delta);
@@ -396,7 +400,7 @@ impl State {
         }
     }
 
-    /// Returns whether there was no gap between what is held and the delta.
+    /// Returns whether there was no gap between the held rows and the delta.
     fn merge_nodes(&mut self, delta: NodeDelta) -> bool {
         if delta.since > self.nodes_version {
             return false;

@@ -73,7 +73,7 @@ fn piece(from: u64, next: Option<u64>, version: u64, rows: Vec<Partition>) -> Ne
 }
 
 #[test]
-fn an_empty_name_is_the_default_table() {
+fn empty_name_is_the_default_table() {
     let tables = Tables::new(vec![], Version::ZERO);
     assert_eq!(tables.table(""), None);
     assert!(tables.merge(table(delta(0, 5))));
@@ -85,7 +85,7 @@ fn an_empty_name_is_the_default_table() {
 }
 
 #[test]
-fn nodes_come_once_for_all_tables_and_a_gap_among_them_is_noticed() {
+fn gap_in_node_rows_is_noticed() {
     let tables = Tables::new(vec![], Version::ZERO);
     assert!(!tables.merge(nodes(3, 5, vec![node(1, 5)])), "nodes before 3 are missing");
     assert_eq!(tables.node(NodeId::new(1)), None);
@@ -98,7 +98,7 @@ fn nodes_come_once_for_all_tables_and_a_gap_among_them_is_noticed() {
 }
 
 #[test]
-fn a_node_that_was_removed_stayed_in_the_address_book_for_ever() {
+fn removed_node_is_forgotten() {
     let tables = Tables::new(vec![], Version::ZERO);
     let mut removals = tables.removals();
     assert!(tables.merge(News { pieces: table(delta(0, 5)).pieces, ..nodes(0, 5, vec![node(1, 5), node(2, 4)]) }));
@@ -117,7 +117,7 @@ fn a_node_that_was_removed_stayed_in_the_address_book_for_ever() {
 }
 
 #[test]
-fn a_life_is_over_by_the_row_of_its_node_or_by_the_removal_of_it() {
+fn newer_row_or_removal_fences_incarnation() {
     let tables = Tables::new(vec![], Version::ZERO);
     let mut changes = tables.node_changes();
     assert!(tables.merge(nodes(0, 5, vec![node(1, 5), node(2, 4)])));
@@ -134,7 +134,7 @@ fn a_life_is_over_by_the_row_of_its_node_or_by_the_removal_of_it() {
 }
 
 #[test]
-fn a_partial_delta_of_an_unknown_table_is_a_gap() {
+fn partial_delta_of_unknown_table_is_a_gap() {
     let tables = Tables::new(vec!["a:1".into()], Version::ZERO);
     assert!(!tables.merge(News { complete: Some(Version::new(5)), ..table(delta(3, 5)) }));
     assert_eq!(tables.version(), Version::ZERO, "with a gap nothing is complete");
@@ -158,7 +158,7 @@ fn announced_coordinators_are_tried_beside_known_ones() {
 }
 
 #[test]
-fn half_a_table_is_no_table_and_half_a_delta_changes_nothing() {
+fn incomplete_table_or_delta_has_no_effect() {
     let tables = Tables::new(vec![], Version::ZERO);
     assert!(tables.merge(piece(0, Some(2), 5, vec![row(0, 5), row(1, 5)])));
     assert_eq!((tables.table(""), tables.version()), (None, Version::ZERO), "its second half is missing");
@@ -171,7 +171,7 @@ fn half_a_table_is_no_table_and_half_a_delta_changes_nothing() {
     assert_eq!(tables.version(), Version::new(4));
     assert!(tables.merge(News { complete: Some(Version::new(6)), ..News::default() }));
     assert_eq!(tables.version_of(""), Some(Version::new(6)));
-    // A change in two pieces, of which the second never comes.
+    // A change in two pieces; the second never comes.
     let mut change = piece(0, Some(1), 9, vec![row(0, 9)]);
     change.pieces[0].delta.since = Version::new(6);
     assert!(tables.merge(change));
@@ -180,7 +180,7 @@ fn half_a_table_is_no_table_and_half_a_delta_changes_nothing() {
 }
 
 #[test]
-fn a_node_change_that_has_not_come_yet_is_not_claimed_with_a_newer_table() {
+fn table_version_excludes_missing_node_changes() {
     let tables = Tables::new(vec![], Version::ZERO);
     assert!(tables.merge(News { pieces: table(delta(0, 8)).pieces, ..nodes(0, 5, vec![node(1, 5)]) }));
     let answer = tables.newer_than("", Version::ZERO, 0).map(|piece| piece.delta.version);
@@ -188,17 +188,17 @@ fn a_node_change_that_has_not_come_yet_is_not_claimed_with_a_newer_table() {
 }
 
 #[test]
-fn what_is_newer_than_everything_that_was_held_counted_as_a_gap() {
+fn rows_newer_than_complete_version_are_no_gap() {
     let tables = Tables::new(vec![], Version::ZERO);
     assert!(tables.merge(nodes(0, 3, vec![node(1, 3)])));
-    // Nothing of the nodes changed since, nor of the table while the nodes did.
+    // The nodes have not changed since, nor has the table while the nodes did.
     let rows = TableDelta { partitions: vec![row(0, 5)], ..delta(0, 5) };
     assert!(tables.merge(News { complete: Some(Version::new(8)), ..table(rows) }));
     assert_eq!(tables.complete(), Version::new(8));
     assert!(tables.merge(nodes(8, 9, vec![node(2, 9)])));
     assert!(tables.merge(table(TableDelta { partitions: vec![row(1, 10)], ..delta(8, 10) })));
     assert!(!tables.merge(table(TableDelta { partitions: vec![row(2, 12)], ..delta(11, 12) })), "that is one");
-    // A gap in what says that it is everything does not make it so.
+    // A gap in a push that claims completeness does not make it complete.
     assert!(!tables.merge(News { complete: Some(Version::new(20)), ..nodes(15, 20, vec![]) }));
     assert_eq!(tables.complete(), Version::new(8));
 }
@@ -210,7 +210,7 @@ fn list(version: u64, last: u64, tables: &[u64]) -> News {
 }
 
 #[test]
-fn a_dropped_table_is_forgotten_and_a_late_row_of_it_does_not_bring_it_back() {
+fn late_row_does_not_restore_dropped_table() {
     let tables = Tables::new(vec![], Version::ZERO);
     let gone = PartitionId::new(TABLE, 1);
     assert!(tables.merge(News { complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
@@ -223,14 +223,14 @@ fn a_dropped_table_is_forgotten_and_a_late_row_of_it_does_not_bring_it_back() {
     assert_eq!(tables.dropped(gone).map(|why| (why.kind, why.table_version)), Some((ErrorKind::NotFound, version)));
     assert_eq!(tables.dropped(PartitionId::new(TableId::new(2), 0)), None, "it has not come yet");
     assert_eq!(tables.dropped(PartitionId::new(TableId::new(3), 0)), None, "it was made since");
-    // From before, and late: no gap, for there is nothing to ask for.
+    // Older and late: no gap, as there is nothing to ask for.
     assert!(tables.merge(table(delta(0, 6))) && tables.merge(piece(2, None, 6, vec![row(2, 6)])));
     assert!(tables.merge(list(3, 1, &[1])));
     assert_eq!((tables.table(""), tables.dropped(gone).is_some()), (None, true));
 }
 
 #[test]
-fn whoever_named_a_dropped_table_was_told_to_try_again_for_ever() {
+fn name_of_dropped_table_is_not_found() {
     let tables = Tables::new(vec![], Version::ZERO);
     let answer = |name| tables.dropped_name(name).map(|dropped| (dropped.kind, dropped.table_version));
     assert!(tables.merge(News { complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
@@ -242,7 +242,7 @@ fn whoever_named_a_dropped_table_was_told_to_try_again_for_ever() {
         assert_eq!(answer(name), Some((ErrorKind::NotFound, Some(Version::new(7)))));
     }
     assert_eq!(answer("invoices"), None, "it was never there");
-    // Another table has the name now, and is dropped in its turn.
+    // Another table has the name now, and is dropped in turn.
     let again = || TableDelta { table: Table { id: TableId::new(3), ..delta(0, 8).table }, ..delta(0, 8) };
     assert!(tables.merge(table(again())));
     assert_eq!(tables.table("default").map(|table| table.id), Some(TableId::new(3)));
@@ -251,7 +251,7 @@ fn whoever_named_a_dropped_table_was_told_to_try_again_for_ever() {
 }
 
 #[test]
-fn names_of_dropped_tables_are_bounded_and_the_newest_stay() {
+fn dropped_names_are_bounded_and_newest_stay() {
     let tables = Tables::new(vec![], Version::ZERO);
     let last = DROPPED_NAMES_MAX as u64 + 2;
     for id in 1..=last {

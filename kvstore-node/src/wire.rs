@@ -1,6 +1,6 @@
-//! Replica messages on the wire, packed by hand: a shard sends one part to each peer in a turn, with the messages of all its
-//! partitions one after the other, and protobuf's nested messages cost more than what the replicas do with them (ADR 0017).
-//! The pure replica knows no wire and the protocol crate knows no replica, so the two meet here.
+//! Hand-packed replica messages on the wire: a shard sends one part to each peer in a turn, with the messages of all
+//! its partitions one after the other, and protobuf's nested messages cost more than the replicas' own work (ADR 0017).
+//! The pure replica knows no wire and the protocol crate knows no replica, so this module joins the two.
 //!
 //! ```text
 //! part     = message*
@@ -34,7 +34,7 @@ const APPEND_BYTES_MAX: usize = 1024 * 1024;
 const _: () = assert!(crate::peer::BATCH_BYTES_MAX + PART_BYTES_MAX <= BATCH_BYTES_READ_MAX);
 /// Longest message of a peer that is read, in bytes.
 pub(crate) const BATCH_BYTES_READ_MAX: usize = 2 * MESSAGE_BYTES_MAX;
-/// Where errors say the trouble is.
+/// Field named in errors.
 const FIELD: &str = "ReplicationBatch.parts";
 
 const ADOPT: u8 = 1;
@@ -50,7 +50,7 @@ const CONFIRMED: u8 = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) bytes: Bytes,
-    /// How many messages it holds.
+    /// Number of messages in it.
     pub(crate) messages: u64,
 }
 
@@ -73,7 +73,7 @@ impl PartPacker {
         put_message(&mut self.out, message);
     }
 
-    /// The parts; the next message begins a new one.
+    /// Takes the parts; the next message begins a new one.
     pub(crate) fn finish(&mut self) -> Vec<Part> {
         if self.messages > 0 {
             self.end_part();
@@ -146,7 +146,7 @@ fn put_position(out: &mut BytesMut, position: Position) {
     put_number(out, position.seq.get());
 }
 
-/// The messages of a part, every field checked; ends after the first error.
+/// Returns the messages of a part, every field checked; ends after the first error.
 pub(crate) fn unpack(part: Bytes) -> impl Iterator<Item = Result<Message, ConvertError>> {
     let mut reader = FieldReader::new(part, FIELD);
     std::iter::from_fn(move || {
@@ -211,7 +211,7 @@ fn read_entries(reader: &mut FieldReader, before: Seq) -> Result<Vec<Entry>, Con
     if count > ENTRIES_MAX {
         return Err(reader.error(format!("{count} entries; the limit is {ENTRIES_MAX}")));
     }
-    // An entry takes two bytes at least, so a lying count cannot make us reserve more than the part's length.
+    // An entry takes two bytes at least, so a false count cannot reserve more than the part's length.
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let mut entries = Vec::with_capacity(count.min(reader.remaining() / 2));
     let mut seq = before;
@@ -231,7 +231,7 @@ fn take_seq(reader: &mut FieldReader) -> Result<Seq, ConvertError> {
     reader.number().map(Seq::new)
 }
 
-/// Bytes of a message, about, and not less than it takes when packed.
+/// Returns the approximate bytes of a message, at least its packed size.
 pub(crate) fn weight(message: &Message) -> usize {
     // A kind, thirteen numbers at most, and a flag.
     const OVERHEAD: usize = 144;
@@ -244,12 +244,12 @@ pub(crate) fn weight(message: &Message) -> usize {
     }
 }
 
-/// A position as it travels outside of parts.
+/// Converts a position for messages outside of parts.
 pub(crate) fn position(position: Position) -> v1::Position {
     v1::Position { epoch: position.epoch.get(), seq: position.seq.get() }
 }
 
-/// A position from the wire.
+/// Reads a position from the wire.
 ///
 /// # Errors
 /// [`ConvertError`] naming `field` if it is absent.
@@ -258,7 +258,7 @@ pub(crate) fn read_position(wire: Option<v1::Position>, field: &'static str) -> 
     Ok(Position::new(Epoch::new(wire.epoch), Seq::new(wire.seq)))
 }
 
-/// One message of every kind, for tests and the fuzzer.
+/// Returns one message of every kind, for tests and the fuzzer.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn samples() -> Vec<Message> {
     let address = |number| ReplicaAddress {
@@ -314,7 +314,7 @@ mod tests {
         assert!(pack(&[]).is_empty());
     }
 
-    /// An append of so many entries of so many bytes each.
+    /// An append of `count` entries of `bytes` each.
     fn append(count: usize, bytes: usize) -> Message {
         let mut message = samples().remove(2);
         let Body::Append { before, entries, .. } = &mut message.body else { panic!("an append") };
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_turn_becomes_several_parts_and_loses_nothing() {
+    fn long_turn_becomes_several_parts_without_loss() {
         let mut message = samples().remove(2);
         let Body::Append { entries, .. } = &mut message.body else { panic!("an append") };
         entries[0].bytes = Bytes::from(vec![7; 100_000]);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_out_of_range_is_an_error_and_the_last() {
+    fn unpack_ends_at_first_invalid_message() {
         let part = pack(&samples()).remove(0);
         let ends: Vec<usize> =
             (1..=samples().len()).map(|count| pack(&samples()[..count]).remove(0).bytes.len()).collect();

@@ -1,4 +1,4 @@
-//! Rows of a partition that is absorbed by its left neighbour, asked for by that one's leader: one task per page.
+//! Rows of a merge source, requested by the leader of its left neighbour: one task per page.
 
 use crate::copy::CopyRunner;
 use crate::pages;
@@ -16,11 +16,11 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a page is waited for; the leader that wants it asks anew after that.
+/// Time-out of a page; the leader then asks again.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl CopyRunner {
-    /// Asks whoever leads the partition for a page, and tells the shard that wants it.
+    /// Requests a page from the partition's leader, and passes it to the requesting shard.
     pub(crate) fn ask_right(self: &Arc<Self>, ask: YieldAsk) {
         let (runner, stop) = (Arc::clone(self), self.stop.clone());
         let task = async move {
@@ -32,7 +32,7 @@ impl CopyRunner {
                 tracing::debug!(left = %ask.left, right = %ask.right, kind = %detail.kind, message = %detail.message, "no page");
             }
             let message = ShardMessage::AbsorbPage { placement: ask.placement, ask: ask.ask, page: page.ok() };
-            // A shard that has ended wants nothing any more.
+            // A shard that has ended needs nothing.
             let _ = runner.shards.of(ask.left).push(message).await;
         };
         self.tasks.spawn_on(task, &self.runtime);
@@ -58,7 +58,7 @@ impl CopyRunner {
         };
         let page = client.r#yield(request).await.map_err(|status| detail_of(&status))?.into_inner();
         let rows = pages::decode(&page.rows, page.crc32c).map_err(|error| unreachable(error.to_string()))?;
-        // Rows go into the log, and from there into memory: each is to keep its own memory alone.
+        // Rows go into the log, and from there into memory: each should keep only its own memory alive.
         let own = |(key, value): (Bytes, Bytes)| Row {
             key: Bytes::copy_from_slice(&key),
             value: Bytes::copy_from_slice(&value),

@@ -1,4 +1,4 @@
-//! What comes from one address: however many connections that are, they share a part of the node.
+//! Admission per address: all connections from one address share a part of the node.
 
 use super::bounded::Bounded;
 use archon_security::counted_address;
@@ -7,24 +7,24 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
-/// What the clients at one address have under way.
+/// Work in progress of the clients at one address.
 #[derive(Debug)]
 pub(super) struct Address {
     at: IpAddr,
-    /// Tells addresses apart, for whoever serves them in turn.
+    /// Number that distinguishes addresses, for serving them in turn.
     pub(super) number: u64,
     pub(super) bytes: Bounded,
     pub(super) node: Arc<Node>,
 }
 
-/// What the whole node has under way.
+/// Work in progress of the whole node.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) bytes: Bounded,
     known: Mutex<Known>,
 }
 
-/// The addresses that have something under way or may soon.
+/// Addresses with work in progress, or soon.
 #[derive(Debug, Default)]
 struct Known {
     last: u64,
@@ -36,7 +36,7 @@ impl Node {
         Self { bytes: Bounded::new(bytes_max), known: Mutex::default() }
     }
 
-    /// The share of whoever is at `from`.
+    /// Returns the share of clients at `from`.
     pub(super) fn address(self: &Arc<Self>, from: IpAddr) -> Arc<Address> {
         let at = counted_address(from);
         let mut known = self.known.lock();
@@ -59,7 +59,7 @@ impl Node {
 impl Drop for Address {
     fn drop(&mut self) {
         let mut known = self.node.known.lock();
-        // Somebody may have come from there anew meanwhile.
+        // A client from there may have arrived meanwhile.
         if known.addresses.get(&self.at).is_some_and(|address| address.strong_count() == 0) {
             known.addresses.remove(&self.at);
         }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_forgotten_with_its_last_user_and_no_earlier() {
+    fn address_is_removed_with_its_last_user() {
         let node = Arc::new(Node::new(100));
         let from: IpAddr = "10.0.0.1".parse().unwrap();
         let (one, other) = (node.address(from), node.address(from));

@@ -1,8 +1,8 @@
-//! Counts with a bound.
+//! Bounded counters.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A count that is taken from as long as a bound is kept.
+/// A count that can be taken from within a bound.
 #[derive(Debug)]
 pub(super) struct Bounded {
     used: AtomicUsize,
@@ -21,7 +21,7 @@ impl Bounded {
         self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, taken).is_ok()
     }
 
-    /// Takes `amount`, also beyond the bound: it is there already.
+    /// Takes `amount`, even beyond the bound, as it exists already.
     pub(super) fn take(&self, amount: usize) {
         self.used.fetch_add(amount, Ordering::AcqRel);
     }

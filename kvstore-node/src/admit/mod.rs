@@ -1,12 +1,11 @@
-//! Admission: how many bytes and operations may be under way, for the node as a whole, for each address that clients come
-//! from, and for each of their streams.
+//! Admission: bounds on bytes and operations in progress, for the node as a whole, for each client address, and for
+//! each stream.
 //!
-//! Nothing waits here. Work beyond a bound is refused at once with [`ErrorKind::Overloaded`] and a time after which to
-//! try again, so that overload is answered fast instead of piling up. A permit gives its share back when it is dropped.
+//! Requests never wait here. Work beyond a bound is refused at once with [`ErrorKind::Overloaded`] and a delay for the
+//! retry, so that overload is answered fast instead of piling up. A permit returns its share when dropped.
 //!
-//! Nobody takes the last of it: whoever has something under way already gets more only if as much stays free for others as
-//! it has, and a quarter is kept for those who have little. So those who take all they can leave a part to those who want
-//! little.
+//! No client can take the last of a bound: one with work in progress gets more only if as much stays free for others as
+//! it has, and a quarter is reserved for clients that have little. So greedy clients leave room for modest ones.
 
 mod address;
 mod bounded;
@@ -18,22 +17,22 @@ use bounded::Bounded;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Bytes of operations under way on a node.
+/// Bytes of operations in progress on a node.
 pub(crate) const NODE_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Which part of a node the clients at one address have at most.
+/// Inverse of the largest share of a node for the clients at one address.
 const ADDRESS_SHARE: usize = 4;
-/// Bytes of operations under way on one client stream.
+/// Bytes of operations in progress on one client stream.
 pub(crate) const STREAM_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Operations under way on one client stream.
+/// Operations in progress on one client stream.
 pub(crate) const STREAM_OPS_MAX: usize = 4_096;
-/// Bytes that one read may find: a page that was asked for, or a single entry that is larger.
+/// Bytes that one read may find: a requested page, or a single larger entry.
 const READ_BYTES_MAX: usize = KEY_BYTES_MAX + VALUE_BYTES_MAX;
-/// Which part of what the node and each address have is kept for those who have little.
+/// Inverse of the share of the node and of each address that is reserved for clients that have little.
 const KEPT_PART: usize = 4;
-/// Bytes under way that are little, of a stream and of all clients at one address.
+/// Bytes in progress that count as little, of a stream and of all clients at one address.
 const STREAM_LITTLE_BYTES: usize = 64 * 1024;
 const ADDRESS_LITTLE_BYTES: usize = 16 * STREAM_LITTLE_BYTES;
-/// Differences between what an operation was admitted by and what it holds that are not worth a correction.
+/// Difference between the admitted and the actual cost of an operation that needs no correction.
 const SMALL_BYTES: usize = 4 * 1024;
 
 const RETRY_AFTER_NODE_MS: u64 = 50;
@@ -52,17 +51,17 @@ impl Default for NodeAdmission {
 }
 
 impl NodeAdmission {
-    /// Admission of at most `bytes_max` bytes at once.
+    /// Creates an admission of at most `bytes_max` bytes at once.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self { node: Arc::new(Node::new(bytes_max)) }
     }
 
-    /// Bytes under way now.
+    /// Returns the bytes in progress now.
     pub(crate) fn bytes_used(&self) -> usize {
         self.node.bytes.used()
     }
 
-    /// Admission for a client at `from`.
+    /// Returns the admission of a client at `from`.
     pub(crate) fn client(&self, from: IpAddr) -> ClientAdmission {
         ClientAdmission { address: self.node.address(from) }
     }
@@ -75,33 +74,33 @@ pub(crate) struct ClientAdmission {
 }
 
 impl ClientAdmission {
-    /// Admission for one new stream, with the usual bounds.
+    /// Returns the admission of one new stream, with the usual bounds.
     pub(crate) fn stream(&self) -> StreamAdmission {
         self.stream_with(STREAM_OPS_MAX, STREAM_BYTES_MAX)
     }
 
-    /// Admission for one new stream, of at most `ops_max` operations and `bytes_max` bytes at once.
+    /// Returns the admission of one new stream, of at most `ops_max` operations and `bytes_max` bytes at once.
     pub(crate) fn stream_with(&self, ops_max: usize, bytes_max: usize) -> StreamAdmission {
         let stream = Stream { ops: Bounded::new(ops_max), bytes: Bounded::new(bytes_max) };
         StreamAdmission { address: Arc::clone(&self.address), stream: Arc::new(stream) }
     }
 
-    /// A number that no other address of now has.
+    /// Returns a number that no other present address has.
     pub(crate) fn number(&self) -> u64 {
         self.address.number
     }
 
-    /// Admits one operation that came outside a stream.
+    /// Admits one operation outside a stream.
     ///
     /// # Errors
-    /// [`ErrorKind::Overloaded`] with a time to wait.
+    /// [`ErrorKind::Overloaded`] with a delay for the retry.
     pub(crate) fn try_admit(&self, cost: usize) -> Result<Permit, ErrorDetail> {
         take(&self.address, 0, cost)?;
         Ok(Permit { address: Arc::clone(&self.address), stream: None, cost })
     }
 }
 
-/// Takes `cost` bytes of what an address and the node have, for somebody who has `held` bytes already.
+/// Takes `cost` bytes of an address and the node, for a client that has `held` bytes already.
 fn take(address: &Address, held: usize, cost: usize) -> Result<(), ErrorDetail> {
     let node = &address.node.bytes;
     let before = address.bytes.used();
@@ -115,7 +114,8 @@ fn take(address: &Address, held: usize, cost: usize) -> Result<(), ErrorDetail> 
     Ok(())
 }
 
-/// What must stay free if somebody who has `held` bytes takes `cost` more, and `little` bytes are little.
+/// Returns the amount that must stay free if a client with `held` bytes takes `cost` more, where up to `little` bytes
+/// count as little.
 fn left(of: &Bounded, held: usize, cost: usize, little: usize) -> usize {
     if held.saturating_add(cost) <= little { held } else { held.max(of.max() / KEPT_PART) }
 }
@@ -137,7 +137,7 @@ impl StreamAdmission {
     /// Admits one operation that costs `cost` bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::Overloaded`] with a time to wait; nothing is taken then.
+    /// [`ErrorKind::Overloaded`] with a delay for the retry; nothing is taken then.
     pub(crate) fn try_admit(&self, cost: usize) -> Result<Permit, ErrorDetail> {
         let Stream { ops, bytes } = &*self.stream;
         if !ops.try_take(1, 0) {
@@ -156,14 +156,14 @@ impl StreamAdmission {
         Ok(Permit { address: Arc::clone(&self.address), stream: Some(Arc::clone(&self.stream)), cost })
     }
 
-    /// Operations under way on this stream now.
+    /// Returns the operations in progress on this stream now.
     #[cfg(test)]
     pub(crate) fn ops_used(&self) -> usize {
         self.stream.ops.used()
     }
 }
 
-/// An admitted operation's share; dropping it gives it back.
+/// An admitted operation's share, returned when dropped.
 #[derive(Debug)]
 #[must_use = "dropping the permit gives its share back at once"]
 pub(crate) struct Permit {
@@ -173,10 +173,10 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// Whether there is room for what a read may find. To be asked before anything is read.
+    /// Checks that there is room for the result of a read. Call this before anything is read.
     ///
     /// # Errors
-    /// [`ErrorKind::Overloaded`] with a time to wait.
+    /// [`ErrorKind::Overloaded`] with a delay for the retry.
     pub(crate) fn room(&self) -> Result<(), ErrorDetail> {
         let (address, node) = (&self.address.bytes, &self.address.node.bytes);
         if node.free() == 0 {
@@ -195,7 +195,7 @@ impl Permit {
         Err(overloaded("the stream has", &stream.bytes, wanted, "bytes", RETRY_AFTER_STREAM_MS))
     }
 
-    /// Whether the answer may be `more` bytes larger than what was admitted.
+    /// Returns whether the answer may be `more` bytes larger than the admitted cost.
     fn fits(&self, stream: &Stream, more: usize) -> bool {
         let (address, node) = (&self.address.bytes, &self.address.node.bytes);
         let held = stream.bytes.used();
@@ -204,12 +204,12 @@ impl Permit {
             && node.free() >= more.saturating_add(left(node, address.used(), more, ADDRESS_LITTLE_BYTES))
     }
 
-    /// What is held from now on is the answer, with `bytes` bytes of keys and values: what the operation brought is in the
-    /// log and in the memtable by now, and what it did not read is given back.
+    /// Changes the share to that of the answer, with `bytes` bytes of keys and values: the operation's own data is in
+    /// the log and the memtable by now, and the unused part of a read is returned.
     ///
     /// # Errors
-    /// [`ErrorKind::Overloaded`] with a time to wait, if a read found more than there is room for; of small answers and those
-    /// that were admitted there always is.
+    /// [`ErrorKind::Overloaded`] with a delay for the retry, if a read found more than there is room for; never for
+    /// small answers and those within the admitted cost.
     pub(crate) fn answered(&mut self, bytes: usize) -> Result<(), ErrorDetail> {
         let cost = bytes.saturating_add(OPERATION_OVERHEAD_BYTES);
         let counts =

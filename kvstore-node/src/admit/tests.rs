@@ -1,4 +1,4 @@
-//! What is admitted, and who gets the last of it.
+//! Tests of admission, and of the reserve for clients that have little.
 
 use super::*;
 
@@ -8,18 +8,18 @@ fn at(last: u8) -> IpAddr {
     [10, 0, 0, last].into()
 }
 
-/// A node with the bounds of production, and a client of it.
+/// A client of a node.
 fn client(node: &NodeAdmission, last: u8) -> ClientAdmission {
     node.client(at(last))
 }
 
-/// Takes until nothing more is given.
+/// Takes permits until one is refused.
 fn all(stream: &StreamAdmission, cost: usize) -> Vec<Permit> {
     std::iter::from_fn(|| stream.try_admit(cost).ok()).collect()
 }
 
 #[test]
-fn a_stream_is_bounded_by_operations_and_by_bytes() {
+fn stream_is_bounded_by_operations_and_bytes() {
     let node = NodeAdmission::default();
     let stream = client(&node, 1).stream_with(2, 10_000);
     let held = [stream.try_admit(10).unwrap(), stream.try_admit(10).unwrap()];
@@ -35,7 +35,7 @@ fn a_stream_is_bounded_by_operations_and_by_bytes() {
 }
 
 #[test]
-fn a_refusal_takes_nothing() {
+fn refusal_takes_no_share() {
     let node = NodeAdmission::new(4_000);
     let (one, other) = (client(&node, 1).stream(), client(&node, 1).stream());
     let held = one.try_admit(600).unwrap();
@@ -50,7 +50,7 @@ fn a_refusal_takes_nothing() {
 }
 
 #[test]
-fn threads_cannot_pass_the_bound_together() {
+fn threads_together_stay_within_bound() {
     let node = NodeAdmission::new(ADDRESS_SHARE * 10 * OPERATION_OVERHEAD_BYTES);
     let admitted = std::thread::scope(|scope| {
         let take = || client(&node, 1).try_admit(OPERATION_OVERHEAD_BYTES).ok();
@@ -64,7 +64,7 @@ fn threads_cannot_pass_the_bound_together() {
 }
 
 #[test]
-fn nobody_holds_more_than_a_quarter_of_a_node_by_any_number_of_streams() {
+fn address_holds_at_most_a_quarter_of_a_node() {
     let node = NodeAdmission::default();
     let greedy = client(&node, 1);
     let streams: Vec<_> = (0..100).map(|_| greedy.stream()).collect();
@@ -77,7 +77,7 @@ fn nobody_holds_more_than_a_quarter_of_a_node_by_any_number_of_streams() {
 }
 
 #[test]
-fn ten_streams_that_take_all_they_can_leave_a_part_to_an_eleventh() {
+fn ten_greedy_streams_leave_room_for_another() {
     let node = NodeAdmission::default();
     let shared = client(&node, 1);
     let streams: Vec<_> = (0..10).map(|_| shared.stream()).collect();
@@ -89,7 +89,7 @@ fn ten_streams_that_take_all_they_can_leave_a_part_to_an_eleventh() {
 }
 
 #[test]
-fn addresses_that_take_all_they_can_leave_a_part_to_another_one() {
+fn greedy_addresses_leave_room_for_another() {
     let node = NodeAdmission::default();
     let mut held = Vec::new();
     for last in 1..=20 {
@@ -103,7 +103,7 @@ fn addresses_that_take_all_they_can_leave_a_part_to_another_one() {
 }
 
 #[test]
-fn what_a_scan_did_not_read_is_given_back_with_its_answer_and_what_a_get_found_is_counted() {
+fn permit_is_corrected_to_size_of_answer() {
     let node = NodeAdmission::default();
     let stream = client(&node, 1).stream();
     let mut scan = stream.try_admit(MIB).unwrap();
@@ -117,16 +117,16 @@ fn what_a_scan_did_not_read_is_given_back_with_its_answer_and_what_a_get_found_i
     assert_eq!(node.bytes_used(), 0);
 }
 
-/// Gets cost next to nothing before it is known what they find, so that thousands are admitted at once.
+/// Gets are admitted at a small cost, as their result is unknown, so thousands are admitted at once.
 #[test]
-fn values_that_nobody_takes_leave_room_for_the_reads_of_others() {
+fn unclaimed_values_leave_room_for_other_reads() {
     let node = NodeAdmission::default();
     let shared = client(&node, 1);
     let mut held = Vec::new();
     for stream in (0..30).map(|_| shared.stream()) {
         for _ in 0..200 {
             let mut get = stream.try_admit(OPERATION_OVERHEAD_BYTES).unwrap();
-            // What does not fit is answered by the refusal.
+            // A result that does not fit is answered by the refusal.
             let _ = get.room().and_then(|()| get.answered(MIB));
             held.push(get);
         }

@@ -1,4 +1,4 @@
-//! What every engine must do, written once and run on each.
+//! Conformance suite for engines, run on each.
 
 use super::*;
 use archon_types::{PlacementId, ScanOrder};
@@ -33,7 +33,7 @@ pub(super) fn value(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|at| (at / 1_000) as u8 ^ (at % 251) as u8 ^ seed).collect()
 }
 
-/// The whole suite on an empty engine.
+/// Runs the whole suite on an empty engine.
 fn conforms(engine: &dyn Engine) {
     last_write_counts(engine);
     spaces_are_apart(engine);
@@ -214,7 +214,7 @@ fn clearing_a_range_leaves_the_rest(engine: &dyn Engine) {
     assert_eq!(clear(Bound::Excluded(&[1, 20]), Bound::Included(&[1, 22])), [2]);
     assert_eq!(clear(Bound::Included(&[1, 20]), Bound::Excluded(&[2])), [4, 4]);
     assert_eq!(left(), [(0..10).collect(), vec![b't']].concat());
-    // Nor are the chunks of what lies before it taken for a part of a range that has no end.
+    // Nor are the chunks of rows before it taken for a part of a range without an end.
     assert_eq!(clear(Bound::Included(&[2]), Bound::Unbounded), [1]);
     assert_eq!(engine.get(space(32), &[1, 9]).unwrap().unwrap(), value(200_000, 9));
     assert_eq!(clear(Bound::Unbounded, Bound::Unbounded), [4, 4, 2]);
@@ -222,7 +222,7 @@ fn clearing_a_range_leaves_the_rest(engine: &dyn Engine) {
     assert!(!engine.spaces().unwrap().contains(&space(32)), "something was left behind");
 }
 
-/// A clearing that was given up, and begins anew after rows were written.
+/// A clearing that was abandoned, and starts over after rows were written.
 fn what_is_written_behind_a_clearing_is_cleared_as_well(engine: &dyn Engine) {
     let rows: Vec<_> = (0..20_u8).map(|at| put(34, &[1, at], b"x")).collect();
     let range = (Bound::Included(&[1, 2][..]), Bound::Excluded(&[1, 18][..]));
@@ -236,7 +236,7 @@ fn what_is_written_behind_a_clearing_is_cleared_as_well(engine: &dyn Engine) {
         while !second().done {}
         assert_eq!(all(engine, 34).len(), left);
     }
-    // One range after the other, without a word of the first one's end.
+    // One range after the other, without the end of the first one being reported.
     engine.write(&rows).unwrap();
     assert!(!clear_range().done);
     let before = (Bound::Unbounded, Bound::Included(&[1, 7][..]));
@@ -268,7 +268,7 @@ fn many_rows_at_once_lie_over_what_was_there(engine: &dyn Engine) {
     assert!(found.iter().all(|(key, value)| *value == if key[1] == 4 { "new" } else { "copied" }), "{found:?}");
     assert_eq!((all(engine, 49).len(), all(engine, 51).len()), (1, 1));
     engine.ingest(&[]).unwrap();
-    // A clearing that is under way does not take rows that came since for removed.
+    // A clearing in progress does not take later rows for removed.
     assert!(!engine.clear(space(50), 50).unwrap().done);
     engine.ingest(&rows("again")[..20]).unwrap();
     while !engine.clear(space(50), 50).unwrap().done {}
@@ -277,11 +277,11 @@ fn many_rows_at_once_lie_over_what_was_there(engine: &dyn Engine) {
 }
 
 #[test]
-fn memory_conforms() {
+fn memory_engine_conforms() {
     conforms(&MemoryEngine::new());
 }
 
-/// Runs a test on each engine that lives on a disk, in a directory of its own.
+/// Runs a test on each on-disk engine, in a directory of its own.
 pub(super) fn on_each(test: impl Fn(EngineKind, &std::path::Path)) {
     for kind in EngineKind::ALL {
         let root = tempfile::tempdir().unwrap();
@@ -290,7 +290,7 @@ pub(super) fn on_each(test: impl Fn(EngineKind, &std::path::Path)) {
 }
 
 #[test]
-fn each_conforms_and_holds_everything_after_reopening() {
+fn each_engine_conforms_and_survives_reopening() {
     on_each(|kind, directory| {
         let contents = |engine: &dyn Engine| -> Vec<_> {
             engine.spaces().unwrap().into_iter().map(|space| all(engine, space.get())).collect()
@@ -306,7 +306,7 @@ fn each_conforms_and_holds_everything_after_reopening() {
 }
 
 #[test]
-fn a_reader_beside_the_writer_sees_whole_values() {
+fn reader_beside_writer_sees_whole_values() {
     on_each(|kind, directory| {
         let engine = open(kind, directory);
         let lengths = [300_000, 10, 70_000, 200_000];
@@ -416,7 +416,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(12) })]
 
     #[test]
-    fn each_agrees_with_a_map(steps in proptest::collection::vec(step(), 1..60)) {
+    fn each_engine_agrees_with_a_map(steps in proptest::collection::vec(step(), 1..60)) {
         for kind in EngineKind::ALL {
             agrees_with_a_map(kind, steps.clone())?;
         }

@@ -1,6 +1,5 @@
-//! Space on the disk for the engine. A write that meets a full disk breaks it for good, and with it the node; so the
-//! disk is asked for free space before the engine is written to, and a reserve is given up to bring what it has taken to
-//! the disk.
+//! Disk space for the engine. A write that meets a full disk breaks the engine for good, and with it the node; so free
+//! space is checked before the engine is written to, and a reserve is released to bring earlier writes to the disk.
 
 use archon_types::{DiskFull, DiskLimit};
 use parking_lot::Mutex;
@@ -9,7 +8,7 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Space held in reserve, enough for everything that the engine may have taken and not yet written.
+/// Reserved space, enough for everything that the engine may have accepted and not yet written.
 const RESERVE_BYTES: u64 = 32 * 1024 * 1024;
 const RESERVE_FILE: &str = "archon-reserve";
 /// Written and removed to find limits that the system does not report.
@@ -19,14 +18,14 @@ const PROBE_BYTES: usize = 1024 * 1024;
 /// The disk space of one engine's directory.
 pub(super) struct DiskSpace {
     directory: PathBuf,
-    /// With less than this left beside the reserve, in bytes, nothing more is written to the engine.
+    /// Free bytes, beside the reserve, below which nothing more is written to the engine.
     free_bytes_min: u64,
     /// The reserve is held.
     held: Mutex<bool>,
 }
 
 impl DiskSpace {
-    /// Takes up the reserve, if there is space for it.
+    /// Takes up the reserve if it exists.
     pub(super) fn new(directory: &Path, free_bytes_min: u64) -> Self {
         let space = Self { directory: directory.to_owned(), free_bytes_min, held: Mutex::new(false) };
         let kept = fs::metadata(space.reserve()).is_ok_and(|reserve| reserve.len() == RESERVE_BYTES);
@@ -34,10 +33,10 @@ impl DiskSpace {
         space
     }
 
-    /// Looks whether the engine may be written to. If not, the reserve is free now.
+    /// Checks whether the engine may be written to. If not, the reserve has been released.
     ///
     /// # Errors
-    /// [`DiskFull`]: what is free, and with how much the engine is written to again.
+    /// [`DiskFull`] with the free space, and the space with which writes resume.
     pub(super) fn look(&self) -> Result<(), DiskFull> {
         let Ok(found) = statvfs(&self.directory) else { return Ok(()) };
         let lacks_inodes = inodes_free(&found).is_some_and(DiskFull::lacks_inodes);
@@ -63,8 +62,8 @@ impl DiskSpace {
         Ok(())
     }
 
-    /// Frees the reserve and writes a file: after a write of the engine failed, which may have met a limit that the system
-    /// does not report.
+    /// Releases the reserve and writes a file: after a failed write of the engine, which may have met a limit that the
+    /// system does not report.
     ///
     /// # Errors
     /// [`DiskFull`], as [`look`](Self::look).
@@ -77,7 +76,7 @@ impl DiskSpace {
             .truncate(true)
             .open(&path)
             .and_then(|mut file| file.write_all(&vec![0; PROBE_BYTES]).and_then(|()| file.sync_data()));
-        // It may not be there.
+        // It may not exist.
         let _ = fs::remove_file(&path);
         match written {
             Err(error) if is_full(error.kind()) => Err(disk_full(&self.directory, self.needed_bytes())),
@@ -96,7 +95,7 @@ impl DiskSpace {
         *held = false;
     }
 
-    /// Whether twice as much is free as what the engine is written to again with.
+    /// Returns whether twice the space with which writes resume is free.
     pub(super) fn has_some_to_spare(&self) -> bool {
         let spare = self.needed_bytes().saturating_mul(2);
         free_bytes(&self.directory).is_none_or(|free| free >= spare)
@@ -105,7 +104,7 @@ impl DiskSpace {
     fn take_reserve(&self) -> std::io::Result<()> {
         let file = archon_durable::private().write(true).create(true).truncate(false).open(self.reserve())?;
         fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES).map_err(|errno| {
-            // Half a reserve is none.
+            // A partial reserve is useless.
             let _ = fs::remove_file(self.reserve());
             errno.into()
         })
@@ -116,12 +115,12 @@ impl DiskSpace {
     }
 }
 
-/// Bytes that this process may still write to the disk of `directory`, if the system says.
+/// Returns the bytes that this process may still write to the disk of `directory`, if the system reports them.
 fn free_bytes(directory: &Path) -> Option<u64> {
     Some(available(&statvfs(directory).ok()?))
 }
 
-/// Size of the file system of `directory` in bytes; unlimited if it is not known.
+/// Returns the size of the file system of `directory` in bytes; unlimited if unknown.
 pub(crate) fn disk_bytes(directory: &Path) -> u64 {
     match statvfs(directory) {
         Ok(found) if found.f_blocks > 0 => found.f_blocks.saturating_mul(found.f_frsize),
@@ -129,7 +128,7 @@ pub(crate) fn disk_bytes(directory: &Path) -> u64 {
     }
 }
 
-/// The shortage of a disk that refuses to take `needed_bytes` in `directory`.
+/// Returns the shortage of a disk that refuses `needed_bytes` in `directory`.
 pub(crate) fn disk_full(directory: &Path, needed_bytes: u64) -> DiskFull {
     match statvfs(directory) {
         Ok(found) => DiskFull::new(available(&found), needed_bytes, inodes_free(&found)),
@@ -141,7 +140,7 @@ fn available(found: &StatVfs) -> u64 {
     found.f_bavail.saturating_mul(found.f_frsize)
 }
 
-/// Files that may still be made, where their number is fixed.
+/// Returns the files that may still be created, where their number is fixed.
 fn inodes_free(found: &StatVfs) -> Option<u64> {
     (found.f_files > 0).then_some(found.f_favail)
 }
@@ -156,11 +155,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reserve_is_taken_up_once_and_found_again() {
+    fn reserve_is_taken_once_and_found_again() {
         let directory = tempfile::tempdir().unwrap();
         let space = DiskSpace::new(directory.path(), RESERVE_BYTES);
         assert!(!*space.held.lock());
-        // Whether there is space for it is the machine's affair; what is said must fit what is held.
+        // Available space depends on the machine; the result must match the state of the reserve.
         let first = space.look();
         assert_eq!(first, space.look());
         assert!(first.is_ok() || !space.reserve().exists());
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_was_told_without_figures() {
+    fn full_disk_error_has_figures() {
         let directory = tempfile::tempdir().unwrap();
         let space = DiskSpace::new(directory.path(), u64::MAX / 2);
         let lack = space.look().unwrap_err();

@@ -1,23 +1,23 @@
-//! Makes sled's syncs real.
+//! Real syncs for sled.
 //!
-//! On Linux sled calls `sync_file_range` after each write to its log. That starts and awaits write-back of the range but
-//! flushes neither the file's metadata nor the drive's cache, so a power loss may undo it. Syncing the files only when
-//! *we* sync would not be enough: sled reuses a segment as soon as it believes that newer copies of its pages are stable.
-//! With the copies still in the page cache, a power loss could keep the overwritten segment and lose the copies, and then
-//! even rows far older than the replayed log would be gone. So every single sync of sled's must be real. sled offers no
-//! hook for it; defining the C symbol in the program takes precedence over the C library's at link time. Opening an
-//! engine checks that the definition is indeed the one in use, and refuses otherwise.
+//! On Linux sled calls `sync_file_range` after each write to its log. That starts and awaits write-back of the range
+//! but flushes neither the file's metadata nor the drive's cache, so a power loss may undo it. Syncing the files only
+//! when *we* sync would not be enough: sled reuses a segment as soon as it believes that newer copies of its pages are
+//! stable. With the copies still in the page cache, a power loss could keep the overwritten segment and lose the
+//! copies, and then even rows far older than the replayed log would be gone. So every single sync of sled's must be
+//! real. sled offers no hook for it; defining the C symbol in the program takes precedence over the C library's at link
+//! time. Opening an engine checks that the definition is indeed the one in use, and refuses otherwise.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static SYNCS: AtomicU64 = AtomicU64::new(0);
 
-/// How often sled synced through the definition below, in this process.
+/// Returns the number of sled's syncs through the definition below, in this process.
 pub(super) fn syncs() -> u64 {
     SYNCS.load(Ordering::Relaxed)
 }
 
-/// Whether sled goes through `sync_file_range` on this platform; elsewhere it calls `fsync` itself.
+/// Returns whether sled uses `sync_file_range` on this platform; elsewhere it calls `fsync` itself.
 pub(super) const fn is_needed() -> bool {
     cfg!(target_os = "linux")
 }
@@ -33,7 +33,7 @@ mod symbol {
         fn fdatasync(descriptor: c_int) -> c_int;
     }
 
-    /// Stands in for the C library's function of the same name: a whole `fdatasync` instead of a range's write-back.
+    /// Replaces the C library's function of the same name: a whole `fdatasync` instead of a range's write-back.
     ///
     /// Errors are reported as the original does: -1, with `errno` set by `fdatasync`.
     // SAFETY: the signature is that of sync_file_range(2) (off64_t is i64 on Linux), it promises strictly more than the

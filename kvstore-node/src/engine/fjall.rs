@@ -1,11 +1,11 @@
-//! The engine on fjall; the only file that names it.
+//! Engine on fjall; the only file that names it.
 //!
-//! One keyspace for all placements, its keys `placement (8, big-endian) ‖ row key`, as in the engine on sled. A write is
-//! one batch, which fjall's journal makes whole or absent, so values need no chunks: readers see one value or the other.
-//! Large values stay in the tree: what fjall would keep in separate files has its own garbage to collect.
+//! One keyspace for all placements, with keys `placement (8, big-endian) ‖ row key`, as in the engine on sled. A write
+//! is one batch, which fjall's journal makes whole or absent, so values need no chunks: readers see one value or the
+//! other. Large values stay in the tree: fjall's separate files for them would need their own garbage collection.
 //!
-//! The database lies in a directory of its own inside the engine's. It is made under another name and renamed, because
-//! fjall does not open a database whose creation was interrupted.
+//! The database is in a directory of its own inside the engine's. It is created under another name and renamed, because
+//! fjall does not open a database after an interrupted creation.
 
 use super::disk_space::DiskSpace;
 use super::journal::cut_torn_end;
@@ -23,22 +23,22 @@ use std::time::{Duration, Instant};
 
 const DATABASE_DIRECTORY: &str = "fjall";
 const UNFINISHED_DIRECTORY: &str = "fjall.new";
-/// Held by whoever has the database open.
+/// Held by the process that has the database open.
 const LOCK_FILE: &str = "lock";
 const KEYSPACE: &str = "rows";
 const SPACE_BYTES: usize = 8;
-/// What is written is held in memory up to this many bytes, or half of what the cache has, then flushed to a table.
+/// Upper bound on fjall's memtable, in bytes, or half of the cache; it is then flushed to a table.
 const MEMTABLE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 const MEMTABLE_BYTES_MIN: u64 = 4 * 1024 * 1024;
-/// The journals may take this much of the disk before tables are flushed to get rid of them.
+/// Disk space that the journals may take before tables are flushed to remove them.
 const JOURNALS_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// One flushes while the other compacts.
 const WORKERS: usize = 2;
-/// Tables kept open; far below a process's usual limit of 1,024 descriptors.
+/// Open tables; far below a process's usual limit of 1,024 descriptors.
 const FILES_OPEN_MAX: usize = 256;
-/// A compaction writes new tables before the old ones go: with less than this left nothing more is written.
+/// Free bytes below which nothing more is written: a compaction writes new tables before the old ones go.
 const FREE_BYTES_MIN: u64 = 256 * 1024 * 1024;
-/// How often a held lock is tried again.
+/// Interval between attempts to take a held lock.
 const LOCK_POLL: Duration = Duration::from_millis(5);
 
 /// An engine on fjall 3.
@@ -47,8 +47,7 @@ pub struct FjallEngine {
     rows: Keyspace,
     directory: PathBuf,
     disk: DiskSpace,
-    /// Where each space that is being cleared is known to be empty: a scan from its beginning would pass every removed row
-    /// again.
+    /// Known empty range of each space being cleared: a scan from the beginning would pass every removed row again.
     cleared: Mutex<BTreeMap<PlacementId, Empty>>,
 }
 
@@ -65,7 +64,7 @@ impl std::fmt::Debug for FjallEngine {
 }
 
 impl FjallEngine {
-    /// Opens or creates the engine in `directory`, without looking at its format: see
+    /// Opens or creates the engine in `directory`, without checking its format: see
     /// [`open_or_quarantine`](super::open_or_quarantine).
     pub(super) fn open(directory: &Path, config: &EngineConfig) -> Result<Self, EngineError> {
         let whole = directory.join(DATABASE_DIRECTORY);
@@ -75,7 +74,7 @@ impl FjallEngine {
         let (database, rows) = open_database(directory, &whole, config)?;
         let disk = DiskSpace::new(directory, FREE_BYTES_MIN);
         let engine = Self { database, rows, directory: directory.to_owned(), disk, cleared: Mutex::default() };
-        // The reserve is taken up while there is space for it; the flusher looks again before it writes.
+        // The reserve is taken up while there is space for it; the flusher checks again before it writes.
         let _ = engine.check_disk();
         Ok(engine)
     }
@@ -90,7 +89,7 @@ impl FjallEngine {
     }
 }
 
-/// Makes an empty database under another name, and gives it its name once it is whole.
+/// Creates an empty database under another name, and renames it once it is whole.
 fn create(directory: &Path, config: &EngineConfig) -> Result<(), EngineError> {
     let unfinished = directory.join(UNFINISHED_DIRECTORY);
     match fs::remove_dir_all(&unfinished) {
@@ -134,7 +133,7 @@ fn open_database(directory: &Path, at: &Path, config: &EngineConfig) -> Result<(
     }
 }
 
-/// Cuts the torn end of the journal, unless somebody uses the database.
+/// Cuts the torn end of the journal, unless the database is in use.
 fn cut_journal(database: &Path) -> Result<(), fjall::Error> {
     let lock = match File::options().read(true).write(true).open(database.join(LOCK_FILE)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -196,12 +195,12 @@ impl Engine for FjallEngine {
         let mut cleared = self.cleared.lock();
         let mut batch = self.database.batch();
         for change in changes {
-            // Whatever was known of it need not be so any more.
+            // The known empty range may no longer be empty.
             cleared.remove(&change.space);
             check_size(&change.key, change.value.as_deref())?;
             let key = row_key(change.space, &change.key);
             match &change.value {
-                // A copy: a slice would keep the whole message alive that it came in.
+                // A copy: a slice would keep the whole received message alive.
                 Some(value) => batch.insert(&self.rows, key, &value[..]),
                 None => batch.remove(&self.rows, key),
             }
@@ -213,8 +212,9 @@ impl Engine for FjallEngine {
         true
     }
 
-    /// Writes tables at once: not the journal first, then a memtable, and a table after all. What was written before goes to tables as well,
-    /// and the numbers of these rows are above it all, so that a journal that is replayed does not bring it back.
+    /// Writes tables at once: not the journal first, then a memtable, and a table after all. Earlier writes go to
+    /// tables as well, and these rows have higher sequence numbers, so that a replayed journal does not restore older
+    /// ones.
     fn ingest(&self, rows: &[Change]) -> Result<(), EngineError> {
         let mut cleared = self.cleared.lock();
         let mut tables = self.rows.start_ingestion().map_err(self.fail("begin tables"))?;
@@ -302,7 +302,7 @@ fn row_key(space: PlacementId, key: &[u8]) -> Vec<u8> {
     full
 }
 
-/// The least key of a space between two, and where they end.
+/// Returns the least key of a space between two, and where they end.
 fn bounds(space: PlacementId, (from, to): Between<'_>) -> (Vec<u8>, Bound<Vec<u8>>) {
     let start = match from {
         Bound::Unbounded => row_key(space, &[]),
@@ -320,7 +320,7 @@ fn bounds(space: PlacementId, (from, to): Between<'_>) -> (Vec<u8>, Bound<Vec<u8
     (start, end)
 }
 
-/// The end of a space's keys.
+/// Returns the end of a space's keys.
 fn space_end(space: PlacementId) -> Bound<Vec<u8>> {
     match space.get().checked_add(1) {
         Some(next) => Bound::Excluded(next.to_be_bytes().to_vec()),
@@ -340,7 +340,7 @@ fn convert(directory: &Path, what: &'static str, error: fjall::Error) -> EngineE
     match error {
         fjall::Error::Io(source) if refused(&source) => io(directory, what)(source),
         fjall::Error::Storage(fjall::LsmError::Io(source)) if refused(&source) => io(directory, what)(source),
-        // A background write failed, or another process has the files: that says nothing about what is stored.
+        // A background write failed, or another process has the files: that is no evidence of damage.
         error @ (fjall::Error::Poisoned | fjall::Error::Locked) => {
             io(directory, what)(std::io::Error::other(error.to_string()))
         }

@@ -1,10 +1,10 @@
-//! Cuts the torn end off a journal of fjall 3 before fjall reads it.
+//! Truncation of the torn end of a journal of fjall 3 before fjall reads it.
 //!
-//! A power failure may leave the end of a batch that was never synced and not the middle. fjall takes a batch with a start,
-//! an end and another checksum for damage and does not open, although everything synced is there. What follows the last
-//! whole batch is therefore cut here. Should it have been damage after all, synced batches are gone with it, and with them
-//! the position that the flusher writes in the same batches: recovery sees that the engine is behind, and such a replica
-//! is not served.
+//! A power failure may leave the end of a batch that was never synced and not the middle. fjall takes a batch with a
+//! start, an end and another checksum for damage and does not open, although everything synced is there. Everything
+//! after the last whole batch is therefore cut here. If it was damage after all, synced batches are gone with it, and
+//! with them the position that the flusher writes in the same batches: recovery sees that the engine is behind, and
+//! does not serve such a replica.
 //!
 //! ```text
 //! batch = 1 · items u32 · number u64 · item* · 3 · xxh3 of the items u64 · "FJL" 3
@@ -25,8 +25,8 @@ const END: u8 = 3;
 const CLEAR: u8 = 4;
 const TRAILER: &[u8] = b"FJL\x03";
 
-/// Cuts what follows the last whole batch of the newest journal in `database`, durably; gives how many bytes of it were
-/// not zero. A journal that is whole is not touched.
+/// Cuts everything after the last whole batch of the newest journal in `database`, durably; returns how many bytes of
+/// it were not zero. A whole journal is not touched.
 ///
 /// # Errors
 /// Those of the file system.
@@ -44,7 +44,7 @@ pub(super) fn cut_torn_end(database: &Path) -> io::Result<usize> {
     Ok(torn)
 }
 
-/// The journal that was being written: the others were synced before the next one began.
+/// Returns the journal that was being written: the others were synced before the next one began.
 fn newest(database: &Path) -> io::Result<Option<PathBuf>> {
     let mut newest = None;
     for entry in fs::read_dir(database)? {
@@ -58,7 +58,7 @@ fn newest(database: &Path) -> io::Result<Option<PathBuf>> {
     Ok(newest.map(|(_, path)| path))
 }
 
-/// Where the last whole batch ends.
+/// Returns the end of the last whole batch.
 fn whole_batches(bytes: &[u8]) -> usize {
     let mut end = 0;
     while let Some(next) = batch(&bytes[end..]) {
@@ -67,7 +67,7 @@ fn whole_batches(bytes: &[u8]) -> usize {
     end
 }
 
-/// Length of the batch that begins here, if it is whole.
+/// Returns the length of the batch that begins here, if it is whole.
 fn batch(bytes: &[u8]) -> Option<usize> {
     let mut rest = Rest(bytes);
     if rest.byte()? != START {
@@ -100,7 +100,7 @@ fn batch(bytes: &[u8]) -> Option<usize> {
     (whole && rest.array::<4>()? == TRAILER).then(|| bytes.len() - rest.0.len())
 }
 
-/// What is not read yet.
+/// Unread bytes.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {

@@ -1,4 +1,4 @@
-//! Which engines there are.
+//! Kinds of engines.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ impl EngineKind {
     /// Every engine.
     pub const ALL: [Self; 2] = [Self::Sled, Self::Fjall];
 
-    /// Its name, as in flags and in the engine's directory.
+    /// Returns its name, as in flags and in the engine's directory.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sled => "sled",
@@ -32,7 +32,7 @@ impl fmt::Display for EngineKind {
     }
 }
 
-/// A name that is no engine's.
+/// A name of no engine.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{found:?} is no engine; there are sled and fjall")]
 pub struct UnknownEngine {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back_and_others_are_refused_with_the_list() {
+    fn engine_names_parse_and_unknown_ones_list_engines() {
         for kind in EngineKind::ALL {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }

@@ -1,4 +1,4 @@
-//! Where applied effects live: the engines behind [`archon_kv::engine::Engine`].
+//! Storage of applied effects: the engines behind [`archon_kv::engine::Engine`].
 
 mod disk_space;
 mod durable;

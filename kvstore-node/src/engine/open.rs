@@ -1,4 +1,4 @@
-//! Opening an engine's directory: its format, and setting aside one that will not open.
+//! Opening of an engine's directory: checks its format, and sets aside one that does not open.
 
 use super::{Engine, EngineError, EngineKind, FjallEngine, SledEngine};
 use rustix::fs::{Advice, fadvise};
@@ -11,22 +11,24 @@ use std::time::Duration;
 /// Names the engine and its format, so that another engine or a newer version is not mistaken for damage.
 const FORMAT_FILE: &str = "archon-engine";
 const MAGIC: &str = "archon-engine";
-/// Exists from an orderly end to the next start. It need not survive a power loss, since the page cache does not either.
+/// Exists from an orderly end to the next start. It need not survive a power loss, since the page cache does not
+/// either.
 const CLEAN_FILE: &str = "archon-engine.clean";
 /// The format of each engine's rows; both began with 1.
 const FORMAT: u32 = 1;
-/// Most directories set aside beside each other before the operator must look.
+/// Most directories set aside beside each other before the operator must intervene.
 const QUARANTINES_MAX: u32 = 1_000;
 
-/// How an engine is run.
+/// Settings of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Which engine; `None` is the one that made the directory, or the default in a new one. A directory belongs to the one that made it.
+    /// The engine; `None` is the one that created the directory, or the default in a new one. A directory belongs to
+    /// its creator.
     pub kind: Option<EngineKind>,
     /// Memory for cached pages, in bytes. At least 1 MiB is sensible.
     pub cache_bytes: u64,
-    /// How long to wait while another user holds the engine. A closed engine of the same process lets go a little later,
-    /// from a thread of its own.
+    /// Time to wait while another user holds the engine. A closed engine of the same process releases it a little
+    /// later, from a thread of its own.
     pub lock_wait: Duration,
 }
 
@@ -36,14 +38,14 @@ impl Default for EngineConfig {
     }
 }
 
-/// Opens the engine in `directory`, creating it if it is missing. One whose data is damaged is renamed to
-/// `DIRECTORY.quarantined-N` beside it, never deleted, and an empty one takes its place: the second value then names
-/// the renamed directory, and every replica that was in it must be reloaded.
+/// Opens the engine in `directory`, creating it if it is missing. A damaged one is renamed to `DIRECTORY.quarantined-N`
+/// beside it, never deleted, and replaced by an empty one: the second value then names the renamed directory, and every
+/// replica that was in it must be reloaded.
 ///
 /// # Errors
-/// [`EngineError::Io`] if the operating system refuses (nothing is set aside for that), [`EngineError::NewerFormat`] for
-/// a newer version's directory and [`EngineError::OtherEngine`] for another engine's, neither of which is touched,
-/// [`EngineError::NotDurable`] if syncs would not be real.
+/// [`EngineError::Io`] if the operating system refuses (nothing is set aside for that), [`EngineError::NewerFormat`]
+/// for a newer version's directory and [`EngineError::OtherEngine`] for another engine's, neither of which is touched,
+/// and [`EngineError::NotDurable`] if syncs would not be real.
 pub fn open_or_quarantine(
     directory: &Path,
     config: &EngineConfig,
@@ -72,7 +74,7 @@ fn open(directory: &Path, config: &EngineConfig) -> Result<Arc<dyn Engine>, Engi
     Ok(engine)
 }
 
-/// Makes sure that the directory exists and is this engine's, if one is asked for. Returns whose it is.
+/// Makes sure that the directory exists and is this engine's, if one is requested. Returns its engine.
 pub(super) fn prepare(directory: &Path, wanted: Option<EngineKind>) -> Result<EngineKind, EngineError> {
     let fail = |what| move |source| EngineError::Io { directory: directory.to_owned(), what, source };
     archon_durable::create_directory(directory).map_err(fail("create its directory"))?;
@@ -88,14 +90,14 @@ pub(super) fn prepare(directory: &Path, wanted: Option<EngineKind>) -> Result<En
 /// Notes that the engine was synced and closed, so that the next start may trust the page cache.
 ///
 /// # Errors
-/// Those of the file system.
+/// The errors of the file system.
 pub(crate) fn note_clean_end(directory: &Path) -> io::Result<()> {
     File::create(directory.join(CLEAN_FILE)).map(drop)
 }
 
-/// Drops the page cache of the engine's files, unless it ended in order. After a failed sync the kernel may hold pages as clean that
-/// the disk does not have: the engine would build on them, later syncs would not write them, and the log would be trimmed by them. Reads
-/// from the disk show the loss instead, while the log still has the rows.
+/// Drops the page cache of the engine's files, unless it ended in order. After a failed sync the kernel may treat pages
+/// as clean that the disk lacks: the engine would build on them, later syncs would not write them, and the log would be
+/// trimmed by them. Reads from the disk show the loss instead, while the log still has the rows.
 fn begin_use(directory: &Path) -> io::Result<()> {
     match fs::remove_file(directory.join(CLEAN_FILE)) {
         Ok(()) => Ok(()),
@@ -108,7 +110,7 @@ fn forget_cached(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         match forget_file(&path) {
-            // The engine before this one may still remove files.
+            // The previous engine may still remove files.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             forgotten => forgotten?,
         }

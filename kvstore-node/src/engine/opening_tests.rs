@@ -1,11 +1,11 @@
-//! What becomes of a directory that cannot be opened, or that is another engine's.
+//! Tests of directories that cannot be opened, or that belong to another engine.
 
 use super::conformance::{ALL_KEYS, config, on_each, open, put, space, value};
 use super::*;
 use archon_types::ScanOrder;
 
-/// Writes nonsense, longer than the eight bytes below which sled starts afresh, over a file without which the engine
-/// cannot be opened.
+/// Overwrites a file that the engine needs to open with nonsense, longer than the eight bytes below which sled starts
+/// over.
 fn spoil(kind: EngineKind, directory: &std::path::Path) -> std::path::PathBuf {
     let file = match kind {
         EngineKind::Sled => "conf",
@@ -18,7 +18,7 @@ fn spoil(kind: EngineKind, directory: &std::path::Path) -> std::path::PathBuf {
 const NONSENSE: &[u8] = b"longer than the eight bytes below which sled starts afresh";
 
 #[test]
-fn an_engine_that_does_not_open_is_set_aside_whole() {
+fn engine_that_does_not_open_is_set_aside_whole() {
     on_each(|kind, directory| {
         let beside = |number| directory.with_file_name(format!("engine.quarantined-{number}"));
         open(kind, directory).write(&[put(1, b"\x01a", b"1")]).unwrap();
@@ -36,7 +36,7 @@ fn an_engine_that_does_not_open_is_set_aside_whole() {
 }
 
 #[test]
-fn a_newer_format_another_engine_or_a_refusal_is_not_set_aside() {
+fn newer_format_other_engine_or_refusal_is_not_set_aside() {
     on_each(|kind, directory| {
         let held = open(kind, directory);
         let impatient = EngineConfig { lock_wait: std::time::Duration::ZERO, ..config(kind) };
@@ -58,7 +58,7 @@ fn a_newer_format_another_engine_or_a_refusal_is_not_set_aside() {
 }
 
 #[test]
-fn a_directory_keeps_its_engine_where_none_is_named() {
+fn directory_keeps_its_engine_by_default() {
     on_each(|kind, directory| {
         open(kind, directory).write(&[put(1, b"\x01a", b"1")]).unwrap();
         let (engine, aside) = open_or_quarantine(directory, &EngineConfig::default()).unwrap();
@@ -66,9 +66,9 @@ fn a_directory_keeps_its_engine_where_none_is_named() {
     });
 }
 
-/// Damage anywhere in the engine's log may be noticed or not, but never ends the process.
+/// Damage anywhere in the engine's log may or may not be noticed, but never ends the process.
 #[test]
-fn a_damaged_file_is_an_error_or_is_set_aside() {
+fn damaged_file_is_an_error_or_is_set_aside() {
     on_each(|kind, directory| {
         let engine = open(kind, directory);
         let rows: Vec<_> = (0..200_u8).map(|at| put(1, &[1, at], &value(3_000, at))).collect();

@@ -1,4 +1,4 @@
-//! What is particular to one engine.
+//! Tests particular to one engine.
 
 use super::conformance::{config, open, put, space, value};
 use super::*;
@@ -11,7 +11,7 @@ fn open_sled(directory: &Path) -> SledEngine {
 }
 
 #[test]
-fn sled_writes_no_files_that_it_does_not_sync() {
+fn sled_writes_no_unsynced_files() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("engine");
     let engine = open(EngineKind::Sled, &directory);
@@ -28,7 +28,7 @@ fn sled_writes_no_files_that_it_does_not_sync() {
 }
 
 #[test]
-fn sled_syncs_for_real() {
+fn sled_syncs_reach_the_disk() {
     let root = tempfile::tempdir().unwrap();
     let engine = open(EngineKind::Sled, &root.path().join("engine"));
     let before = durable::syncs();
@@ -38,7 +38,7 @@ fn sled_syncs_for_real() {
 }
 
 #[test]
-fn a_torn_write_of_sled_leaves_the_value_before_it_and_the_next_one_heals_it() {
+fn torn_write_of_sled_keeps_previous_value() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("engine");
     let get = |engine: &SledEngine| engine.get(space(1), b"\x01a").unwrap().unwrap();
@@ -57,11 +57,11 @@ fn a_torn_write_of_sled_leaves_the_value_before_it_and_the_next_one_heals_it() {
 }
 
 #[test]
-fn fjall_begins_anew_where_its_creation_was_interrupted() {
+fn fjall_restarts_interrupted_creation() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("engine");
     super::open::prepare(&directory, Some(EngineKind::Fjall)).unwrap();
-    // As a process leaves it that was killed after the journal and before the version.
+    // The state left by a process killed after the journal and before the version.
     std::fs::create_dir_all(directory.join("fjall.new/keyspaces")).unwrap();
     std::fs::write(directory.join("fjall.new/0.jnl"), b"").unwrap();
     let engine = open(EngineKind::Fjall, &directory);
@@ -74,7 +74,7 @@ fn fjall_begins_anew_where_its_creation_was_interrupted() {
 }
 
 #[test]
-fn fjall_clears_a_large_space_without_passing_what_it_removed_already() {
+fn fjall_clears_large_space_in_constant_steps() {
     let root = tempfile::tempdir().unwrap();
     let engine = open(EngineKind::Fjall, &root.path().join("engine"));
     let key = |at: u32| [&[1], &at.to_be_bytes()[..]].concat();
@@ -100,7 +100,7 @@ fn fjall_clears_a_large_space_without_passing_what_it_removed_already() {
 /// A power failure may leave the end of a batch that was never synced and not the middle, which fjall alone takes for
 /// damage.
 #[test]
-fn fjall_opens_when_a_power_failure_left_a_hole_in_what_was_not_synced() {
+fn fjall_opens_after_hole_in_unsynced_journal() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("engine");
     let engine = open(EngineKind::Fjall, &directory);
@@ -125,7 +125,7 @@ fn fjall_opens_when_a_power_failure_left_a_hole_in_what_was_not_synced() {
 }
 
 #[test]
-fn a_whole_journal_of_fjall_is_not_cut() {
+fn whole_journal_of_fjall_is_not_cut() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("engine");
     for round in 0..3_u8 {
@@ -139,9 +139,9 @@ fn a_whole_journal_of_fjall_is_not_cut() {
     }
 }
 
-/// The same of sled: what was synced is there.
+/// The same with sled: synced rows are there.
 #[test]
-fn sled_opens_when_a_power_failure_left_a_hole_in_what_was_not_synced() {
+fn sled_opens_after_hole_in_unsynced_log() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("engine");
     let engine = open(EngineKind::Sled, &directory);

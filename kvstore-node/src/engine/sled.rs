@@ -1,14 +1,15 @@
-//! The engine on sled; the only file that names it.
+//! Engine on sled; the only file that names it.
 //!
-//! One tree for all placements: `placement (8, big-endian) ‖ row key → tag ‖ …`. A row key begins with its kind byte, so
-//! the tree is sorted by placement, kind, user key. Measured, one prefixed tree is several times faster than a tree per
-//! placement. Batches are never used: sled's take a process-wide lock that every later read pays for.
+//! One tree for all placements: `placement (8, big-endian) ‖ row key → tag ‖ …`. A row key begins with its kind byte,
+//! so the tree is sorted by placement, kind, user key. Measured, one prefixed tree is several times faster than a tree
+//! per placement. Batches are never used: sled's take a process-wide lock that every later read pays for.
 //!
-//! Values above [`CHUNK_BYTES`] are split, because sled moves large nodes to files that it never syncs. A value's chunks
-//! lie under `placement ‖ 0xFF ‖ row key ‖ slot ‖ number`, and its row names slot, length and checksum. A new value takes
-//! the slot that the present one does not use: chunks are written first, then the row, then the old chunks go. So a
-//! reader beside the writer sees either value or notices and looks again. A crash between the steps can leave chunks that
-//! no row names; they cost space only, are overwritten when that key takes the slot again, and go with the space.
+//! Values above [`CHUNK_BYTES`] are split, because sled moves large nodes to files that it never syncs. A value's
+//! chunks are stored under `placement ‖ 0xFF ‖ row key ‖ slot ‖ number`, and its row names slot, length and checksum. A
+//! new value takes the slot that the present one does not use: chunks are written first, then the row, then the old
+//! chunks are removed. So a reader beside the writer sees either value, or notices the change and retries. A crash
+//! between the steps can leave chunks that no row names; they only cost space, are overwritten when that key takes the
+//! slot again, and are removed with the space.
 
 use super::disk_space::DiskSpace;
 use super::durable;
@@ -29,14 +30,14 @@ pub(super) const CHUNK_BYTES: usize = 64 * 1024;
 const SEGMENT_BYTES: usize = 8 * 1024 * 1024;
 /// Kind byte of chunks, above every kind of row.
 const CHUNK_KIND: u8 = archon_kv::engine::RESERVED_KIND;
-/// With less than this left beside the reserve, nothing more is written.
+/// Free bytes, beside the reserve, below which nothing more is written.
 const FREE_BYTES_MIN: u64 = 32 * 1024 * 1024;
 const INLINE: u8 = 0;
 const CHUNKED: u8 = 1;
-/// How often a reader looks again when the writer was changing the value under it.
+/// Retries of a reader while the writer changes the value.
 const READ_ATTEMPTS: usize = 1_000;
 const SPACE_BYTES: usize = 8;
-/// How often a held lock is tried again.
+/// Interval between attempts to take a held lock.
 const LOCK_POLL: Duration = Duration::from_millis(5);
 
 /// An engine on sled 0.34.
@@ -52,7 +53,7 @@ impl std::fmt::Debug for SledEngine {
     }
 }
 
-/// The row of a chunked value: which slot, how long, which checksum.
+/// Row of a chunked value: its slot, length and checksum.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
     slot: u8,
@@ -85,7 +86,7 @@ enum Stored {
 }
 
 impl SledEngine {
-    /// Opens or creates the engine in `directory`, without looking at its format: see
+    /// Opens or creates the engine in `directory`, without checking its format: see
     /// [`open_or_quarantine`](super::open_or_quarantine).
     pub(super) fn open(directory: &Path, config: &EngineConfig) -> Result<Self, EngineError> {
         let settings = sled::Config::new()
@@ -111,14 +112,14 @@ impl SledEngine {
         let engine =
             Self { database, directory: directory.to_owned(), disk: DiskSpace::new(directory, FREE_BYTES_MIN) };
         engine.check_durable()?;
-        // The reserve is taken up while there is space for it; the flusher looks again before it writes.
+        // The reserve is taken up while there is space for it; the flusher checks again before it writes.
         let _ = engine.check_disk();
         Ok(engine)
     }
 
-    /// Writes something, flushes, and sees whether the sync went through our definition.
+    /// Writes a row, flushes, and checks that the sync went through our definition.
     fn check_durable(&self) -> Result<(), EngineError> {
-        // The empty key lies outside every space.
+        // The empty key is outside every space.
         let before = durable::syncs();
         let fail = |error| convert(&self.directory, "write its check row", error);
         self.database.insert([], &[INLINE]).map_err(fail)?;
@@ -159,7 +160,7 @@ impl SledEngine {
         }
     }
 
-    /// Puts a chunked value together; `None` if it was changed meanwhile.
+    /// Assembles a chunked value; `None` if it was changed meanwhile.
     fn assemble(&self, space: PlacementId, key: &[u8], head: Head) -> Result<Option<Bytes>, EngineError> {
         let mut value = BytesMut::with_capacity(head.length as usize);
         for number in 0..head.chunks() {
@@ -182,7 +183,7 @@ impl SledEngine {
         Ok(())
     }
 
-    /// Writes the chunks of a large value beside the present one, and gives the row that would make it the present one.
+    /// Writes the chunks of a large value beside the present one. Returns the row that would replace the present one.
     pub(super) fn stage(&self, space: PlacementId, key: &[u8], value: &[u8]) -> Result<Head, EngineError> {
         let too_large = || EngineError::TooLarge { key_bytes: key.len(), value_bytes: value.len() };
         let length = u32::try_from(value.len()).map_err(|_| too_large())?;
@@ -195,7 +196,7 @@ impl SledEngine {
             self.database.insert(chunk_key(space, key, slot, number), chunk).map_err(self.fail("write a chunk"))?;
         }
         let head = Head { slot, length, checksum: crc32c(value) };
-        // What a torn, longer write may have left behind in this slot.
+        // Remains of a torn, longer write in this slot.
         self.remove_chunks(space, key, slot, head.chunks())?;
         Ok(head)
     }
@@ -239,7 +240,7 @@ impl SledEngine {
         Ok(())
     }
 
-    /// Reads the row's value, looking again while the writer changes it.
+    /// Reads the row's value, retrying while the writer changes it.
     fn read(
         &self,
         space: PlacementId,
@@ -324,7 +325,7 @@ impl Engine for SledEngine {
 
     fn clear(&self, space: PlacementId, rows_max: usize) -> Result<Cleared, EngineError> {
         let mut removed = 0;
-        // Rows and chunks alike, also those that no row names, so that nothing of the space stays behind.
+        // Rows and chunks alike, including chunks without a row, so that the space is empty afterwards.
         for found in self.database.scan_prefix(space.get().to_be_bytes()).keys() {
             if removed == rows_max {
                 return Ok(Cleared { removed, done: false });
@@ -376,10 +377,10 @@ fn row_key(space: PlacementId, key: &[u8]) -> Vec<u8> {
     full
 }
 
-/// Between two keys of the tree.
+/// Key range of the tree.
 type FullKeys = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The rows of a space between two keys; `None` if that ends before it begins.
+/// Returns the rows of a space between two keys; `None` if the range ends before it begins.
 fn bounds(space: PlacementId, (from, to): Between<'_>) -> Option<FullKeys> {
     let start = match from {
         Bound::Unbounded => Bound::Included(row_key(space, &[])),
@@ -387,7 +388,7 @@ fn bounds(space: PlacementId, (from, to): Between<'_>) -> Option<FullKeys> {
     };
     let end = match to {
         Bound::Included(key) | Bound::Excluded(key) if key < &[CHUNK_KIND][..] => to.map(|key| row_key(space, key)),
-        // Chunks lie behind the rows.
+        // Chunks are behind the rows.
         _ => Bound::Excluded(row_key(space, &[CHUNK_KIND])),
     };
     (!is_empty_range(&start, &end)).then_some((start, end))
@@ -404,7 +405,7 @@ fn chunk_key(space: PlacementId, key: &[u8], slot: u8, number: u16) -> Vec<u8> {
     full
 }
 
-/// Whether another user has the files locked; sled says so in words only.
+/// Returns whether another user has the files locked; sled reports that in text only.
 fn is_held(error: &sled::Error) -> bool {
     matches!(error, sled::Error::Io(source) if source.to_string().contains("could not acquire lock"))
 }

@@ -1,8 +1,8 @@
-//! Rows of copies that gather until there are enough for the engine's way to take many at once.
+//! Gathered rows of pulled copies, collected until there are enough for the engine's bulk ingest.
 //!
-//! Nobody misses them meanwhile: a copy counts once a barrier behind its last page has run, for which the engine is synced, and before that
-//! and before anything else is done in their space the flusher writes what has gathered. A restart loses them with the copy, which is
-//! pulled anew.
+//! They are not missed meanwhile: a copy is in sync only after a barrier behind its last page, for which the engine is
+//! synced. Before that, and before any other work in their space, the flusher writes the gathered rows. A restart loses
+//! them with the copy, which is pulled again.
 
 use super::size;
 use crate::engine::Change;
@@ -16,30 +16,30 @@ use tokio::sync::oneshot;
 pub(crate) struct CopiedPage {
     /// Its rows, in order of key.
     pub(crate) rows: Vec<Change>,
-    /// Whether the node is in use, so that what it writes is synced by and by and not at once.
+    /// The node is in use, so that syncs are spread out.
     pub(crate) gently: bool,
-    /// Told once the engine has them, or they gather for it; dropped if they are not wanted any more.
+    /// Resolved once the engine has them, or they are gathered; dropped if they are no longer needed.
     pub(crate) written: oneshot::Sender<()>,
 }
 
 impl CopiedPage {
-    /// Bytes of its keys and values.
+    /// Returns the bytes of its keys and values.
     pub(crate) fn bytes(&self) -> usize {
         self.rows.iter().map(size).sum()
     }
 }
 
-/// The pages of copies among what a turn writes.
+/// Pages of copies among the writes of a turn.
 #[derive(Default)]
 pub(super) struct WrittenPages {
     bytes: usize,
-    /// Bytes of those on a node in use.
+    /// Bytes of pages on a node in use.
     gentle_bytes: usize,
     written: Vec<oneshot::Sender<()>>,
 }
 
 impl WrittenPages {
-    /// Adds a page, and gives back its rows.
+    /// Adds a page, and returns its rows.
     pub(super) fn add(&mut self, page: CopiedPage) -> Vec<Change> {
         self.bytes += page.bytes();
         self.gentle_bytes += if page.gently { page.bytes() } else { 0 };
@@ -47,22 +47,23 @@ impl WrittenPages {
         page.rows
     }
 
-    /// Bytes of those on a node in use.
+    /// Returns the bytes of pages on a node in use.
     pub(super) const fn gentle_bytes(&self) -> usize {
         self.gentle_bytes
     }
 
-    /// All that the turn wrote, `bytes`, is written, which began then: tells those who wait, and returns the pages' share of that time.
+    /// Completes a turn that wrote `bytes` in total since `began`: notifies the waiting tasks, and returns the pages'
+    /// share of the time.
     pub(super) fn end(self, bytes: usize, began: Instant) -> Duration {
         for written in self.written {
-            // A task that was stopped does not wait any more.
+            // A stopped task no longer waits.
             let _ = written.send(());
         }
         share(began.elapsed(), self.bytes, bytes)
     }
 }
 
-/// The share of a time that `part` of `all` bytes took.
+/// Returns the share of a time for `part` of `all` bytes.
 fn share(time: Duration, part: usize, all: usize) -> Duration {
     if part == 0 { Duration::ZERO } else { time.mul_f64((part as f64 / all.max(part) as f64).min(1.0)) }
 }
@@ -75,35 +76,35 @@ pub(super) struct Copied {
 }
 
 impl Copied {
-    /// Bytes of keys and values that have gathered.
+    /// Returns the bytes of gathered keys and values.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether these rows of a space are in order of key, and come after those that have gathered.
+    /// Returns whether these rows of a space are in order of key, and come after the gathered ones.
     pub(super) fn is_followed_by(&self, space: PlacementId, rows: &[Change]) -> bool {
         let last = self.spaces.get(&space).and_then(|(_, gathered)| gathered.last());
         let all = last.into_iter().chain(rows);
         all.is_sorted_by(|one, next| one.key < next.key)
     }
 
-    /// Adds a page whose rows follow.
+    /// Adds a page with following rows.
     pub(super) fn add(&mut self, space: PlacementId, page: CopiedPage) {
         let bytes = page.bytes();
         let (gathered_bytes, gathered) = self.spaces.entry(space).or_default();
         *gathered_bytes += bytes;
         self.bytes += bytes;
         gathered.extend(page.rows);
-        // A task that was stopped does not wait any more.
+        // A stopped task no longer waits.
         let _ = page.written.send(());
     }
 
-    /// The space of which most has gathered.
+    /// Returns the space with the most gathered bytes.
     pub(super) fn largest(&self) -> Option<PlacementId> {
         self.spaces.iter().max_by_key(|(_, (bytes, _))| *bytes).map(|(space, _)| *space)
     }
 
-    /// Those of a space, which gather no more.
+    /// Takes the gathered rows of a space.
     pub(super) fn take(&mut self, space: PlacementId) -> Option<Vec<Change>> {
         let (bytes, rows) = self.spaces.remove(&space)?;
         self.bytes -= bytes;

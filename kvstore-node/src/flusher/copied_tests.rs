@@ -1,4 +1,4 @@
-//! Rows of copies gather for an engine that takes many at once.
+//! Tests of gathering rows of copies for an engine with bulk ingest.
 
 use super::rig::{Note, Rig, TIMEOUT, change, lazy, put, space};
 use super::*;
@@ -38,7 +38,7 @@ fn ingested(rig: &Rig) -> Vec<usize> {
 }
 
 #[test]
-fn the_log_waited_behind_a_second_of_what_was_copied_on_a_node_in_use() {
+fn copied_pages_are_synced_often_on_node_in_use() {
     let rig = Rig::default();
     let flusher = rig.start(FlusherConfig { gentle_sync_bytes: 2_000, ..lazy() });
     let handle = flusher.handle();
@@ -62,7 +62,7 @@ fn the_log_waited_behind_a_second_of_what_was_copied_on_a_node_in_use() {
 }
 
 #[test]
-fn pages_of_a_copy_gather_until_a_barrier_and_are_on_the_disk_behind_it() {
+fn copied_pages_gather_and_barrier_makes_them_durable() {
     let rig = rig();
     let flusher = rig.start(lazy());
     let handle = flusher.handle();
@@ -80,7 +80,7 @@ fn pages_of_a_copy_gather_until_a_barrier_and_are_on_the_disk_behind_it() {
 }
 
 #[test]
-fn what_has_gathered_is_given_to_the_engine_when_it_is_much_and_in_time() {
+fn gathered_pages_are_ingested_by_size_and_age() {
     let rig = rig();
     let flusher = rig.start(FlusherConfig { ingest_bytes: 400, ..lazy() });
     copy(&flusher.handle(), 1, 0..20);
@@ -96,13 +96,13 @@ fn what_has_gathered_is_given_to_the_engine_when_it_is_much_and_in_time() {
 }
 
 #[test]
-fn rows_that_came_earlier_in_the_same_space_are_written_first() {
+fn earlier_rows_of_same_space_are_written_first() {
     let rig = rig();
     let flusher = rig.start(lazy());
     let handle = flusher.handle();
     copy(&handle, 1, 0..50);
     put(&handle, 1, 9, 7, "of the log");
-    // A stream that begins anew may bring again what is there.
+    // A restarted stream may bring rows again.
     copy(&handle, 1, 60..70);
     copy(&handle, 1, 65..80);
     settle(&handle);
@@ -112,7 +112,7 @@ fn rows_that_came_earlier_in_the_same_space_are_written_first() {
 }
 
 #[test]
-fn what_has_gathered_of_a_space_that_is_cleared_does_not_come_back() {
+fn clear_drops_gathered_pages_of_its_space() {
     let rig = rig();
     let flusher = rig.start(lazy());
     let handle = flusher.handle();
@@ -126,7 +126,7 @@ fn what_has_gathered_of_a_space_that_is_cleared_does_not_come_back() {
 }
 
 #[test]
-fn a_stop_writes_what_has_gathered() {
+fn stop_writes_gathered_pages() {
     let rig = rig();
     let flusher = rig.start(lazy());
     copy(&flusher.handle(), 1, 0..50);
@@ -135,7 +135,7 @@ fn a_stop_writes_what_has_gathered() {
 }
 
 #[test]
-fn an_engine_that_takes_rows_one_by_one_has_them_at_once() {
+fn engine_without_ingest_gets_pages_at_once() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     copy(&flusher.handle(), 1, 0..50);

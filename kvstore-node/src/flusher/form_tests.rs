@@ -1,4 +1,4 @@
-//! Copies that are formed, step by step.
+//! Tests of forming copies, step by step.
 
 use super::job_tests::{END, clearing, fill, job, range, values};
 use super::rig::{Note, Rig, TIMEOUT, change, lazy, put, space};
@@ -6,7 +6,7 @@ use super::*;
 use archon_kv::row;
 use bytes::Bytes;
 
-/// Forms a copy that ends where its source is now.
+/// Forms a copy that ends at the present state of its source.
 fn form(handle: &FlusherHandle, job: FormJob) -> Result<(), FlusherError> {
     let (from, to) = (job.from, job.to);
     handle.form(job)?;
@@ -37,7 +37,7 @@ fn position(rig: &Rig, number: u64) -> Option<Bytes> {
 }
 
 #[test]
-fn a_copy_is_formed_beside_other_work_and_told_once_it_is_on_the_disk() {
+fn forming_runs_beside_other_work_and_is_reported_durable() {
     let rig = Rig::default();
     let flusher = source(&rig, FlusherConfig { clear_rows: 1, ..lazy() });
     let handle = flusher.handle();
@@ -45,7 +45,7 @@ fn a_copy_is_formed_beside_other_work_and_told_once_it_is_on_the_disk() {
     form(&handle, job(5, range(100, None))).unwrap();
     rig.wait_for("the fourth step", |state| state.waiting);
     put(&handle, 3, 1, 0, "a");
-    // The source goes on as well, beside the range.
+    // Writes to the source continue as well, outside the range.
     put(&handle, 1, 50, 0, "new");
     rig.set(|state| state.clear_steps = None);
     wait_formed(&rig, 2, 5);
@@ -60,7 +60,7 @@ fn a_copy_is_formed_beside_other_work_and_told_once_it_is_on_the_disk() {
 }
 
 #[test]
-fn a_copy_that_is_given_up_is_not_told_and_not_formed_where_somebody_cleared() {
+fn abandoned_form_is_not_reported() {
     let rig = Rig::default();
     let flusher = source(&rig, FlusherConfig { clear_rows: 1, ..lazy() });
     let handle = flusher.handle();
@@ -72,10 +72,10 @@ fn a_copy_that_is_given_up_is_not_told_and_not_formed_where_somebody_cleared() {
     rig.set(|state| state.clear_steps = None);
     rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(2, clear)));
     assert_eq!((values(&rig, 2).len(), position(&rig, 2)), (0, None));
-    // Whoever asked for that has the space: nothing is formed there any more.
+    // The space has an owner since the clearing: no copy is formed there any longer.
     assert_eq!(form(&handle, job(6, range(0, None))), Err(FlusherError::Clearing { space: space(2) }));
     assert!(handle.was_cleared(space(2)) && !handle.was_cleared(space(4)));
-    // In place of one that is under way, and by a clearing alone.
+    // In place of one in progress, and by a clearing alone.
     let fourth = |attempt, keys| FormJob { to: space(4), ..job(attempt, keys) };
     rig.set(|state| state.clear_steps = Some(0));
     form(&handle, fourth(6, range(0, None))).unwrap();
@@ -97,7 +97,7 @@ fn a_copy_that_is_given_up_is_not_told_and_not_formed_where_somebody_cleared() {
 }
 
 #[test]
-fn a_copy_that_a_restart_interrupted_is_formed_anew() {
+fn form_interrupted_by_restart_starts_over() {
     for steps in [0, 1, 10, 19] {
         let rig = Rig::default();
         let flusher = source(&rig, FlusherConfig { clear_rows: 1, ..lazy() });
@@ -116,7 +116,7 @@ fn a_copy_that_a_restart_interrupted_is_formed_anew() {
 }
 
 #[test]
-fn a_copy_is_not_formed_from_what_is_cleared_meanwhile() {
+fn form_is_spoilt_by_clear_of_source() {
     for whole in [true, false] {
         let rig = Rig::default();
         let flusher = source(&rig, FlusherConfig { clear_rows: 1, ..lazy() });
@@ -141,7 +141,7 @@ fn a_copy_is_not_formed_from_what_is_cleared_meanwhile() {
 }
 
 #[test]
-fn one_damaged_row_ended_the_node_that_formed_a_copy_of_it_or_cleared_it() {
+fn damaged_row_fails_its_copy_not_the_node() {
     for forms in [true, false] {
         let rig = Rig::default();
         let flusher = source(&rig, lazy());
@@ -160,7 +160,7 @@ fn one_damaged_row_ended_the_node_that_formed_a_copy_of_it_or_cleared_it() {
 }
 
 #[test]
-fn damage_where_a_copy_was_to_be_formed_cost_the_healthy_one_that_it_is_formed_from() {
+fn damage_in_target_space_spares_source_copy() {
     let rig = Rig::default();
     let flusher = source(&rig, lazy());
     rig.set(|state| state.damaged = Some(2));
@@ -171,7 +171,7 @@ fn damage_where_a_copy_was_to_be_formed_cost_the_healthy_one_that_it_is_formed_f
 }
 
 #[test]
-fn a_copy_that_had_waited_with_its_end_for_its_source_never_ended() {
+fn form_end_queued_behind_source_is_processed() {
     let rig = Rig::default();
     let flusher = source(&rig, lazy());
     let handle = flusher.handle();
@@ -186,7 +186,7 @@ fn a_copy_that_had_waited_with_its_end_for_its_source_never_ended() {
 }
 
 #[test]
-fn a_copy_follows_its_source_until_its_end_is_known() {
+fn form_mirrors_source_until_its_end() {
     let rig = Rig::default();
     let flusher = source(&rig, lazy());
     let handle = flusher.handle();
@@ -207,7 +207,7 @@ fn a_copy_follows_its_source_until_its_end_is_known() {
 }
 
 #[test]
-fn a_copy_had_one_step_per_memtable_and_never_gained_on_whoever_wrote() {
+fn form_advances_during_long_turns() {
     let rig = Rig::default();
     let flusher = source(&rig, FlusherConfig { write_rows_max: 1, ..lazy() });
     let handle = flusher.handle();
@@ -224,7 +224,7 @@ fn a_copy_had_one_step_per_memtable_and_never_gained_on_whoever_wrote() {
 }
 
 #[test]
-fn what_begins_in_a_turn_comes_after_the_rows_that_were_queued_before_it() {
+fn job_begins_after_rows_queued_before_it() {
     let rig = Rig::default();
     let flusher = source(&rig, FlusherConfig { write_rows_max: 1, ..lazy() });
     let handle = flusher.handle();
@@ -244,7 +244,7 @@ fn what_begins_in_a_turn_comes_after_the_rows_that_were_queued_before_it() {
 }
 
 #[test]
-fn a_copy_ends_behind_what_waits_for_its_source() {
+fn form_ends_after_work_waiting_for_source() {
     let rig = Rig::default();
     let flusher = source(&rig, FlusherConfig { clear_rows: 1, ..lazy() });
     let handle = flusher.handle();
@@ -253,7 +253,7 @@ fn a_copy_ends_behind_what_waits_for_its_source() {
     rig.set(|state| state.clear_steps = Some(3));
     handle.apply(space(1), Seq::new(7), clearing()).unwrap();
     rig.wait_for("the fourth step", |state| state.waiting);
-    // It waits for the clearing, and the end of the copy for it.
+    // It waits for the clearing, and the end of the copy waits for it.
     put(&handle, 1, 8, 180, "later");
     handle.end_form(space(1), space(2), END).unwrap();
     rig.set(|state| state.clear_steps = None);
@@ -264,7 +264,7 @@ fn a_copy_ends_behind_what_waits_for_its_source() {
 }
 
 #[test]
-fn a_copy_that_nobody_waited_for_filled_the_disk_so_that_not_even_its_space_could_be_cleared() {
+fn form_without_waiters_pauses_when_space_is_short() {
     let rig = Rig::default();
     rig.set(|state| state.tight = true);
     let flusher = source(&rig, FlusherConfig { clear_rows: 8, ..lazy() });
@@ -284,7 +284,7 @@ fn a_copy_that_nobody_waited_for_filled_the_disk_so_that_not_even_its_space_coul
 }
 
 #[test]
-fn a_copy_waits_for_space_on_the_disk() {
+fn form_waits_for_disk_space() {
     let rig = Rig::default();
     let flusher = source(&rig, lazy());
     rig.set(|state| state.full = true);

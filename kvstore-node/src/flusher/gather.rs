@@ -1,4 +1,4 @@
-//! Which rows of copies gather, and when the engine is given them.
+//! Gathering of rows of copies, and their bulk ingest.
 
 use super::FlushRows;
 use super::jobs::Job;
@@ -8,8 +8,8 @@ use archon_types::PlacementId;
 use std::time::Instant;
 
 impl Writer {
-    /// Has rows of copies gather, and gives back the others and those that cannot wait; `bytes` counts the former. `None` if the flusher
-    /// was stopped while the disk was full.
+    /// Gathers rows of copies, and returns the other rows and those that cannot wait; `bytes` counts the gathered ones.
+    /// `None` if the flusher was stopped while the disk was full.
     pub(super) fn gather(
         &mut self,
         rows: Vec<(PlacementId, FlushRows)>,
@@ -23,7 +23,7 @@ impl Writer {
                     self.copied.add(space, page);
                     self.unsynced_since.get_or_insert_with(Instant::now);
                 }
-                // What has gathered there was queued before.
+                // The rows gathered there were queued before.
                 rows => match self.ingest(space)? {
                     true => others.push((space, rows)),
                     false => return Ok(None),
@@ -44,8 +44,8 @@ impl Writer {
         self.engine.ingests() && !self.jobs.are_forming() && self.copied.is_followed_by(space, rows)
     }
 
-    /// Gives what has gathered of a space to the engine. Returns whether nothing is left of it: not if the flusher was stopped while
-    /// the disk was full.
+    /// Writes the gathered rows of a space to the engine. Returns whether none are left: not if the flusher was stopped
+    /// while the disk was full.
     fn ingest(&mut self, space: PlacementId) -> Result<bool, EngineError> {
         let Some(rows) = self.copied.take(space) else { return Ok(true) };
         *self.shared.busy_since.lock() = None;
@@ -71,8 +71,8 @@ impl Writer {
         Ok(true)
     }
 
-    /// What has gathered in the spaces that a job is about was queued before it: it is written, or dropped if the job would clear it.
-    /// Returns whether that is done.
+    /// Writes the gathered rows in the spaces of a job, which were queued before it, or drops them if the job would
+    /// clear them. Returns whether that is done.
     pub(super) fn settle(&mut self, space: PlacementId, job: &Job) -> Result<bool, EngineError> {
         match job {
             Job::Clear { .. } => {

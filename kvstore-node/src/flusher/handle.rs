@@ -1,9 +1,9 @@
-//! How work is given to the flusher.
+//! Handle to the flusher.
 
 use super::*;
 use parking_lot::MutexGuard;
 
-/// Gives work to the flusher; cheap to clone.
+/// Queues work for the flusher; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct FlusherHandle {
     pub(super) shared: Arc<Shared>,
@@ -16,8 +16,8 @@ impl std::fmt::Debug for FlusherHandle {
 }
 
 impl FlusherHandle {
-    /// Queues the effect at position `upto` of `space`. Positions of a space must rise. Pages of a copy go the same way
-    /// with [`Seq::ZERO`], which reports no position.
+    /// Queues the effect at position `upto` of `space`. Positions of a space must rise. Pages of a copy are queued the
+    /// same way with [`Seq::ZERO`], which reports no position.
     ///
     /// # Errors
     /// [`FlusherError::Full`], [`FlusherError::Clearing`] or [`FlusherError::Stopped`], with the rows back.
@@ -46,13 +46,13 @@ impl FlusherHandle {
         Ok(())
     }
 
-    /// Frees rows that the memtable has let go of: there may be a million of them.
+    /// Frees rows that the memtable has released, perhaps a million of them.
     pub(crate) fn let_go(&self, frozen: Frozen) {
-        // One that has stopped leaves them to whoever drops them.
+        // A stopped flusher leaves them to the caller's drop.
         let _ = self.queue(Work::LetGo(frozen));
     }
 
-    /// The queue, unless nothing is taken any more.
+    /// Returns the queue, unless the flusher accepts no more work.
     fn open_queue(&self) -> Result<MutexGuard<'_, Queue>, FlusherError> {
         let queue = self.shared.queue.lock();
         if queue.stopping || queue.ended { Err(FlusherError::Stopped) } else { Ok(queue) }
@@ -69,7 +69,8 @@ impl FlusherHandle {
         self.shared.wake.notify_one();
     }
 
-    /// Whether about `bytes` more would be taken now. If not, [`FlushEvent::QueueDrained`] tells when to ask again.
+    /// Returns whether about `bytes` more would be accepted now. If not, [`FlushEvent::QueueDrained`] signals when to
+    /// ask again.
     pub(crate) fn has_capacity(&self, bytes: usize) -> bool {
         let mut queue = self.shared.queue.lock();
         let taken = queue.has_capacity(bytes, self.shared.config.queue_bytes_max);
@@ -77,9 +78,9 @@ impl FlusherHandle {
         taken
     }
 
-    /// Queues the removal of every row of a space, after what was queued for it before. From now on nothing more is taken
-    /// for it until [`FlushEvent::Cleared`], which bears the number given here: positive, and of no other clearing. A second
-    /// request while the first is under way is the same clearing.
+    /// Queues the removal of every row of a space, after earlier work for it. From now on no work for it is accepted
+    /// until [`FlushEvent::Cleared`], which carries the number returned here: positive and unique. A second request
+    /// during a clearing is the same clearing.
     ///
     /// # Errors
     /// [`FlusherError::Stopped`].
@@ -96,19 +97,19 @@ impl FlusherHandle {
         Ok(clear)
     }
 
-    /// Forms a copy, after what was queued for it and for its source before, in place of any other job for the same copy.
-    /// [`FlushEvent::RowsFormed`] tells when every row is on the disk; from then on it follows its source until
-    /// [`FlusherHandle::end_form`]. What is applied to the copy's space meanwhile waits. Without a word
-    /// it ends by [`FlusherHandle::stop_form`], by a clearing of its space, and by one of what it is to have at the source.
+    /// Forms a copy, after earlier work for it and for its source, in place of any other job for the same copy.
+    /// [`FlushEvent::RowsFormed`] reports that every row is on disk; from then on it mirrors its source until
+    /// [`FlusherHandle::end_form`]. Work for the copy's space waits meanwhile. It ends without an event by
+    /// [`FlusherHandle::stop_form`], by a clearing of its space, and by one of its keys at the source.
     ///
-    /// A space of which a clearing was asked for has an owner by now, perhaps with rows in it: another thread of the node heard of
-    /// a newer state of the cluster first.
+    /// A space with a requested clearing has an owner by now, perhaps with rows in it: another thread of the node has
+    /// received a newer state of the cluster first.
     ///
     /// # Errors
     /// [`FlusherError::Clearing`] or [`FlusherError::Stopped`].
     pub(crate) fn form(&self, job: FormJob) -> Result<(), FlusherError> {
         let queue = self.open_queue()?;
-        // Under the same lock: a clearing that is asked for now comes after it, and ends it.
+        // Under the same lock: a clearing requested now comes after it, and ends it.
         if queue.cleared.contains(&job.to) {
             return Err(FlusherError::Clearing { space: job.to });
         }
@@ -116,8 +117,8 @@ impl FlusherHandle {
         Ok(())
     }
 
-    /// The copy that is formed from this source is whole with what was queued for the source before: its log goes on from `end`.
-    /// [`FlushEvent::Formed`] tells when it is on the disk.
+    /// Completes the copy formed from this source with all work queued for the source before: its log continues from
+    /// `end`. [`FlushEvent::Formed`] reports that it is on disk.
     ///
     /// # Errors
     /// [`FlusherError::Stopped`].
@@ -125,12 +126,13 @@ impl FlusherHandle {
         self.queue(Work::EndForm { from, to, end })
     }
 
-    /// Whether a clearing of this space was asked for: then it has an owner, and what was formed in it before is nobody's.
+    /// Returns whether a clearing of this space was requested: then it has an owner, and copies formed in it before are
+    /// void.
     pub(crate) fn was_cleared(&self, space: PlacementId) -> bool {
         self.shared.queue.lock().cleared.contains(&space)
     }
 
-    /// Forms this copy no further. What is there already stays, until the space is cleared.
+    /// Stops forming this copy. Its rows stay until the space is cleared.
     ///
     /// # Errors
     /// [`FlusherError::Stopped`].
@@ -138,8 +140,8 @@ impl FlusherHandle {
         self.queue(Work::StopForm(to))
     }
 
-    /// Has everything queued so far written and synced at once, and then runs `done` on the flusher's thread. Not what waits
-    /// in its space for a range to be cleared or a copy to be formed: of that its position tells.
+    /// Writes and syncs everything queued so far at once, and then runs `done` on the flusher's thread. Work that waits
+    /// in its space for a cleared range or a formed copy is not included; its own position reports it.
     ///
     /// # Errors
     /// [`FlusherError::Stopped`]; `done` is dropped.
@@ -147,12 +149,12 @@ impl FlusherHandle {
         self.queue(Work::Barrier(done))
     }
 
-    /// The snapshots of what this writes over.
+    /// Returns the snapshots of rows that are overwritten here.
     pub(crate) fn snapshots(&self) -> &Arc<Snapshots> {
         &self.shared.snapshots
     }
 
-    /// Whether everything waits for space on the disk, so that no new data should be taken in.
+    /// Returns whether all work waits for disk space, so that no new data should be accepted.
     pub(crate) fn is_disk_full(&self) -> bool {
         self.shared.is_disk_full.load(Ordering::Acquire)
     }
@@ -162,7 +164,7 @@ impl FlusherHandle {
         self.shared.failed_for_space.load(Ordering::Acquire)
     }
 
-    /// How much space the disk lacks, if everything waits for it.
+    /// Returns the shortage of the disk, if all work waits for space.
     pub(crate) fn disk_full(&self) -> Option<DiskFull> {
         *self.shared.disk_full.lock()
     }
@@ -172,27 +174,27 @@ impl FlusherHandle {
         self.is_disk_full() || self.shared.busy_since.lock().is_some() || self.bytes_waiting() > 0
     }
 
-    /// For how long the engine has been at work on one write or sync. Waiting for space on the disk does not count.
+    /// Returns how long the engine has been working on one write or sync. Waiting for disk space does not count.
     pub(crate) fn busy_for(&self) -> Duration {
         self.shared.busy_since.lock().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Syncs of the engine so far.
+    /// Returns the number of syncs of the engine so far.
     pub(crate) fn syncs(&self) -> u64 {
         self.shared.syncs.load(Ordering::Relaxed)
     }
 
-    /// Bytes of keys and values written so far to form copies.
+    /// Returns the bytes of keys and values written so far to form copies.
     pub(crate) fn formed_bytes(&self) -> u64 {
         self.shared.formed_bytes.load(Ordering::Relaxed)
     }
 
-    /// How long the engine was at work on pages of copies since this was asked last.
+    /// Returns how long the engine has worked on pages of copies since the last call.
     pub(crate) fn take_copied_for(&self) -> Duration {
         Duration::from_micros(self.shared.copied_us.swap(0, Ordering::Relaxed))
     }
 
-    /// Bytes waiting in the queue.
+    /// Returns the bytes waiting in the queue.
     pub(crate) fn bytes_waiting(&self) -> usize {
         self.shared.queue.lock().bytes
     }

@@ -1,4 +1,4 @@
-//! What goes in steps: ranges that are cleared, and these beside copies that are formed; those by themselves are tried in `form_tests`.
+//! Tests of jobs in steps: cleared ranges, also beside formed copies; `form_tests` tests forming alone.
 
 use super::rig::{Note, Rig, TIMEOUT, change, lazy, put, space};
 use super::*;
@@ -19,10 +19,10 @@ fn set(key: u8, value: &str) -> RowChange {
     RowChange::set(row::value_key(&[key]), Bytes::copy_from_slice(value.as_bytes()))
 }
 
-/// Where copies end.
+/// End of copies.
 pub(super) const END: Position = Position::new(Epoch::new(3), Seq::new(40));
 
-/// Users' rows of a space: their keys and values.
+/// User rows of a space: their keys and values.
 pub(super) fn values(rig: &Rig, number: u64) -> BTreeMap<u8, String> {
     let limit = PageLimit::bytes(usize::MAX);
     let users = (Bound::Included(&[row::KIND_VALUE][..]), Bound::Excluded(&[row::KIND_VALUE + 1][..]));
@@ -56,7 +56,7 @@ fn cleared() -> BTreeMap<u8, String> {
 }
 
 #[test]
-fn a_range_is_cleared_beside_other_work_and_its_space_waits() {
+fn range_clear_runs_beside_other_work_and_blocks_its_space() {
     let rig = Rig::default();
     let flusher = rig.start(FlusherConfig { clear_rows: 1, ..lazy() });
     let handle = flusher.handle();
@@ -83,7 +83,7 @@ fn a_range_is_cleared_beside_other_work_and_its_space_waits() {
 }
 
 #[test]
-fn a_clearing_had_one_step_per_memtable_of_others_and_held_its_space_up() {
+fn clear_advances_during_long_turns() {
     let rig = Rig::default();
     let flusher = rig.start(FlusherConfig { clear_rows: 1, write_rows_max: 1, ..lazy() });
     let handle = flusher.handle();
@@ -104,7 +104,7 @@ fn a_clearing_had_one_step_per_memtable_of_others_and_held_its_space_up() {
 }
 
 #[test]
-fn a_clearing_that_a_restart_interrupted_is_carried_out_again() {
+fn clear_interrupted_by_restart_is_repeated() {
     for steps in [0, 1, 40, 98] {
         let rig = Rig::default();
         let flusher = rig.start(FlusherConfig { clear_rows: 1, ..lazy() });
@@ -118,7 +118,7 @@ fn a_clearing_that_a_restart_interrupted_is_carried_out_again() {
         flusher.shutdown(TIMEOUT).unwrap();
         let told = |note: &Note| matches!(note, Note::Written(1, _) | Note::Synced(1, _));
         assert!(!rig.journal().iter().any(told), "a position that was not reached: {:?}", rig.journal());
-        // The log brings the same list, or one that holds more.
+        // The log brings the same list, or a longer one.
         let flusher = rig.start(lazy());
         flusher.handle().apply(space(1), Seq::new(7), clearing()).unwrap();
         rig.wait_for("the list", |state| state.journal.contains(&Note::Written(1, 7)));
@@ -157,10 +157,10 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-    /// Lists of two spaces follow each other without waiting, a third is cleared again and again, and copies are formed from
-    /// the first: each space ends in what its entries say, and its positions are told in order.
+    /// Lists of two spaces follow each other without waiting, a third is cleared again and again, and copies are formed
+    /// from the first: each space ends in the state of its entries, and its positions are reported in order.
     #[test]
-    fn spaces_end_in_what_their_entries_say(
+    fn spaces_end_in_state_of_their_entries(
         steps in proptest::collection::vec(step(), 1..60),
         writes in proptest::collection::vec((0..12_u8, any::<bool>()), 0..30),
         write_rows_max in 1..4_usize,
@@ -224,7 +224,7 @@ proptest! {
             });
             prop_assert!(told.collect::<Vec<_>>().is_sorted(), "positions fall");
         }
-        // The last copy is formed while more is written.
+        // The last copy is formed during further writes.
         let last = FormJob { to: space(4), ..job(attempt + 1_000, range(3, Some(9))) };
         handle.form(last.clone()).unwrap();
         for (at, (key, removed)) in (1_000..).zip(writes) {

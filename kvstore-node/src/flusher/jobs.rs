@@ -1,4 +1,4 @@
-//! Work that takes long and goes in steps, so that other spaces' work goes on meanwhile. The work of its own space waits.
+//! Long work in steps, interleaved with work for other spaces. Work for its own space waits.
 
 use super::Work;
 use crate::copy_pace::REST;
@@ -10,23 +10,23 @@ use archon_types::{KeyRange, PlacementId, Seq};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// What goes in steps.
+/// Work in steps.
 pub(super) enum Job {
-    /// Every row of a space is removed.
+    /// Removes every row of a space.
     Clear {
         /// The number of the clearing.
         clear: u64,
-        /// Whether any row was removed yet.
+        /// Some row was removed.
         removed: bool,
     },
-    /// The ranges that a memtable's list clears, before its rows are written.
+    /// Clears the ranges of a memtable's list, before its rows are written.
     ClearRanges {
         upto: Seq,
         rows: Frozen,
-        /// How many of them are cleared.
+        /// Number of cleared ranges.
         cleared: usize,
     },
-    /// A copy is formed in the space.
+    /// Forms a copy in the space.
     Form(Forming),
 }
 
@@ -38,7 +38,7 @@ impl Job {
         }
     }
 
-    /// Somebody waits for its end.
+    /// Returns whether a client or shard waits for its end.
     const fn is_waited_for(&self) -> bool {
         match self {
             Self::Form(forming) => forming.is_ending(),
@@ -47,22 +47,22 @@ impl Job {
     }
 }
 
-/// One job per space at most, of which each takes a step in turn.
+/// At most one job per space; the jobs take steps in turn.
 #[derive(Default)]
 pub(super) struct Jobs {
     under_way: VecDeque<(PlacementId, Job)>,
-    /// Whose job began in this turn, whose rows are not written yet.
+    /// Spaces with a job begun in this turn, before its rows are written.
     fresh: BTreeSet<PlacementId>,
-    /// What was queued for each space with a job since, in order. It counts in the queue still.
+    /// Work queued for each space since its job began, in order. It still counts in the queue.
     behind: BTreeMap<PlacementId, VecDeque<Work>>,
-    /// To be done before anything that is queued.
+    /// Work to be done before anything that is queued.
     ready: VecDeque<Work>,
-    /// Until when copies rest for which nobody waits yet.
+    /// End of the rest of copies without waiters.
     rest_until: Option<Instant>,
 }
 
 impl Jobs {
-    /// When there is something to do: a moment that is past if there is now, `None` if there is not before something is queued.
+    /// Returns when there is work to do: a past moment if now, `None` if not before more is queued.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
         if !self.ready.is_empty() {
             return Some(now);
@@ -71,17 +71,17 @@ impl Jobs {
         self.under_way.iter().filter(|(_, job)| job.has_step()).map(|(_, job)| due(job)).min()
     }
 
-    /// Whether nothing waits but for jobs that are under way.
+    /// Returns whether nothing waits except for jobs in progress.
     pub(super) fn is_settled(&self) -> bool {
         self.ready.is_empty()
     }
 
-    /// What has waited for a job that is over.
+    /// Takes work that waited for a finished job.
     pub(super) fn next_ready(&mut self) -> Option<Work> {
         self.ready.pop_front()
     }
 
-    /// Gives work back that was just taken from the queue, unless something is ready that was queued before it.
+    /// Returns work that was just taken from the queue, unless earlier work is ready.
     pub(super) fn after_ready(&mut self, work: Work) -> Option<Work> {
         if self.ready.is_empty() {
             return Some(work);
@@ -90,12 +90,12 @@ impl Jobs {
         None
     }
 
-    /// Gives work back unless it has to wait for a job of its space, or of the space that it reads.
+    /// Returns work unless it has to wait for a job of its space, or of the space that it reads.
     pub(super) fn admit(&mut self, work: Work) -> Option<Work> {
         let spaces = match &work {
             Work::Apply { space, .. } | Work::Clear { space, .. } => [Some(*space), None],
             Work::Form(job) => [Some(job.to), Some(job.from)],
-            // The copy's own space has a job, which this is for.
+            // The copy's own space has a job, which this work is for.
             Work::EndForm { from, .. } => [Some(*from), None],
             Work::Cleared { .. } | Work::Barrier(_) | Work::LetGo(_) | Work::StopForm(_) => [None, None],
         };
@@ -108,7 +108,8 @@ impl Jobs {
         }
     }
 
-    /// A job begins in a space that has none. Returns the copies that are formed no further, with the attempts of their jobs.
+    /// Begins a job in a space that has none. Returns the copies that can no longer be formed, with the attempts of
+    /// their jobs.
     pub(super) fn begin(&mut self, space: PlacementId, job: Job) -> Vec<(PlacementId, u64)> {
         let spoilt: Vec<(PlacementId, u64)> = match &job {
             Job::Clear { .. } => self.spoilt_by(space, &[KeyRange::ALL]),
@@ -125,7 +126,7 @@ impl Jobs {
         spoilt
     }
 
-    /// Where copies are formed from rows that are about to go: they would lack them, and nobody would know.
+    /// Returns copies formed from rows that are about to be cleared: they would silently lack them.
     fn spoilt_by(&self, space: PlacementId, ranges: &[KeyRange]) -> Vec<(PlacementId, u64)> {
         let spoilt = |forming: &&Forming| ranges.iter().any(|range| forming.is_spoilt_by(space, range));
         let forms = self.under_way.iter().filter_map(|(_, job)| match job {
@@ -135,15 +136,15 @@ impl Jobs {
         forms.filter(spoilt).map(|forming| (forming.job().to, forming.job().attempt)).collect()
     }
 
-    /// The job whose turn it is, if any has something to do; it is given back by [`Jobs::go_on`] or ended by [`Jobs::end`].
+    /// Takes the next job with a step, if any; it is returned by [`Jobs::go_on`] or ended by [`Jobs::end`].
     pub(super) fn next(&mut self, now: Instant) -> Option<(PlacementId, Job)> {
         let rests = self.rest_until.is_some_and(|until| now < until);
         let at = self.under_way.iter().position(|(_, job)| job.has_step() && (job.is_waited_for() || !rests))?;
         self.under_way.remove(at)
     }
 
-    /// The job that is to have a step in the midst of rows that are written. One that began in the same turn comes after them, as they
-    /// were queued before it, and so does a copy's end.
+    /// Takes the next job for a step between rows that are written. A job begun in the same turn comes after the rows,
+    /// as they were queued before it, and so does a copy's end.
     pub(super) fn next_between(&mut self, now: Instant) -> Option<(PlacementId, Job)> {
         let rests = self.rest_until.is_some_and(|until| now < until);
         let may_go_on = |(space, job): &(PlacementId, Job)| match job {
@@ -154,35 +155,35 @@ impl Jobs {
         self.under_way.remove(at)
     }
 
-    /// The rows of a turn are written: whatever began in it may go on.
+    /// Lets jobs begun in a turn continue, as its rows are written.
     pub(super) fn turn_is_written(&mut self) {
         self.fresh.clear();
     }
 
-    /// A copy for which nobody waits yet has worked for so long.
+    /// Records work on a copy without waiters, which rests afterwards.
     pub(super) fn rest_after(&mut self, worked: Duration, now: Instant) {
         self.rest_until(now + worked * REST);
     }
 
-    /// Copies for which nobody waits yet rest until then.
+    /// Lets copies without waiters rest until then.
     pub(super) fn rest_until(&mut self, until: Instant) {
         self.rest_until = Some(until);
     }
 
-    /// There are steps left.
+    /// Returns a job with steps left.
     pub(super) fn go_on(&mut self, space: PlacementId, job: Job) {
         self.under_way.push_back((space, job));
     }
 
-    /// The job of a space is over: `then` is done next, and after it what has waited.
+    /// Ends the job of a space: `then` is done next, and then the work that waited.
     pub(super) fn end(&mut self, space: PlacementId, then: Option<Work>) {
-        // What is ready already came after all that has waited, as far as it is of this space.
+        // Work that is ready already came after all waiting work, as far as it is of this space.
         let later = std::mem::take(&mut self.ready);
         let waited = self.behind.remove(&space).into_iter().flatten();
         self.ready = then.into_iter().chain(waited).chain(later).collect();
     }
 
-    /// The copy that is formed in this space ends there.
+    /// Sets the end of the copy formed in this space.
     pub(super) fn end_form(&mut self, to: PlacementId, end: Position) {
         for (space, job) in &mut self.under_way {
             if let Job::Form(forming) = job
@@ -193,12 +194,12 @@ impl Jobs {
         }
     }
 
-    /// Whether a copy is formed, which is to have what follows from changes of its source.
+    /// Returns whether a copy is being formed and needs mirrored changes.
     pub(super) fn are_forming(&self) -> bool {
         self.under_way.iter().any(|(_, job)| matches!(job, Job::Form(_)))
     }
 
-    /// These changes, and what follows from them for copies that are formed.
+    /// Returns these changes with their mirrored changes for copies being formed.
     pub(super) fn mirrored(&self, changes: Vec<Change>) -> Vec<Change> {
         if !self.are_forming() {
             return changes;
@@ -216,7 +217,7 @@ impl Jobs {
         all
     }
 
-    /// No copy is formed in this space any more, whether it has begun or waits.
+    /// Stops forming a copy in this space, whether it has begun or waits.
     pub(super) fn stop_form(&mut self, to: PlacementId) {
         let waits = |work: &Work| match work {
             Work::Form(FormJob { to: of, .. }) | Work::EndForm { to: of, .. } => *of == to,

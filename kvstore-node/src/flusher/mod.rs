@@ -1,11 +1,12 @@
-//! The sole writer of the engine: one thread that takes committed effects in order, writes them, and syncs now and then.
+//! Flusher: the sole writer of the engine, one thread that writes committed effects in order and syncs from time to
+//! time.
 //!
-//! Two positions per placement come back through the callback. *Written*: the engine has it, so the memtable may let
-//! go. *Synced*: it is on the disk, so the log need not be replayed before it and may be trimmed. Clearing a space, or a
-//! range of keys that a memtable's list clears, and forming a copy from another one go in small steps between the work of
-//! other spaces; what is queued meanwhile for the space itself waits behind, so that no position is told that is not reached.
-//! One that a restart interrupts the log brings again, or whoever asked for the copy. An engine error ends the thread: after a failed sync nobody knows what the disk holds,
-//! so the process must end and recover from the log.
+//! It reports two positions per placement through the callback. *Written*: the engine has it, so the memtable may
+//! release it. *Synced*: it is on disk, so the log need not be replayed before it and may be trimmed. Long jobs take
+//! small steps between the work of other spaces: clearing a space, clearing a range of keys for a memtable's list, and
+//! forming a copy from another one. Work for the space itself waits meanwhile, so that no position is reported early.
+//! After a restart, the log or the requester of a copy repeats an interrupted job. An engine error ends the thread:
+//! after a failed sync the state of the disk is unknown, so the process must end and recover from the log.
 
 mod copied;
 mod gather;
@@ -31,29 +32,29 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often a full disk is looked at again.
+/// Interval between checks of a full disk.
 const DISK_SPACE_INTERVAL: Duration = Duration::from_millis(200);
 /// Cleared spaces that are remembered, of the newest copies.
 const CLEARED_MAX: usize = 16_384;
-/// What an effect costs in the queue beside its keys and values.
+/// Cost of an effect in the queue beside its keys and values.
 const WORK_OVERHEAD_BYTES: usize = 256;
 
-/// How the flusher works.
+/// Settings of the flusher.
 #[derive(Clone, Debug)]
 pub(crate) struct FlusherConfig {
     /// Bytes that may wait in the queue.
     pub queue_bytes_max: usize,
     /// Bytes taken from the queue in one turn.
     pub write_bytes_max: usize,
-    /// Rows given to the engine at once, at most.
+    /// Most rows given to the engine at once.
     pub write_rows_max: usize,
-    /// Rows of copies that gather, if the engine takes many of them cheaper.
+    /// Bytes of gathered rows of copies, if the engine has a cheaper bulk ingest.
     pub ingest_bytes: usize,
-    /// The engine is synced after this many bytes.
+    /// Bytes after which the engine is synced.
     pub sync_bytes: usize,
-    /// And after this many of copies on a node in use: the log's syncs wait behind a large one.
+    /// The same for copies on a node in use: the log's syncs wait behind a large one.
     pub gentle_sync_bytes: usize,
-    /// The engine is synced when something has been unsynced for this long.
+    /// Longest time without a sync of unsynced writes.
     pub sync_interval: Duration,
     /// Rows removed in one step of clearing.
     pub clear_rows: usize,
@@ -74,55 +75,55 @@ impl Default for FlusherConfig {
     }
 }
 
-/// What the flusher tells. The callback runs on its thread and must not block.
+/// Event of the flusher. The callback runs on its thread and must not block.
 #[derive(Debug)]
 pub(crate) enum FlushEvent {
-    /// The engine holds everything of this placement up to here, though perhaps not on the disk.
+    /// The engine holds everything of this placement up to here, perhaps not on disk yet.
     Written {
         /// The placement.
         space: PlacementId,
         /// The position.
         upto: Seq,
     },
-    /// Everything of this placement up to here is on the disk: the log may note it and be trimmed.
+    /// Everything of this placement up to here is on disk: the log may note it and be trimmed.
     Synced {
         /// The placement.
         space: PlacementId,
         /// The position.
         upto: Seq,
     },
-    /// Somebody was told that the queue is full, and half of it is free now: work may be offered again.
+    /// Half of the queue is free after work was refused: work may be offered again.
     QueueDrained,
-    /// Nothing of this placement is left, on the disk too. More may have been written, and another clearing may have
-    /// begun, since.
+    /// Nothing of this placement was left, on disk too. Since then, more may have been written, and another clearing
+    /// may have begun.
     Cleared {
         /// The placement.
         space: PlacementId,
         /// The number of the clearing.
         clear: u64,
     },
-    /// A copy is formed no further: rows that it was to have were cleared at its source. It is to be begun anew.
+    /// A copy is no longer formed, as rows of its source were cleared; forming has to start over.
     Spoilt {
         /// The copy.
         space: PlacementId,
         /// The attempt of the job that formed it.
         attempt: u64,
     },
-    /// What a placement holds cannot be what was written: nothing more was done of what was to be done with it.
+    /// A placement's data differs from what was written; its job was ended.
     Damaged {
         /// The placement.
         space: PlacementId,
-        /// What was found.
+        /// The damage found.
         why: String,
     },
-    /// A copy that is formed has every row by now, on the disk too, and what is written to its source follows.
+    /// A copy being formed has every row on disk, and changes of its source are mirrored.
     RowsFormed {
         /// The copy.
         space: PlacementId,
         /// The attempt of the job that forms it.
         attempt: u64,
     },
-    /// A copy is formed, on the disk too. Whoever has given it up since may hear of it all the same.
+    /// A copy is formed, on disk too. May arrive after the copy was abandoned.
     Formed {
         /// The copy.
         space: PlacementId,
@@ -133,10 +134,10 @@ pub(crate) enum FlushEvent {
     Failed(Arc<EngineError>),
 }
 
-/// Why work was not taken.
+/// Reason for refusing work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FlusherError {
-    /// The queue is full; offer it again when `FlushEvent::QueueDrained` came.
+    /// The queue is full; offer the work again after `FlushEvent::QueueDrained`.
     #[error("the flusher's queue is full ({bytes} of {max} bytes); offer it again later")]
     Full {
         /// Bytes waiting.
@@ -144,7 +145,7 @@ pub enum FlusherError {
         /// The limit.
         max: usize,
     },
-    /// The space is being cleared; nothing may be written to it any more.
+    /// The space is being cleared; nothing may be written to it.
     #[error("placement {space} is being cleared")]
     Clearing {
         /// The space.
@@ -153,7 +154,7 @@ pub enum FlusherError {
     /// The flusher was stopped, or its engine failed.
     #[error("the flusher has stopped")]
     Stopped,
-    /// The thread could not be started, for want of memory or threads.
+    /// The thread could not be started, for lack of memory or threads.
     #[error("the flusher's thread could not be started")]
     Start,
     /// The queue was not empty by the deadline.
@@ -169,9 +170,9 @@ pub(crate) type Barrier = Box<dyn FnOnce() + Send>;
 /// Rows for the engine.
 #[derive(Debug)]
 pub(crate) enum FlushRows {
-    /// As they are.
+    /// Rows as they are.
     Changes(Vec<Change>),
-    /// A memtable's, which the flusher puts in order: a shard has no time for that.
+    /// A memtable's rows, which the flusher sorts: a shard has no time for that.
     Frozen(Frozen),
     /// A page of a copy.
     Copied(CopiedPage),
@@ -190,7 +191,7 @@ impl From<Frozen> for FlushRows {
 }
 
 impl FlushRows {
-    /// What they count in the queue.
+    /// Returns their cost in the queue.
     fn bytes(&self) -> usize {
         match self {
             Self::Changes(changes) => changes.iter().map(size).sum(),
@@ -211,23 +212,23 @@ enum Work {
         space: PlacementId,
         clear: u64,
     },
-    /// A memtable's list of which everything that it clears is cleared.
+    /// A memtable's list after all its ranges are cleared.
     Cleared {
         space: PlacementId,
         upto: Seq,
         rows: Frozen,
     },
     Form(FormJob),
-    /// The copy that is formed from this source ends there.
+    /// The end of the copy formed from this source.
     EndForm {
         from: PlacementId,
         to: PlacementId,
         end: Position,
     },
-    /// The copy that is formed in this space is given up.
+    /// The copy formed in this space is abandoned.
     StopForm(PlacementId),
     Barrier(Barrier),
-    /// To be freed.
+    /// Rows to be freed.
     LetGo(Frozen),
 }
 
@@ -235,14 +236,14 @@ enum Work {
 struct Queue {
     work: VecDeque<Work>,
     bytes: usize,
-    /// Being cleared, by the number of the clearing.
+    /// Being cleared, with the number of the clearing.
     clearing: BTreeMap<PlacementId, u64>,
-    /// Spaces of which a clearing was asked for: the copy has an owner, and none is formed there. Numbers of copies only rise, and a
-    /// form that comes late is of a copy made a moment ago, so the lowest numbers are forgotten first.
+    /// Spaces with a requested clearing: the copy has an owner, and none is formed there. Copy numbers only rise, and a
+    /// late form request is for a recent copy, so the lowest numbers are dropped first.
     cleared: BTreeSet<PlacementId>,
-    /// Clearings so far.
+    /// Number of clearings so far.
     clears: u64,
-    /// Work was refused since the queue was drained last.
+    /// Work was refused since the queue was last drained.
     starved: bool,
     stopping: bool,
     ended: bool,
@@ -256,7 +257,7 @@ impl Queue {
         }
     }
 
-    /// Something larger than the whole queue is taken alone, else it would never be.
+    /// Returns whether there is room; work larger than the whole queue is accepted alone.
     const fn has_capacity(&self, bytes: usize, max: usize) -> bool {
         self.bytes == 0 || self.bytes + bytes <= max
     }
@@ -264,26 +265,26 @@ impl Queue {
 
 struct Shared {
     queue: Mutex<Queue>,
-    /// Something was queued, or stopping began.
+    /// Work was queued, or stopping began.
     wake: Condvar,
     /// The thread has ended.
     end: Condvar,
     config: FlusherConfig,
-    /// The disk has too little space for the engine: what is queued waits.
+    /// The disk has too little space for the engine: queued work waits.
     is_disk_full: AtomicBool,
     /// The engine failed because the disk was full, and works once it is opened again.
     failed_for_space: AtomicBool,
-    /// How much it lacks, as last seen.
+    /// Last known shortage.
     disk_full: Mutex<Option<DiskFull>>,
-    /// Since when the engine has been at work for the turn under way.
+    /// Start of the engine's work on the present turn.
     busy_since: Mutex<Option<Instant>>,
     /// Syncs of the engine so far.
     syncs: AtomicU64,
     /// Bytes written to form copies so far.
     formed_bytes: AtomicU64,
-    /// How long the engine was at work on pages of copies since that was asked last, in microseconds.
+    /// Time of the engine on pages of copies since it was last taken, in microseconds.
     copied_us: AtomicU64,
-    /// What is read while this writes.
+    /// Snapshots read during writes.
     snapshots: Arc<Snapshots>,
 }
 
@@ -300,8 +301,8 @@ impl std::fmt::Debug for Flusher {
 }
 
 impl Flusher {
-    /// Starts the thread. `on_panic` runs should it panic: from then on nothing reaches the engine any more, so that the
-    /// memtable fills for good.
+    /// Starts the thread. `on_panic` runs if it panics: from then on nothing reaches the engine, so the memtable fills
+    /// for good.
     ///
     /// # Errors
     /// [`FlusherError::Start`] if the system gives no thread.
@@ -330,16 +331,16 @@ impl Flusher {
         Ok(Self { shared, thread: Some(thread.map_err(|_| FlusherError::Start)?) })
     }
 
-    /// A handle to give it work.
+    /// Returns a handle for queueing work.
     pub(crate) fn handle(&self) -> FlusherHandle {
         FlusherHandle { shared: Arc::clone(&self.shared) }
     }
 
-    /// Takes no more work, waits until what is queued is written and synced (clearing and forming are broken off),
-    /// and ends the thread. Call it where blocking is allowed.
+    /// Accepts no more work, waits until queued work is written and synced (clearing and forming are interrupted), and
+    /// ends the thread. Call it where blocking is allowed.
     ///
     /// # Errors
-    /// [`FlusherError::Deadline`] if that took longer than `deadline`; the thread is left to itself then.
+    /// [`FlusherError::Deadline`] if that took longer than `deadline`; the thread is then left running.
     pub(crate) fn shutdown(mut self, deadline: Duration) -> Result<(), FlusherError> {
         self.stop();
         let until = Instant::now() + deadline;

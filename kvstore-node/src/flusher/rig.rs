@@ -1,4 +1,4 @@
-//! A flusher on an engine that can be held up and made to fail, with one journal of calls and events.
+//! Test rig: a flusher on an engine that can be blocked and made to fail, with one journal of calls and events.
 
 use super::*;
 use crate::engine::{Between, Cleared, MemoryEngine, Page, PageLimit};
@@ -29,7 +29,7 @@ pub(super) enum Note {
 pub(super) struct State {
     pub(super) journal: Vec<Note>,
     pub(super) held: bool,
-    /// After so many steps of clearing the next is held up.
+    /// Number of clearing steps after which the next one blocks.
     pub(super) clear_steps: Option<usize>,
     pub(super) fail_sync: bool,
     /// A write meets a limit that was not reported before.
@@ -38,14 +38,14 @@ pub(super) struct State {
     pub(super) full: bool,
     /// Rows of this space cannot be read.
     pub(super) damaged: Option<u64>,
-    /// There is space, and little more than that.
+    /// Disk space is short, but not exhausted.
     pub(super) tight: bool,
-    /// Many rows at once are cheaper.
+    /// The engine has a bulk ingest.
     pub(super) ingests: bool,
     pub(super) waiting: bool,
 }
 
-/// An engine in memory whose writes can be held up and whose syncs can fail.
+/// An in-memory engine that can block writes and fail syncs.
 #[derive(Clone, Default)]
 pub(super) struct Rig {
     inner: Arc<MemoryEngine>,

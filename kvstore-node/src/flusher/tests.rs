@@ -1,4 +1,4 @@
-//! The flusher: order, positions, syncs, a full queue and a full disk.
+//! Tests of the flusher: order, positions, syncs, a full queue and a full disk.
 
 use super::rig::{DISK_FULL, Note, Rig, TIMEOUT, change, lazy, put, space};
 use super::*;
@@ -7,7 +7,7 @@ use archon_types::{ClientId, Millis};
 use bytes::Bytes;
 
 #[test]
-fn effects_arrive_in_order_and_positions_are_reported_after_the_fact() {
+fn effects_arrive_in_order_before_their_position() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     let handle = flusher.handle();
@@ -31,12 +31,12 @@ fn effects_arrive_in_order_and_positions_are_reported_after_the_fact() {
 }
 
 #[test]
-fn the_rows_of_a_memtable_arrive_in_order_and_their_position_after_them() {
+fn memtable_rows_arrive_in_order_before_their_position() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
     for seq in 1..=200 {
-        // Users' rows and outcomes of many clients, in no order.
+        // User rows and outcomes of many clients, unordered.
         let client = ClientId::new(uuid::Uuid::from_u128(u128::from(seq * 7_919 % 211)));
         let key = row::value_key(&[(seq * 31 % 199) as u8]);
         let changes = [(key, "row"), (row::client_outcome_key(client, seq), "outcome")];
@@ -57,7 +57,7 @@ fn the_rows_of_a_memtable_arrive_in_order_and_their_position_after_them() {
 }
 
 #[test]
-fn a_full_queue_gives_the_changes_back_and_takes_them_later() {
+fn full_queue_returns_changes_and_accepts_them_later() {
     let rig = Rig::default();
     let flusher = rig.start(FlusherConfig { queue_bytes_max: 1_000, ..lazy() });
     let handle = flusher.handle();
@@ -77,7 +77,7 @@ fn a_full_queue_gives_the_changes_back_and_takes_them_later() {
 }
 
 #[test]
-fn it_syncs_by_time_by_bytes_and_on_demand() {
+fn flusher_syncs_by_time_bytes_and_on_demand() {
     let rig = Rig::default();
     let flusher = rig.start(FlusherConfig { sync_interval: Duration::from_millis(10), ..lazy() });
     put(&flusher.handle(), 1, 1, 0, "a");
@@ -103,7 +103,7 @@ fn it_syncs_by_time_by_bytes_and_on_demand() {
 }
 
 #[test]
-fn a_page_of_a_copy_is_written_without_a_position() {
+fn page_of_a_copy_is_written_without_position() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     flusher.handle().apply(space(1), Seq::ZERO, vec![change(1, 0, "a")]).unwrap();
@@ -112,7 +112,7 @@ fn a_page_of_a_copy_is_written_without_a_position() {
 }
 
 #[test]
-fn clearing_goes_beside_other_work_and_takes_nothing_more_for_that_space() {
+fn clear_runs_beside_other_work_and_closes_its_space() {
     let rig = Rig::default();
     let flusher = rig.start(FlusherConfig { clear_rows: 1, ..lazy() });
     let handle = flusher.handle();
@@ -141,7 +141,7 @@ fn clearing_goes_beside_other_work_and_takes_nothing_more_for_that_space() {
 }
 
 #[test]
-fn whoever_was_refused_is_told_when_the_queue_is_drained_and_only_then() {
+fn queue_drained_is_reported_only_after_refusal() {
     let rig = Rig::default();
     let flusher = rig.start(FlusherConfig { queue_bytes_max: 2_000, write_bytes_max: 1, ..lazy() });
     let handle = flusher.handle();
@@ -164,14 +164,14 @@ fn whoever_was_refused_is_told_when_the_queue_is_drained_and_only_then() {
 }
 
 #[test]
-fn a_space_that_never_held_anything_is_cleared_without_a_sync() {
+fn empty_space_is_cleared_without_sync() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     let handle = flusher.handle();
     let first = handle.clear(space(1)).unwrap();
     rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(1, first)));
     assert!(!rig.journal().contains(&Note::Sync), "{:?}", rig.journal());
-    // Once something was written, also if it was removed since, the clearing is on the disk before it is told.
+    // After any write, even if removed since, the clearing is on disk before it is reported.
     handle.apply(space(1), Seq::ZERO, vec![change(1, 0, "x")]).unwrap();
     let second = handle.clear(space(1)).unwrap();
     rig.wait_for("the second clearing", |state| state.journal.ends_with(&[Note::Sync, Note::Cleared(1, second)]));
@@ -180,7 +180,7 @@ fn a_space_that_never_held_anything_is_cleared_without_a_sync() {
 }
 
 #[test]
-fn a_failed_sync_ends_it_and_reports_no_position() {
+fn failed_sync_ends_flusher_without_position() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     let handle = flusher.handle();
@@ -212,7 +212,7 @@ fn shutdown_keeps_its_deadline() {
 }
 
 #[test]
-fn a_full_disk_holds_writes_back_syncs_what_was_taken_and_does_not_fail_the_engine() {
+fn full_disk_pauses_writes_without_failing_engine() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     let handle = flusher.handle();
@@ -232,7 +232,7 @@ fn a_full_disk_holds_writes_back_syncs_what_was_taken_and_does_not_fail_the_engi
 }
 
 #[test]
-fn an_engine_that_met_a_quota_fails_once_there_is_space() {
+fn engine_that_met_quota_fails_once_there_is_space() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     let handle = flusher.handle();
@@ -251,7 +251,7 @@ fn an_engine_that_met_a_quota_fails_once_there_is_space() {
 }
 
 #[test]
-fn an_engine_that_fails_for_another_reason_fails_at_once() {
+fn engine_failure_without_full_disk_is_immediate() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     let handle = flusher.handle();
@@ -264,7 +264,7 @@ fn an_engine_that_fails_for_another_reason_fails_at_once() {
 }
 
 #[test]
-fn a_flusher_that_waits_for_disk_space_can_be_stopped() {
+fn flusher_waiting_for_disk_space_can_be_stopped() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     rig.set(|state| state.full = true);
@@ -274,7 +274,7 @@ fn a_flusher_that_waits_for_disk_space_can_be_stopped() {
 }
 
 #[test]
-fn a_long_list_goes_in_parts_each_of_which_waits_for_disk_space() {
+fn each_part_of_long_list_waits_for_disk_space() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     let handle = flusher.handle();
@@ -298,7 +298,7 @@ fn a_long_list_goes_in_parts_each_of_which_waits_for_disk_space() {
 }
 
 #[test]
-fn a_flusher_that_waits_for_disk_space_in_the_middle_of_a_list_can_be_stopped() {
+fn flusher_waiting_within_a_list_can_be_stopped() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     rig.set(|state| state.held = true);
@@ -316,7 +316,7 @@ fn a_flusher_that_waits_for_disk_space_in_the_middle_of_a_list_can_be_stopped() 
 }
 
 #[test]
-fn whoever_asks_for_capacity_in_vain_is_told_when_there_is_some() {
+fn queue_drained_is_reported_after_lack_of_capacity() {
     let rig = Rig::default();
     let flusher = rig.start(FlusherConfig { queue_bytes_max: 2_000, write_bytes_max: 1, ..lazy() });
     let handle = flusher.handle();
@@ -334,7 +334,7 @@ fn whoever_asks_for_capacity_in_vain_is_told_when_there_is_some() {
 }
 
 #[test]
-fn a_flusher_that_had_panicked_went_unnoticed() {
+fn flusher_panic_is_reported() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     let handle = flusher.handle();
@@ -343,7 +343,7 @@ fn a_flusher_that_had_panicked_went_unnoticed() {
     rig.wait_for("the word that it panicked", |state| state.journal.contains(&Note::Panicked));
     assert!(flusher.shutdown(TIMEOUT).is_err());
     assert_eq!(rig.journal(), [Note::Panicked]);
-    // One that ends in order says nothing of the kind.
+    // An orderly end does not report a panic.
     let rig = Rig::default();
     rig.start(lazy()).shutdown(TIMEOUT).unwrap();
     assert_eq!(rig.journal(), []);

@@ -1,4 +1,4 @@
-//! The flusher's loop.
+//! Loop of the flusher.
 
 use super::copied::{Copied, WrittenPages};
 use super::jobs::{Job, Jobs};
@@ -14,8 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Bytes given to the engine at once, at most; a larger row goes alone. Less than what is left when there is said to be
-/// space.
+/// Most bytes given to the engine at once; a larger row goes alone. Less than the free space required by a disk check.
 const WRITE_BYTES: usize = 1024 * 1024;
 
 /// Owns the engine's write side; lives on the flusher's thread.
@@ -27,27 +26,27 @@ pub(super) struct Writer {
     /// Highest position written and not yet synced, per placement.
     unsynced: BTreeMap<PlacementId, Seq>,
     unsynced_bytes: usize,
-    /// Those of copies on a node in use.
+    /// Unsynced bytes of copies on a node in use.
     unsynced_gentle_bytes: usize,
     pub(super) unsynced_since: Option<Instant>,
     /// Jobs that take many turns, run one step at a time.
     pub(super) jobs: Jobs,
-    /// Rows of copies that are not given to the engine yet.
+    /// Rows of copies not given to the engine yet.
     pub(super) copied: Copied,
 }
 
-/// What one turn takes from the queue.
+/// Work taken from the queue in one turn.
 #[derive(Default)]
 struct Turn {
     rows: Vec<(PlacementId, FlushRows)>,
     written: BTreeMap<PlacementId, Seq>,
     bytes: usize,
     barrier: Option<Barrier>,
-    /// Freed with the turn.
+    /// Rows freed with the turn.
     gone: Vec<Frozen>,
-    /// Copies that are formed no further, with the attempts of their jobs.
+    /// Copies that can no longer be formed, with the attempts of their jobs.
     spoilt: Vec<(PlacementId, u64)>,
-    /// Those who were refused may try again.
+    /// Refused work may be offered again.
     queue_drained: bool,
     stop: bool,
 }
@@ -82,7 +81,7 @@ impl Writer {
     }
 
     pub(super) fn run(mut self) {
-        // Also on a panic, those who wait for the end or offer work must learn of it.
+        // Also on a panic, threads that wait for the end or offer work must be notified.
         let _ended = SetEnded { shared: Arc::clone(&self.shared), on_panic: self.on_panic.take() };
         loop {
             let mut turn = self.next_turn();
@@ -133,7 +132,7 @@ impl Writer {
                 Some(work) => work,
                 None => {
                     let Some(work) = queue.work.pop_front() else { break };
-                    // Once, when it comes: what has waited since was queued after it.
+                    // Once, on arrival: work that waited since was queued after it.
                     if let Work::Clear { space: to, .. } | Work::StopForm(to) | Work::Form(FormJob { to, .. }) = &work {
                         self.jobs.stop_form(*to);
                     }
@@ -143,7 +142,7 @@ impl Writer {
                     }
                 }
             };
-            // What a job does comes after the rows of this turn, which were queued before it.
+            // A job comes after the rows of this turn, which were queued before it.
             match self.jobs.admit(work) {
                 None | Some(Work::StopForm(_)) => {}
                 Some(Work::EndForm { to, end, .. }) => self.jobs.end_form(to, end),
@@ -178,8 +177,7 @@ impl Writer {
     }
 
     /// Waits until the disk has space for the engine: meeting a full disk in the middle of a write would break it for
-    /// good. What it has taken already is brought to the disk at once. Returns whether there is space; without it the
-    /// flusher was stopped.
+    /// good. Earlier writes are synced at once. Returns whether there is space; if not, the flusher was stopped.
     pub(super) fn await_disk_space(&mut self) -> Result<bool, EngineError> {
         let Err(lack) = self.engine.check_disk() else { return Ok(true) };
         *self.shared.disk_full.lock() = Some(lack);
@@ -187,12 +185,12 @@ impl Writer {
         let (free_bytes, needed_bytes) = (lack.free_bytes, lack.needed_bytes);
         tracing::error!(free_bytes, needed_bytes, "the disk is full: no writes are taken until there is space: {lack}");
         if self.unsynced_since.is_some() {
-            // Whoever watches over the engine is to see a disk that does not answer.
+            // The watchdog of the engine has to notice a disk that does not answer.
             let _busy = SetIdle(Arc::clone(&self.shared));
             self.set_busy();
             self.sync()?;
         }
-        // Looked at without the queue: a disk that does not answer is nothing to hold shards up.
+        // Checked without the lock on the queue: a disk that does not answer must not block shards.
         while let Err(lack) = self.engine.check_disk() {
             *self.shared.disk_full.lock() = Some(lack);
             let mut queue = self.shared.queue.lock();
@@ -207,7 +205,8 @@ impl Writer {
         Ok(true)
     }
 
-    /// Waits for space if that is why the engine failed, which must be opened again then: meanwhile the node is read-only.
+    /// Waits for space if a shortage made the engine fail; it must then be reopened, and the node is read-only
+    /// meanwhile.
     fn await_space_after(&self, error: &EngineError) {
         let EngineError::Io { source, .. } = error else { return };
         let is_full = is_full(source.kind());
@@ -230,7 +229,7 @@ impl Writer {
         }
     }
 
-    /// Does a turn's work. Returns whether it did it all: not if the flusher was stopped while the disk was full.
+    /// Does a turn's work. Returns whether all was done: not if the flusher was stopped while the disk was full.
     fn take(&mut self, turn: Turn) -> Result<bool, EngineError> {
         if !self.await_disk_space()? {
             return Ok(false);
@@ -249,7 +248,7 @@ impl Writer {
             if !self.write(&part)? {
                 return Ok(false);
             }
-            // A turn may be as long as a memtable: what has one step per turn would hardly get on while much is written.
+            // A turn may be as long as a memtable: jobs with one step per turn would hardly advance under many writes.
             if !turn.stop
                 && let Some((space, job)) = self.jobs.next_between(Instant::now())
             {
@@ -289,17 +288,18 @@ impl Writer {
         Ok(true)
     }
 
-    /// Gives changes to the engine. Returns whether it took them all: not if the flusher was stopped while the disk was full.
+    /// Gives changes to the engine. Returns whether it took them all: not if the flusher was stopped while the disk was
+    /// full.
     fn write(&mut self, changes: &[Change]) -> Result<bool, EngineError> {
         let mut rest = changes;
         while !rest.is_empty() {
-            // A frozen list may be longer than all the space there was. One that is torn does no harm: its position comes
-            // behind its rows, and until then the memtable hides them, or the log brings them again.
+            // A frozen list may be longer than all free space. A torn list does no harm: its position comes after its
+            // rows, and until then the memtable hides them, or the log brings them again.
             *self.shared.busy_since.lock() = None;
             if !self.await_disk_space()? {
                 return Ok(false);
             }
-            // Much work is no sign of an engine that hangs.
+            // Much work is no sign of a hanging engine.
             self.set_busy();
             let (part, after) = rest.split_at(part_length(rest, self.shared.config.write_rows_max));
             self.shared.snapshots.before_write(&*self.engine, part);
@@ -310,7 +310,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// The engine was at work on pages of copies for so long.
+    /// Records the engine's work on pages of copies.
     pub(super) fn worked_on_copies(&self, worked: Duration) {
         let us = u64::try_from(worked.as_micros()).unwrap_or(u64::MAX);
         self.shared.copied_us.fetch_add(us, Ordering::Relaxed);
@@ -325,7 +325,7 @@ impl Writer {
         self.shared.syncs.fetch_add(1, Ordering::Relaxed);
         self.unsynced_bytes = 0;
         self.unsynced_gentle_bytes = 0;
-        // What gathers has its turn with the next one.
+        // Gathered rows are synced with the next one.
         self.unsynced_since = (self.copied.bytes() > 0).then(Instant::now);
         for (space, upto) in std::mem::take(&mut self.unsynced) {
             if upto > Seq::ZERO {
@@ -335,7 +335,7 @@ impl Writer {
         Ok(())
     }
 
-    /// One step of one job; several take turns.
+    /// Runs one step of one job; several jobs take turns.
     fn step(&mut self, space: PlacementId, job: Job) -> Result<(), EngineError> {
         if !self.settle(space, &job)? {
             self.jobs.go_on(space, job);
@@ -357,8 +357,8 @@ impl Writer {
             self.jobs.go_on(space, Job::Clear { clear, removed });
             return Ok(());
         }
-        // Whoever hears that it is cleared may forget the placement for good. A space that never held anything, as of a copy
-        // that is about to be pulled, needs no sync for that.
+        // The receiver of the event may delete the placement for good. A space that never held anything, such as that
+        // of a copy about to be pulled, needs no sync for that.
         if self.unsynced.remove(&space).is_some() || removed {
             self.sync()?;
         }
@@ -392,8 +392,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the job of a space because what a placement holds is damaged: that costs this copy, not the node. Any other failure is the
-    /// engine's.
+    /// Ends the job of a space because a placement's data is damaged: that costs this copy, not the node. Any other
+    /// error is returned as the engine's.
     fn give_up(&mut self, space: PlacementId, damaged: PlacementId, error: EngineError) -> Result<(), EngineError> {
         if !error.is_damage() {
             return Err(error);
@@ -405,7 +405,8 @@ impl Writer {
     }
 
     fn form(&mut self, space: PlacementId, mut forming: Forming) -> Result<(), EngineError> {
-        // It must not be what fills the disk, on all nodes of the partition alike: nothing could be written then, and nothing deleted.
+        // Forming must not fill the disk, on all nodes of the partition alike: no write or deletion would be possible
+        // then.
         if !forming.is_ending() && !self.engine.has_space_to_spare() {
             let to = space;
             tracing::debug!(%to, "no copy is formed while there is little space on the disk");
@@ -420,7 +421,7 @@ impl Writer {
             Ok(step) => step,
             Err(error) => return self.give_up(space, at_work_in, error),
         };
-        // Counted, so that it is synced from time to time: all at once would hold up everybody at the end.
+        // Counted, so that it is synced from time to time: one sync of everything would delay all clients at the end.
         self.unsynced_bytes += step.bytes;
         self.shared.formed_bytes.fetch_add(step.bytes as u64, Ordering::Relaxed);
         self.unsynced_since.get_or_insert_with(Instant::now);
@@ -459,8 +460,8 @@ pub(crate) fn write_frozen(engine: &dyn Engine, space: PlacementId, frozen: &Fro
     Ok(())
 }
 
-/// The changes that bring rows to the engine, in order of key as far as they are a memtable's. What is a page of a copy goes to `pages` as
-/// well.
+/// Returns the changes for the engine, in order of key if the rows are a memtable's. A page of a copy is added to
+/// `pages` as well.
 fn changes_of(space: PlacementId, rows: FlushRows, pages: &mut WrittenPages) -> Vec<Change> {
     match rows {
         FlushRows::Changes(changes) => changes,
@@ -472,7 +473,7 @@ fn changes_of(space: PlacementId, rows: FlushRows, pages: &mut WrittenPages) -> 
     }
 }
 
-/// As many of the next changes as go to the engine at once: one at least.
+/// Takes as many of the next changes as go to the engine at once: at least one.
 fn next_part(changes: &mut Peekable<impl Iterator<Item = Change>>, rows_max: usize) -> Vec<Change> {
     let mut part: Vec<Change> = changes.next().into_iter().collect();
     let mut bytes = part.iter().map(size).sum::<usize>();
@@ -485,7 +486,7 @@ fn next_part(changes: &mut Peekable<impl Iterator<Item = Change>>, rows_max: usi
     part
 }
 
-/// How many of these changes go to the engine at once: one at least.
+/// Returns how many of these changes go to the engine at once: at least one.
 fn part_length(changes: &[Change], rows_max: usize) -> usize {
     let mut bytes = 0;
     let fits = |change: &&Change| {
@@ -495,7 +496,7 @@ fn part_length(changes: &[Change], rows_max: usize) -> usize {
     changes.iter().take(rows_max).take_while(fits).count().max(1)
 }
 
-/// The engine is at work no more, however the turn ended.
+/// Marks the engine as idle, however the turn ended.
 struct SetIdle(Arc<Shared>);
 
 impl Drop for SetIdle {
@@ -504,7 +505,7 @@ impl Drop for SetIdle {
     }
 }
 
-/// Tells those who wait that the thread has ended, and the node if a panic ended it.
+/// Notifies waiting threads that the thread has ended, and the node if it panicked.
 struct SetEnded {
     shared: Arc<Shared>,
     on_panic: Option<Box<dyn FnOnce() + Send>>,
@@ -520,7 +521,7 @@ impl Drop for SetEnded {
         }
         let mut queue = self.shared.queue.lock();
         queue.ended = true;
-        // Barriers left are dropped here, which tells those who wait for them.
+        // Remaining barriers are dropped here, which notifies their waiters.
         let left = std::mem::take(&mut queue.work);
         queue.bytes = 0;
         drop(queue);

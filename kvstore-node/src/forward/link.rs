@@ -1,4 +1,4 @@
-//! The way to one peer: what waits to be passed on, and the task that opens a stream whenever something does.
+//! Link to one peer: the queue of operations to forward, and the task that opens a stream when needed.
 
 use super::room::Room;
 use super::stream::Carrier;
@@ -11,20 +11,20 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Longest pause before a peer that could not be reached is tried again.
+/// Longest pause before an unreachable peer is tried again.
 const BACKOFF_MAX: Duration = Duration::from_millis(250);
-/// How long a stream holds that is worth being opened anew at once.
+/// Minimum duration of a stream that is reopened at once.
 const STEADY: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Queue {
     operations: VecDeque<OpRequest>,
     room: Room,
-    /// Nothing is taken in any more.
+    /// No more operations are accepted.
     ended: bool,
 }
 
-/// What waits for one peer.
+/// Queue for one peer.
 pub(super) struct Link {
     queue: Mutex<Queue>,
     filled: Notify,
@@ -35,7 +35,7 @@ impl Link {
         Self { queue: Mutex::default(), filled: Notify::new() }
     }
 
-    /// Queues an operation; gives the way back to its client, and what to say there, if it is not taken.
+    /// Queues an operation; if refused, returns the way back to its client with the error.
     pub(super) fn push(&self, request: OpRequest) -> Option<(ReplyTo, ErrorDetail)> {
         let mut queue = self.queue.lock();
         if queue.ended {
@@ -65,7 +65,7 @@ impl Link {
         }
     }
 
-    /// What is queued, in order, as many as `wanted` says; it keeps its room until [`Link::give`].
+    /// Takes queued operations in order while `wanted` accepts them; they keep their room until [`Link::give`].
     pub(super) fn take(&self, mut wanted: impl FnMut(&OpRequest) -> bool) -> Vec<OpRequest> {
         let mut queue = self.queue.lock();
         let mut taken = Vec::new();
@@ -75,12 +75,12 @@ impl Link {
         taken
     }
 
-    /// An operation of `caller`, admitted by `cost` bytes, is not under way any more.
+    /// Releases the room of an operation of `caller`, admitted by `cost` bytes.
     pub(super) fn give(&self, caller: u64, cost: usize) {
         self.queue.lock().room.give(caller, cost);
     }
 
-    /// Whether nothing is taken in any more.
+    /// Returns whether no more operations are accepted.
     pub(super) fn is_ended(&self) -> bool {
         self.queue.lock().ended
     }
@@ -90,20 +90,20 @@ impl Link {
     }
 }
 
-/// Ends a way together with its task, also if that panics: the next operation begins a new one.
+/// Ends a link together with its task, also on a panic: the next operation creates a new one.
 struct EndGuard<'a>(&'a Link);
 
 impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         let mut queue = self.0.queue.lock();
         queue.ended = true;
-        // Callers learn of it from the end of their way back; nothing of it was sent.
+        // Callers are notified by the end of their way back; nothing was sent.
         queue.operations.clear();
     }
 }
 
 impl Forwards {
-    /// Until this node stops, or the peer is removed from the cluster: its number is not given again.
+    /// Runs until this node stops, or the peer is removed from the cluster: its number is not given again.
     pub(super) async fn run(&self, node: NodeId, link: &Link) {
         let _guard = EndGuard(link);
         let mut removals = self.shared.tables.removals();
@@ -138,7 +138,7 @@ impl Forwards {
             }
         }
         self.links.lock().remove(&node);
-        // First: nothing is queued any more that nobody would take out.
+        // First: otherwise an operation could be queued that no task would take.
         link.queue.lock().ended = true;
         carrier.fail("it was removed from the cluster, or this node is stopping");
     }

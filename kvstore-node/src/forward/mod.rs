@@ -1,6 +1,5 @@
-//! Operations that are passed on to the nodes that lead: per peer one bounded queue, one task and one stream, which is opened
-//! when it is needed. Which operations go where is decided in `kvstore-node/host`; here they are brought there, and the
-//! answers back.
+//! Forwarding of operations to the nodes that lead: per peer one bounded queue, one task and one stream, opened on
+//! demand. `kvstore-node/host` decides which operations go where; this module carries them there, and the answers back.
 
 mod link;
 mod room;
@@ -18,13 +17,13 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// After which time a caller is to come again for whom there was no room, in milliseconds.
+/// Retry delay for a caller without room, in milliseconds.
 const RETRY_AFTER_MS: u64 = 20;
 
-/// The ways to all nodes that lead something.
+/// Links to all nodes that lead a partition.
 pub(crate) struct Forwards {
     shared: Arc<Shared>,
-    /// The timing of operations that other nodes answered.
+    /// The timing of operations answered by other nodes.
     timing: Timing,
     /// The runtimes of the shards' threads: a peer's task lives on one of them.
     runtimes: Vec<Handle>,
@@ -40,7 +39,7 @@ impl Forwards {
         Self { shared, timing, runtimes, links, stop: CancellationToken::new(), tasks: TaskTracker::new() }
     }
 
-    /// Passes an operation on, or tells its client at once that there is no room for it. Called from shards' threads.
+    /// Forwards an operation, or refuses it at once if there is no room. Called from shards' threads.
     pub(crate) fn forward(self: &Arc<Self>, to: NodeId, request: OpRequest) {
         let refused = if self.stop.is_cancelled() {
             Some((request.reply, crate::shared::shutting_down()))
@@ -68,14 +67,14 @@ impl Forwards {
         link
     }
 
-    /// Ends every task; whoever still waits is told.
+    /// Ends every task; waiting callers get an error.
     pub(crate) async fn stop(&self) {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
     }
 
-    /// What the caller is told of an operation to which the node at `address`, which leads its partition, gave no answer.
+    /// Returns the error for an operation that the leader's node at `address` did not answer.
     fn lost(&self, address: &str, partition: PartitionId, kind: ErrorKind, cause: &str) -> ErrorDetail {
         let partition = self.shared.tables.partition_name(partition);
         let what = match kind {

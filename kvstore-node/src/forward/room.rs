@@ -1,11 +1,11 @@
-//! How much may be under way to one peer, and who has how much of it.
+//! Bounds on the operations in progress at one peer, and their distribution among callers.
 
 use std::collections::HashMap;
 
-/// Operations under way to one peer: as many as it takes from one stream.
+/// Operations in progress at one peer: as many as it accepts from one stream.
 const OPERATIONS_MAX: usize = 4_096;
-/// Bytes of them, as they are admitted: half of what a peer takes from one stream, so that callers are refused here, one by
-/// one, before all that is passed on is refused there.
+/// Bytes of them, as admitted: half of what a peer accepts from one stream, so that callers are refused here, one by
+/// one, before all forwarded operations are refused there.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -30,8 +30,8 @@ impl Amount {
     }
 }
 
-/// What is under way to one peer. Nobody takes the last of it: whoever has something under way gets more only if as much
-/// stays free for others.
+/// Operations in progress at one peer. No caller can take the last of it: one with operations in progress gets more
+/// only if as much stays free for others.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     all: Amount,
@@ -42,7 +42,7 @@ impl Room {
     /// Takes room for an operation of `caller` that is admitted by `cost` bytes. Returns whether there was any.
     pub(super) fn take(&mut self, caller: u64, cost: usize) -> bool {
         let held = self.callers.get(&caller).copied().unwrap_or_default();
-        // A single operation, however large, has its place when there is no other.
+        // A single operation, however large, fits if there is no other.
         if self.all.operations > 0 && !self.all.fits(held, cost) {
             return false;
         }
@@ -51,7 +51,7 @@ impl Room {
         true
     }
 
-    /// Gives back what was taken by such an operation.
+    /// Releases the room of such an operation.
     pub(super) fn give(&mut self, caller: u64, cost: usize) {
         self.all.remove(cost);
         if let Some(held) = self.callers.get_mut(&caller) {
@@ -62,7 +62,7 @@ impl Room {
         }
     }
 
-    /// How many operations are under way.
+    /// Returns the number of operations in progress.
     pub(super) const fn operations(&self) -> usize {
         self.all.operations
     }
@@ -72,13 +72,13 @@ impl Room {
 mod tests {
     use super::*;
 
-    /// How many operations a caller gets in at once.
+    /// Returns how many operations of a caller are accepted at once.
     fn flood(room: &mut Room, caller: u64, cost: usize) -> usize {
         std::iter::repeat_with(|| room.take(caller, cost)).take_while(|taken| *taken).count()
     }
 
     #[test]
-    fn whoever_floods_a_peer_leaves_half_to_others() {
+    fn flooding_caller_leaves_half_to_others() {
         let mut room = Room::default();
         assert_eq!(flood(&mut room, 1, 256), OPERATIONS_MAX / 2);
         assert_eq!(flood(&mut room, 2, 256), OPERATIONS_MAX / 4);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_operation_finds_room_where_there_is_no_other() {
+    fn largest_operation_fits_when_alone() {
         let mut room = Room::default();
         assert!(room.take(1, 2 * BYTES_MAX) && !room.take(2, 1));
         room.give(1, 2 * BYTES_MAX);

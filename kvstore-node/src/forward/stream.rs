@@ -1,4 +1,4 @@
-//! A stream to a node that leads: it carries operations of many callers there, under their own names, and answers back.
+//! Stream to a leader's node: it carries operations of many callers, under their own names, and the answers back.
 
 use super::Forwards;
 use super::link::Link;
@@ -16,21 +16,21 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often operations are looked for whose caller gave up, or whose partition another node leads by now.
+/// Interval of checks for operations with a gone caller, or with a partition led by another node by now.
 const SWEEP: Duration = Duration::from_millis(250);
 
-/// An operation whose answer is awaited.
+/// An operation waiting for its answer.
 struct Waiting {
     partition: PartitionId,
     what: PassedOn,
     caller: u64,
     cost: usize,
-    /// When it was last looked at, another node led the partition.
+    /// At the last check, another node led the partition.
     moved: bool,
     reply: ReplyTo,
 }
 
-/// What a peer was given and has not answered.
+/// Unanswered operations at a peer.
 pub(super) struct Carrier<'a> {
     forwards: &'a Forwards,
     link: &'a Link,
@@ -45,7 +45,7 @@ impl<'a> Carrier<'a> {
         Self { forwards, link, node, address: "(not known)".to_owned(), waiting: HashMap::new(), next_tag: 1 }
     }
 
-    /// Opens a stream and carries what is queued, until it breaks. Returns why it did.
+    /// Opens a stream and carries queued operations until it breaks. Returns the reason.
     pub(super) async fn stream(&mut self) -> String {
         match self.open().await {
             Ok((mut reader, mut writer)) => match self.carry(&mut reader, &mut writer).await {
@@ -56,7 +56,7 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Nothing is sent before the peer accepted the stream, so that a refusal is known to have had no effect.
+    /// Opens a stream. Nothing is sent before the peer accepts it, so a refusal is known to have had no effect.
     async fn open(&mut self) -> Result<(FrameReader, FrameWriter), FrameError> {
         let shared = &self.forwards.shared;
         let refused = |kind, why: &str| FrameError::Refused(archon_types::ErrorDetail::new(kind, why));
@@ -95,7 +95,7 @@ impl<'a> Carrier<'a> {
         loop {
             let leaves = !writer.is_empty();
             tokio::select! {
-                // While something leaves, the next message gathers.
+                // While a message is sent, the next one gathers.
                 flushed = writer.flush(), if leaves => flushed?,
                 () = link.wait(), if !leaves => self.send(writer),
                 batch = reader.next::<v1::ReplyBatch>() => self.take(batch?)?,
@@ -108,7 +108,7 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Puts as many queued operations as fit into messages, one for each client that named them.
+    /// Packs as many queued operations as fit into messages, one for each client that named them.
     fn send(&mut self, writer: &mut FrameWriter) {
         let (mut count, mut bytes) = (0, 0);
         let taken = self.link.take(|next| {
@@ -119,7 +119,7 @@ impl<'a> Carrier<'a> {
         for request in taken {
             let OpRequest { partition, client: caller, op, id, reply, .. } = request;
             let cost = op.cost();
-            // Nobody waits for it any more, and nothing was done about it.
+            // The caller is gone, and nothing was done about it.
             if reply.is_gone() {
                 self.link.give(caller, cost);
                 continue;
@@ -140,10 +140,10 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Gives answers to those who wait for them, with the version of the table that the leader holds.
+    /// Passes answers to their callers, with the table version of the leader.
     ///
     /// # Errors
-    /// What cannot be read: whose answers are lost is not known then, and the stream is of no more use.
+    /// An unreadable batch: the callers of its answers are unknown, so the stream is useless.
     fn take(&mut self, batch: v1::ReplyBatch) -> Result<(), FrameError> {
         let mut replies = Replies::hinting(Version::new(batch.table_version), self.forwards.timing.clone());
         let mut answered = 0;
@@ -165,7 +165,7 @@ impl<'a> Carrier<'a> {
         read
     }
 
-    /// What the peer says of itself is said by this node.
+    /// Rewords a peer's error about itself for this node's client.
     fn in_words(&self, outcome: Outcome) -> Outcome {
         outcome.map_err(|mut detail| {
             if detail.kind == ErrorKind::NotPartitionLeader {
@@ -176,8 +176,8 @@ impl<'a> Carrier<'a> {
         })
     }
 
-    /// Gives up operations whose partition another node leads, if that was so the last time already: one that has given the
-    /// leadership away answers what it had begun, and a dead one never does.
+    /// Abandons operations on partitions led by another node at two checks in a row: a node that has handed over
+    /// answers operations it had begun, and a dead one never does.
     fn give_up_moved(&mut self) {
         let (tables, node) = (&self.forwards.shared.tables, self.node);
         let mut verdicts: HashMap<PartitionId, bool> = HashMap::new();
@@ -192,14 +192,14 @@ impl<'a> Carrier<'a> {
         self.tell_lost(given_up, "another node leads the partition by now");
     }
 
-    /// Forgets operations whose caller gave up.
+    /// Removes operations of gone callers.
     fn forget_gone(&mut self) {
         for (_, waiting) in self.waiting.extract_if(|_, waiting| waiting.reply.is_gone()) {
             self.link.give(waiting.caller, waiting.cost);
         }
     }
 
-    /// Tells everybody who waits that there will be no answer.
+    /// Notifies all waiting callers that there will be no answer.
     pub(super) fn fail(&mut self, cause: &str) {
         let queued = self.link.take(|_| true);
         let waiting = std::mem::take(&mut self.waiting);

@@ -1,4 +1,4 @@
-//! Why a node cannot start or go on.
+//! Errors of a node that cannot start or continue.
 
 use crate::config::ConfigError;
 use crate::engine::{EngineError, is_full};
@@ -8,11 +8,11 @@ use crate::session::SessionError;
 use archon_wal::WalError;
 use std::net::SocketAddr;
 
-/// Why a node cannot start or go on.
+/// Reason why a node cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// An impossible value.
+    /// An invalid value.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The data directory.
@@ -55,7 +55,7 @@ pub enum NodeError {
     /// The engine met a full disk, which has space again: restart the node.
     #[error("the disk was full and has space again; start the node again, and it recovers from its log")]
     FailedForSpace,
-    /// A part failed beyond repair; the log says which. Nothing acknowledged is lost.
+    /// A part failed beyond repair; the log has the details. Nothing acknowledged is lost.
     #[error("a part of the node failed beyond repair; start it again, and it recovers from its log")]
     Failed,
 }
@@ -83,7 +83,7 @@ mod tests {
     use std::io::ErrorKind;
 
     #[test]
-    fn space_and_quotas_are_told_from_other_refusals() {
+    fn disk_full_is_recognised_by_quota_and_space_errors() {
         let engine = |kind: ErrorKind| {
             NodeError::from(EngineError::Io { directory: "d".into(), what: "open", source: kind.into() })
         };

@@ -1,4 +1,4 @@
-//! How a node stops: in order, each step within a deadline.
+//! Graceful stop of a node: ordered steps, each with a deadline.
 
 use super::{Node, NodeError};
 use crate::engine::note_clean_end;
@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 const SERVER_DEADLINE: Duration = Duration::from_secs(2);
 const FLUSHER_DEADLINE: Duration = Duration::from_secs(5);
 const SHARDS_DEADLINE: Duration = Duration::from_secs(5);
-/// Pause between looks at whether a shard has ended: waiting with a deadline would take another thread.
+/// Pause between checks for ended shards: waiting with a deadline would take another thread.
 const SHARDS_POLL: Duration = Duration::from_millis(5);
 const WAL_DEADLINE: Duration = Duration::from_secs(5);
 const RELEASE_POLL: Duration = Duration::from_millis(5);
-/// How long a leaving node waits for the coordinator to take note of that.
+/// Longest wait of a leaving node for the coordinator to record that.
 const LEAVING_HEARD_DEADLINE: Duration = Duration::from_millis(500);
-/// How long after the end of the lease a stopping node still hopes for a coordinator, in milliseconds.
+/// Time after the end of the lease during which a stopping node still waits for a coordinator, in milliseconds.
 const QUORUM_TIMEOUT_MS: u64 = 1_500;
-/// How long a leaving node, which leads nothing any more, waits for its copies to be dropped from the Live sets.
+/// Longest wait of a leaving node without leaderships for its copies to be dropped from the Live sets.
 const UNCOUNTED_DEADLINE: Duration = Duration::from_secs(1);
 
-/// How long a stop in order may take if every step takes as long as it may; what holds copying up is not counted, which
-/// ends with a page.
+/// Returns the longest duration of a graceful stop if every step takes its full deadline; time during which copies are
+/// blocked is not counted, as it ends with a page.
 pub(crate) const fn stop_deadline(hand_over: Duration) -> Duration {
     // Session, streams to leaders, server, readers of streams, two scans, streams to peers.
     const OF_SERVERS: Duration = SERVER_DEADLINE.saturating_mul(7);
@@ -37,11 +37,12 @@ pub(crate) const fn stop_deadline(hand_over: Duration) -> Duration {
 }
 
 impl Node {
-    /// Stops in order: refuse new work, hand over what is led, say farewell, answer what is under way, flush, close the
-    /// log. Each step has a deadline.
+    /// Stops gracefully: refuses new work, hands over leaderships, says farewell, answers pending work, flushes, closes
+    /// the log. Each step has a deadline.
     ///
     /// # Errors
-    /// Why the node had ended by itself, or what could not be ended in order; nothing acknowledged is lost either way.
+    /// The reason why the node had ended by itself, or the part that could not be ended in time; nothing acknowledged
+    /// is lost either way.
     pub async fn stop(mut self) -> Result<(), NodeError> {
         let failed = self.shared.failed().is_cancelled();
         let failed_for_space = self.stats.flusher.has_failed_for_space();
@@ -53,7 +54,7 @@ impl Node {
         let session = tokio::time::timeout(SERVER_DEADLINE, &mut self.session).await;
         self.shared.end_life();
         self.services_end.cancel();
-        // Calls wait for what it brings back. Its tasks are on the shards' threads, one of which may be stuck.
+        // Calls wait for its answers. Its tasks are on the shards' threads, one of which may be stuck.
         if tokio::time::timeout(SERVER_DEADLINE, self.forwards.stop()).await.is_err() {
             tracing::warn!("streams to leaders have not ended in time");
         }
@@ -66,20 +67,20 @@ impl Node {
             tracing::warn!(tasks = self.service_tasks.len(), "streams of peers have not ended in time");
         }
         self.copies.stop_all().await;
-        // Cancelled with the services; a page under way ends by itself.
+        // Cancelled with the services; a page in progress ends by itself.
         let _ = tokio::time::timeout(SERVER_DEADLINE, &mut self.size_scan).await;
         let _ = tokio::time::timeout(SERVER_DEADLINE, &mut self.split_search).await;
         let (flusher, threads, wal, shards) =
             (self.flusher.take(), std::mem::take(&mut self.threads), self.wal.clone(), self.shards.clone());
         let closed = tokio::task::spawn_blocking(move || {
-            // Before the shards, which note in the log how far it came.
+            // Before the shards, which note its progress in the log.
             let flushed = flusher.map_or(Ok(()), |flusher| flusher.shutdown(FLUSHER_DEADLINE));
             let shards_ended = end_shards(&shards, threads);
             let closed = wal.close(WAL_DEADLINE);
             (flushed.map_err(NodeError::from).and(closed.map_err(NodeError::from)), shards_ended)
         });
         let (closed, shards_ended) = closed.await.unwrap_or((Err(NodeError::Failed), false));
-        // The last rows are written by the stop itself.
+        // The stop itself writes the last rows.
         let failed = failed || self.shared.failed().is_cancelled();
         let failed_for_space = failed_for_space || self.stats.flusher.has_failed_for_space();
         // Their tasks are on the shards' threads, one of which may be stuck.
@@ -111,11 +112,11 @@ impl Node {
         closed
     }
 
-    /// Gives up every leadership, waits until the coordinator knows, and then until nobody counts on this node's copies
-    /// any more: a leader that still counted them would wait for them in vain.
+    /// Gives up every leadership, waits until the coordinator knows, and then until no leader counts this node's
+    /// copies: a leader that still counted them would wait for them in vain.
     async fn hand_over(&self) {
         self.shared.leaving().cancel();
-        // Heard of first, or the coordinator would grant this node what it has just released.
+        // First, as the coordinator would otherwise grant this node what it has just released.
         let _ = tokio::time::timeout(LEAVING_HEARD_DEADLINE, self.shared.leaving_heard().cancelled()).await;
         self.shards.send_all(|| ShardMessage::Release);
         let done = async {
@@ -145,15 +146,15 @@ impl Node {
         }
     }
 
-    /// No heartbeat was answered for a lease and a while: longer than the coordinators take to elect, so probably they are
-    /// being stopped as well, and there is nobody to hand anything to.
+    /// Returns whether no heartbeat was answered for a lease and a while: longer than the coordinators take to elect,
+    /// so they are probably stopping as well, and cannot accept a hand-over.
     fn quorum_is_gone(&self) -> bool {
         let until = self.shared.life().and_then(|life| life.grants.until());
         until.is_none_or(|until| self.shared.clock.now() >= until.plus(QUORUM_TIMEOUT_MS))
     }
 }
 
-/// Ends the shard threads; one that does not end in time is left to itself. Returns whether all of them have ended.
+/// Ends the shard threads; one that does not end in time is left running. Returns whether all of them have ended.
 fn end_shards(shards: &Shards, threads: Vec<JoinHandle<()>>) -> bool {
     for number in 0..shards.count() {
         if let Some(inbox) = shards.inbox(number) {

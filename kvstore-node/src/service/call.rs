@@ -1,5 +1,5 @@
-//! What the plain calls of `Kv` have in common: one operation, a page, or several operations at once, each answered when
-//! it is committed.
+//! Common parts of the unary calls of `Kv`: one operation, a page, or several operations at once, each answered when it
+//! is committed.
 
 use super::kv::KvService;
 use super::overloaded;
@@ -25,22 +25,22 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use tonic::Status;
 
-/// Bytes of values that the answer to one `Batch` holds: a client of another language takes messages of 4 MiB at most
-/// unless it is told otherwise.
+/// Bytes of values in the answer to one `Batch`: clients in other languages accept messages of 4 MiB at most by
+/// default.
 const BATCH_ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Operations of one `Batch` under way at once; each may hold a value.
+/// Operations of one `Batch` in progress at once; each may hold a value.
 const BATCH_CONCURRENT_MAX: usize = 32;
-/// Tells those who take turns with plain calls from streams, whose numbers are counted up from zero.
+/// Distinguishes the turns of unary calls from those of streams, whose numbers count up from zero.
 const PLAIN: u64 = 1 << 63;
 
 type Result<T, E = ErrorDetail> = std::result::Result<T, E>;
 
-/// The error of a plain call, with what its client needs to repeat a write under the same name.
+/// The error of a unary call, with what its client needs to repeat a write under the same name.
 pub(super) struct CallError {
     detail: Box<ErrorDetail>,
     /// The stamp of the attempt, if it was stamped.
     stamp: Option<Millis>,
-    /// The partition's log time; zero if it is not known.
+    /// The partition's log time; zero if unknown.
     log_time: Millis,
 }
 
@@ -57,7 +57,7 @@ impl From<ErrorDetail> for CallError {
     }
 }
 
-/// The answer to an operation of a plain call under its name.
+/// The answer to an operation of a unary call under its name.
 struct NamedReply {
     /// The partition's log time; zero if there is none.
     log_time: Millis,
@@ -80,7 +80,7 @@ impl From<CallError> for Status {
 }
 
 impl KvService {
-    /// Carries out one operation on a key; gives the partition's log time with the answer.
+    /// Carries out one operation on a key; returns the partition's log time with the answer.
     pub(super) async fn call(
         &self,
         caller: &Caller,
@@ -100,8 +100,8 @@ impl KvService {
         Ok((reply.log_time, reply.outcome?))
     }
 
-    /// Carries out an operation under its name. A first attempt that has no stamp gets the partition's log time, from a read
-    /// that is answered before the operation is sent: retries inside the cluster then carry it as well.
+    /// Carries out an operation under its name. A first attempt without a stamp gets the partition's log time, from a
+    /// read that is answered before the operation is sent: retries inside the cluster then carry it as well.
     async fn operate_named(&self, caller: &Caller, partition: PartitionId, op: Op, name: Option<OpName>) -> NamedReply {
         let Some(name) = name else { return self.operate(caller, partition, op, None).await.into() };
         let stamp = match (name.stamp, op.key()) {
@@ -151,13 +151,13 @@ impl KvService {
         }
     }
 
-    /// Carries out several operations, each on its own; the replies stand in their order.
+    /// Carries out several operations independently; the replies are in their order.
     pub(super) async fn several(&self, caller: &Caller, request: v1::BatchRequest) -> Result<Vec<v1::Reply>> {
         self.check(request.cluster.as_ref(), None)?;
         check_batch(&request.ops, "BatchRequest.ops")?;
         let table = match self.shared.find_table(&request.table, caller, BATCH, Right::Read).await {
             Ok(table) => table,
-            // As of a table that the caller has no right to: each operation is refused by itself.
+            // As for a table that the caller has no right to: each operation is refused by itself.
             Err(detail) if detail.kind == ErrorKind::Refused => {
                 let refused = |op: v1::Op| self.refused_by_name(caller, &request.table, op);
                 return Ok(request.ops.into_iter().map(refused).collect());
@@ -200,7 +200,8 @@ impl KvService {
         budget: &AnswerBudget,
     ) -> Result<(PartitionId, Op, Option<OpName>)> {
         let KeyedOp { partition, id, op, .. } = op.try_into()?;
-        // One that the client named wrongly is refused by the shard, as in a stream; it may be another table's.
+        // The shard refuses an operation that the client named wrongly, as in a stream; the name may be another
+        // table's.
         self.check_right(caller, partition.map_or(table.id, |partition| partition.table), &op)?;
         check_named(table, partition, id.as_ref(), &op)?;
         let by_key = self.of_key(table, &op)?;
@@ -210,7 +211,7 @@ impl KvService {
         Ok((partition.unwrap_or(by_key), op, id))
     }
 
-    /// The answer to an operation on a table that is not known here, by a caller that may not hear so.
+    /// Returns the answer to an operation on an unknown table, by a caller that must not learn that it is unknown.
     fn refused_by_name(&self, caller: &Caller, table: &str, op: v1::Op) -> v1::Reply {
         let tag = op.tag;
         let outcome = KeyedOp::try_from(op).map_err(ErrorDetail::from).and_then(|keyed| {
@@ -222,7 +223,7 @@ impl KvService {
         TaggedReply { tag, log_time: Millis::ZERO, outcome }.into()
     }
 
-    /// The partition of which a page is asked.
+    /// Returns the partition for a page.
     fn of_scan(&self, table: &Table, request: &v1::ScanRequest, op: &Op) -> Result<PartitionId> {
         let invalid = |why: String| Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
         let index = match (request.partition, table.keys) {
@@ -247,7 +248,7 @@ impl KvService {
         Ok(PartitionId::new(table.id, index))
     }
 
-    /// The partition of the key that an operation is about.
+    /// Returns the partition of an operation's key.
     fn of_key(&self, table: &Table, op: &Op) -> Result<PartitionId> {
         let Some(key) = op.key() else {
             let why = "a scan cannot be part of a batch; call Scan";
@@ -260,7 +261,7 @@ impl KvService {
         self.shared.access.of(caller, call_of(op)).check(&self.shared.tables, table, Right::of(op))
     }
 
-    /// The table that a call names, for a caller that may hear of it.
+    /// Returns the table that a call names, if the caller may know it.
     pub(super) async fn table(&self, caller: &Caller, name: &str, op: &Op) -> Result<Table> {
         self.shared.find_table(name, caller, call_of(op), Right::of(op)).await
     }
@@ -269,7 +270,7 @@ impl KvService {
         self.operate_as(caller, partition, op, id, Origin::AnyNodeClient).await
     }
 
-    /// Has an operation carried out that came so.
+    /// Carries out an operation of this origin.
     pub(super) async fn operate_as(
         &self,
         caller: &Caller,
@@ -306,7 +307,7 @@ impl KvService {
 
 const BATCH: &str = "/archon.v1.Kv/Batch";
 
-/// The call that carries out an operation.
+/// Returns the call that carries out an operation.
 const fn call_of(op: &Op) -> &'static str {
     match op {
         Op::Get { .. } => "/archon.v1.Kv/Get",
@@ -318,8 +319,8 @@ const fn call_of(op: &Op) -> &'static str {
     }
 }
 
-/// Holds that a write with a name says which partition it began at, where keys can come to be another partition's: only that one
-/// remembers it by its name (PROTOCOL rule 42), and whoever asks again without saying so might be sent to the other one.
+/// Rejects a named write without the partition it began at, in tables where keys can move: only that partition records
+/// it under its name (PROTOCOL rule 42), and a retry without it might be sent to another one.
 fn check_named(table: &Table, partition: Option<PartitionId>, id: Option<&OpName>, op: &Op) -> Result<()> {
     if !table.keys.is_range() || partition.is_some() || id.is_none() || op.is_read() {
         return Ok(());
@@ -332,7 +333,7 @@ fn check_named(table: &Table, partition: Option<PartitionId>, id: Option<&OpName
     Err(ErrorDetail::new(ErrorKind::InvalidArgument, why))
 }
 
-/// How many bytes of values the answer to one `Batch` holds so far.
+/// Bytes of values in the answer to one `Batch` so far.
 #[derive(Default)]
 struct AnswerBudget(AtomicUsize);
 
@@ -341,7 +342,7 @@ impl AnswerBudget {
         self.0.load(Ordering::Relaxed) >= BATCH_ANSWER_BYTES_MAX
     }
 
-    /// Lets an answer pass if its value still fits; the first one always does.
+    /// Admits an answer if its value still fits; the first one always does.
     fn admit(&self, answer: Answer) -> Outcome {
         let Answer::Value(Some((value, _))) = &answer else { return Ok(answer) };
         let before = self.0.fetch_add(value.len(), Ordering::Relaxed);
@@ -362,13 +363,13 @@ mod tests {
     use bytes::Bytes;
 
     #[test]
-    fn an_answer_with_many_large_values_is_bounded() {
+    fn batch_answer_with_large_values_is_bounded() {
         let value = |bytes: usize| Answer::Value(Some((Bytes::from(vec![0; bytes]), Revision::new(1))));
         let budget = AnswerBudget::default();
         assert!(budget.admit(value(BATCH_ANSWER_BYTES_MAX - 10)).is_ok() && !budget.is_full());
         assert_eq!(budget.admit(value(11)).unwrap_err().kind, ErrorKind::Overloaded);
         assert!(budget.is_full());
-        // What is small, and what was done, is told all the same.
+        // Small answers, and those to writes, are returned all the same.
         assert!(budget.admit(Answer::Value(None)).is_ok());
         assert!(budget.admit(Answer::Written { revision: Revision::new(1) }).is_ok());
     }

@@ -1,5 +1,5 @@
-//! `Carrier`: reports of another node that reaches no coordinator itself (PROTOCOL rule 82). To what they say this node is network: it passes
-//! on request and answer as they are.
+//! `Carrier`: forwards reports of another node that reaches no coordinator itself (PROTOCOL rule 82). This node acts as
+//! network: it passes request and answer on unchanged.
 
 use super::refuse;
 use crate::shared::Shared;
@@ -14,11 +14,11 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
 
-/// What refusals call it.
+/// Name of the call in refusals.
 const REPORT: &str = "/archon.v1.Carrier/Report";
-/// How long the coordinators may take: whoever waits does so for two seconds.
+/// Time-out of the coordinators: the caller waits for two seconds.
 const DEADLINE: Duration = Duration::from_millis(1_600);
-/// Most requests that are passed on at once.
+/// Most requests forwarded at once.
 const PASSED_ON_MAX: usize = 16;
 
 /// The service.

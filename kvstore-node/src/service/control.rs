@@ -43,7 +43,7 @@ impl Inner {
     async fn apply(&self, push: Push) -> Result<Pushed, ErrorDetail> {
         let shared = &self.shared;
         let mut applied = self.applied.lock().await;
-        // Looked at under the lock: a registration may have come while this push waited.
+        // Checked under the lock: a registration may have come while this push waited.
         shared.addressed(push.cluster, push.node, Some(push.incarnation))?;
         if push.key != shared.push_key {
             let why = format!(
@@ -70,12 +70,12 @@ impl Inner {
         };
         let any = news.any();
         let gap = !shared.tables.merge(news);
-        // After the tables: of one that was dropped the rights are gone, and that it was is what is to be said.
+        // After the tables: the rights to a dropped table are gone, and the error has to say that it was dropped.
         if let Some(list) = push.access {
             shared.access.take(list);
             shared.refuse_withdrawn();
         }
-        // News count whatever becomes of the duties that came with them.
+        // Table updates apply whatever becomes of the duties that came with them.
         if any {
             self.shards.send_all(|| ShardMessage::Peers);
         }
@@ -84,7 +84,7 @@ impl Inner {
             return Ok(Pushed { version: applied.version(), gap, refused: Vec::new() });
         }
         let Some(duties) = push.duties else {
-            // Whether these are the duties that it obeys is seen by the coordinator, from the version.
+            // The version shows the coordinator whether the node obeys its duties.
             shared.metrics.pushes.add(1);
             return Ok(Pushed { version: applied.version(), gap, refused: Vec::new() });
         };
@@ -96,8 +96,8 @@ impl Inner {
         Ok(Pushed { version: push.version, gap, refused: found.refused })
     }
 
-    /// Gives the shards their part, notes what becomes of each placement, and returns once all is carried out. `held` is
-    /// what was noted before.
+    /// Passes the shards their parts, records the state of each placement, and returns once all is carried out. `held`
+    /// is the state before.
     async fn carry_out(
         &self,
         incarnation: Incarnation,
@@ -127,7 +127,7 @@ impl Inner {
         for (number, part) in per_shard {
             let (done, carried_out) = oneshot::channel();
             if let Some(inbox) = self.shards.inbox(number) {
-                // One that has stopped answers nothing.
+                // A stopped shard answers nothing.
                 let _ = inbox.push(ShardMessage::Duties { incarnation, actions: part.actions, done }).await;
             }
             waiting.push((part.noted, carried_out));
@@ -143,7 +143,7 @@ impl Inner {
                 Err(_) => shutting_down(),
             };
             refused = Some(error);
-            // Noted as done, the next life would tell placements that nobody opened what to do.
+            // Recorded as done, the next incarnation would configure placements that were never opened.
             for (placement, state) in noted {
                 self.holdings.take_back(placement, state, held.get(&placement));
             }
@@ -153,7 +153,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// Where the middle of a partition is that is led here, as far as it is known.
+    /// Returns the split key of a partition that is led here, as far as known.
     async fn middle(&self, asked: FindMiddle) -> Result<Middle, ErrorDetail> {
         self.shared.addressed(asked.cluster, asked.node, Some(asked.incarnation))?;
         let (answer, told) = oneshot::channel();
@@ -166,11 +166,11 @@ impl Inner {
     }
 }
 
-/// What one shard is to do of a push.
+/// One shard's part of a push.
 #[derive(Default)]
 struct Part {
     actions: Vec<Action>,
-    /// What was noted of placements for it.
+    /// States recorded for its placements.
     noted: Vec<(PlacementId, HeldState)>,
 }
 
@@ -201,7 +201,7 @@ impl Control for ControlService {
         let request = request.into_inner();
         let asked = boot_id(&request.boot_id, "ConfirmBootRequest.boot_id")?;
         let announced = announced(request)?;
-        // Of another cluster they are none of its coordinators.
+        // Coordinators of another cluster are ignored.
         let life = self.0.shared.life();
         if let Some((cluster, coordinators)) = announced
             && life.is_none_or(|life| life.member.cluster == cluster)

@@ -1,4 +1,4 @@
-//! Pushes against shards that take their part late, when the life that it was for is over.
+//! Tests of pushes with shards that process their part late, after the incarnation has ended.
 
 use super::*;
 use crate::clock::WallClock;
@@ -30,7 +30,7 @@ const NODE: NodeId = NodeId::new(1);
 const COPY: PlacementId = PlacementId::new(3);
 const PARTITION: PartitionId = PartitionId::new(TableId::new(1), 0);
 
-/// A node without session and server, whose shard runs only once it is told to.
+/// A node without session and server, with a shard that runs only on request.
 struct Rig {
     _directory: TempDir,
     control: ControlService,
@@ -75,7 +75,7 @@ impl Rig {
         self.context.shared.begin_life(Life::new(member, key, &settings, Arc::new(Grants::new())));
     }
 
-    /// Pushes to one life that the node is to host a copy that it never held.
+    /// Pushes a duty to host a new copy, to one incarnation.
     fn push(&self, incarnation: u64) -> tokio::task::JoinHandle<Result<Pushed, ErrorDetail>> {
         let row = Partition {
             id: PARTITION,
@@ -141,7 +141,7 @@ impl Rig {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn duties_of_one_life_were_applied_in_the_next() {
+async fn duties_of_ended_incarnation_are_not_applied() {
     let rig = Rig::new();
     rig.begin_life(5);
     let push = rig.push(5);
@@ -152,14 +152,14 @@ async fn duties_of_one_life_were_applied_in_the_next() {
     assert_eq!(push.await.unwrap().unwrap_err().kind, ErrorKind::StaleIncarnation);
     assert!(!rig.is_open().await);
     assert!(rig.context.holdings.all().is_empty(), "nothing is held that was not opened");
-    // What the next life is told is obeyed.
+    // Duties of the next incarnation are obeyed.
     assert_eq!(rig.push(6).await.unwrap().unwrap().version, Version::new(6));
     assert!(rig.is_open().await);
     rig.end(threads);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_duty_between_two_lives_was_taken_for_carried_out_and_the_copy_never_opened() {
+async fn duty_between_incarnations_is_not_recorded_as_done() {
     let rig = Rig::new();
     rig.begin_life(5);
     let push = rig.push(5);

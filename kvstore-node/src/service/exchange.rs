@@ -1,4 +1,4 @@
-//! Clients' streams: many operations a message, answers in any order.
+//! Client streams: many operations per message, answers in any order.
 
 use super::kv::KvService;
 use super::overloaded;
@@ -26,17 +26,17 @@ use tokio::sync::mpsc;
 
 /// Bytes of values after which one answer message is closed and the next begun.
 const REPLY_BYTES_MAX: usize = 1024 * 1024;
-/// Operations of one message that are refused one by one; after them the rest of it is refused as they were.
+/// Operations of one message that are refused individually; the rest of the message gets the same refusal.
 const REFUSED_MAX: usize = 16;
-/// How long a stream is left unread for each operation that it was refused: refusing costs something, too, and whoever asks
-/// again at once, for thousands at a time, would keep the node busy with that alone.
+/// Pause in reading a stream per refused operation: refusing has a cost too, and a client that retries thousands at
+/// once would keep the node busy with that alone.
 const REFUSED_PAUSE: Duration = Duration::from_micros(50);
-/// How long a client may take nothing of the answers that wait for it.
+/// Longest time for which a client may accept none of its waiting answers.
 const STALLED: Duration = Duration::from_secs(3);
-/// How long it may take for all of one message of them.
+/// Longest time that a client may take for one message of them.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A node passes on what is asked of it and asks for nothing itself; nobody else passes anything on.
+/// Checks that nodes only forward operations, and that only nodes forward them.
 fn check_hops(caller: &Caller, passed_on: bool) -> Result<(), ErrorDetail> {
     match &caller.identity {
         Some(identity) if (identity.role() == Role::Node) != passed_on => {
@@ -49,15 +49,15 @@ fn check_hops(caller: &Caller, passed_on: bool) -> Result<(), ErrorDetail> {
 }
 
 impl KvService {
-    /// Serves a client's stream until it ends, the node stops, or the client has gone. What was admitted is finished all the
-    /// same.
+    /// Serves a client's stream until it ends, the node stops, or the client is gone. Admitted operations are completed
+    /// all the same.
     pub(crate) async fn exchange(self, caller: Caller, mut reader: FrameReader, mut writer: FrameWriter) {
         let (connection, answers) = Connection::new(self.connections.fetch_add(1, Ordering::Relaxed));
         // One ping at a time.
         let (pongs, mut ponged) = mpsc::channel(1);
         let ended = async {
             let first = self.accepted(&mut reader).await?;
-            // Whoever is refused has sent no operation yet, and knows it: a client waits for this one.
+            // A client waits for this message, so a refused one knows that it has sent no operation yet.
             writer.push(&v1::ReplyBatch { table_version: self.shared.tables.version().get(), ..Default::default() });
             tokio::select! {
                 ended = self.read_stream(first, &caller, &mut reader, &connection, &pongs) => ended,
@@ -73,7 +73,7 @@ impl KvService {
         end_stream(ended, writer).await;
     }
 
-    /// The first message of a stream, which says whom it is meant for.
+    /// Reads the first message of a stream, which names its intended receiver.
     async fn accepted(&self, reader: &mut FrameReader) -> Result<v1::OpBatch, FrameError> {
         let first = tokio::select! {
             first = first_message::<v1::OpBatch>(reader) => first?,
@@ -119,7 +119,7 @@ impl KvService {
                         continue;
                     }
                     refused = self.take(batch, caller, asks, connection, &admission)?;
-                    // Others on this thread, its shard above all, are not to wait for message after message.
+                    // Other tasks on this thread, above all its shard, must not wait for message after message.
                     tokio::task::consume_budget().await;
                 }
                 () = keepalive.tick() => keepalive.listen(reader)?,
@@ -128,7 +128,7 @@ impl KvService {
         }
     }
 
-    /// Has the shards asked whether they have their turns. Nothing was refused that a pause would be for.
+    /// Sends a ping to the shards. Returns no refused operations to pause for.
     fn ping(&self, batch: &v1::OpBatch, pongs: &mpsc::Sender<u64>) -> Result<u32, FrameError> {
         if !batch.ops.is_empty() {
             let why = "a ping comes without operations";
@@ -138,8 +138,8 @@ impl KvService {
         Ok(0)
     }
 
-    /// Refuses what a node passes on that does not know of the newest rights that are known here: one that no coordinator reaches would
-    /// go on letting clients in to whom nobody opens any more.
+    /// Refuses forwarded operations of a node without the newest client rights known here: a node that no coordinator
+    /// reaches would keep admitting revoked clients.
     fn check_forwarder(&self, goes_by: Version) -> Result<(), ErrorDetail> {
         let known = self.shared.access.version();
         if goes_by >= known {
@@ -151,8 +151,8 @@ impl KvService {
         Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100))
     }
 
-    /// Queues one message's operations with their shards; those that cannot be are answered at once. Returns how many of
-    /// them were not admitted. The client `asks` for those to be passed on that other nodes lead, or does not.
+    /// Queues one message's operations with their shards; those that cannot be queued are answered at once. Returns the
+    /// number that was not admitted. `asks` means that the client wants operations of other leaders forwarded.
     fn take(
         &self,
         batch: v1::OpBatch,
@@ -244,7 +244,7 @@ impl KvService {
     }
 }
 
-/// Writes answers to a client's stream, those that have gathered meanwhile together.
+/// Writes answers to a client's stream, batching those that have gathered meanwhile.
 async fn write_stream(
     shared: &Shared,
     mut answers: mpsc::UnboundedReceiver<Vec<Delivery>>,
@@ -286,7 +286,7 @@ async fn write_stream(
             }
             writer.push(&v1::ReplyBatch { replies: replies.finish(), table_version: table_version.get(), pong: 0 });
             let written = writer.flush_within(STALLED, ANSWER_TIMEOUT).await;
-            // The operations' shares of admission are given back only now.
+            // The operations' shares of admission are returned only now.
             drop(held);
             written?;
         }

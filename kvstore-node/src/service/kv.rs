@@ -1,4 +1,4 @@
-//! `Kv`: clients' operations as plain calls. Streams of them are in `exchange.rs`.
+//! `Kv`: client operations as unary calls. `exchange.rs` has the streams.
 
 use super::refuse;
 use super::snapshot::Pages;
@@ -30,7 +30,7 @@ pub(crate) struct KvService {
 }
 
 impl KvService {
-    /// Checks whom a stream's first message, or a plain call, is meant for.
+    /// Checks the intended receiver of a stream's first message, or of a unary call.
     pub(super) fn check(&self, cluster: Option<&v1::ClusterRef>, node: Option<NodeId>) -> Result<(), ErrorDetail> {
         let Some(life) = self.shared.life() else {
             let why = format!("node {} is not registered with a coordinator", self.shared.config.name);

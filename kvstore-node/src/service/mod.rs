@@ -1,4 +1,4 @@
-//! The gRPC services and the streams of frames: they check, translate and queue; what happens is decided elsewhere.
+//! gRPC services and frame streams: they check, translate and queue; decisions are made elsewhere.
 
 mod call;
 pub(crate) mod carrier;
@@ -14,13 +14,13 @@ use archon_proto::convert::error::status_of;
 use archon_types::{ErrorDetail, ErrorKind};
 use tonic::Status;
 
-/// A refusal as a status.
+/// Converts a refusal to a status.
 #[allow(clippy::needless_pass_by_value)]
 pub(crate) fn refuse(detail: ErrorDetail) -> Status {
     status_of(&detail)
 }
 
-/// The refusal of a full queue.
+/// Returns the refusal of a full queue.
 pub(crate) fn overloaded() -> ErrorDetail {
     ErrorDetail::new(ErrorKind::Overloaded, "too many operations wait for this partition's shard; try again later")
         .with_retry_after_ms(20)

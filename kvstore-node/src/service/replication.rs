@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 
-/// The least pace at which a copy goes: at a lower one its source would keep the log for a loader for days.
+/// Least pace of a copy: at a lower one its source would keep the log for a loader for days.
 const COPY_BYTES_PER_SECOND_MIN: u64 = 1024 * 1024;
 /// Pages read ahead of a slow loader.
 const PAGES_AHEAD: usize = 4;
@@ -49,7 +49,8 @@ pub(crate) struct ReplicationService {
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl ReplicationService {
-    /// Checks that a peer's message is meant for this life of this node, and that the peer is who it says, and no former life of itself.
+    /// Checks that a peer's message is for this incarnation of this node, and that the peer is the named one in its
+    /// present incarnation.
     fn check(
         &self,
         caller: &Caller,
@@ -62,7 +63,7 @@ impl ReplicationService {
         let peer = Member::from_wire(cluster, sender)?;
         let receiver = NodeId::new(ids::non_zero(receiver, "ReplicationBatch.receiver")?);
         self.shared.addressed(peer.cluster, receiver, incarnation)?;
-        // A node that has joined just now is heard once this one was told of it; until then it tries again.
+        // A node that has just joined is accepted once this one knows it; until then it retries.
         let Some(known) = self.shared.tables.node(peer.node) else {
             let why =
                 format!("node {} is not known here; it is heard once the coordinators have told of it", peer.node);
@@ -82,8 +83,8 @@ impl ReplicationService {
         Ok(peer)
     }
 
-    /// Reads a peer's stream of messages until it ends, the node stops, or either side's registration has changed. The
-    /// peer is answered over the stream to it.
+    /// Reads a peer's stream of messages until it ends, the node stops, or either side's registration has changed.
+    /// Answers go over the stream to the peer.
     pub(crate) async fn replicate(self, caller: &Caller, mut reader: FrameReader, mut writer: FrameWriter) {
         let ended = self.read_stream(caller, &mut reader, &mut writer).await;
         end_stream(ended, writer).await;
@@ -99,7 +100,7 @@ impl ReplicationService {
             first = first_message::<v1::ReplicationBatch>(reader) => first?,
             () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
         };
-        // What clients may send at once, and what a turn adds to it.
+        // The most that clients may send at once, plus what a turn adds to it.
         reader.known(crate::wire::BATCH_BYTES_READ_MAX);
         let head = v1::ReplicationBatch { parts: Vec::new(), ..batch.clone() };
         let incarnation = Incarnation::new(head.receiver_incarnation);
@@ -121,7 +122,7 @@ impl ReplicationService {
             loop {
                 tokio::select! {
                     taken = &mut taken => break taken.map_err(FrameError::Refused)?,
-                    // A shard without room holds this stream up; the peer is to know that the node lives.
+                    // A shard without room blocks this stream; keepalives show the peer that the node lives.
                     () = keepalive.tick() => {
                         keepalive.speak(writer);
                         writer.flush().await?;
@@ -146,14 +147,14 @@ impl ReplicationService {
         }
     }
 
-    /// Whether a stream is refused because the life that sends on it is over, which it is told (PROTOCOL rule 72).
+    /// Returns the report to a fenced sender, whose stream is refused for that reason (PROTOCOL rule 72).
     fn over(&self, peer: &Result<Member, ErrorDetail>, head: &v1::ReplicationBatch) -> Option<Over> {
         let stale = peer.as_ref().is_err_and(|detail| detail.kind == ErrorKind::StaleIncarnation);
         let sender = Member::from_wire(head.cluster.as_ref(), head.sender.as_ref()).ok().filter(|_| stale)?;
         self.shared.over(sender.node, sender.incarnation)
     }
 
-    /// Takes in one batch of a peer's messages.
+    /// Processes one batch of a peer's messages.
     async fn take(&self, peer: Member, batch: v1::ReplicationBatch) -> Result<(), ErrorDetail> {
         let mut per_shard: BTreeMap<usize, (PartitionId, Vec<archon_replica::Message>)> = BTreeMap::new();
         for message in batch.parts.into_iter().flat_map(wire::unpack) {
@@ -172,7 +173,7 @@ impl ReplicationService {
         Ok(())
     }
 
-    /// Sends the pages of a copy until the loader has all or goes away, or the source can no longer vouch for them.
+    /// Sends the pages of a copy until the loader has all or is gone, or the source can no longer guarantee them.
     async fn give(
         self,
         offer: CopyOffer,
@@ -187,11 +188,11 @@ impl ReplicationService {
             }
             () = self.stop.cancelled() => crate::shared::shutting_down(),
         };
-        // Without room for it the stream ends before its last page, which says as much.
+        // Without room for it the stream ends before its last page, which has the same meaning.
         let _ = pages.try_send(Err(refuse(why)));
     }
 
-    /// Up to where the source of a copy is committed.
+    /// Returns the commit position of a copy's source.
     async fn committed(&self, partition: PartitionId, placement: PlacementId) -> Option<Seq> {
         let (answer, wait) = oneshot::channel();
         self.shards.of(partition).push(ShardMessage::Committed { placement, answer }).await.ok()?;
@@ -229,8 +230,8 @@ impl ReplicationService {
             }
             let last = !page.more;
             let committed = if last { self.committed(offer.partition, source).await } else { None };
-            // Looked at after reading, for it is cancelled before the space is emptied: a page read meanwhile, the last one
-            // above all, may lack rows; and what is committed may be that of another log.
+            // Checked after reading, as it is cancelled before the space is emptied: a page read meanwhile, above all
+            // the last one, may lack rows; and the commit position may be that of another log.
             if offer.spoilt.is_cancelled() {
                 return std::future::pending().await;
             }
@@ -274,7 +275,7 @@ impl ReplicationService {
     }
 }
 
-/// When so many bytes may have been sent, since the first: at the rate that the loader asked for, yet not below the least.
+/// Returns when this many bytes may have been sent, since the first: at the loader's rate, but not below the least.
 fn due(sent: u64, bytes_per_second: u64) -> Duration {
     Duration::from_secs_f64(sent as f64 / bytes_per_second.max(COPY_BYTES_PER_SECOND_MIN) as f64)
 }
@@ -306,7 +307,7 @@ impl Replication for ReplicationService {
         let pushed = self.shards.of(ask.partition).push(ShardMessage::CopyAsked { ask, answer }).await;
         pushed.map_err(|_| refuse(crate::shared::shutting_down()))?;
         let offer = wait.await.map_err(|_| refuse(crate::shared::shutting_down()))?.map_err(refuse)?;
-        // A copy that cannot go on where it was begins at its first key; the loader sees the other start.
+        // A copy that cannot resume begins at its first key; the loader sees the other start.
         let after = if offer.start.resumed { request.after } else { Bytes::new() };
         let (sender, receiver) = mpsc::channel(PAGES_AHEAD);
         let service = self.clone();
@@ -349,7 +350,7 @@ mod tests {
     use archon_types::limits::PAGE_BYTES_MAX;
 
     #[test]
-    fn a_copy_at_one_byte_a_second_took_days() {
+    fn copy_has_a_least_pace() {
         assert_eq!(due(PAGE_BYTES_MAX as u64, u64::MAX), Duration::ZERO);
         assert_eq!(due(PAGE_BYTES_MAX as u64, 1), Duration::from_millis(250));
         assert_eq!(due(64 << 20, 32 << 20), Duration::from_secs(2));

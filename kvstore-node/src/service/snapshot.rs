@@ -1,4 +1,4 @@
-//! `Kv.Snapshot`: all entries of a partition as of one position, page after page.
+//! `Kv.Snapshot`: all entries of a partition as of one position, page by page.
 
 use super::kv::KvService;
 use super::{overloaded, refuse};
@@ -26,13 +26,13 @@ use tonic::Status;
 
 /// Pages read ahead of a slow reader.
 const PAGES_AHEAD: usize = 4;
-/// How long is waited until the engine has what a snapshot is to show.
+/// Longest wait until the engine has the rows of a snapshot.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a reader may leave a page where it is.
+/// Longest time for which a reader may leave a page unread.
 const STALL_MAX: Duration = Duration::from_secs(30);
-/// How long a snapshot may take beside what its bytes allow.
+/// Duration allowed for a snapshot beside the time for its bytes.
 const GRACE: Duration = Duration::from_secs(60);
-/// The least pace of a reader: what is overwritten meanwhile is kept for it.
+/// Least pace of a reader: rows overwritten meanwhile are kept for it.
 const BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
 
 pub(crate) type Pages = Pin<Box<dyn Stream<Item = Result<v1::SnapshotPage, Status>> + Send>>;
@@ -61,8 +61,8 @@ impl KvService {
             return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
         }
         let partition = PartitionId::new(table.id, request.partition);
-        // Its answer rests on a leadership that was still one after this request came: from then on this node has every write that
-        // was acknowledged before.
+        // The answer proves a leadership that still held after this request arrived: so this node has every write
+        // acknowledged before.
         self.operate_as(caller, partition, read, None, Origin::RoutingClient).await.outcome?;
         let (answer, offer) = oneshot::channel();
         let ask = SnapshotAsk { partition, keys, owner: SnapshotOwner::of(caller), answer };
@@ -91,10 +91,10 @@ impl KvService {
                 Err(why) => why,
             },
             () = self.stop.cancelled() => shutting_down(),
-            // The reader hung up: nobody wants the rest.
+            // The reader hung up: the rest is not needed.
             () = pages.closed() => return,
         };
-        // Without room for it the stream ends before its last page, which says as much.
+        // Without room for it the stream ends before its last page, which has the same meaning.
         let _ = pages.try_send(Err(refuse(why)));
     }
 
@@ -140,7 +140,7 @@ impl KvService {
     }
 }
 
-/// Rows as a page; after the last ones an empty one that says so.
+/// Encodes rows as a page; an empty page marks the end.
 fn page_of(rows: Option<Vec<Row>>) -> Result<v1::SnapshotPage, SnapshotError> {
     let last = rows.is_none();
     let rows = rows.unwrap_or_default();

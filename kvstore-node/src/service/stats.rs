@@ -1,4 +1,4 @@
-//! `Stats`: what the node counts.
+//! `Stats`: counters of the node.
 
 use super::refuse;
 use crate::stats::Stats;

@@ -1,4 +1,4 @@
-//! `Table`: the partition table from the node's cache, so that clients need to reach any one member only.
+//! `Table`: the partition table from the node's cache, so that clients need to reach only one member.
 
 use super::refuse;
 use crate::shared::Shared;
@@ -33,7 +33,7 @@ impl Table for TableService {
         };
         ids::check_cluster_if_named(request.cluster.as_ref(), life.member.cluster).map_err(refuse)?;
         let name = if request.table.is_empty() { DEFAULT_TABLE } else { &request.table };
-        // Where ranges begin is a matter of rows. Looked at again after the wait: there may be another table, and other rights.
+        // Range boundaries reveal row keys. Checked again after the wait: the table and the rights may have changed.
         let check = |table: TableId| {
             caller.check_routes(name, CALL)?;
             shared.access.of(&caller, CALL).check(&shared.tables, table, Right::Read)
@@ -45,7 +45,7 @@ impl Table for TableService {
                 let table = shared.find_table(name, &caller, CALL, Right::Read).await.map_err(refuse)?;
                 check(table.id).map_err(refuse)?;
             }
-            // It held a table of this name: whether one was dropped is no secret from it.
+            // It held a table of this name: the caller may know whether one was dropped.
             None if shared.tables.dropped_name(name).is_some() => {}
             None => shared.access.of(&caller, CALL).check_unknown(name, Right::Read).map_err(refuse)?,
         }

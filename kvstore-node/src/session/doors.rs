@@ -1,5 +1,5 @@
-//! Knocking at the doors of other nodes: a new connection to where each serves clients, and a ping that its shards answer (PROTOCOL rule
-//! 73). Whose doors those are is computed from the rows of nodes; what is found is told with each heartbeat.
+//! Prober of other nodes: opens a new connection to each one's client address, and sends a ping that its shards answer
+//! (PROTOCOL rule 73). The probed nodes are computed from the node rows; results are reported with each heartbeat.
 
 use crate::shared::{Life, Shared};
 use archon_frames::{FrameError, StreamKind, connect};
@@ -18,43 +18,43 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Most knocks at once.
+/// Most probes at once.
 const KNOCKS_MAX: usize = 32;
 
-/// What this node knows of the doors at which it knocks.
+/// Probe state of this node.
 #[derive(Debug, Default)]
 pub(crate) struct DoorKeeper {
-    /// How often it knocks, in milliseconds, as a coordinator said last; zero: not at all.
+    /// Probe interval in milliseconds, as last set by a coordinator; zero disables probing.
     every_ms: AtomicU64,
-    /// Told when that changes.
+    /// Notified when that changes.
     changed: Notify,
     doors: Mutex<Doors>,
 }
 
 impl DoorKeeper {
-    /// A coordinator says how often doors are knocked at.
+    /// Sets the probe interval of a coordinator.
     pub(super) fn note_every(&self, every_ms: u64) {
         if self.every_ms.swap(every_ms, Ordering::Relaxed) != every_ms {
             self.changed.notify_one();
         }
     }
 
-    /// What is to be said of doors at `now`, if this node knocks at any.
+    /// Returns the report at `now`, if this node probes any.
     pub(super) fn report(&self, now: Millis) -> Option<DoorReport> {
         self.doors.lock().report(now)
     }
 
-    /// What is known of doors is forgotten, and told no more.
+    /// Drops all results.
     fn forget(&self) {
         self.doors.lock().keep(0, []);
     }
 }
 
-/// Knocks for as long as it is polled, in the name of this life.
+/// Probes for as long as it is polled, as this incarnation.
 pub(super) async fn keep(shared: &Shared, life: &Life) -> Infallible {
     let keeper = &shared.doors;
     keeper.forget();
-    // Nodes that were started together do not all knock at once.
+    // Nodes that were started together should not all probe at once.
     sleep(Duration::from_millis(keeper.every_ms.load(Ordering::Relaxed)).mul_f64(rand::random())).await;
     let (mut kept, mut members, mut within) = (None, Vec::new(), Duration::ZERO);
     loop {
@@ -91,7 +91,7 @@ impl DoorKeeper {
     }
 }
 
-/// Knocks once.
+/// Probes one node.
 async fn knock(shared: &Shared, life: &Life, node: Node, within: Duration) -> Knock {
     let began = shared.clock.now();
     let outcome = match timeout(within, ask(shared, life, &node, within)).await {
@@ -101,7 +101,7 @@ async fn knock(shared: &Shared, life: &Life, node: Node, within: Duration) -> Kn
         Ok(Err(FrameError::Connect { source, .. })) if source.kind() == io::ErrorKind::TimedOut => {
             Err(DoorFailure::Silent)
         }
-        // It has more to do than it can: that is an answer, and no other node would have less to do.
+        // Overload is an answer, and another node would be no less busy.
         Ok(Err(error)) if is_busy(&error) => Ok(()),
         Ok(Err(error)) => {
             tracing::debug!(%error, node = node.name, "a door is shut");
@@ -113,7 +113,8 @@ async fn knock(shared: &Shared, life: &Life, node: Node, within: Duration) -> Kn
 }
 
 /// Returns whether a node is busy rather than unreachable: it answers so, or it accepts the connection and closes it. A
-/// full node does that during the TLS handshake, since it has no words before. A port without a process refuses instead.
+/// full node does that during the TLS handshake, as it cannot send an error before. A port without a process refuses
+/// instead.
 fn is_busy(error: &FrameError) -> bool {
     match error {
         FrameError::Refused(detail) => detail.kind == ErrorKind::Overloaded,
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn full_node_is_busy_and_a_closed_port_is_not() {
+    async fn full_node_is_busy_and_closed_port_is_not() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let closing = tokio::spawn(async move {

@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long an answer is waited for.
+/// Time-out of an answer.
 const DEADLINE: Duration = Duration::from_millis(COORDINATOR_ANSWER_MS);
 
-/// Heartbeats until the incarnation is over. What relays carry is proven with the key, if there is one.
+/// Sends heartbeats until the incarnation ends. Relayed ones are authenticated with the key, if there is one.
 pub(super) async fn heartbeats(
     session: &Session,
     coordinators: &Coordinators,
@@ -82,7 +82,7 @@ impl Sender<'_> {
                     silence.broken();
                     tokio::select! {
                         () = tokio::time::sleep_until(started + next.unwrap_or(every)) => {}
-                        // Whoever leaves says so at once.
+                        // A leaving node sends a heartbeat at once.
                         () = shared.leaving().cancelled(), if !shared.leaving_heard().is_cancelled() => {}
                     }
                 }
@@ -90,7 +90,7 @@ impl Sender<'_> {
                     silence.broken();
                     return LifeEnd::Stale;
                 }
-                // A coordinator that is far away answers earlier heartbeats meanwhile.
+                // A distant coordinator may answer earlier heartbeats meanwhile.
                 Err(NotGranted::Failed(_)) if self.is_answered_since(started - every) => {
                     backoff.reset();
                     silence.broken();
@@ -100,8 +100,8 @@ impl Sender<'_> {
                     silence.goes_on(Duration::from_millis(life.timing.lease_ms));
                     shared.metrics.heartbeats_failed.add(1);
                     shared.load.report_all();
-                    // The lease is running: look for the leading coordinator faster than the usual heartbeat. A relay does that for
-                    // all that it carries.
+                    // The lease is running out: look for the leading coordinator more often than the usual heartbeat. A
+                    // relay does that for all members that it serves.
                     let pause = match why {
                         NotGranted::NoCoordinator => every / 2,
                         NotGranted::Failed(_) | NotGranted::Stale => backoff.next(rand::random()),
@@ -117,7 +117,8 @@ impl Sender<'_> {
         self.granted.lock().is_some_and(|granted| granted >= begin)
     }
 
-    /// One heartbeat, by whatever way it is answered first. Returns after which time the next one is due, if a relay said so.
+    /// Sends one heartbeat over all paths, using the first answer. Returns when the next one is due, if a relay set
+    /// that.
     async fn round(&self, load: Load) -> Result<Option<Duration>, NotGranted> {
         let relays = self.relays.order(self.shared, self.life.member);
         let attempt = async |to: Recipient<'_>| self.attempt(to, load.clone()).await;
@@ -155,7 +156,7 @@ impl Sender<'_> {
         Ok(self.next_after(sent, &answered))
     }
 
-    /// How long after `sent` the next heartbeat is due, if a relay said when its next batch leaves.
+    /// Returns the delay after `sent` until the next heartbeat, if a relay named the departure of its next batch.
     fn next_after(&self, sent: Millis, answered: &Answered) -> Option<Duration> {
         let (departure_ms, now) = (answered.next_departure_ms?, self.shared.clock.now());
         let every = self.life.timing.heartbeat_ms;
@@ -163,13 +164,13 @@ impl Sender<'_> {
         Some(Duration::from_millis(next.since(sent)))
     }
 
-    /// Takes in word of a relay, which this node asked, that a life is over.
+    /// Processes a relay's report, requested by this node, that an incarnation is fenced.
     fn told_over(&self, over: Over, address: &str) -> bool {
         let relay = self.relays.name_at(address);
         self.shared.told_over(relay.as_deref().unwrap_or(address), over)
     }
 
-    /// Takes in what an answer brought of tables and nodes.
+    /// Applies the table updates of an answer.
     fn take_news(&self, news: Result<News, ErrorDetail>) {
         let news = match news {
             Ok(news) => news,
@@ -182,7 +183,7 @@ impl Sender<'_> {
         let News { deltas, nodes, tables, complete, newest, coordinators } = news;
         self.shared.tables.note_told(newest);
         let news = tables::News { pieces: deltas, nodes, tables, complete: Some(complete), coordinators };
-        // With a gap nothing is said of it: the next heartbeat says what is held, and a push brings the rest.
+        // A gap needs no error: the next heartbeat names the version held, and a push brings the rest.
         if self.shared.tables.merge(news) {
             self.shared.metrics.news.add(1);
         } else {
@@ -191,7 +192,7 @@ impl Sender<'_> {
         (self.session.tables_changed)();
     }
 
-    /// Takes in an answer, whether anybody still waits for it or not.
+    /// Processes an answer, even a late one.
     fn take(&self, answer: LeaseAnswer, now: ClusterNow) -> Taken {
         let taken = self.life.grants.take(&self.heartbeats.lock(), answer, self.shared.clock.now());
         let ClusterNow { replication_timeout_ms, protocol, term, relays, door_every_ms } = now;
@@ -200,7 +201,7 @@ impl Sender<'_> {
             self.relays.note_count(relays);
             self.shared.doors.note_every(door_every_ms);
             if term != 0 && self.term.swap(term, Ordering::Relaxed) != term {
-                // Whoever leads in another term knows nothing of what was told before.
+                // A leader of another term has no earlier reports.
                 self.shared.load.report_all();
             }
         }
@@ -222,7 +223,7 @@ impl Sender<'_> {
     }
 }
 
-/// No coordinator has granted anything: since when, and whether that was told.
+/// Time without a lease from any coordinator, and whether it was reported.
 #[derive(Default)]
 struct Silence {
     since: Option<Instant>,
@@ -230,7 +231,7 @@ struct Silence {
 }
 
 impl Silence {
-    /// Another round came to nothing. Told once, when it has lasted for a lease.
+    /// Records another failed round. Logged once, after a whole lease duration.
     fn goes_on(&mut self, lease: Duration) {
         let since = *self.since.get_or_insert_with(Instant::now);
         if !self.reported && since.elapsed() >= lease {
@@ -242,7 +243,7 @@ impl Silence {
         }
     }
 
-    /// A coordinator answered.
+    /// Records that a coordinator answered.
     fn broken(&mut self) {
         if let (Some(since), true) = (self.since.take(), std::mem::take(&mut self.reported)) {
             let silent_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -259,9 +260,9 @@ struct Sender<'a> {
     life: &'a Life,
     heartbeats: Mutex<Heartbeats>,
     relays: &'a Relays,
-    /// The term of whoever answered last; zero if nobody did.
+    /// The term of the last answer; zero without one.
     term: AtomicU64,
-    /// When a lease was granted last.
+    /// Time of the last granted lease.
     granted: Mutex<Option<Instant>>,
 }
 
@@ -270,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_minute_without_coordinators_was_not_told() {
+    fn silence_is_reported_after_a_lease() {
         let mut silence = Silence::default();
         silence.goes_on(Duration::from_secs(60));
         assert!(!silence.reported, "a round that came to nothing is no silence yet");

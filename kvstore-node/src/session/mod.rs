@@ -1,4 +1,4 @@
-//! The node's session with the leading coordinator: registration, heartbeats, reports, farewell.
+//! Session with the leading coordinator: registration, heartbeats, reports, farewell.
 //!
 //! It lives on its own thread with its own runtime, so that no amount of data traffic can starve a heartbeat.
 
@@ -30,41 +30,41 @@ use uuid::Uuid;
 
 /// Interval between attempts to store a registration on a full disk.
 const STORE_AGAIN_AFTER: Duration = Duration::from_secs(2);
-/// How often it is looked whether the coordinators refuse this node for good.
+/// Interval of checks whether the coordinators refuse this node for good.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The node's durable self, as registration needs it.
+/// The node's durable identity, for registration.
 pub(crate) trait Home: Send + Sync {
-    /// The data directory's id.
+    /// Returns the data directory's id.
     fn storage(&self) -> StorageId;
-    /// The cluster that it belongs to, if it ever belonged to one.
+    /// Returns the cluster that it belongs to, if any.
     fn cluster(&self) -> Option<ClusterId>;
-    /// The last incarnation stored, and the key of the generation in which that was.
+    /// Returns the last incarnation stored, and the key of its generation.
     fn last_life(&self) -> (Incarnation, GenerationKey);
-    /// Placements held whole.
+    /// Returns the placements held whole.
     fn held(&self) -> Vec<PlacementId>;
     /// Stores a registration durably.
     ///
     /// # Errors
-    /// What the directory says to that; the node must then stop.
+    /// The error of the directory; the node must then stop.
     fn store(&mut self, registered: &Registered) -> Result<(), IdentityError>;
-    /// Notes durably by which protocol the directory is written from now on.
+    /// Stores durably the protocol that the directory is written by from now on.
     fn record_protocol(&self, protocol: u32) -> BoxFuture<'static, Result<(), IdentityError>>;
 }
 
-/// Tells every shard of a new registration, and returns once each has forgotten the former one's leaderships.
+/// Passes a new registration to every shard, and returns once each has ended its former leaderships.
 pub(crate) type Renew = Box<dyn Fn(archon_host::Life) -> futures::future::BoxFuture<'static, ()> + Send>;
 
 /// Has the shards give up leaderships that a heartbeat's answer lists as withdrawn.
 pub(crate) type Withdraw = Box<dyn Fn(Vec<(PartitionId, Epoch)>) + Send + Sync>;
 
-/// Has every shard look again at how long its replicas wait for each other.
+/// Has every shard apply the present replication time-out.
 pub(crate) type Retime = Box<dyn Fn() + Send + Sync>;
 
-/// Has every shard look at the tables and nodes again.
+/// Has every shard apply the present tables and nodes.
 pub(crate) type TablesChanged = Box<dyn Fn() + Send + Sync>;
 
-/// Why a session ended by itself.
+/// Reason why a session ended by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The coordinator will never accept this node as it is.
@@ -80,13 +80,13 @@ pub enum SessionError {
     NotStored {
         /// The node's name.
         name: String,
-        /// What failed.
+        /// The cause.
         #[source]
         why: IdentityError,
     },
 }
 
-/// Everything the session needs.
+/// Dependencies of the session.
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) health: Arc<Health>,
@@ -95,23 +95,23 @@ pub(crate) struct Session {
     pub(crate) withdraw: Withdraw,
     pub(crate) retime: Retime,
     pub(crate) tables_changed: TablesChanged,
-    /// The address that others are told.
+    /// The advertised address.
     pub(crate) address: String,
     /// Ends the session.
     pub(crate) end: CancellationToken,
-    /// Everything this node led was given up, so that it may say farewell at the end.
+    /// All leaderships of this node were given up, so that it may say farewell at the end.
     pub(crate) released: Arc<AtomicBool>,
 }
 
 enum LifeEnd {
-    /// The session is to end.
+    /// The session has to end.
     Ended,
-    /// The coordinator no longer knows this incarnation, or another node has told that it is over.
+    /// The coordinator no longer knows this incarnation, or another node has reported that it is fenced.
     Stale,
 }
 
 impl Session {
-    /// Runs until told to end, or until the coordinator refuses this node for good.
+    /// Runs until cancelled, or until the coordinator refuses this node for good.
     pub(crate) async fn run(mut self) -> Result<(), SessionError> {
         let (config, shared) = (&self.shared.config, Arc::clone(&self.shared));
         let told = move || shared.tables.coordinators();
@@ -127,7 +127,7 @@ impl Session {
             self.shared.metrics.registrations.add(1);
             tracing::info!(node = %member.node, incarnation = %member.incarnation, cluster = %member.cluster, "registered");
             let Some(life) = self.shared.life() else { break };
-            // In plaintext nobody is known to be who it says, and a relay is believed.
+            // In plaintext no member is authenticated, and a relay is trusted.
             let key = Some(key).filter(|_| self.shared.config.transport.tls().is_some());
             let relays = Relays::default();
             let passed_on = PassedOn { shared: &self.shared, member, relays: &relays, key: key.as_ref() };
@@ -157,7 +157,7 @@ impl Session {
                 self.shared.end_life();
                 break;
             }
-            // Whoever was told so has said it.
+            // Otherwise the fence was logged already.
             if !life.over.is_cancelled() {
                 tracing::warn!(incarnation = %member.incarnation, "the coordinator has ended this incarnation; registering anew");
             }
@@ -166,9 +166,10 @@ impl Session {
         Ok(())
     }
 
-    /// Registers, however long it takes, and returns with what the coordinators know it by from then on; `None` if the session ends before.
+    /// Registers, with unlimited retries. Returns the registration and the key for relayed heartbeats; `None` if the
+    /// session ends before.
     async fn register(&mut self, coordinators: &Coordinators) -> Result<Option<(Registered, BeatKey)>, SessionError> {
-        // One life of the session: a repeated attempt is answered as the first one was.
+        // One id per session: a repeated attempt is answered as the first one was.
         let boot = BootId::new(Uuid::new_v4());
         self.shared.register_as(boot);
         let (config, home) = (&self.shared.config, &self.home);
@@ -218,13 +219,13 @@ impl Session {
         Ok(Some((registered, BeatKey::new(storage, boot))))
     }
 
-    /// The coordinator will never accept this node as it is.
+    /// Returns the error of a permanent refusal.
     fn refused(&self, detail: ErrorDetail) -> SessionError {
         SessionError::Refused { name: self.shared.config.name.clone(), detail }
     }
 
-    /// Returns once the coordinators have been refusing this node's certificate for a while since it was withdrawn: nobody will ever answer it.
-    /// It serves nobody any more, for nodes refuse that certificate as well.
+    /// Returns once the coordinators have refused this node's certificate for a while after its revocation: no
+    /// coordinator will answer it again. It serves no clients either, as nodes refuse that certificate as well.
     async fn shut_out(&self, coordinators: &Coordinators) -> ErrorDetail {
         let Some(tls) = self.shared.config.transport.tls() else { return std::future::pending().await };
         loop {
@@ -235,12 +236,12 @@ impl Session {
         }
     }
 
-    /// Says farewell, if nothing is led any more: the coordinator then need not wait for the lease to run out.
+    /// Says farewell, if no partition is led: the coordinator then need not wait for the lease to expire.
     async fn leave(&self, coordinators: &Coordinators, life: &Life) {
         if !self.released.load(Ordering::Acquire) {
             return;
         }
-        // From here on nothing is answered: the coordinator takes the farewell as the end of the lease.
+        // Nothing is answered from here on: the coordinator takes the farewell as the end of the lease.
         life.grants.end();
         archon_session::leave(coordinators, life.member).await;
     }

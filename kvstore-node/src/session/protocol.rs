@@ -1,14 +1,14 @@
-//! Keeps in the data directory by which protocol it is written, so that a version that does not speak it is refused before it
-//! touches anything (PROTOCOL rule 64).
+//! Stores the data directory's protocol in it, so that a version without that protocol is refused before it touches
+//! anything (PROTOCOL rule 64).
 
 use super::Home;
 use crate::shared::Shared;
 use std::time::Duration;
 
-/// Pause before it is tried again after the disk refused it.
+/// Pause before a retry after the disk refused it.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Keeps it whenever a coordinator says that the protocol rose; never ends.
+/// Stores the protocol whenever a coordinator raises it; never ends.
 pub(super) async fn keep(shared: &Shared, home: &dyn Home) {
     let mut told = shared.protocol();
     let mut warned = false;

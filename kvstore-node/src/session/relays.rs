@@ -1,4 +1,4 @@
-//! The relays of this node, as the table has them and coordinators want them.
+//! Relays of this node, from the table and the coordinators' count.
 
 use crate::shared::Shared;
 use archon_proto::convert::session::Member;
@@ -7,7 +7,7 @@ use archon_session::{RelayWays, ReportRelays};
 use archon_types::{RelayAddress, Version};
 use parking_lot::Mutex;
 
-/// By which relays this node's heartbeats travel.
+/// Relays for this node's heartbeats.
 #[derive(Debug, Default)]
 pub(super) struct Relays {
     ways: RelayWays,
@@ -16,25 +16,25 @@ pub(super) struct Relays {
 
 #[derive(Debug, Default)]
 struct Wanted {
-    /// How many relays there are, as the last answer said.
+    /// Number of relays, from the last answer.
     count: u32,
-    /// What the addresses were computed for, if they were.
+    /// Inputs that the addresses were computed for, if they were.
     computed_for: Option<(u32, Version)>,
 }
 
 impl Relays {
-    /// A coordinator said how many nodes relay.
+    /// Records the number of relays of a coordinator.
     pub(super) fn note_count(&self, count: u32) {
         self.wanted.lock().count = count;
     }
 
-    /// Those to be tried in this round, in this order, before the coordinators.
+    /// Returns the relays to try in this round, in order, before the coordinators.
     pub(super) fn order(&self, shared: &Shared, member: Member) -> Vec<RelayAddress> {
         let any = self.compute(shared, member);
         self.ways.order(any)
     }
 
-    /// Sees to it that they are those of the rows that are held now. Returns whether there are any.
+    /// Computes the relays for the present rows, if needed. Returns whether there are any.
     fn compute(&self, shared: &Shared, member: Member) -> bool {
         let mut wanted = self.wanted.lock();
         if wanted.count > 0 && wanted.computed_for != Some((wanted.count, shared.tables.nodes_version())) {
@@ -46,18 +46,18 @@ impl Relays {
         wanted.count > 0
     }
 
-    /// The name of this node's relay at an address.
+    /// Returns the name of this node's relay at an address.
     pub(super) fn name_at(&self, address: &str) -> Option<String> {
         self.ways.name_at(address)
     }
 
-    /// Who answered: a relay, or a coordinator itself.
+    /// Records which relay answered, or that a coordinator did.
     pub(super) fn answered_by(&self, relay: Option<&RelayAddress>) {
         self.ways.answered_by(relay);
     }
 }
 
-/// Who passes on what this node cannot tell the coordinators itself.
+/// Relays for reports that this node cannot send to the coordinators itself.
 pub(super) struct PassedOn<'a> {
     pub(super) shared: &'a Shared,
     pub(super) member: Member,
@@ -68,7 +68,7 @@ pub(super) struct PassedOn<'a> {
 impl ReportRelays for PassedOn<'_> {
     fn relays(&self) -> Vec<RelayAddress> {
         let any = self.relays.compute(self.shared, self.member);
-        // It reaches no coordinator itself, whether it relays for others or not.
+        // Not this node: it reaches no coordinator itself, whether it is a relay or not.
         let others = |relay: &RelayAddress| any && relay.node != self.member.node;
         self.relays.ways.all().into_iter().filter(others).collect()
     }

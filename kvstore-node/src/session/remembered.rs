@@ -1,5 +1,5 @@
-//! What a node was told last, kept for its next start: the coordinators, for those that its operator named may all have been replaced
-//! since; and up to which version it was told of anything, by which coordinators that are recovered see what they lack.
+//! Facts kept for the node's next start: the coordinators, as all the configured ones may have been replaced since; and
+//! the highest version received, by which recovered coordinators see what they lack.
 
 use crate::shared::Shared;
 use archon_types::Version;
@@ -9,30 +9,32 @@ use std::path::Path;
 use std::time::Duration;
 
 const FILE: &str = "coordinators.json";
-/// How often it is looked whether anything else was told.
+/// Interval of checks for changes.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Far more than the addresses of a quorum take.
 const BYTES_MAX: u64 = 64 * 1024;
 
-/// What is kept.
+/// The stored facts.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Remembered {
-    /// The coordinators that the operator named then.
+    /// The coordinators configured at that time.
     pub(crate) named: Vec<String>,
-    /// Where the coordinators are, as these told.
+    /// The coordinators' own list of their addresses.
     pub(crate) coordinators: Vec<String>,
-    /// The highest version that the node was told of.
+    /// The highest version that the node received.
     pub(crate) told: Version,
 }
 
 impl Remembered {
-    /// Whom to ask first: those that are known, whom the operator's own follow; but these alone if others are named than before.
+    /// Returns the addresses to ask first: the known coordinators, or the configured ones if the configuration has
+    /// changed.
     pub(crate) fn first_asked(&self, named: &[String]) -> Vec<String> {
         let known = self.named == named && !self.coordinators.is_empty();
         if known { self.coordinators.clone() } else { named.to_vec() }
     }
 
-    /// What the last run kept; nothing where that cannot be read: those that were named are asked then. Blocks.
+    /// Returns the facts of the last run; none if they cannot be read, so that the configured coordinators are asked.
+    /// Blocks.
     pub(crate) fn read(data_dir: &Path) -> Self {
         let path = data_dir.join(FILE);
         if std::fs::metadata(&path).is_ok_and(|file| file.len() > BYTES_MAX) {
@@ -49,7 +51,7 @@ impl Remembered {
     }
 }
 
-/// Keeps it whenever anything else was told; never ends.
+/// Stores the facts whenever they change; never ends.
 pub(super) async fn keep(shared: &Shared) {
     let path = shared.config.data_dir.join(FILE);
     let (mut kept, mut warned) = (Remembered::default(), false);
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_of_another_cluster_was_taken_to_its_own_though_others_were_named() {
+    fn changed_configuration_overrides_known_coordinators() {
         let (named, known) = (vec!["127.0.0.1:3".to_owned()], vec!["127.0.0.1:1".to_owned()]);
         let kept = Remembered { named: named.clone(), coordinators: known.clone(), told: Version::ZERO };
         assert_eq!(kept.first_asked(&named), known, "those may all be gone");
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_as_if_nothing_was_kept() {
+    fn unreadable_file_counts_as_missing() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Remembered::read(dir.path()), Remembered::default());
         let coordinators = vec!["127.0.0.1:1".to_owned(), "127.0.0.1:2".to_owned()];

@@ -1,11 +1,11 @@
-//! Operations that their turn had no time for: every client has a queue of its own, and the queues are served in turn, so
-//! that one who asks for much lets nobody wait for longer than one who asks for little.
+//! Operations that did not fit into their turn: every client has its own queue, and the queues are served in turn, so
+//! that a client with many operations delays others no longer than one with few.
 //!
-//! What waits here was admitted, and holds its share of admission: that bounds it.
+//! Operations here were admitted, and hold their share of admission, which bounds them.
 
 use std::collections::{HashMap, VecDeque};
 
-/// Queues of clients, in the order in which they are served.
+/// Client queues, in the order in which they are served.
 #[derive(Debug)]
 pub(super) struct Backlog<T> {
     /// Clients with something in their queue, each once.
@@ -20,17 +20,17 @@ impl<T> Default for Backlog<T> {
 }
 
 impl<T> Backlog<T> {
-    /// Whether nothing waits.
+    /// Returns whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
 
-    /// Queues what came last from a client.
+    /// Queues an item behind everything of its client.
     pub(super) fn push(&mut self, client: u64, item: T) {
         self.queue(client).push_back(item);
     }
 
-    /// Queues what came from a client before everything that waits of it.
+    /// Queues an item before everything of its client.
     pub(super) fn push_first(&mut self, client: u64, item: T) {
         self.queue(client).push_front(item);
     }
@@ -42,12 +42,12 @@ impl<T> Backlog<T> {
         })
     }
 
-    /// The next of the client whose turn it is; `None` once it has no more, also if others have.
+    /// Takes the next item of the client in turn; `None` once that client has no more, even if others have.
     pub(super) fn pop(&mut self) -> Option<T> {
         self.queues.get_mut(self.turns.front()?)?.pop_front()
     }
 
-    /// It is the next client's turn.
+    /// Moves on to the next client.
     pub(super) fn rotate(&mut self) {
         let Some(client) = self.turns.pop_front() else { return };
         if self.queues.get(&client).is_some_and(|queue| !queue.is_empty()) {
@@ -64,7 +64,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn who_asks_for_much_lets_others_wait_for_one_of_theirs_only() {
+    fn busy_client_delays_others_by_one_turn() {
         let mut backlog = Backlog::default();
         (0..1_000).for_each(|number| backlog.push(1, (1, number)));
         backlog.push(2, (2, 0));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_after_one_with_little_has_a_whole_turn_of_its_own() {
+    fn client_after_short_queue_has_a_whole_turn() {
         let mut backlog = Backlog::default();
         backlog.push(1, "first");
         (0..3).for_each(|_| backlog.push(2, "second"));
@@ -92,9 +92,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is cut off and goes on later, of each client the first that came is served first, and nothing is lost.
+        /// Wherever turns are cut off and continued, each client is served in order, and nothing is lost.
         #[test]
-        fn each_client_is_served_in_order_and_whole(
+        fn each_client_is_served_in_order_without_loss(
             clients in prop::collection::vec(0..5_u64, 0..200),
             rotations in prop::collection::vec(any::<bool>(), 200),
         ) {

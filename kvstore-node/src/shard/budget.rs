@@ -1,33 +1,33 @@
-//! The time that a turn takes for operations.
+//! Time budget of a turn for operations.
 
 use std::time::{Duration, Instant};
 
-/// How long a turn evaluates operations. What is left goes on in the next one: in between connections are served, the log
-/// is given what gathered, and peers are answered.
+/// Time for which a turn evaluates operations. The rest continues in the next one: in between connections are served,
+/// gathered writes go to the log, and peers are answered.
 const TURN: Duration = Duration::from_millis(4);
-/// How long it evaluates those of one client while others wait.
+/// Time for operations of one client while others wait.
 const SLICE: Duration = Duration::from_micros(500);
-/// Operations on single keys after which the clock is looked at; after a scan it is at once.
+/// Operations on single keys between two clock readings; after a scan the clock is read at once.
 const LOOK_EVERY: u32 = 8;
 
-/// What is left of a turn.
+/// Rest of a turn.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// When the clock was last looked at.
+    /// Time of the last clock reading.
     looked: Instant,
-    /// Operations since.
+    /// Operations since then.
     unseen: u32,
     turn: Duration,
     slice: Duration,
 }
 
 impl Budget {
-    /// The budget of a turn that begins `now`.
+    /// Returns the budget of a turn that begins `now`.
     pub(super) const fn begin(now: Instant) -> Self {
         Self { looked: now, unseen: 0, turn: TURN, slice: SLICE }
     }
 
-    /// Notes that an operation was evaluated, a scan or one on a single key. The clock is looked at if it is time for it.
+    /// Records an evaluated operation, a scan or one on a single key. Reads the clock if it is due.
     pub(super) fn spend(&mut self, scan: bool, clock: impl FnOnce() -> Instant) {
         self.unseen += if scan { LOOK_EVERY } else { 1 };
         if self.unseen < LOOK_EVERY {
@@ -40,17 +40,17 @@ impl Budget {
         self.slice = self.slice.saturating_sub(spent);
     }
 
-    /// The operations of another client follow.
+    /// Starts the slice of another client.
     pub(super) const fn next_client(&mut self) {
         self.slice = SLICE;
     }
 
-    /// Whether it is another client's turn.
+    /// Returns whether it is another client's turn.
     pub(super) const fn is_slice_spent(&self) -> bool {
         self.slice.is_zero() || self.turn.is_zero()
     }
 
-    /// Whether the turn is over.
+    /// Returns whether the turn's time is spent.
     pub(super) const fn is_spent(&self) -> bool {
         self.turn.is_zero()
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_operation_ends_the_slice_and_many_end_the_turn() {
+    fn slow_operation_ends_slice_and_many_end_turn() {
         let begun = Instant::now();
         let mut budget = Budget::begin(begun);
         for number in 1..=4 {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_not_looked_at_for_every_small_operation() {
+    fn clock_is_not_read_for_every_small_operation() {
         let begun = Instant::now();
         let mut budget = Budget::begin(begun);
         for _ in 1..LOOK_EVERY {

@@ -1,10 +1,9 @@
-//! Rows as the engine holds them, kept for those who read them again: a read of the engine costs more than everything
-//! else that answers a get.
+//! Cache of engine rows: an engine read costs more than everything else that answers a get.
 //!
-//! All copies of a shard share one bound, so that a partition that is read much has what those that are not read leave. Which rows
-//! stay is decided by `quick_cache`: one that is read once goes before those that were read again (Yang et al., "FIFO queues are
-//! all you need for cache eviction", SOSP 2023), so that a scan does not push out what is read all the time. As long as there is room,
-//! what was written is kept as well, before anybody reads it; that never pushes out a row.
+//! All copies of a shard share one bound, so a partition with many reads uses the room that others leave. `quick_cache`
+//! decides which rows stay: a row read once goes before those read again (Yang et al., "FIFO queues are all you need
+//! for cache eviction", SOSP 2023), so that a scan does not evict rows that are read all the time. While there is room,
+//! written rows are kept as well, before any read; that never evicts a row.
 
 use archon_telemetry::Metric;
 use bytes::Bytes;
@@ -14,24 +13,24 @@ use quick_cache::{Equivalent, Weighter};
 use std::hash::Hash;
 use std::num::NonZeroU64;
 
-/// What a row costs beside its key and value.
+/// Cost of a row beside its key and value, in bytes.
 const ROW_OVERHEAD_BYTES: usize = 160;
-/// A row that takes a larger part of the cache than this is not kept.
+/// Inverse of the largest share of the cache that one row may take.
 const ROW_PART: u64 = 16;
 
-/// Whose rows: a copy of a partition, until its rows are forgotten.
+/// Cache identity of one copy of a partition, until its rows are dropped.
 #[derive(Debug, Default)]
 pub(super) struct KeptRows(Option<NonZeroU64>);
 
 /// The rows of all copies of a shard.
 ///
-/// It answers for the engine and never for the memtable: whoever asks looks into the memtable first, and every write to the
-/// engine comes out of the memtable, which hides the row until [`RowCache::written`] has told of it.
+/// It stands for the engine and never for the memtable: readers check the memtable first, and every write to the engine
+/// comes out of the memtable, which hides the row until [`RowCache::written`] has reported it.
 pub(super) struct RowCache {
     rows: Cache<RowKey, Option<Bytes>, RowWeight, DefaultHashBuilder, DefaultLifecycle<RowKey, Option<Bytes>>>,
-    /// The last number that was given to a copy.
+    /// The last number given to a copy.
     last: u64,
-    /// Bytes that were told last.
+    /// Bytes last reported.
     told_bytes: u64,
 }
 
@@ -69,9 +68,9 @@ impl Weighter<RowKey, Option<Bytes>> for RowWeight {
 }
 
 impl RowCache {
-    /// A cache of about so many bytes.
+    /// Creates a cache of about this size.
     pub(super) fn new(bytes_max: u64) -> Self {
-        // Only a guess, for how many rows that left are remembered.
+        // Only a guess, for the number of evicted rows that are remembered.
         let rows = usize::try_from(bytes_max / 512).unwrap_or(usize::MAX).max(16);
         let hasher = DefaultHashBuilder::default();
         Self {
@@ -81,12 +80,12 @@ impl RowCache {
         }
     }
 
-    /// The row with this key, `Some(None)` if the engine has none; `None` if it must be asked.
+    /// Returns the row with this key, `Some(None)` if the engine has none; `None` if the engine must be asked.
     pub(super) fn get(&self, of: &KeptRows, key: &[u8]) -> Option<Option<Bytes>> {
         self.rows.get(&Asked { of: of.0?, key }).cloned()
     }
 
-    /// Keeps what the engine answered, in memory of its own: the engine's row may be a small part of a block of many.
+    /// Caches an engine's answer, in memory of its own: the engine's row may be a small part of a block of many.
     pub(super) fn put(&mut self, of: &mut KeptRows, key: Bytes, row: Option<&[u8]>) {
         let of = self.named(of);
         self.keep(RowKey { of, key }, row);
@@ -99,15 +98,15 @@ impl RowCache {
         })
     }
 
-    /// Keeps a row in memory of its own, unless it takes too large a part.
+    /// Caches a row in memory of its own, unless it is too large.
     fn keep(&mut self, key: RowKey, row: Option<&[u8]>) {
         if cost(&key.key, row) <= self.rows.capacity() / ROW_PART {
             self.rows.insert(key, row.map(Bytes::copy_from_slice));
         }
     }
 
-    /// Takes in what the engine was given. Rows that are kept already stay so; of a copy that serves reads, others are kept where they
-    /// push nothing out.
+    /// Records writes to the engine. Cached rows stay cached; for a copy that serves reads, other rows are cached if
+    /// they evict nothing.
     pub(super) fn written<'a>(
         &mut self,
         of: &mut KeptRows,
@@ -120,7 +119,7 @@ impl RowCache {
         let of = self.named(of);
         for (key, row) in rows {
             let row = row.map(|row| &row[..]);
-            // Anew, in its own memory here as well, since it may be a small part of a long entry of the log.
+            // Copied again here, since it may be a small part of a long log entry.
             if let Some((held, _)) = self.rows.remove(&Asked { of, key }) {
                 self.keep(held, row);
             } else if serves && row.is_some() && self.bytes() + cost(key, row) <= self.rows.capacity() {
@@ -129,7 +128,7 @@ impl RowCache {
         }
     }
 
-    /// Adds what the rows have grown by to what all caches of the node hold, or takes away what they are fewer.
+    /// Adds the change of this cache's size to the node's total.
     pub(super) fn tell(&mut self, all: &Metric) {
         let now = self.bytes();
         let before = std::mem::replace(&mut self.told_bytes, now);
@@ -137,20 +136,20 @@ impl RowCache {
         all.subtract(before.saturating_sub(now));
     }
 
-    /// Bytes of all rows.
+    /// Returns the bytes of all rows.
     fn bytes(&self) -> u64 {
         self.rows.weight()
     }
 }
 
 impl KeptRows {
-    /// Forgets all of them: the engine's rows are replaced. What was kept makes room as other rows are read.
+    /// Drops all rows of the copy, as the engine's rows are replaced. They are evicted as other rows are read.
     pub(super) fn forget(&mut self) {
         self.0 = None;
     }
 }
 
-/// What a row counts against the bound.
+/// Returns the cost of a row to the bound.
 fn cost(key: &[u8], row: Option<&[u8]>) -> u64 {
     (ROW_OVERHEAD_BYTES + key.len() + row.map_or(0, <[u8]>::len)) as u64
 }
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_the_engine_is_seen_and_a_missing_row_is_known() {
+    fn cache_sees_engine_writes_and_missing_rows() {
         let (mut cache, mut own) = (RowCache::new(100_000), KeptRows::default());
         assert_eq!(cache.get(&own, &key(1)), None);
         cache.put(&mut own, key(1), Some(b"a"));
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_with_the_same_keys_are_told_apart_also_after_forgetting() {
+    fn copies_with_same_keys_are_kept_apart() {
         let mut cache = RowCache::new(100_000);
         let (mut one, mut other) = (KeptRows::default(), KeptRows::default());
         cache.put(&mut one, key(1), Some(b"one"));
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn one_partition_that_is_read_has_the_room_of_those_that_are_not() {
+    fn read_partition_uses_room_of_idle_ones() {
         let one = cost(&key(0), Some(b"y"));
         let mut cache = RowCache::new(1_000 * one);
         let mut own: Vec<KeptRows> = (0..64).map(|_| KeptRows::default()).collect();
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_does_not_push_out_what_is_read_all_the_time() {
+    fn scan_does_not_evict_hot_rows() {
         let room = 1_000 * cost(&key(0), Some(b"x"));
         let (mut cache, mut own) = (RowCache::new(room), KeptRows::default());
         for _ in 0..4 {
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_grow_by_being_written_do_not_outgrow_the_bound() {
+    fn growing_rows_stay_within_bound() {
         let room = 100 * cost(&key(0), Some(b"x"));
         let (mut cache, mut own) = (RowCache::new(room), KeptRows::default());
         for number in 0..40 {
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_was_read_from_the_engine_though_there_was_room_for_it() {
+    fn written_rows_are_cached_while_there_is_room() {
         let one = cost(&key(0), Some(b"x"));
         let (mut cache, mut own) = (RowCache::new(100 * one), KeptRows::default());
         for number in 0..50 {
@@ -294,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_row_does_not_keep_the_block_it_came_in() {
+    fn cached_row_does_not_retain_its_block() {
         let (mut cache, mut own) = (RowCache::new(100_000), KeptRows::default());
         let block = Bytes::from(vec![b'a'; 4_096]);
         let read = block.slice(..1);

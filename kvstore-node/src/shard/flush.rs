@@ -1,4 +1,4 @@
-//! When committed rows go to the flusher, and what it tells.
+//! Flush policy: when committed rows go to the flusher; and handling of its events.
 
 use super::Shard;
 use super::shell::ShardShell;
@@ -6,34 +6,34 @@ use crate::flusher::{FlushEvent, FlusherError};
 use archon_host::{FlushUrgency, LocalCopy};
 use archon_types::Millis;
 
-/// How long committed rows gather at most before they are given to the flusher: whatever is overwritten meanwhile costs the
+/// Longest time for which committed rows gather before they go to the flusher: rows overwritten meanwhile cost the
 /// engine nothing. A restart replays about as much of the log.
 const FLUSH_MS: u64 = 15_000;
-/// How long they gather if they are few.
+/// The same for few rows.
 const FLUSH_MIN_MS: u64 = 2_000;
-/// How long they gather when somebody is about to wait until the engine has them.
+/// The same when an operation is about to wait for the engine.
 const FLUSH_SOON_MS: u64 = 50;
-/// Bytes of a partition's committed rows up to which they gather no longer than that: so few cost little.
+/// Bytes of a partition's committed rows that count as few: they cost little.
 const FLUSH_FEW_BYTES: usize = 64 * 1024;
-/// Bytes of a partition's committed rows after which they do not wait any longer.
+/// Bytes of a partition's committed rows after which they no longer wait.
 const FLUSH_ROWS_BYTES: usize = 8 * 1024 * 1024;
-/// Bytes of log whose effects gather at most, all partitions of the node together, unless memory is short: a row keeps the entry in memory that
-/// it came in, and on a follower the message.
+/// Bytes of log with gathered effects, over all partitions of the node, unless memory is short: a row keeps its log
+/// entry in memory, and on a follower the whole message.
 const FLUSH_LOG_BYTES: u64 = 256 * 1024 * 1024;
-/// Steps by which partitions differ in how long they gather, from the whole time down to about half: otherwise those that
-/// began together, as after a start, would all come to the engine at the same moment, again and again, and let clients wait
-/// for the disk.
+/// Steps by which the gathering times of partitions differ, from the whole time down to about half: otherwise
+/// partitions that began together, as after a start, would all flush at the same moment, again and again, and clients
+/// would wait for the disk.
 const FLUSH_STEPS: u64 = 32;
 
-/// Gives the flusher the rows that were committed since the last time, if they have gathered for long enough, one such
-/// list at a time and as far as its queue takes it.
+/// Passes rows committed since the last time to the flusher, if they have gathered for long enough, one such list at a
+/// time and within its queue's capacity.
 pub(super) fn hand_to_flusher(shell: &ShardShell, local: &mut LocalCopy<ShardShell>, now: Millis) {
     if local.memtable.frozen().is_none() && has_gathered(shell, local, now) {
         local.freeze();
     }
     let Some(frozen) = local.memtable.frozen() else { return };
     if local.flushing >= frozen.upto {
-        return; // it is on its way
+        return; // already on its way
     }
     if !shell.context.flusher.has_capacity(frozen.bytes()) {
         return;
@@ -62,11 +62,11 @@ fn has_gathered(shell: &ShardShell, local: &LocalCopy<ShardShell>, now: Millis) 
         || local.memtable.rows_bytes() >= FLUSH_ROWS_BYTES
         || local.retention.logged_bytes() - local.gathered_from >= log_bytes_max
         || shell.context.budget.is_half_full()
-        // What the engine holds frees the log.
+        // Rows in the engine free the log.
         || shell.journal.is_refused()
 }
 
-/// The whole of it for step 0, down to about half for the last, which is [`FLUSH_STEPS`]` - 1`.
+/// Returns the whole time for step 0, down to about half for the last step, [`FLUSH_STEPS`]` - 1`.
 const fn staggered(whole: u64, step: u64) -> u64 {
     whole - whole / (2 * FLUSH_STEPS) * step
 }
@@ -78,7 +78,7 @@ impl Shard {
             FlushEvent::Written { space, upto } => {
                 let Some((shell, local)) = self.partitions.of(space) else { return };
                 match local.memtable.frozen().filter(|frozen| frozen.upto <= upto) {
-                    // Which of the rows that are kept it cleared is not worth finding out.
+                    // Finding the cached rows that it cleared is not worth the effort.
                     Some(frozen) if !frozen.clears().is_empty() => local.own.forget(),
                     Some(frozen) => {
                         shell.cache.borrow_mut().written(&mut local.own, frozen.values(), local.serving);

@@ -1,4 +1,4 @@
-//! What of a placement is committed but not in the engine yet, told to whoever counts what is stored.
+//! Committed rows of a placement that are not in the engine yet, for counts of stored data.
 
 use crate::engine::Page;
 use archon_kv::row::KIND_VALUE;
@@ -7,36 +7,36 @@ use archon_types::KeyRange;
 use bytes::Bytes;
 use std::ops::Bound;
 
-/// Rows told at once. Walking over them is all that counting costs the shard: less than a tenth of a millisecond.
+/// Rows returned at once. Walking over them is the shard's whole cost of counting: less than a tenth of a millisecond.
 const ROWS_MAX: usize = 1_024;
 
 /// Some consecutive rows of a memtable.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Gathered {
-    /// In order of key: how long the value is, `None` where the row is removed.
+    /// Keys in order, each with the length of its value; `None` for a removed row.
     pub(crate) rows: Vec<(Bytes, Option<usize>)>,
-    /// Whether there may be rows after the last one.
+    /// There may be rows after the last one.
     pub(crate) more: bool,
-    /// Users' keys of which nobody sees what the engine still holds.
+    /// Cleared ranges of user keys, which hide the engine's rows.
     pub(crate) cleared: Vec<KeyRange>,
 }
 
 impl Gathered {
-    /// Committed rows of a memtable from `from` on, as many as are told at once.
+    /// Returns committed rows of a memtable from `from` on, as many as are returned at once.
     pub(crate) fn from_key(memtable: &Memtable, from: Bound<&[u8]>) -> Self {
         Self::of(memtable, from, ROWS_MAX)
     }
 
-    /// Committed rows of `memtable` from `from` on, at most `rows_max`.
+    /// Returns committed rows of `memtable` from `from` on, at most `rows_max`.
     pub(crate) fn of(memtable: &Memtable, from: Bound<&[u8]>, rows_max: usize) -> Self {
         let mut found = memtable.range(from, Bound::Unbounded, Reader::Committed);
         let rows = found.by_ref().take(rows_max).map(|(key, value)| (key.clone(), value.map(Bytes::len))).collect();
         Self { rows, more: found.next().is_some(), cleared: memtable.cleared_ranges() }
     }
 
-    /// The rows that a reader would see of these over a page of the engine from the same key on, each with how many bytes its key
-    /// and value are, up to where both lists are whole; says where that is unless it is the end of the placement, or of what the
-    /// page was asked for.
+    /// Passes the rows that a reader would see of these over a page of the engine from the same key on, each with the
+    /// bytes of its key and value, up to where both lists are complete. Returns that key unless it is the end of the
+    /// placement, or of the page's range.
     pub(crate) fn over(&self, page: &Page, mut row: impl FnMut(&Bytes, usize)) -> Option<Bytes> {
         let page_end = page.rows.last().filter(|_| page.more).map(|row| &row.key);
         let own_end = self.rows.last().filter(|_| self.more).map(|(key, _)| key);

@@ -1,4 +1,5 @@
-//! A shard's way into the write-ahead log: one batch per turn, completions in order, refused batches again in order.
+//! Journal of a shard: its writes to the write-ahead log, one batch per turn, with completions in order and ordered
+//! retries.
 
 use crate::store;
 use archon_host::{Completes, LogWrite};
@@ -7,24 +8,24 @@ use archon_wal::{Wal, WalBatch, WalError, WalFull};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Batches that may be under way or waiting; beyond, the shard takes in no new work.
+/// Batches that may be in flight or waiting; beyond, the shard accepts no new work.
 const BATCHES_MAX: usize = 256;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// The same after the log's queue was full, which ends with its next write.
 const RETRY_BUSY_AFTER: Duration = Duration::from_millis(20);
-/// How often a log that refuses is told of.
+/// Interval between log messages about refusals.
 const TELL_EVERY: Duration = Duration::from_secs(60);
-/// A disk that takes longer for a sync is not waited for on the shard's thread, where reads and other connections would
-/// wait as well.
+/// Longest sync on the shard's thread. With a slower disk the log's own thread syncs, as reads and other connections
+/// would wait as well.
 const HERE_MAX: Duration = Duration::from_millis(2);
-/// Bytes of a batch that the shard syncs itself: some operations. Where more wait for a sync, more come while it lasts, and
-/// the shard has better things to do.
+/// Bytes of a batch that the shard syncs itself: some operations. If more wait for a sync, more come during it, and the
+/// shard's time is better spent on those.
 const HERE_BYTES_MAX: usize = 2 * 1024;
-/// Batches of which it is remembered when they were durable.
+/// Batches with a recorded time of durability.
 const REMEMBERED_MAX: usize = 4_096;
 /// Bytes of data before a trim that may use the log's reserve with it: little of it, since other journals have as much.
 const BEFORE_TRIM_BYTES_MAX: usize = 1024 * 1024;
-/// How many batches go to the log's own thread after one that took longer.
+/// Number of batches that go to the log's own thread after a slow one.
 const AWAY: u32 = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +38,7 @@ enum State {
 
 struct Entry {
     number: u64,
-    /// When the turn began that gathered it.
+    /// Beginning of its turn.
     turn: Instant,
     batch: WalBatch,
     completes: Completes,
@@ -46,35 +47,35 @@ struct Entry {
     has_epoch: bool,
 }
 
-/// How a batch is told to be done: its number comes back with the log's verdict.
+/// Callback for the log's result of a batch, with the batch number.
 pub(super) type Notify = std::sync::Arc<dyn Fn(u64, Result<(), WalError>) + Send + Sync>;
 
 /// The journal.
 pub(super) struct Journal {
     wal: Wal,
-    /// Tells its batches from those of other journals of the same log.
+    /// Distinguishes its batches from those of other journals of the same log.
     producer: u32,
     notify: Notify,
-    /// What this turn gathers.
+    /// Writes of the present turn.
     batch: WalBatch,
     pub(super) completes: Completes,
-    /// True if the turn gathered entries, which must not use the space held in reserve.
+    /// True if the turn gathered entries, which must not use the reserved space.
     pub(super) has_data: bool,
     /// True if the turn gathered an epoch.
     pub(super) has_epoch: bool,
     waiting: VecDeque<Entry>,
-    /// When the present turn began.
+    /// Beginning of the present turn.
     turn: Instant,
-    /// When the last batches were durable, each by the begin of its turn, in order.
+    /// Times of durability of the last batches, by the beginning of their turn, in order.
     durable: VecDeque<(Instant, Instant)>,
     next: u64,
     retry_at: Option<Instant>,
-    /// The disk refused what waits until then. Otherwise the log was only busy.
+    /// The disk refused the waiting batches, until `retry_at`. Otherwise the log was only busy.
     is_refused: bool,
     told_at: Option<Instant>,
-    /// How many batches still go to the log's own thread, because the disk was slow.
+    /// Remaining number of batches for the log's own thread, because the disk was slow.
     away: u32,
-    /// Why the log will never take what waits: the node cannot go on.
+    /// Reason why the log will never accept the waiting batches: the node cannot continue.
     failed: Option<WalError>,
 }
 
@@ -100,28 +101,28 @@ impl Journal {
         }
     }
 
-    /// What is gathered from now on belongs to the turn that began then.
+    /// Starts the turn that began at `turn`.
     pub(super) const fn begin_turn(&mut self, turn: Instant) {
         self.turn = turn;
     }
 
-    /// When the present turn began.
+    /// Returns the beginning of the present turn.
     pub(super) const fn turn(&self) -> Instant {
         self.turn
     }
 
-    /// When what was gathered in the turn that began then was durable, if it was, and not too many others were since.
+    /// Returns when the batch of the turn that began then was durable, if it is, and not too many others followed.
     pub(super) fn logged_at(&self, turn: Instant) -> Option<Instant> {
         let found = self.durable.binary_search_by_key(&turn, |(turn, _)| *turn).ok()?;
         self.durable.get(found).map(|(_, at)| *at)
     }
 
-    /// Whether the turn gathered anything.
+    /// Returns whether the turn gathered anything.
     pub(super) fn has_gathered(&self) -> bool {
         !self.batch.is_empty()
     }
 
-    /// Writes what a copy wants written, with everything else of this turn.
+    /// Adds a copy's write to those of this turn.
     pub(super) fn write(&mut self, placement: PlacementId, write: LogWrite) {
         let batch = &mut self.batch;
         match write {
@@ -154,25 +155,25 @@ impl Journal {
         }
     }
 
-    /// The engine holds nothing of the copy any more; it is deleted once the log has forgotten it as well, on the disk. A log
-    /// that refuses data refuses this behind it, and a node that is started again would find the copy in it. Like an epoch it
-    /// does not wait for space behind the little data before it: a deletion is what makes room.
+    /// Deletes a copy without engine rows; complete once the log has removed it as well, on disk. A log that refuses
+    /// data refuses this behind it, and a restarted node would find the copy in it. Like an epoch it does not wait for
+    /// space behind the little data before it: a deletion makes room.
     pub(super) fn delete(&mut self, partition: PartitionId, placement: PlacementId) {
         self.batch.drop_stream(store::stream(placement));
         self.completes.deletions.push((partition, placement));
         self.has_epoch = true;
     }
 
-    /// Hands what the turn gathered to the log. `here` says that the shard has nothing better to do than to write and sync it
-    /// itself, if the log is idle, the disk fast and the batch small. Returns whether there was anything.
+    /// Hands the turn's batch to the log. With `here`, the idle shard may write and sync it itself, if the log is idle,
+    /// the disk fast and the batch small. Returns whether there was anything.
     pub(super) fn submit(&mut self, here: bool) -> bool {
         if self.batch.is_empty() {
             return false;
         }
         let mut batch = std::mem::take(&mut self.batch);
         let has_data = std::mem::take(&mut self.has_data);
-        // Notes may use the reserve, but not overtake data that the log refuses: written after them, its older notes would
-        // replace theirs, and the log was trimmed by theirs. Nothing of this shard changes places.
+        // Notes may use the reserve, but not overtake data that the log refuses: written after them, its older notes
+        // would replace theirs, and the log was trimmed by theirs. The writes of this shard stay in order.
         if !has_data {
             batch.urgent();
         }
@@ -182,16 +183,16 @@ impl Journal {
         let entry = Entry { number: self.next, turn: self.turn, batch, completes, state: State::Unsent, has_epoch };
         self.next += 1;
         self.waiting.push_back(entry);
-        // Behind a batch that was refused everything waits: order is what a log is about.
+        // Everything waits behind a refused batch: the log depends on order.
         if self.retry_at.is_none() {
             self.send_unsent(here);
         }
         true
     }
 
-    /// Takes in the log's verdict on a batch; gives what became durable, in order.
+    /// Takes the log's result of a batch; returns what became durable, in order.
     pub(super) fn logged(&mut self, number: u64, result: Result<(), WalError>) -> Vec<Completes> {
-        // Behind a batch that was refused, others may be out of sequence; they are tried again with it.
+        // Behind a refused batch, others may be out of sequence; they are retried with it.
         let behind = self.waiting.iter().take_while(|entry| entry.number != number).any(|e| e.state == State::Unsent);
         let Some(entry) = self.waiting.iter_mut().find(|entry| entry.number == number) else { return Vec::new() };
         match result {
@@ -203,7 +204,7 @@ impl Journal {
                 }
                 entry.state = State::Unsent;
                 self.retry_at = Some(Instant::now() + RETRY_AFTER);
-                // Behind a batch for which the queue had no room, others are out of sequence.
+                // Behind a batch without room in the queue, others are out of sequence.
                 self.is_refused |= matches!(error, WalError::NoSpace { .. });
             }
             Err(error) => {
@@ -223,7 +224,7 @@ impl Journal {
         done
     }
 
-    /// Tries refused batches again, once all verdicts on those behind them are in.
+    /// Retries refused batches, once all results of those behind them are in.
     pub(super) fn retry(&mut self) {
         let due = self.retry_at.is_some_and(|at| Instant::now() >= at);
         if due && !self.waiting.iter().any(|entry| entry.state == State::Sent) {
@@ -232,30 +233,31 @@ impl Journal {
         }
     }
 
-    /// Why the log will never take what waits, if it said so: told once.
+    /// Takes the reason why the log will never accept the waiting batches, once.
     pub(super) fn take_failure(&mut self) -> Option<WalError> {
         self.failed.take()
     }
 
-    /// Returns whether the disk refuses batches now, so that no data should be added. A log that is only busy does not count.
+    /// Returns whether the disk refuses batches now, so that no data should be added. A log that is only busy does not
+    /// count.
     pub(super) const fn is_refused(&self) -> bool {
         self.is_refused
     }
 
-    /// Whether so much waits that no new work should be taken in.
+    /// Returns whether so much waits that no new work should be accepted.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.len() >= BATCHES_MAX
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether nothing is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.batch.is_empty()
     }
 
     fn send_unsent(&mut self, here: bool) {
-        // An epoch must not wait for space behind data: the little data before it, which is all there is since new
-        // data is refused while the disk is full, may use the reserve as well.
-        // So may little data before a trim, which frees more than that.
+        // An epoch must not wait for space behind data: the little data before it, which is all there is since new data
+        // is refused while the disk is full, may use the reserve as well. So may little data before a trim, which frees
+        // more than that.
         let mut bytes = 0;
         let last = self.waiting.iter().enumerate().fold(None, |last, (at, entry)| {
             bytes += entry.batch.bytes();
@@ -270,7 +272,7 @@ impl Journal {
         for entry in self.waiting.iter_mut().filter(|entry| entry.state == State::Unsent) {
             let (notify, number) = (self.notify.clone(), entry.number);
             let done = Box::new(move |result| notify(number, result));
-            // A copy is kept, since a refused batch is tried again; entries share their memory.
+            // A copy is kept for a retry; entries share their memory.
             let batch = entry.batch.clone();
             let appended = if here && self.away == 0 && batch.bytes() <= HERE_BYTES_MAX {
                 let began = Instant::now();
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_come_in_order_even_if_an_earlier_batch_was_refused() {
+    fn completions_come_in_order_after_refused_batch() {
         let directory = tempfile::tempdir().unwrap();
         let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
         let (sender, receiver) = mpsc::channel();
@@ -336,7 +338,7 @@ mod tests {
         assert!(journal.logged(3, Ok(())).is_empty());
         journal.retry_at = Some(Instant::now());
         journal.retry();
-        // The log refuses the repeated one as out of sequence here; what counts is that nothing behind it completes.
+        // The log refuses the repeated one as out of sequence here; the test is that nothing behind it completes.
         assert!(journal.take_failure().is_none(), "a disk that is full is no failure");
         let (number, result) = receiver.recv().unwrap();
         assert_eq!(number, 1);
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_when_a_turn_was_durable_once_it_is() {
+    fn journal_knows_when_a_turn_became_durable() {
         let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), WalConfig::default()).unwrap();
         let (sender, receiver) = mpsc::channel();
         let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
@@ -367,13 +369,13 @@ mod tests {
         assert_eq!(journal.logged_at(turn(0)), None, "nothing was gathered in that one");
     }
 
-    /// The durable notes of stream 1, and how far its entries reach.
+    /// The durable notes of stream 1, and the end of its entries.
     fn stored(wal: &Wal) -> (Option<Bytes>, Option<u64>) {
         (wal.meta(StreamId(1), 7), wal.bounds(StreamId(1)).map(|bounds| bounds.last))
     }
 
     #[test]
-    fn a_copy_is_not_said_to_be_deleted_while_the_log_still_holds_it() {
+    fn deletion_completes_once_log_has_dropped_the_copy() {
         let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), WalConfig::default()).unwrap();
         let (sender, receiver) = mpsc::channel();
         let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
@@ -396,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_do_not_overtake_data_that_a_full_disk_refuses() {
+    fn notes_do_not_overtake_refused_data() {
         let disk = Arc::new(FaultDisk::new(Arc::new(MemoryDisk::new())));
         let config = WalConfig { segment_bytes: 4_096, ..WalConfig::default() };
         let (wal, _) = Wal::open_on(disk.clone(), config).unwrap();
@@ -420,7 +422,8 @@ mod tests {
                 break number;
             }
         };
-        // As if the verdict were still on its way: the notes are handed to the log, which keeps space in reserve for them.
+        // As if the result were still on its way: the notes are handed to the log, which keeps space in reserve for
+        // them.
         journal.retry_at = None;
         journal.batch.meta(StreamId(1), 7, Bytes::from_static(b"complete"));
         assert!(journal.submit(false));
@@ -428,12 +431,12 @@ mod tests {
         verdicts.sort_by_key(|(number, _)| *number);
         assert_eq!(verdicts.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [refused, refused + 1]);
         assert!(verdicts.iter().all(|(_, result)| matches!(result, Err(WalError::NoSpace { .. }))), "{verdicts:?}");
-        // The very first may be refused, if the disk was full before the log had made a file in advance.
+        // The very first may be refused, if the disk was full before the log had created a file in advance.
         assert_eq!(stored(&wal), (None, (seq > 1).then_some(seq - 1)));
         for (number, result) in verdicts {
             assert!(journal.logged(number, result).is_empty());
         }
-        // There is space again: everything is stored, in order, and nothing was given up for it.
+        // There is space again: everything is stored, in order, and nothing was discarded.
         disk.set_full(false);
         let until = Instant::now() + Duration::from_secs(20);
         while !journal.is_idle() {
@@ -447,9 +450,9 @@ mod tests {
         assert_eq!(stored(&wal), (Some(Bytes::from_static(b"complete")), Some(seq)));
     }
 
-    /// The trim would else wait for the space that it frees.
+    /// Otherwise the trim would wait for the space that it frees.
     #[test]
-    fn a_trim_behind_little_data_uses_the_reserve_of_a_full_disk() {
+    fn trim_behind_little_data_uses_reserve_of_full_disk() {
         let disk = Arc::new(FaultDisk::new(Arc::new(MemoryDisk::new())));
         let config = WalConfig { segment_bytes: 4_096, ..WalConfig::default() };
         let (wal, _) = Wal::open_on(disk.clone(), config).unwrap();
@@ -483,13 +486,13 @@ mod tests {
     }
 
     #[test]
-    fn busy_log_is_not_refusing_log() {
+    fn busy_log_does_not_count_as_refusing() {
         let config = WalConfig { queue_bytes_max: 64 * 1024, ..WalConfig::default() };
         let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), config.clone()).unwrap();
         let (sender, receiver) = mpsc::channel();
         let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
         let mut journal = Journal::new(wal.clone(), 0, notify);
-        // The callback keeps the writer of the log, so that what comes behind it stays in the queue.
+        // The callback blocks the writer of the log, so that later batches stay in the queue.
         let (begun, begins) = mpsc::channel();
         let (free, wait) = mpsc::channel::<()>();
         let mut batch = WalBatch::new();
@@ -522,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn only_lack_of_space_is_waited_for_and_what_follows_from_it() {
+    fn journal_retries_only_lack_of_space() {
         let directory = tempfile::tempdir().unwrap();
         let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
         let mut journal = Journal::new(wal, 0, Arc::new(|_, _| ()));

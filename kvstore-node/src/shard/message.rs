@@ -1,4 +1,4 @@
-//! What a shard is told.
+//! Messages to a shard.
 
 use super::Gathered;
 use crate::admit::Permit;
@@ -23,14 +23,14 @@ use tokio_util::sync::CancellationToken;
 /// One admitted operation.
 pub(crate) type OpRequest = archon_host::Request<ReplyTo>;
 
-/// A copy that this leader gives.
+/// A copy given by this leader.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyOffer {
     /// The partition.
     pub(crate) partition: PartitionId,
-    /// Where it begins.
+    /// Its start.
     pub(crate) start: CopyStart,
-    /// The placement whose space is to be read.
+    /// The placement with the rows.
     pub(crate) source: PlacementId,
     /// Cancelled before anything happens to the source that would spoil the copy: the end of its leadership, of its log
     /// from the copy's start on, of its data. A page is good if this is not cancelled *after* it was read.
@@ -45,101 +45,101 @@ pub(crate) struct StaleRead {
     pub(crate) answer: oneshot::Sender<Result<StaleRow, ErrorDetail>>,
 }
 
-/// A snapshot that somebody asks for.
+/// Request for a snapshot.
 pub(crate) struct SnapshotAsk {
     pub(crate) partition: PartitionId,
     /// Only these keys.
     pub(crate) keys: KeyRange,
-    /// The reader, as far as limits go.
+    /// The reader, for limits.
     pub(crate) owner: SnapshotOwner,
     pub(crate) answer: oneshot::Sender<Result<SnapshotOffer, ErrorDetail>>,
 }
 
-/// A snapshot that this leader gives.
+/// A snapshot given by this leader.
 #[derive(Debug)]
 pub(crate) struct SnapshotOffer {
     pub(crate) start: SnapshotStart,
-    /// The log time of the last entry that is seen.
+    /// The log time of the last entry included.
     pub(crate) log_time: Millis,
-    /// The placement whose rows they are.
+    /// The placement with the rows.
     pub(crate) source: PlacementId,
     pub(crate) rows: Snapshot,
 }
 
 /// A message to a shard.
 pub(crate) enum ShardMessage {
-    /// Operations of clients.
+    /// Client operations.
     Operations(Vec<OpRequest>),
-    /// Somebody asks whether clients reach this node.
+    /// A probe of this node's reachability for clients.
     Ping(PingPart),
     /// A read of a key at the copy here, whether it leads or not.
     ReadStale(StaleRead),
     /// Messages of other replicas.
     Replication(Vec<Message>),
-    /// What follows from a push to this life of the node. Answered with whether it was carried out: not if that life is
-    /// over, or the next one has not begun.
+    /// Actions of a push to this incarnation. Answered with whether they were carried out: not if the incarnation has
+    /// ended, or has not begun.
     Duties { incarnation: Incarnation, actions: Vec<Action>, done: oneshot::Sender<bool> },
     /// A batch handed to the log is durable, or was refused.
     Logged { batch: u64, result: Result<(), WalError> },
-    /// The flusher tells something.
+    /// An event of the flusher.
     Flushed(FlushEvent),
-    /// A loader elsewhere asks this leader for a copy.
+    /// A loader on another node asks this leader for a copy.
     CopyAsked { ask: CopyAsk, answer: oneshot::Sender<Result<CopyOffer, ErrorDetail>> },
     /// Rows of a copy that this node pulls.
     CopyRows(CopyPage<CopiedPage>),
-    /// All rows of a copy are in, and on the disk.
+    /// All rows of a copy are in, on disk.
     CopyDone { placement: PlacementId, attempt: u64, at: Position, version: Version },
-    /// A copy must begin anew: what it resumed is gone.
+    /// A copy must restart: its resume point is gone.
     CopyAgain { placement: PlacementId, attempt: u64 },
-    /// A page of a partition that is to be absorbed, upon the question with this number; `None` if there was none.
+    /// A page of a merge source, for the request with this number; `None` if there was none.
     AbsorbPage { placement: PlacementId, ask: u64, page: Option<YieldPage> },
-    /// A leader elsewhere asks for rows of a partition that it is to absorb. Answered with a page, or `None` if this shard has none to
-    /// give yet.
+    /// The leader of a merge target asks for rows of the right partition. Answered with a page, or `None` if this shard
+    /// has none to give yet.
     YieldAsked {
         right: PartitionId,
         attempt: Version,
         after: Option<Bytes>,
         answer: oneshot::Sender<Option<YieldPage>>,
     },
-    /// A copy was formed that belongs to this shard.
+    /// A formed copy that belongs to this shard.
     Adopt(FormedCopy),
-    /// A copy that was formed is held now: whoever had it formed says so.
+    /// A formed copy is held now; sent to the shard that formed it.
     Formed,
-    /// A walk over the rows of a partition that should perhaps be split has ended; `None`: it came to nothing.
+    /// A walk over the rows of a partition has ended, for a split; `None` if it failed.
     SplitPoint { search: SplitSearch, found: Option<ByteHalves>, took_ms: u64 },
-    /// A coordinator asks where the middle of a partition is that is led here.
+    /// A coordinator asks for the split key of a partition led here.
     MiddleAsked { partition: PartitionId, answer: oneshot::Sender<Result<Middle, ErrorDetail>> },
-    /// The node registered anew.
+    /// The node has registered again.
     Renew { life: archon_host::Life, done: oneshot::Sender<()> },
-    /// The lease does not cover these leaderships any more.
+    /// No lease covers these leaderships any longer.
     Withdrawn(Vec<(PartitionId, Epoch)>),
-    /// The tables changed, or the settings: replicas may have other peers, or another time-out for them.
+    /// Tables or settings changed: replicas may have other peers, or another time-out.
     Peers,
     /// Give up every leadership.
     Release,
     /// Answered with the number of leaderships not yet given up.
     Leading(oneshot::Sender<usize>),
-    /// Answered with the number of copies that others' leaders count although enough others are Live.
+    /// Answered with the number of copies that leaders elsewhere count although enough others are Live.
     Counted(oneshot::Sender<usize>),
     /// Answered with the committed rows of a placement from a key on that the engine may not have yet.
     Gathered { placement: PlacementId, from: Bound<Bytes>, answer: oneshot::Sender<Option<Gathered>> },
-    /// Answered with the position up to which a placement's log is committed; `None` if it is not there any more.
+    /// Answered with the commit position of a placement's log; `None` if it is no longer here.
     Committed { placement: PlacementId, answer: oneshot::Sender<Option<Seq>> },
-    /// A client asks for a snapshot of a partition that is led here.
+    /// A client asks for a snapshot of a partition led here.
     SnapshotAsked(SnapshotAsk),
-    /// Answered with the last of users' committed rows of these keys that a placement's memtable has.
+    /// Answered with the last committed user row of these keys in a placement's memtable.
     LastGathered { placement: PlacementId, keys: KeyRange, answer: oneshot::Sender<Option<Bytes>> },
-    /// The size scan begins to count a placement, of which the last row of users was this a moment ago. Answered with the one up to
-    /// which it is to count; dropped if the placement is not there any more.
+    /// The size scan begins to count a placement, with `known` as its last user row a moment ago. Answered with the
+    /// last row to count; dropped if the placement is no longer here.
     CountBegun { placement: PlacementId, known: Option<Bytes>, answer: oneshot::Sender<Option<Bytes>> },
-    /// The size scan has come up to this key of a placement.
+    /// The size scan has counted a placement up to this key.
     CountReached { placement: PlacementId, key: Bytes },
-    /// The size scan has counted a placement. Answered with what had grown since it was counted before, and since this count
-    /// went by; `None` if it is not what was counted any more.
+    /// The size scan has counted a placement. Answered with the growth since the previous count, and since this count
+    /// passed; `None` if the count no longer applies.
     CountEnded { placement: PlacementId, answer: oneshot::Sender<Option<(Growth, Growth)>> },
-    /// Answered with how much each placement here has grown since it was counted; `None` where that is not what was counted any more.
+    /// Answered with the growth of each placement here since its count; `None` where the count no longer applies.
     Grown(oneshot::Sender<Vec<(PlacementId, Option<Growth>)>>),
-    /// End the thread once what is under way is done.
+    /// End the thread once pending work is done.
     Stop,
 }
 

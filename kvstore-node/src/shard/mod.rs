@@ -1,12 +1,12 @@
-//! Shards: each a task with an OS thread of its own, that owns some partitions and everything about them, so that nothing
-//! in it needs a lock. What is done with partitions is decided in `kvstore-node/host`; a shard brings time, messages and
-//! the disk's answers, and carries out what follows ([`shell`]).
+//! Shards: each a task with its own OS thread that owns some partitions and everything about them, so that nothing in
+//! it needs a lock. `kvstore-node/host` decides what to do with partitions; a shard brings time, messages and results
+//! of the disk, and carries out the outputs ([`shell`]).
 //!
-//! A turn drains the inbox, evaluates operations for as long as it may, steps replicas, and emits one batch for the log,
-//! one batch of messages per peer, and one batch of answers per connection. A turn never awaits, and its engine reads may
-//! block. Operations that it has no time for go on in the next, client by client ([`backlog`]). The connections
-//! of clients and peers are served on the same threads: what they read reaches the shard, and what it answers reaches them,
-//! without waking another thread (ADR 0018).
+//! A turn drains the inbox, evaluates operations within its time, steps replicas, and emits one batch for the log, one
+//! batch of messages per peer, and one batch of answers per connection. A turn never awaits, and its engine reads may
+//! block. Operations that do not fit continue in the next turn, client by client ([`backlog`]). Connections of clients
+//! and peers are served on the same threads: what they read reaches the shard, and its answers reach them, without
+//! waking another thread (ADR 0018).
 
 mod backlog;
 mod budget;
@@ -52,12 +52,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// How often replicas are told that time passes.
+/// Interval of replica ticks.
 const TICK: Duration = Duration::from_millis(20);
-/// Entries that only forget clients which one tick proposes at most, for all partitions of a shard.
+/// Entries that only drop client records, proposed per tick for all partitions of a shard.
 const FORGETTINGS_MAX: usize = 4;
 
-/// What all shards use.
+/// Shared resources of all shards.
 pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
     pub(crate) wal: Wal,
@@ -70,7 +70,7 @@ pub(crate) struct Context {
     pub(crate) split_searches: SplitSearches,
     pub(crate) shards: Shards,
     pub(crate) budget: MemtableBudget,
-    /// Rows of the engine that all shards together keep, in bytes.
+    /// Bytes of cached engine rows, over all shards.
     pub(crate) row_cache_bytes: u64,
     /// Size of the disk of the data directory, which bounds the log kept for other copies.
     pub(crate) disk_bytes: u64,
@@ -82,17 +82,17 @@ struct Shard {
     pulse: Arc<Pulse>,
     context: Arc<Context>,
     partitions: Partitions<ShardShell>,
-    /// Operations that go on in the next turn.
+    /// Operations that continue in the next turn.
     backlog: Backlog<OpRequest>,
     turn_seconds: Arc<Histogram>,
     /// Local clock at the beginning of the turn.
     now: Millis,
     stopping: bool,
-    /// Snapshots that begin once the engine has what they are to show.
+    /// Snapshots that begin once the engine has their rows.
     snapshots_wanted: Vec<WantedSnapshot>,
 }
 
-/// Tells the node when a shard's thread ends, also by a panic: without it nothing may be answered any more.
+/// Notifies the node when a shard's thread ends, also by a panic: without it nothing may be answered.
 struct EndGuard {
     pulse: Arc<Pulse>,
     shared: Arc<Shared>,
@@ -150,7 +150,7 @@ impl Shard {
             }
             if self.partitions.shell().journal.has_gathered() {
                 if sent {
-                    // Followers are to write while this node does, so what they are told leaves first.
+                    // Followers should write while this node does, so their messages are sent first.
                     tokio::task::yield_now().await;
                 }
                 let here = self.is_idle();
@@ -162,13 +162,13 @@ impl Shard {
                 return;
             }
             if !self.is_idle() {
-                // Connections send what this turn gave them and read what came meanwhile: the next one takes it together.
+                // Connections send the answers of this turn and read new messages: the next turn takes them together.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Whether nothing waits to be taken up.
+    /// Returns whether no work waits.
     fn is_idle(&self) -> bool {
         self.backlog.is_empty() && self.partitions.clients_to_read() == 0 && self.inbox.is_empty()
     }
@@ -185,13 +185,13 @@ impl Shard {
                 }
             }
             ShardMessage::Duties { incarnation, actions, done } => {
-                // Nobody listens if the push was given up.
+                // The push may have been abandoned.
                 let _ = done.send(partitions.duties(incarnation, actions));
             }
             ShardMessage::Logged { batch, result } => self.logged(batch, result),
             ShardMessage::Flushed(event) => self.flushed(event),
             ShardMessage::CopyAsked { ask, answer } => {
-                // A loader that gave up does not want the answer.
+                // The loader may have given up.
                 let _ = answer.send(self.copy_asked(ask));
             }
             ShardMessage::CopyRows(page) => partitions.copy_page(page),
@@ -201,7 +201,7 @@ impl Shard {
             ShardMessage::CopyAgain { placement, attempt } => partitions.copy_again(placement, attempt),
             ShardMessage::AbsorbPage { placement, ask, page } => partitions.absorb_page(placement, ask, page),
             ShardMessage::YieldAsked { right, attempt, after, answer } => {
-                // A leader that gave up does not want the answer.
+                // The leader may have given up.
                 if !answer.is_closed() {
                     let limit = PageLimit::PAGE;
                     let _ = answer.send(partitions.yielded(right, attempt, after.as_ref(), limit));
@@ -214,12 +214,12 @@ impl Shard {
             }
             ShardMessage::Withdrawn(leaderships) => partitions.withdrawn(leaderships),
             ShardMessage::Adopt(formed) => {
-                // One that was deleted meanwhile is told of late.
+                // The copy may have been deleted meanwhile.
                 if !self.context.flusher.was_cleared(formed.placement) {
                     partitions.adopt(formed);
                 }
             }
-            // What follows from it is looked at in every turn.
+            // Every turn checks its consequences.
             ShardMessage::Formed => {}
             ShardMessage::SplitPoint { search, found, took_ms } => {
                 partitions.split_point(&search, found.as_ref(), took_ms);
@@ -282,10 +282,10 @@ impl Shard {
         Ok(CopyOffer { partition: ask.partition, start, source: ask.source, spoilt })
     }
 
-    /// Ends the turn's inputs; operations that waited are looked at again in the next turn.
+    /// Ends the turn's inputs; operations that waited are retried in the next turn.
     fn settle(&mut self) {
         self.partitions.settle();
-        // They came before everything that waits of their clients.
+        // They came before all queued operations of their clients.
         while let Some(request) = self.partitions.pop_unparked() {
             self.backlog.push_first(request.client, request);
         }
@@ -301,10 +301,10 @@ impl Shard {
             shell.context.shared.load.log_refused(self.now);
         }
         if disk_full {
-            // It may be what the engine lacks.
+            // The engine may lack that space.
             shell.context.wal.free_space();
         }
-        // A log that is only busy ends with `Overloaded`, see `room`.
+        // A log that is only busy leads to `Overloaded`, see `room`.
         let held = self.partitions.tick(disk_full || log_refused, FORGETTINGS_MAX);
         if held > 0 {
             tracing::debug!(held, "answers wait for a lease");

@@ -1,11 +1,11 @@
-//! Clients' operations, as far as their clients' turns go.
+//! Client operations, within their clients' turns.
 
 use super::{Budget, OpRequest, Shard, StaleRead};
 use archon_types::Op;
 use std::time::Instant;
 
 impl Shard {
-    /// Evaluates what a message brought, as far as its client's turn goes; the rest waits.
+    /// Evaluates the operations of a message within its client's turn; the rest waits.
     pub(super) fn arrived(&mut self, operations: Vec<OpRequest>, budget: &mut Budget) {
         self.context.shared.metrics.operations.add(operations.len() as u64);
         let mut operations = operations.into_iter();
@@ -22,14 +22,14 @@ impl Shard {
         }
     }
 
-    /// Evaluates operations that wait, those of each client in turn, until the turn's time is spent.
+    /// Evaluates waiting operations, client by client, until the turn's time is spent.
     pub(super) fn go_on(&mut self, budget: &mut Budget) {
         while !self.backlog.is_empty() && !budget.is_spent() {
             budget.next_client();
             while !budget.is_slice_spent()
                 && let Some(request) = self.backlog.pop()
             {
-                // Nobody waits for what a stream asked that has ended; a write is carried out all the same.
+                // A read of an ended stream is dropped; a write is carried out all the same.
                 if !(request.op.is_read() && request.reply.is_gone()) {
                     self.operation(request, budget);
                 }
@@ -42,7 +42,7 @@ impl Shard {
     /// Reads at the copy here, whether it leads or not.
     pub(super) fn read_stale(&mut self, read: StaleRead, budget: &mut Budget) {
         let StaleRead { partition, key, permit, answer } = read;
-        // Whoever gave up does not want the answer.
+        // The caller may have given up.
         if answer.is_closed() {
             return;
         }
@@ -65,7 +65,7 @@ impl Shard {
         budget.spend(scan, Instant::now);
     }
 
-    /// Reads on whom partitions remember that were just taken over, while there is time, and once at least.
+    /// Reads client records of partitions just taken over, while there is time, and at least once.
     pub(super) fn read_clients(&mut self, budget: &mut Budget) {
         while self.partitions.clients_to_read() > 0 {
             self.partitions.read_clients();

@@ -1,4 +1,4 @@
-//! The ways into all shards.
+//! Handles to all shards.
 
 use super::backlog::Backlog;
 use super::cache::RowCache;
@@ -19,24 +19,24 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
-/// The ways into all shards.
+/// Handles to all shards.
 #[derive(Clone)]
 pub(crate) struct Shards {
     inboxes: Arc<[Arc<Inbox<ShardMessage>>]>,
 }
 
 impl Shards {
-    /// Inboxes for `count` shards; [`Shards::start`] gives them threads.
+    /// Creates inboxes for `count` shards; [`Shards::start`] gives them threads.
     pub(crate) fn new(count: usize) -> Self {
         Self { inboxes: (0..count.max(1)).map(|_| Arc::new(Inbox::new(INBOX_MESSAGES_MAX, INBOX_BYTES_MAX))).collect() }
     }
 
-    /// The inbox of the shard that owns `partition`.
+    /// Returns the inbox of the shard that owns `partition`.
     pub(crate) fn of(&self, partition: PartitionId) -> &Arc<Inbox<ShardMessage>> {
         &self.inboxes[self.number_of(partition)]
     }
 
-    /// The number of the shard that owns `partition`.
+    /// Returns the number of the shard that owns `partition`.
     pub(crate) fn number_of(&self, partition: PartitionId) -> usize {
         // Neighbouring partitions go to different shards; tables are spread against each other.
         let mixed =
@@ -44,12 +44,12 @@ impl Shards {
         usize::try_from(mixed % self.inboxes.len() as u64).unwrap_or(0)
     }
 
-    /// How many there are.
+    /// Returns the number of shards.
     pub(crate) fn count(&self) -> usize {
         self.inboxes.len()
     }
 
-    /// The inbox of shard `number`.
+    /// Returns the inbox of shard `number`.
     pub(crate) fn inbox(&self, number: usize) -> Option<&Arc<Inbox<ShardMessage>>> {
         self.inboxes.get(number)
     }
@@ -61,7 +61,7 @@ impl Shards {
         }
     }
 
-    /// Tells every shard of a new registration; returns once all have taken it in.
+    /// Passes a new registration to every shard; returns once all have applied it.
     pub(crate) async fn renew(&self, life: archon_host::Life) {
         let mut waiting = Vec::new();
         self.send_all(|| {
@@ -70,12 +70,12 @@ impl Shards {
             ShardMessage::Renew { life, done }
         });
         for wait in waiting {
-            // A shard that is gone leads nothing.
+            // An ended shard leads nothing.
             let _ = wait.await;
         }
     }
 
-    /// Has leaderships given up that no lease covers any more.
+    /// Has the shards give up leaderships that no lease covers any longer.
     pub(crate) fn withdraw(&self, leaderships: impl IntoIterator<Item = (PartitionId, Epoch)>) {
         let mut per_shard: BTreeMap<usize, Vec<(PartitionId, Epoch)>> = BTreeMap::new();
         for (partition, epoch) in leaderships {
@@ -86,17 +86,17 @@ impl Shards {
         }
     }
 
-    /// How many leaderships the shards have not yet given up.
+    /// Returns the number of leaderships not yet given up.
     pub(crate) async fn leading(&self) -> usize {
         self.sum(ShardMessage::Leading).await
     }
 
-    /// How many copies here other nodes' leaders wait for, although they could do without.
+    /// Returns the number of copies here that leaders on other nodes wait for, although they could do without.
     pub(crate) async fn counted(&self) -> usize {
         self.sum(ShardMessage::Counted).await
     }
 
-    /// How much each placement has grown since the size scan counted it; `None` where the count says nothing any more.
+    /// Returns the growth of each placement since the size scan counted it; `None` where the count no longer applies.
     pub(crate) async fn grown(&self) -> Vec<(PlacementId, Option<Growth>)> {
         let mut all = Vec::new();
         for inbox in self.inboxes.iter() {
@@ -109,7 +109,8 @@ impl Shards {
         all
     }
 
-    /// Committed rows of a placement from a key on that the engine may not have yet; `None` if no shard has it, or that has ended.
+    /// Returns committed rows of a placement from a key on that the engine may not have yet; `None` if no running shard
+    /// has it.
     pub(crate) async fn gathered(
         &self,
         partition: PartitionId,
@@ -121,7 +122,7 @@ impl Shards {
         wait.await.ok().flatten()
     }
 
-    /// The last of users' committed rows of these keys that a placement's memtable has.
+    /// Returns the last committed user row of these keys in a placement's memtable.
     pub(crate) async fn last_gathered(
         &self,
         partition: PartitionId,
@@ -147,8 +148,8 @@ impl Shards {
         sum
     }
 
-    /// Starts the threads, one for each of `runtimes`, of which there is one per shard. `found` are the placements that
-    /// recovery found.
+    /// Starts the threads, one for each of `runtimes`, of which there is one per shard. `found` are the placements
+    /// found by recovery.
     ///
     /// # Errors
     /// If the system gives no thread.

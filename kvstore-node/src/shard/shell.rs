@@ -1,4 +1,4 @@
-//! What a node's partitions need of the world, as a shard has it: the node's clocks, its log, engine, peers and clients.
+//! Shell of a shard for its partitions: the node's clocks, its log, engine, peers and clients.
 
 use super::cache::{KeptRows, RowCache};
 use super::flush::hand_to_flusher;
@@ -27,24 +27,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::DropGuard;
 
-/// What a record of the log takes besides its entry, in bytes, about.
+/// Approximate cost of a log record beside its entry, in bytes.
 const RECORD_OVERHEAD_BYTES: u64 = 64;
 
-/// A shard's way to everything outside.
+/// A shard's access to everything outside.
 pub(super) struct ShardShell {
     pub(super) context: Arc<Context>,
     /// The lease, as of the beginning of the turn or newer.
     pub(super) grants: Arc<Grants>,
     pub(super) journal: Journal,
     pub(super) replies: Replies,
-    /// What goes to other nodes at the end of the turn.
+    /// Messages to other nodes, sent at the end of the turn.
     pub(super) outgoing: BTreeMap<NodeId, PartPacker>,
-    /// Rows of the engine, of all copies here: those who only look keep what they found.
+    /// Cached engine rows of all copies here; reads add to it.
     pub(super) cache: RefCell<RowCache>,
 }
 
 impl ShardShell {
-    /// Gives messages and answers to their connections, at `now`. Returns whether there were any.
+    /// Passes messages and answers to their connections, at `now`. Returns whether there were any.
     pub(super) fn hand_over(&mut self, now: Instant) -> bool {
         let mut sent = false;
         for (node, packer) in &mut self.outgoing {
@@ -63,8 +63,8 @@ impl ShardShell {
         sent
     }
 
-    /// A log that refuses a batch for good has a state that this node does not understand: going on would mean to promise
-    /// what is not stored.
+    /// Fails the node if the log refuses a batch for good: its state is then unknown, and later acknowledgements might
+    /// promise what is not stored.
     pub(super) fn look_at_journal(&mut self) {
         if let Some(error) = self.journal.take_failure() {
             tracing::error!(%error, "the write-ahead log refuses what this node wrote; the node stops and recovers from what is stored");
@@ -287,7 +287,7 @@ impl Shell for ShardShell {
     }
 
     fn stop_form(&mut self, placement: PlacementId) {
-        // One that has stopped forms nothing.
+        // A stopped flusher forms nothing.
         let _ = self.context.flusher.stop_form(placement);
     }
 
@@ -322,7 +322,7 @@ impl Shell for ShardShell {
     fn offer(&mut self, space: PlacementId, page: CopiedPage) -> Offered<CopiedPage> {
         match self.context.flusher.apply(space, Seq::ZERO, FlushRows::Copied(page)) {
             Ok(()) => Offered::Taken,
-            // A space that is being cleared is pulled into anew when that is done.
+            // A copy into a space being cleared restarts when that is done.
             Err((FlusherError::Full { .. } | FlusherError::Clearing { .. }, FlushRows::Copied(page))) => {
                 Offered::Wait(page)
             }
@@ -421,8 +421,8 @@ impl Shell for ShardShell {
     }
 }
 
-/// How long a follower is left in peace: the replication time-out, and longer where so many copies are held here that
-/// asking after each of them every second would be work.
+/// Returns the keep-alive interval of followers: the replication time-out, or longer with so many copies here that
+/// asking after each of them every second would be costly.
 fn keep_alive_ms(replication_timeout_ms: u64, placements: usize) -> u64 {
     const PLACEMENTS_PER_TIMEOUT: u64 = 1_024;
     let placements = u64::try_from(placements).unwrap_or(u64::MAX);

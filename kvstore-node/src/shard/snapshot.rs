@@ -1,5 +1,5 @@
-//! Snapshots of partitions that are led here: each begins between two lists of the memtable, when the engine holds all of the one and
-//! nothing of the next.
+//! Snapshots of partitions led here: each begins between two lists of the memtable, when the engine holds all of the
+//! one and nothing of the next.
 
 use super::flush::hand_to_flusher;
 use super::{Shard, SnapshotAsk, SnapshotOffer};
@@ -9,14 +9,14 @@ use archon_kv::row;
 use archon_types::{ErrorDetail, ErrorKind, KeyRange, Millis, PartitionId, PlacementId, Seq};
 use tokio::sync::oneshot;
 
-/// Most snapshots that wait for the engine, of one shard: more is refused.
+/// Most snapshots of one shard that wait for the engine; more are refused.
 const WAITING_MAX: usize = 64;
 
-/// A snapshot that waits until the engine has what it is to show.
+/// A snapshot that waits until the engine has its rows.
 pub(super) struct WantedSnapshot {
     partition: PartitionId,
     placement: PlacementId,
-    /// What was committed when it was asked for.
+    /// The commit position at the request.
     at_least: Seq,
     keys: KeyRange,
     owner: SnapshotOwner,
@@ -24,7 +24,7 @@ pub(super) struct WantedSnapshot {
 }
 
 impl Shard {
-    /// Has what is committed brought to the engine, for a snapshot to begin there.
+    /// Brings committed rows to the engine, for a snapshot to begin there.
     pub(super) fn snapshot_asked(&mut self, ask: SnapshotAsk) {
         let SnapshotAsk { partition, keys, owner, answer } = ask;
         if self.snapshots_wanted.len() >= WAITING_MAX {
@@ -40,13 +40,13 @@ impl Shard {
                 self.hurry(placement);
             }
             Err(refusal) => {
-                // Whoever gave up does not want the answer.
+                // The caller may have given up.
                 let _ = answer.send(Err(self.partitions.shell().words(partition, refusal)));
             }
         }
     }
 
-    /// Forgets whoever gave up, and brings on what the others wait for.
+    /// Removes requests of gone callers, and advances the others.
     pub(super) fn look_at_snapshots(&mut self) {
         if self.snapshots_wanted.is_empty() {
             return;
@@ -57,7 +57,7 @@ impl Shard {
         placements.into_iter().for_each(|placement| self.hurry(placement));
     }
 
-    /// Has the next list of the memtable go to the engine at once; if there is none, the engine has everything.
+    /// Has the next list of the memtable go to the engine at once; without one, the engine has everything.
     fn hurry(&mut self, placement: PlacementId) {
         let now = self.now;
         let at = match self.partitions.of(placement) {
@@ -71,13 +71,14 @@ impl Shard {
                     return hand_to_flusher(shell, local, now);
                 }
             }
-            // It is not here any more, which those who wait are told.
+            // It is no longer here; the waiting requests get that error.
             None => Seq::new(u64::MAX),
         };
         self.snapshots_at(placement, at);
     }
 
-    /// The engine holds everything of a placement up to `at`, and nothing more is on its way there.
+    /// Begins the waiting snapshots of a placement: the engine holds everything up to `at`, and nothing more is on its
+    /// way there.
     pub(super) fn snapshots_at(&mut self, placement: PlacementId, at: Seq) {
         if !self.snapshots_wanted.iter().any(|wanted| wanted.placement == placement) {
             return;
@@ -92,7 +93,7 @@ impl Shard {
             && let Some((_, local)) = self.partitions.of(placement)
             && local.memtable.frozen().is_none()
         {
-            // What they wait for has gathered meanwhile.
+            // The rows they wait for have gathered meanwhile.
             local.freeze();
         }
     }

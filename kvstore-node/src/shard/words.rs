@@ -1,14 +1,14 @@
-//! What clients read where they get no answer.
+//! Error messages for clients without an answer.
 
 use super::shell::ShardShell;
 use archon_host::{Cause, CopyAsk, CopyRefusal, Ended, Refusal};
 use archon_types::{ErrorDetail, ErrorKind, PartitionId};
 
-/// After which time a copy that shows nothing yet may be asked again, in milliseconds.
+/// Retry delay for a copy that cannot answer yet, in milliseconds.
 const RETRY_STALE_MS: u64 = 100;
 
 impl ShardShell {
-    /// A refusal in words.
+    /// Returns the error for a refusal.
     pub(super) fn words(&self, partition: PartitionId, refusal: Refusal) -> ErrorDetail {
         let tables = &self.context.shared.tables;
         match refusal {
@@ -62,7 +62,7 @@ impl ShardShell {
         }
     }
 
-    /// Why a write is refused before anything is done about it.
+    /// Returns the error of a write that is refused before anything is done about it.
     fn no_writes(&self, partition: PartitionId, kind: ErrorKind) -> ErrorDetail {
         let (partition, node) =
             (self.context.shared.tables.partition_name(partition), &self.context.shared.config.name);
@@ -86,7 +86,7 @@ impl ShardShell {
         ErrorDetail::new(kind, why).with_retry_after_ms(20)
     }
 
-    /// The table was dropped, and no number is given out again.
+    /// Returns the error for a dropped table; its number is not given out again.
     fn dropped(&self, partition: PartitionId) -> ErrorDetail {
         self.context.shared.tables.dropped(partition).unwrap_or_else(|| self.elsewhere(partition))
     }
@@ -104,7 +104,7 @@ impl ShardShell {
         ErrorDetail::new(ErrorKind::NotPartitionLeader, why).with_leader(leader).with_table_version(tables.version())
     }
 
-    /// What those are told who waited in vain.
+    /// Returns the error of an operation that ended without an answer.
     fn ended(&self, partition: PartitionId, ended: Ended, cause: Cause) -> ErrorDetail {
         let unavailable = |why: &str| ErrorDetail::new(ErrorKind::Unavailable, why);
         let nothing = match cause {
@@ -138,7 +138,7 @@ impl ShardShell {
         ErrorDetail::new(ErrorKind::DeadlineExceeded, why)
     }
 
-    /// Why a loader gets no copy, in words.
+    /// Returns the error for a loader that gets no copy.
     pub(super) fn copy_words(&self, ask: CopyAsk, refusal: CopyRefusal) -> ErrorDetail {
         let CopyAsk { partition, loader, source, epoch, .. } = ask;
         match refusal {
