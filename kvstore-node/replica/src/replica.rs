@@ -50,7 +50,7 @@ pub struct Replica {
 /// |---|---|---|
 /// | Follow | Lead | a configuration names it leader in an epoch above all it knows |
 /// | Lead | Released | a hand-over was asked for, and everything proposed is committed; or the leadership was withdrawn |
-/// | Lead, Released | Follow | a higher epoch is seen, or the node registered anew |
+/// | Lead, Released | Follow | a higher epoch is seen, or the node registered again |
 #[derive(Debug)]
 pub(crate) enum Role {
     Follow,

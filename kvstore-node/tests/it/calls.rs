@@ -1,4 +1,4 @@
-//! The plain calls of `Kv`, as a client of another language makes them, against a real node.
+//! Tests of the plain calls of `Kv`, as clients in other languages make them, against a real node.
 
 use crate::support::{Fake, Kv, row};
 use archon_kv::DedupLimits;
@@ -11,7 +11,7 @@ use prost::Message as _;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-/// Plain calls to a node that serves one partition, the node, and what it needs for as long as it runs.
+/// Returns a client for plain calls, the node that serves one partition, and the values that must outlive the node.
 async fn serving() -> (Kv, Node, (Fake, TempDir)) {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
@@ -57,7 +57,7 @@ fn error(reply: &v1::Reply) -> Option<ErrorKind> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_operation_can_be_called_plainly() {
+async fn every_operation_has_a_plain_call() {
     let (mut kv, node, _held) = serving().await;
     kv.put_when_served("warm", "up").await;
 
@@ -109,7 +109,7 @@ async fn every_operation_can_be_called_plainly() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plain_calls_are_bounded_both_ways() {
+async fn plain_calls_bound_requests_and_answers() {
     let (mut kv, node, _held) = serving().await;
     let large = "x".repeat(limits::VALUE_BYTES_MAX);
     for number in 0..3 {
@@ -121,11 +121,11 @@ async fn plain_calls_are_bounded_both_ways() {
     let many = vec![get("k".into()); limits::BATCH_OPS_MAX + 1];
     let refused = batch(&mut kv, many).await.unwrap_err();
     assert!(refused.kind == ErrorKind::InvalidArgument && refused.message.contains("BatchRequest.ops"), "{refused}");
-    // Three values of 1 MiB do not fit into one answer that every gRPC client takes.
+    // Three values of 1 MiB do not fit into one answer that every gRPC client accepts.
     let replies = batch(&mut kv, (0..3).map(|number| get(format!("large-{number}"))).collect()).await.unwrap();
     assert_eq!(error(&replies[0]), None);
     assert!(replies.iter().any(|reply| error(reply) == Some(ErrorKind::Overloaded)));
-    // What was left out is there for those who ask again.
+    // The values that were left out can be read with another request.
     let again = batch(&mut kv, vec![get("large-2".into())]).await.unwrap();
     assert_eq!(error(&again[0]), None);
     node.stop().await.unwrap();
@@ -147,7 +147,7 @@ async fn increment_named(kv: &mut Kv, id: v1::OpId) -> Result<i64, v1::ErrorDeta
     Ok(answer.into_inner().value)
 }
 
-/// Has the partition forget its first client: one more writes than it remembers.
+/// Makes the partition forget its first client: one more client writes than the partition remembers.
 async fn forget_a_client(kv: &mut Kv) {
     let clients = u128::try_from(DedupLimits::DEFAULT.clients_max).unwrap() + 1;
     let names: Vec<u128> = (1_000..1_000 + clients).collect();
@@ -163,7 +163,8 @@ async fn forget_a_client(kv: &mut Kv) {
     }
 }
 
-/// A new client has no stamp to send: with 0 its writes were taken on a young partition, and refused once that had forgotten a client.
+/// A new client has no stamp to send, so the node stamps its first write also after the partition has forgotten a
+/// client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unstamped_first_write_is_applied_after_forgetting() {
     let (mut kv, node, _held) = serving().await;
@@ -180,17 +181,17 @@ async fn unstamped_first_write_is_applied_after_forgetting() {
     }
     assert_eq!(increment_named(&mut kv, op_name(2, 2, None)).await, Ok(2));
 
-    // The error of a write that the node stamped names the stamp, and a retry with it is judged in the same way.
+    // The error of a write that the node stamped names the stamp, and a retry with it gets the same verdict.
     let done_with = increment_named(&mut kv, op_name(2, 1, None)).await.unwrap_err();
     let stamp = done_with.stamp_ms.filter(|stamp| *stamp > 0);
     assert!(stamp.is_some() && done_with.log_time_ms >= stamp, "{done_with:?}");
     let again = increment_named(&mut kv, op_name(2, 1, stamp)).await.unwrap_err();
     assert_eq!((again.stamp_ms, kind(again)), (stamp, Some(ErrorKind::MaybeApplied)));
-    // Before it is stamped there is nothing to keep.
+    // A write that is refused before it is stamped has no stamp.
     let nameless = v1::OpId { done_below: 9, ..op_name(3, 1, None) };
     assert_eq!(increment_named(&mut kv, nameless).await.unwrap_err().stamp_ms, None);
 
-    // In a batch each write is stamped by itself.
+    // Each write of a batch is stamped separately.
     let increment = v1::op::Op::Increment(v1::OpIncrement { key: "n".into(), by: 1 });
     let of = |client| v1::Op { id: Some(op_name(client, 1, None)), op: Some(increment.clone()), ..Default::default() };
     let request = v1::BatchRequest { cluster: Some(kv.cluster.into()), ops: vec![of(4), of(5)], ..Default::default() };
@@ -200,7 +201,7 @@ async fn unstamped_first_write_is_applied_after_forgetting() {
     node.stop().await.unwrap();
 }
 
-/// It was Unavailable, to be asked again in 100 ms, until the caller's own deadline.
+/// The error is final: the caller does not retry until its own deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_table_is_not_found() {
     let (mut kv, node, _held) = serving().await;

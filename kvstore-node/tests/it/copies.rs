@@ -1,4 +1,4 @@
-//! What a node gives to those who copy from it. The test plays the loader as well as the coordinator.
+//! Tests of the copies that a node serves to loaders. The test plays the loader and the coordinator.
 
 use crate::support::{Fake, PARTITION, row, seconds};
 use archon_kv::row as rows;
@@ -14,11 +14,11 @@ use tonic::Streaming;
 const LIVE: ReplicaState = ReplicaState::Live;
 const LOAD: ReplicaState = ReplicaState::Load;
 const KEYS: usize = 12;
-/// Placement and node of the loader, which is the test.
+/// Placement and node of the loader, which the test plays.
 const LOADER: u64 = 2;
 const LOADER_NODE: u64 = 99;
 const OTHER: NodeId = NodeId::new(98);
-/// A page takes seconds at this pace, so that whatever happens, happens between two.
+/// Rate at which one page takes seconds, so that an event falls between two pages.
 const SLOW: u64 = 64 * 1024;
 
 async fn copy(fake: &Fake, epoch: u64, bytes_per_second: u64) -> Result<Streaming<v1::CopyPage>, ErrorDetail> {
@@ -39,7 +39,7 @@ async fn copy(fake: &Fake, epoch: u64, bytes_per_second: u64) -> Result<Streamin
     Ok(pages.map_err(|status| detail_of(&status))?.into_inner())
 }
 
-/// Reads pages to the end: how many bytes of rows came, and whether the last page was among them.
+/// Reads pages to the end; returns the bytes of rows that came, if the last page was among them, and the error.
 async fn read_on(pages: &mut Streaming<v1::CopyPage>) -> (usize, bool, Option<ErrorDetail>) {
     let mut bytes = 0;
     loop {
@@ -61,7 +61,7 @@ fn loading(fake: &Fake) -> Partition {
     row(1, 2, 1, &[(1, fake.id("athens"), LIVE), (LOADER, NodeId::new(LOADER_NODE), LOAD), (3, OTHER, LOAD)])
 }
 
-/// Node athens leads a partition of some pages, which placement 2 may copy.
+/// Starts node athens as the leader of a partition of several pages, which placement 2 may copy.
 async fn source(fake: &Fake, directory: &std::path::Path) -> archon_kvstore_node::Node {
     let node = fake.node("athens", directory).await;
     fake.played("thebes", NodeId::new(LOADER_NODE), 1);
@@ -72,7 +72,7 @@ async fn source(fake: &Fake, directory: &std::path::Path) -> archon_kvstore_node
         kv.put_when_served(&format!("key-{number}"), &value).await;
     }
     fake.host("athens", &loading(fake)).await;
-    // What is committed reaches the engine a moment later.
+    // Committed entries reach the engine a moment later.
     let until = Instant::now() + Duration::from_secs(60);
     loop {
         let (bytes, last, _) = read_on(&mut copy(fake, 1, 0).await.unwrap()).await;
@@ -84,7 +84,7 @@ async fn source(fake: &Fake, directory: &std::path::Path) -> archon_kvstore_node
     }
 }
 
-/// Begins to copy slowly, lets something happen to the source, and reads on.
+/// Starts a slow copy, runs `happens`, and reads the remaining pages.
 async fn spoilt(fake: &Fake, happens: impl AsyncFnOnce()) -> Option<ErrorDetail> {
     let mut pages = copy(fake, 1, SLOW).await.unwrap();
     let first = pages.message().await.unwrap().unwrap();
@@ -96,7 +96,7 @@ async fn spoilt(fake: &Fake, happens: impl AsyncFnOnce()) -> Option<ErrorDetail>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_whose_source_is_emptied_does_not_end_whole() {
+async fn copy_from_emptied_source_does_not_complete() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = source(&fake, directory.path()).await;
@@ -116,9 +116,9 @@ async fn a_copy_whose_source_is_emptied_does_not_end_whole() {
     node.stop().await.unwrap();
 }
 
-/// Whoever copies is whole only once its log has come to there (PROTOCOL rule 27).
+/// A loader is complete only once its log reaches that position (PROTOCOL rule 27).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_page_says_up_to_where_any_of_them_may_hold_rows() {
+async fn last_page_names_highest_position_of_copied_rows() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = source(&fake, directory.path()).await;
@@ -136,14 +136,14 @@ async fn the_last_page_says_up_to_where_any_of_them_may_hold_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_ends_with_the_leadership_and_another_epoch_begins_another() {
+async fn copy_ends_with_leadership_of_its_epoch() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = source(&fake, directory.path()).await;
     let placements = [(1, fake.id("athens"), LIVE), (LOADER, NodeId::new(LOADER_NODE), LOAD), (3, OTHER, LIVE)];
     let why = spoilt(&fake, async || fake.host("athens", &row(2, 3, 3, &placements)).await).await;
     assert_eq!(why.map(|why| why.kind), Some(ErrorKind::NotPartitionLeader));
-    // It is not its leader any more, whichever epoch is named.
+    // The node is no longer the leader, whichever epoch the request names.
     for epoch in [1, 2] {
         assert_eq!(copy(&fake, epoch, 0).await.unwrap_err().kind, ErrorKind::NotPartitionLeader);
     }
@@ -155,11 +155,11 @@ async fn a_copy_ends_with_the_leadership_and_another_epoch_begins_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_ends_when_its_source_is_set_aside_and_a_later_one_replaces_it() {
+async fn copy_ends_when_replaced_or_source_set_aside() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = source(&fake, directory.path()).await;
-    // The same loader asks again, as it does after a broken connection: the former stream is for nobody.
+    // The same loader asks again, as it does after a broken connection: the former stream has no reader.
     let later = std::cell::RefCell::new(None);
     spoilt(&fake, async || *later.borrow_mut() = Some(copy(&fake, 1, SLOW).await.unwrap())).await;
     assert!(later.take().unwrap().message().await.unwrap().is_some_and(|page| !page.last));
@@ -168,14 +168,14 @@ async fn a_copy_ends_when_its_source_is_set_aside_and_a_later_one_replaces_it() 
         fake.send("athens", fake.duties("athens", &gone, vec![])).await.unwrap();
     })
     .await;
-    // Nor is the leadership held on to, of which nothing is answered any more.
+    // The leadership, which answers no requests any more, is released too.
     let released = |report: &Report| report.fact == Fact::Released && report.epoch == Epoch::new(1);
     fake.reported("what is set aside is released", released).await;
     node.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_stops_ends_the_copies_that_it_gives() {
+async fn stopping_node_ends_copies_it_serves() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = source(&fake, directory.path()).await;
@@ -186,10 +186,10 @@ async fn a_node_that_stops_ends_the_copies_that_it_gives() {
     stopping.await.unwrap().unwrap();
 }
 
-/// A copy that was emptied to be copied anew, and whose node ended before anybody heard of it: nobody may take it for what
-/// it was when it counted.
+/// The node ended after it emptied the copy and before it reported that; the coordinators must not count the copy as
+/// complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_that_holds_nothing_when_its_node_returns_is_reported_as_emptied() {
+async fn empty_copy_is_reported_after_restart() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
@@ -203,9 +203,9 @@ async fn a_copy_that_holds_nothing_when_its_node_returns_is_reported_as_emptied(
     node.stop().await.unwrap();
 }
 
-/// A copy that nobody waits for took all of a disk and most of a core, and the p99 of clients was three to five times as long meanwhile.
+/// Copies share the disk and CPU with client operations, so the source pauses between pages while clients use the node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_took_all_that_the_clients_of_the_node_left_and_more() {
+async fn copy_pauses_while_clients_use_source() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = source(&fake, directory.path()).await;
@@ -222,7 +222,7 @@ async fn a_copy_took_all_that_the_clients_of_the_node_left_and_more() {
             kv.get("key-0").await.unwrap();
         }
     });
-    // Nobody looked whether the node is used before the first one.
+    // The first copy starts the measurement of client use.
     copied(0).await;
     assert!(copied(0).await > 0.0, "clients use the node");
     assert_eq!(copied(u64::MAX).await, 0.0, "the loader wants it without limit");

@@ -1,4 +1,4 @@
-//! A node whose table is dropped. The test plays the coordinator.
+//! Tests of a node whose table is dropped. The test plays the coordinator.
 
 use crate::support::stream::exchange;
 use crate::support::{Fake, PARTITION, metric, row, wait_for};
@@ -17,7 +17,7 @@ fn only(fake: &Fake) -> Partition {
     row(1, 1, 1, &[(1, fake.id("athens"), ReplicaState::Live)])
 }
 
-/// Says that table 1 was dropped, and what the node is to do.
+/// Pushes the duties and the information that table 1 was dropped.
 async fn push_dropped(fake: &Fake, duties: Vec<Duty>) {
     let version = Version::new(1_002);
     let tables = Some(TableList { version, last: TableId::new(1), tables: Vec::new() });
@@ -27,7 +27,7 @@ async fn push_dropped(fake: &Fake, duties: Vec<Duty>) {
     assert!(pushed.refused.is_empty() && !pushed.gap, "{pushed:?}");
 }
 
-/// What a client that still holds the table is answered.
+/// Sends an operation as a client that still holds the table, and returns the error.
 async fn ask(fake: &Fake, op: Op) -> ErrorDetail {
     let mut ops = OpPacker::new(ClientId::NIL);
     ops.push(1, PARTITION, None, &op);
@@ -57,7 +57,7 @@ async fn serving(fake: &Fake, directory: &std::path::Path) -> Node {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_condemned_copy_is_deleted_and_its_clients_hear_that_there_is_no_such_table() {
+async fn copy_of_dropped_table_is_deleted_and_not_found() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = serving(&fake, directory.path()).await;
@@ -66,7 +66,7 @@ async fn a_condemned_copy_is_deleted_and_its_clients_hear_that_there_is_no_such_
         let why = ask(&fake, op).await;
         assert_eq!((why.kind, why.table_version), (ErrorKind::NotFound, Some(Version::new(1_002))), "{why}");
     }
-    // Calls that name the table, too: they were told to try again, for ever.
+    // Calls that name the table get the same final error.
     let (cluster, key) = (Some(fake.cluster.into()), bytes::Bytes::from("key-1"));
     let address = format!("http://{}", fake.known("athens").unwrap().address);
     let mut plain = v1::kv_client::KvClient::connect(address).await.unwrap();
@@ -78,19 +78,19 @@ async fn a_condemned_copy_is_deleted_and_its_clients_hear_that_there_is_no_such_
     assert_eq!(why.kind, ErrorKind::NotFound, "{why}");
     let unloaded = |report: &Report| report.fact == Fact::Unloaded && report.placement == COPY;
     fake.reported("the copy is deleted", unloaded).await;
-    // A table of the name, and a row of the former one that comes late: it stays gone.
+    // The copy stays deleted when a table of the same name exists and a row of the former one arrives late.
     fake.host("athens", &only(&fake)).await;
     assert_eq!(ask(&fake, Op::Get { key: "key-1".into() }).await.kind, ErrorKind::NotFound);
     node.stop().await.unwrap();
-    // Nor is anything of it found on the disk.
+    // The disk holds nothing of it either.
     let node = fake.node("athens", directory.path()).await;
     assert_eq!(fake.known("athens").unwrap().held, []);
     node.stop().await.unwrap();
 }
 
-/// Many copies are ordered deleted in portions; one whose turn has not come is named by no duty.
+/// Deletions are ordered in portions; no duty names a copy that waits for its turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_of_a_dropped_table_is_not_served_while_its_deletion_waits_for_its_turn() {
+async fn dropped_table_is_not_served_before_its_deletion() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = serving(&fake, directory.path()).await;

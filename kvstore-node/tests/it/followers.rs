@@ -1,4 +1,4 @@
-//! What a copy does with the word of its leader. The test plays the leader as well as the coordinator.
+//! Tests of a follower. The test plays the leader and the coordinator.
 
 use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch};
 use crate::support::stream::replicate;
@@ -16,18 +16,18 @@ const LIVE: ReplicaState = ReplicaState::Live;
 const LOAD: ReplicaState = ReplicaState::Load;
 const ENTRIES: u64 = 5;
 
-/// The row in which the leader's copy counts and that of athens is in this state.
+/// Returns the row in which the leader's copy counts and the copy of athens has this state.
 fn led(fake: &Fake, epoch: u64, version: u64, state: ReplicaState) -> Partition {
     row(epoch, version, LEADER, &[(1, fake.id("athens"), state), (LEADER, LEADER_NODE, LIVE)])
 }
 
-/// The leader's stream to athens.
+/// Replication stream from the leader to athens.
 struct Leader {
     fake: Fake,
     stream: mpsc::Sender<v1::ReplicationBatch>,
 }
 
-/// What athens shows of a key, and as of which position.
+/// Returns the value of a key from a stale read at athens, and the position of the read.
 async fn stale(fake: &Fake, key: &str) -> Result<(Option<Bytes>, u64), ErrorDetail> {
     let request =
         v1::GetStaleRequest { cluster: Some(fake.cluster.into()), table: String::new(), key: key.to_owned().into() };
@@ -37,9 +37,9 @@ async fn stale(fake: &Fake, key: &str) -> Result<(Option<Bytes>, u64), ErrorDeta
     Ok((value.found.then_some(value.value), as_of_revision))
 }
 
-/// A stale read sees what is committed, whoever leads, and nothing else.
+/// A stale read returns committed data only, whichever node leads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_shows_what_is_committed_and_a_copy_that_cannot_know_that_shows_nothing() {
+async fn stale_read_returns_only_committed_data() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let (node, leader) = follower(&fake, directory.path()).await;
@@ -47,7 +47,7 @@ async fn a_follower_shows_what_is_committed_and_a_copy_that_cannot_know_that_sho
     let value = Some(Bytes::from_static(b"value"));
     assert_eq!(stale(&fake, &key(ENTRIES)).await, Ok((value.clone(), ENTRIES)));
     assert_eq!(stale(&fake, "absent").await, Ok((None, ENTRIES)));
-    // The leader has one entry more, and says only later that it is committed.
+    // The leader has one entry more, and sends its commit position only later.
     let Said::Append { before, start, entries: more, .. } = entries(ENTRIES, ENTRIES + 1) else { unreachable!() };
     let logged = || metric(&node, "archon_wal_batches_total");
     let batches = logged();
@@ -61,7 +61,7 @@ async fn a_follower_shows_what_is_committed_and_a_copy_that_cannot_know_that_sho
     assert_ne!(get.kind, ErrorKind::WrongNode, "any other read goes to the leader: {get}");
     assert_eq!(stale(&fake, "").await.unwrap_err().kind, ErrorKind::InvalidArgument);
 
-    // After a restart it knows what it holds, and not what of it is committed.
+    // After a restart the copy knows its entries but not its commit position.
     node.stop().await.unwrap();
     let node = fake.node("athens", directory.path()).await;
     assert_eq!(stale(&fake, &key(1)).await.unwrap_err().kind, ErrorKind::Unavailable, "it knows no table yet");
@@ -78,7 +78,7 @@ async fn a_follower_shows_what_is_committed_and_a_copy_that_cannot_know_that_sho
 }
 
 impl Leader {
-    /// To the present life of athens.
+    /// Connects to the present incarnation of athens.
     async fn connect(fake: &Fake) -> Self {
         let known = fake.known("athens").unwrap();
         Self { fake: fake.clone(), stream: replicate(&known.address).await }
@@ -89,7 +89,7 @@ impl Leader {
     }
 }
 
-/// Entries from the one after `before` to `last`, of epoch 1, each of which sets a key, all of them committed.
+/// Returns the committed entries of epoch 1 from the one after `before` to `last`, each of which sets a key.
 fn entries(before: u64, last: u64) -> Said {
     let entry = |number: u64| {
         let key = rows::value_key(format!("key-{number}").as_bytes());
@@ -106,7 +106,7 @@ async fn committed(node: &Node, count: u64) {
     wait_for("the entries are committed", commits, |commits| *commits >= count).await;
 }
 
-/// Athens follows, and holds the entries.
+/// Starts athens as a follower that holds the entries.
 async fn follower(fake: &Fake, directory: &Path) -> (Node, Leader) {
     let node = fake.node("athens", directory).await;
     fake.played("thebes", LEADER_NODE, LEADER_LIFE);
@@ -122,15 +122,15 @@ fn emptied(fake: &Fake) -> Vec<Report> {
     state.reports.iter().map(|(_, report)| report).filter(|report| report.fact == Fact::Emptied).cloned().collect()
 }
 
-/// As long as the coordinators take it for a copy that holds everything up to when it ceased to count, an operator may be
-/// told to let it lead.
+/// While the coordinators count it as a copy that holds everything up to the end of its last count, they may advise an
+/// operator to let it lead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_that_is_emptied_is_reported_in_this_life_and_in_the_next_ones() {
+async fn emptied_copy_is_reported_by_every_incarnation() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let (node, leader) = follower(&fake, directory.path()).await;
     let behind = || Said::Behind { base: (1, 100) };
-    // It counts: whatever is said, it holds everything and throws nothing away.
+    // The copy counts: it holds everything and discards nothing, whatever the leader sends.
     leader.send(1, &[behind(), entries(ENTRIES, ENTRIES + 1)]).await;
     committed(&node, ENTRIES + 1).await;
     fake.host("athens", &led(&fake, 1, 2, LOAD)).await;
@@ -138,15 +138,15 @@ async fn a_copy_that_is_emptied_is_reported_in_this_life_and_in_the_next_ones() 
     leader.send(1, &[behind()]).await;
     let told = wait_for("it is told", || emptied(&fake), |told| !told.is_empty()).await;
     assert_eq!((told[0].placement, told[0].version), (PlacementId::new(1), led(&fake, 1, 2, LOAD).version));
-    // The row has changed: the copy may have counted until then, and what was said before would not be believed.
+    // The row has changed: the copy may have counted until then, so the coordinators would ignore the earlier report.
     fake.host("athens", &led(&fake, 1, 3, LOAD)).await;
     wait_for("it is told for the changed row", || emptied(&fake), |told| told.len() == 2).await;
-    // A push may repeat the duty, and nothing has happened since.
+    // A push may repeat the duty; the copy has not changed since.
     fake.host("athens", &led(&fake, 1, 3, LOAD)).await;
     fake.host("athens", &led(&fake, 1, 3, LOAD)).await;
     assert_eq!(emptied(&fake).len(), 2);
 
-    // The node registers anew, and what it had to say before is forgotten: perhaps nobody has heard it.
+    // The node registers again and clears its unsent reports, which may not have arrived.
     let before = fake.known("athens").unwrap().incarnation;
     fake.state.lock().stale = true;
     let anew = || fake.known("athens").unwrap().incarnation > before;
@@ -154,7 +154,7 @@ async fn a_copy_that_is_emptied_is_reported_in_this_life_and_in_the_next_ones() 
     fake.host("athens", &led(&fake, 1, 5, LOAD)).await;
     wait_for("it is told by the next life", || emptied(&fake), |told| told.len() == 3).await;
 
-    // And that the copy is empty stands on the disk as well.
+    // The disk also records that the copy is empty.
     node.stop().await.unwrap();
     let node = fake.node("athens", directory.path()).await;
     fake.host("athens", &led(&fake, 1, 6, LOAD)).await;
@@ -162,10 +162,10 @@ async fn a_copy_that_is_emptied_is_reported_in_this_life_and_in_the_next_ones() 
     node.stop().await.unwrap();
 }
 
-/// A leader that lacks what was committed has lost data, or is another one's past: nothing is thrown away for it, and both
-/// copies are named to the coordinators, who keep it among the events (PROTOCOL rule 10).
+/// A leader that lacks committed entries has lost data or was restored from an earlier state: the follower discards
+/// nothing, and reports both copies to the coordinators, who record it as an event (PROTOCOL rule 10).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_lacks_what_was_committed_is_refused_and_reported_in_this_life_and_in_the_next() {
+async fn leader_without_committed_entries_is_refused_and_reported() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let (node, leader) = follower(&fake, directory.path()).await;
@@ -174,7 +174,7 @@ async fn a_leader_that_lacks_what_was_committed_is_refused_and_reported_in_this_
         let facts = state.reports.iter().map(|(_, report)| report.fact.clone());
         facts.filter(|fact| matches!(fact, Fact::LostData { .. })).collect::<Vec<_>>()
     };
-    // Its log ended at 2 when its epoch began.
+    // The leader's log ended at 2 when its epoch began.
     let short = || Said::Append { before: (1, 2), start: 2, commit: 2, entries: vec![] };
     fake.host("athens", &led(&fake, 2, 2, LIVE)).await;
     leader.send(2, &[short()]).await;
@@ -188,12 +188,12 @@ async fn a_leader_that_lacks_what_was_committed_is_refused_and_reported_in_this_
     let anew = || fake.known("athens").unwrap().incarnation > before;
     wait_for("the node registers anew", anew, |anew| *anew).await;
     fake.host("athens", &led(&fake, 2, 3, LIVE)).await;
-    // The stream that named the former life is over.
+    // The stream that named the former incarnation has ended.
     let leader = Leader::connect(&fake).await;
     leader.send(2, &[short()]).await;
     wait_for("it is told by the next life", disputes, |told| told.len() == 2).await;
 
-    // One that has everything is followed: nothing was cut.
+    // A leader that has all entries is followed; the log was not truncated.
     fake.host("athens", &led(&fake, 3, 4, LIVE)).await;
     let entries = vec![(3, Effect::new(Millis::new(9), vec![]).encode().unwrap())];
     leader.send(3, &[Said::Append { before: (1, ENTRIES), start: ENTRIES, commit: ENTRIES + 1, entries }]).await;

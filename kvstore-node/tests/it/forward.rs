@@ -1,4 +1,4 @@
-//! Operations at a node that does not lead their partition (PROTOCOL rule 32): passed on once, or refused.
+//! Tests of operations at a node that does not lead their partition (PROTOCOL rule 32): forwarded once, or refused.
 
 use crate::support::{Fake, Kv, PARTITION, metric, row, stream, wait_for};
 use archon_frames::{FrameReader, FrameWriter, Keepalive, Opening, PartialBudget, StreamKind, accept};
@@ -22,7 +22,7 @@ const LIVE: ReplicaState = ReplicaState::Live;
 const PLAYED: NodeId = NodeId::new(98);
 const CLIENT: ClientId = ClientId::new(Uuid::from_u128(7));
 
-/// Athens leads; byzantium knows that, and nothing else.
+/// Starts athens as the leader and byzantium, which only knows that athens leads.
 async fn leader_and_other(fake: &Fake, directory: &Path) -> (Node, Node) {
     let (athens, byzantium) = (fake.node("athens", directory).await, fake.node("byzantium", directory).await);
     let row = row(1, 1, 1, &[(1, fake.id("athens"), LIVE)]);
@@ -46,7 +46,7 @@ fn named(number: u64) -> Option<v1::OpId> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_does_not_lead_answers_every_plain_call() {
+async fn plain_calls_are_answered_by_any_node() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let (athens, byzantium) = leader_and_other(&fake, directory.path()).await;
@@ -63,7 +63,7 @@ async fn a_node_that_does_not_lead_answers_every_plain_call() {
     };
     let refused = detail_of(&kv.client.compare_and_set(cas).await.unwrap_err());
     assert_eq!((refused.kind, refused.have), (ErrorKind::ConditionFailed, Some(revision)));
-    // Under one name, at either node, it counts once.
+    // Operations with the same id count once, at either node.
     assert_eq!(increment(&mut kv, named(1)).await, Ok(1));
     assert_eq!(increment(&mut kv, named(1)).await, Ok(1));
     assert_eq!(increment(&mut at_leader, named(1)).await, Ok(1));
@@ -84,9 +84,9 @@ async fn a_node_that_does_not_lead_answers_every_plain_call() {
     athens.stop().await.unwrap();
 }
 
-/// It let in whom it still knew, and whoever leads did not look: a node is no client.
+/// The leader does not check the rights of a forwarded operation itself: it refuses one from a node with an older list.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_did_not_hear_of_a_right_taken_back_passed_on_what_nobody_may_any_more() {
+async fn operation_forwarded_with_older_access_list_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let (athens, byzantium) = leader_and_other(&fake, directory.path()).await;
@@ -120,7 +120,7 @@ async fn a_node_that_did_not_hear_of_a_right_taken_back_passed_on_what_nobody_ma
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_is_answered_through_another_node_only_if_its_client_asks_for_that() {
+async fn stream_operation_is_forwarded_only_on_request() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let (athens, byzantium) = leader_and_other(&fake, directory.path()).await;
@@ -151,7 +151,7 @@ async fn a_stream_is_answered_through_another_node_only_if_its_client_asks_for_t
     athens.stop().await.unwrap();
 }
 
-/// The answers to so many operations, by their tags.
+/// Reads the answers to `count` operations; returns them by their tags.
 async fn answered(answers: &mut FrameReader, count: usize) -> BTreeMap<u64, Result<Answer, ErrorDetail>> {
     let mut found = BTreeMap::new();
     let all = async {
@@ -169,7 +169,7 @@ async fn answered(answers: &mut FrameReader, count: usize) -> BTreeMap<u64, Resu
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_nodes_that_take_each_other_for_the_leader_do_not_pass_an_operation_to_and_fro() {
+async fn operation_is_forwarded_at_most_once() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let (athens, byzantium) =
@@ -188,13 +188,13 @@ async fn two_nodes_that_take_each_other_for_the_leader_do_not_pass_an_operation_
     athens.stop().await.unwrap();
 }
 
-/// A leader that the test plays: it takes streams, and says nothing but that it is there, unless the test does.
+/// Leader that the test plays: it accepts streams, and sends only keepalives unless the test answers.
 struct PlayedLeader {
     listener: TcpListener,
 }
 
 impl PlayedLeader {
-    /// Byzantium is told that the test leads.
+    /// Tells byzantium that the test leads.
     async fn of(fake: &Fake) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         fake.played_at("cyrene", PLAYED, 5, listener.local_addr().unwrap().to_string());
@@ -202,7 +202,7 @@ impl PlayedLeader {
         Self { listener }
     }
 
-    /// The next stream of operations that are passed on, accepted.
+    /// Accepts the next stream of forwarded operations.
     async fn stream(&self, fake: &Fake) -> PlayedStream {
         let (connection, _) = self.listener.accept().await.unwrap();
         assert_eq!(Opening::of(&connection).await.unwrap(), Opening::Frames);
@@ -224,7 +224,7 @@ struct PlayedStream {
 }
 
 impl PlayedStream {
-    /// At least so many operations that were passed on.
+    /// Reads at least `count` forwarded operations.
     async fn taken(&mut self, count: usize) -> Vec<TaggedOp> {
         let mut taken = Vec::new();
         while taken.len() < count {
@@ -253,7 +253,7 @@ impl PlayedStream {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_passed_on_keeps_its_name_and_its_answer_comes_back_with_the_leaders_version() {
+async fn forwarding_keeps_operation_id_and_leader_table_version() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let byzantium = fake.node("byzantium", directory.path()).await;
@@ -279,7 +279,7 @@ async fn what_is_passed_on_keeps_its_name_and_its_answer_comes_back_with_the_lea
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_goes_away_leaves_nothing_said_that_may_be_wrong() {
+async fn lost_leader_yields_correct_error_per_operation() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let byzantium = fake.node("byzantium", directory.path()).await;
@@ -301,7 +301,7 @@ async fn a_leader_that_goes_away_leaves_nothing_said_that_may_be_wrong() {
     assert_eq!(kinds, [ErrorKind::DeadlineExceeded, ErrorKind::MaybeApplied, ErrorKind::Unreachable]);
     let said = found[&2].as_ref().unwrap_err();
     assert!(said.message.contains(&address) && said.leader.as_deref() == Some(&*address), "{said}");
-    // Nobody listens there any more: nothing is sent, and nothing is open.
+    // The leader no longer listens: no operation is sent, so no outcome is unknown.
     drop(leader);
     let refused = fake.kv("byzantium").await.put("k", "v").await.unwrap_err();
     assert_eq!((refused.kind, refused.leader.as_deref()), (ErrorKind::Unreachable, Some(&*address)), "{refused}");
@@ -310,9 +310,9 @@ async fn a_leader_that_goes_away_leaves_nothing_said_that_may_be_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_operations_for_a_leader_that_does_not_answer_is_bounded() {
+async fn operations_for_unresponsive_leader_are_bounded() {
     const FLOOD: usize = 4_000;
-    // Half of what one peer is given: the rest stays free for others.
+    // Half of the share of one peer: the rest stays free for others.
     const UNDER_WAY: usize = 2_048;
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
@@ -333,7 +333,7 @@ async fn a_flood_of_operations_for_a_leader_that_does_not_answer_is_bounded() {
     assert!(kinds.iter().all(|kind| *kind == ErrorKind::Overloaded), "{kinds:?}");
     assert!(found.values().all(|outcome| outcome.as_ref().unwrap_err().retry_after_ms.is_some()));
     assert_eq!(played.taken(UNDER_WAY).await.len(), UNDER_WAY);
-    // Somebody else is passed on all the same.
+    // Operations of another client are still forwarded.
     let mut other = fake.kv("byzantium").await;
     let call = tokio::spawn(async move { other.get("k").await });
     let get = played.taken(1).await.remove(0);
@@ -348,7 +348,7 @@ async fn a_flood_of_operations_for_a_leader_that_does_not_answer_is_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operation_that_was_passed_on_ends_with_its_caller() {
+async fn forwarded_operation_ends_with_its_caller() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let byzantium = fake.node("byzantium", directory.path()).await;
@@ -366,7 +366,7 @@ async fn an_operation_that_was_passed_on_ends_with_its_caller() {
     let late = call.await.unwrap().unwrap_err();
     assert!(matches!(late.code(), tonic::Code::Cancelled | tonic::Code::DeadlineExceeded), "{late:?}");
     wait_for("its share is given back", || metric(&byzantium, "admitted_bytes"), |held| *held == 0).await;
-    // Also one whose leader has moved, of which the test never speaks again.
+    // The same holds for an operation whose leader has moved and from which no answer comes.
     let mut kv = fake.kv("byzantium").await;
     let call = tokio::spawn(async move { kv.get("k").await });
     played.taken(1).await;

@@ -1,4 +1,4 @@
-//! How a loader pulls a copy. The test plays the leader that gives it as well as the coordinator.
+//! Tests of a loader that pulls a copy. The test plays the leader, which serves the copy, and the coordinator.
 
 use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, hint};
 use crate::support::stream::{replicate, sorted};
@@ -18,16 +18,16 @@ use tonic::{Request, Response, Status};
 const LIVE: ReplicaState = ReplicaState::Live;
 const LOAD: ReplicaState = ReplicaState::Load;
 
-/// What each stream of pages gives, in order.
+/// Pages of each stream, in order.
 type Script = Arc<Mutex<VecDeque<Vec<Result<v1::CopyPage, Status>>>>>;
 
-/// Gives copies as the test says.
+/// Serves copies from the script of the test.
 #[derive(Clone, Default)]
 struct Source {
     script: Script,
-    /// The rates that the loader asked for.
+    /// Rates that the loader asked for.
     rates: Arc<Mutex<Vec<u64>>>,
-    /// The positions at which the loader says that it goes on.
+    /// Positions at which the loader continues.
     hints: Arc<Mutex<Vec<u64>>>,
 }
 
@@ -46,7 +46,7 @@ impl Replication for Source {
     }
 }
 
-/// A page of a copy that begins at `start`, with one row.
+/// Returns a page with one row, of a copy that begins at `start`.
 fn page(start: u64, key: &str, last: bool) -> Result<v1::CopyPage, Status> {
     page_of(start, key, b"value", last)
 }
@@ -71,7 +71,7 @@ fn page_of(start: u64, key: &str, value: &[u8], last: bool) -> Result<v1::CopyPa
     })
 }
 
-/// The leader, at an address that nodes are told.
+/// Starts the leader and adds its address to the nodes that the coordinators name.
 async fn leader(fake: &Fake) -> Source {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let known = Known {
@@ -91,13 +91,13 @@ async fn leader(fake: &Fake) -> Source {
     source
 }
 
-/// The leader tells athens that its log does not reach back far enough.
+/// Tells athens, as the leader, that the leader's log does not reach back far enough.
 async fn push_behind(fake: &Fake) {
     let known = fake.known("athens").unwrap();
     let behind = batch(fake, 1, &[Said::Behind { base: (1, 10) }]);
     let stream = replicate(&known.address).await;
     stream.send(behind).await.unwrap();
-    // Open as long as the test lasts.
+    // Keeps the stream open until the test ends.
     tokio::spawn(async move { stream.closed().await });
 }
 
@@ -105,20 +105,19 @@ fn led(fake: &Fake, state: ReplicaState) -> Partition {
     row(1, 1, LEADER, &[(1, fake.id("athens"), state), (LEADER, LEADER_NODE, LIVE)])
 }
 
-/// What an attempt brought that came to nothing is thrown away: of the rows that were deleted since, the next one says
-/// nothing.
+/// The rows of a failed attempt are discarded, because the next attempt does not list the rows that were deleted since.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_that_begins_anew_brings_no_row_of_the_attempt_before() {
+async fn restarted_copy_keeps_no_row_of_previous_attempt() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     let source = leader(&fake).await;
     *source.script.lock() = VecDeque::from([
-        // Two rows, one of them deleted a moment later, and the stream breaks.
+        // Two rows, one of which is deleted afterwards; then the stream breaks.
         vec![page(10, "deleted", false), page(10, "kept", false), Err(Status::unavailable("as the test wants it"))],
-        // The leader does not keep the log from there any more: what was pulled is of no use.
+        // The leader has trimmed its log beyond that position, so the pulled rows are useless.
         vec![page(20, "kept", true)],
-        // So it comes once more, from the beginning, with an interruption in between.
+        // The copy starts again from the beginning, with an interruption in between.
         vec![page(20, "first", false), Err(Status::unavailable("as the test wants it"))],
         vec![page(20, "kept", true)],
     ]);
@@ -126,7 +125,7 @@ async fn a_copy_that_begins_anew_brings_no_row_of_the_attempt_before() {
     push_behind(&fake).await;
     wait_for("everything is pulled", || source.script.lock().len(), |left| *left == 0).await;
 
-    // Whole, as its leader has it counted, it leads.
+    // The complete copy, which its leader counts, leads.
     wait_for("the log is followed", || source.hints.lock().clone(), |hints| hints.contains(&20)).await;
     assert_eq!(metric(&node, "copies_restarted_total"), 1);
     assert_eq!(*source.rates.lock(), [0, 0, u64::MAX, u64::MAX], "what took too long once does not rest");
@@ -139,10 +138,10 @@ async fn a_copy_that_begins_anew_brings_no_row_of_the_attempt_before() {
     node.stop().await.unwrap();
 }
 
-/// An operator named the copy, and it was emptied to be copied anew before the coordinators heard of that. What it has is
-/// neither the data nor nothing.
+/// An operator named the copy as leader after it was emptied to be copied again, and before the coordinators learned of
+/// that. Its rows are incomplete, and it is not empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_part_of_a_copy_was_served_as_the_whole() {
+async fn incomplete_copy_is_not_served_by_leader() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
@@ -159,9 +158,9 @@ async fn a_part_of_a_copy_was_served_as_the_whole() {
     node.stop().await.unwrap();
 }
 
-/// What is brought to the engine is work of this node, of which whoever gives the rows knows nothing.
+/// The loading node paces its own engine writes, whose load the source does not know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_came_as_fast_as_the_engine_took_them_while_clients_used_the_node() {
+async fn loader_pauses_engine_writes_while_clients_use_node() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
@@ -174,7 +173,7 @@ async fn rows_came_as_fast_as_the_engine_took_them_while_clients_used_the_node()
     let asked = metric(&node, "node_operations_total");
     let reads = tokio::spawn(async move {
         loop {
-            // Refused, for it does not lead, which is work as well.
+            // The node does not lead, so it refuses the operation; refusals count as client use too.
             let _ = kv.get("key-00").await;
         }
     });

@@ -1,4 +1,4 @@
-//! Real nodes, with everything around them played by the tests.
+//! Integration tests of real nodes in an environment that the tests play.
 
 #![allow(clippy::unwrap_used)]
 

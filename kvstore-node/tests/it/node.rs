@@ -1,4 +1,4 @@
-//! Real nodes against a coordinator that the test plays.
+//! Tests of real nodes against a coordinator that the test plays.
 
 use crate::support::stream::exchange;
 use crate::support::{self, Fake, PARTITION, metric, row, wait_for};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const LIVE: ReplicaState = ReplicaState::Live;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_serves_under_its_lease_and_keeps_its_data_over_a_restart() {
+async fn node_serves_under_lease_and_keeps_data_after_restart() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
@@ -33,7 +33,7 @@ async fn a_node_serves_under_its_lease_and_keeps_its_data_over_a_restart() {
     assert_eq!(kv.get("absent").await.unwrap(), None);
     fake.reported("the partition is online", |report| report.fact == Fact::Online).await;
 
-    // A clean stop: everything is given up, and the coordinator hears of it.
+    // A clean stop releases every leadership and reports that to the coordinator.
     node.stop().await.unwrap();
     let released = |report: &Report| report.fact == Fact::Released && report.epoch == Epoch::new(1);
     fake.reported("the leadership is released", released).await;
@@ -47,7 +47,7 @@ async fn a_node_serves_under_its_lease_and_keeps_its_data_over_a_restart() {
     assert_eq!(kv.put_when_served("other", "v3").await, 3);
     assert_eq!(kv.get("k").await.unwrap().as_deref(), Some("v2"));
 
-    // Without a lease nothing is answered by a value, and with it again everything is. Its health says so.
+    // Without a lease no request is answered with a value; with a new lease all are. The health service shows both.
     assert!(fake.serves("athens", "").await && fake.serves("athens", "archon.v1.Kv").await);
     fake.state.lock().grants_stopped = true;
     let refused = kv.get_until_refused("k").await;
@@ -57,7 +57,7 @@ async fn a_node_serves_under_its_lease_and_keeps_its_data_over_a_restart() {
     fake.state.lock().grants_stopped = false;
     assert_eq!(kv.put_when_served("k", "v4").await, 4);
 
-    // A withdrawn leadership is not covered, although the node's lease is valid; nor is it held on to.
+    // The valid lease of the node does not cover a withdrawn leadership, and the node releases that leadership.
     fake.state.lock().withdrawn = vec![(PARTITION, Epoch::new(2))];
     let refused = kv.get_until_refused("k").await;
     assert!(matches!(refused.kind, ErrorKind::NoLease | ErrorKind::Unavailable), "{refused}");
@@ -67,16 +67,16 @@ async fn a_node_serves_under_its_lease_and_keeps_its_data_over_a_restart() {
     node.stop().await.unwrap();
 }
 
-/// Rows gather in memory for many seconds, and a plan made meanwhile would show moves of nothing.
+/// Rows stay in memory for many seconds, and a plan made meanwhile would show moves of 0 bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sizes_are_told_before_the_engine_has_the_rows() {
+async fn sizes_are_reported_before_rows_reach_engine() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), LIVE)])).await;
     let mut kv = fake.kv("athens").await;
     let syncs = metric(&node, "archon_engine_syncs_total");
-    // Each alone is too much to leave for the engine after two seconds, as few rows do; these gather for fifteen.
+    // Each value alone is too large to wait for the flush after two seconds, as few rows do; these wait for fifteen.
     let value = "x".repeat(96 * 1024);
     kv.put_when_served("key-0", &value).await;
     for number in 1..16 {
@@ -90,9 +90,9 @@ async fn sizes_are_told_before_the_engine_has_the_rows() {
     node.stop().await.unwrap();
 }
 
-/// The next leading coordinator knows nothing, and a size that does not change was told to the former one only.
+/// The next leading coordinator knows no sizes, so the node reports unchanged sizes again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sizes_vanished_after_an_orderly_change_of_coordinator() {
+async fn sizes_are_reported_to_each_new_leading_coordinator() {
     let directory = tempfile::tempdir().unwrap();
     let (fake, next) = (Fake::start().await, Fake::start().await);
     let node = fake.node("athens", directory.path()).await;
@@ -104,7 +104,7 @@ async fn sizes_vanished_after_an_orderly_change_of_coordinator() {
     next.state.lock().terms_before = 1;
     fake.state.lock().succeeded_by = Some(next.address.clone());
     wait_for("the next coordinator is told", || told(&next), |load| *load == size).await;
-    // Nor does a coordinator that leads once more remember anything.
+    // A coordinator that leads again remembers no sizes either.
     fake.state.lock().loads.clear();
     fake.state.lock().terms_before = 2;
     next.state.lock().succeeded_by = Some(fake.address.clone());
@@ -114,7 +114,7 @@ async fn sizes_vanished_after_an_orderly_change_of_coordinator() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_that_changes_nothing_is_not_answered_by_a_leader_that_nothing_proves_to_be_one() {
+async fn failed_compare_is_not_answered_without_confirmed_leadership() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let athens = fake.node("athens", directory.path()).await;
@@ -124,7 +124,7 @@ async fn a_write_that_changes_nothing_is_not_answered_by_a_leader_that_nothing_p
     fake.host("athens", &both).await;
     let mut kv = fake.kv("athens").await;
     kv.put_when_served("k", "v").await;
-    // An operation of no client's instance: no record of it is written, so that a mismatch has no effect at all.
+    // The operation has no client id: no record of it is written, so a mismatch has no effect at all.
     let compare = v1::CompareAndSetRequest {
         cluster: Some(fake.cluster.into()),
         key: Bytes::from_static(b"k"),
@@ -134,7 +134,7 @@ async fn a_write_that_changes_nothing_is_not_answered_by_a_leader_that_nothing_p
     };
     let refused = kv.client.compare_and_set(compare.clone()).await.map_err(|status| detail_of(&status));
     assert_eq!(refused.unwrap_err().kind, ErrorKind::ConditionFailed);
-    // Nobody vouches for the leader any more: as far as it can know, another one has written since.
+    // No coordinator or follower confirms the leader any more: another leader may have written since.
     fake.state.lock().grants_stopped = true;
     sparta.stop().await.unwrap();
     let timeout = std::time::Duration::from_secs(1);
@@ -148,7 +148,7 @@ async fn a_write_that_changes_nothing_is_not_answered_by_a_leader_that_nothing_p
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_wrong_is_refused_by_its_name_and_changes_nothing() {
+async fn invalid_requests_are_refused_without_effect() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
@@ -165,7 +165,7 @@ async fn what_is_wrong_is_refused_by_its_name_and_changes_nothing() {
     stranger.cluster = ClusterId::new(uuid::Uuid::new_v4());
     assert_eq!(stranger.put("k", "v").await.unwrap_err().kind, ErrorKind::WrongCluster);
 
-    // Pushes for another life, another node, or from a state that is older than the one obeyed.
+    // Pushes for another incarnation, another node, or from a state older than the one in use.
     let host = || vec![Duty::Host { partition: one.clone(), placement: PlacementId::new(1) }];
     let mut push = fake.duties("athens", &one, host());
     push.incarnation = Incarnation::new(1);
@@ -184,7 +184,7 @@ async fn what_is_wrong_is_refused_by_its_name_and_changes_nothing() {
     assert_eq!(pushed.refused.len(), 1);
     assert_eq!(kv.get("k").await.unwrap().as_deref(), Some("v"));
 
-    // A stream: good and bad operations side by side, each answered by its tag.
+    // A stream with valid and invalid operations, each answered by its tag.
     let mut ops = OpPacker::new(ClientId::NIL);
     for (tag, key, table, index) in [(1, "k", 1, 0), (2, "", 1, 0), (3, "k", 1, 9), (4, "k", 0, 0)] {
         ops.push(tag, PartitionId::new(TableId::new(table), index), None, &Op::Get { key: key.into() });
@@ -225,14 +225,14 @@ async fn what_is_wrong_is_refused_by_its_name_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_confirms_the_boot_id_that_it_registers_with_and_no_other() {
+async fn node_confirms_only_its_current_boot_id() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     let first = fake.known("athens").unwrap();
     assert!(fake.confirms("athens", first.boot).await);
     assert!(!fake.confirms("athens", BootId::new(uuid::Uuid::new_v4())).await);
-    // Another life of the same process is another boot.
+    // Another incarnation of the same process has another boot id.
     fake.state.lock().stale = true;
     let again = wait_for(
         "the node registers anew",
@@ -247,7 +247,7 @@ async fn a_node_confirms_the_boot_id_that_it_registers_with_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stale_incarnation_registers_anew_and_forgets_what_it_led() {
+async fn stale_incarnation_registers_again_without_leaderships() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
@@ -262,7 +262,7 @@ async fn a_stale_incarnation_registers_anew_and_forgets_what_it_led() {
         |known| known.as_ref().is_some_and(|known| known.incarnation > before),
     )
     .await;
-    // The old leadership is over even though the new registration has a lease.
+    // The old leadership is over although the new registration has a lease.
     wait_for("nothing is led", || metric(&node, "partitions_led"), |led| *led == 0).await;
     let refused = kv.get("k").await.unwrap_err();
     assert!(refused.kind.is_retryable(), "{refused}");
@@ -273,7 +273,7 @@ async fn a_stale_incarnation_registers_anew_and_forgets_what_it_led() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_partition_moves_between_nodes_under_writes_and_no_key_is_lost() {
+async fn partition_move_under_writes_loses_no_key() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let athens = fake.node("athens", directory.path()).await;
@@ -284,7 +284,7 @@ async fn a_partition_moves_between_nodes_under_writes_and_no_key_is_lost() {
     for number in 0..300 {
         from.put_when_served(&format!("early-{number}"), &format!("{number}")).await;
     }
-    // Part of the log is gone, so that the loader must copy.
+    // Part of the log is gone, so the loader must copy.
     wait_for("the log is trimmed", || metric(&athens, "log_trims_total"), |trims| *trims > 0).await;
 
     let stop = Arc::new(AtomicBool::new(false));
@@ -302,7 +302,7 @@ async fn a_partition_moves_between_nodes_under_writes_and_no_key_is_lost() {
                     }
                     Err(detail) if detail.kind == ErrorKind::NotPartitionLeader => at = 1 - at,
                     Err(detail) if detail.kind.is_retryable() => {}
-                    // Unknown: the same value is written again.
+                    // The outcome is unknown: the same value is written again.
                     Err(detail) if matches!(detail.kind, ErrorKind::DeadlineExceeded | ErrorKind::MaybeApplied) => {}
                     Err(detail) => panic!("{detail}"),
                 }
@@ -353,7 +353,7 @@ async fn a_partition_moves_between_nodes_under_writes_and_no_key_is_lost() {
         }
     };
     check(&mut to).await;
-    // Whoever gave the partition away passes on what it is asked.
+    // The former leader forwards its requests.
     assert_eq!(from.get("early-1").await.unwrap().as_deref(), Some("1"));
     assert!(metric(&athens, "forwards_total") > 0);
 
@@ -367,9 +367,9 @@ async fn a_partition_moves_between_nodes_under_writes_and_no_key_is_lost() {
     athens.stop().await.unwrap();
 }
 
-/// The word that a leadership was released may be lost on its way, and as long as nobody has heard it nobody else leads.
+/// A report of a released leadership may be lost, and until it arrives no other copy leads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_is_said_again_until_somebody_else_leads() {
+async fn release_report_is_repeated_until_another_copy_leads() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
@@ -385,10 +385,10 @@ async fn a_release_is_said_again_until_somebody_else_leads() {
     let hand_over = Duty::HandOver { partition: led.clone(), placement: PlacementId::new(1), to: PlacementId::new(2) };
     fake.send("athens", fake.duties("athens", &led, vec![hand_over])).await.unwrap();
     wait_for("it is released, and that is said three times", releases, |count| *count >= 3).await;
-    // Now it is known, and there is nothing more to say.
+    // The coordinator has the report; nothing is left to send.
     fake.host("athens", &row(2, 2, 2, &[placements[0], (2, other, LIVE)])).await;
     let said = releases();
-    // As long again as the three took at least: what the node does once per tick shows in its heartbeats.
+    // Waits at least as long as the three reports took, counted in heartbeats, which the node sends once per tick.
     let heartbeats = metric(&node, "heartbeats_total");
     let beats = || metric(&node, "heartbeats_total");
     wait_for("time passes", beats, |beats| *beats >= heartbeats + 12).await;

@@ -1,4 +1,5 @@
-//! Word between nodes that a life is over (PROTOCOL rule 72). The test plays the peer as well as the coordinator.
+//! Tests of the notice between nodes that an incarnation is over (PROTOCOL rule 72). The test plays the peer and the
+//! coordinator.
 
 use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, batch_from};
 use crate::support::stream::open;
@@ -12,10 +13,10 @@ use tokio::time::timeout;
 
 const LIVE: ReplicaState = ReplicaState::Live;
 const SOON: Duration = Duration::from_secs(20);
-/// Of the row in which the peer is failed.
+/// Version of the row that declares the peer failed.
 const FAILED: u64 = 1_002;
 
-/// Tells athens that the peer is failed in the life that the coordinators know of.
+/// Tells athens that the peer's registered incarnation has failed.
 async fn peer_is_failed(fake: &Fake) {
     let mut push = fake.duties("athens", &row(1, 2, LEADER, &[(LEADER, LEADER_NODE, LIVE)]), Vec::new());
     let peers = push.nodes.iter_mut().flat_map(|delta| &mut delta.nodes).filter(|node| node.id == LEADER_NODE);
@@ -25,7 +26,7 @@ async fn peer_is_failed(fake: &Fake) {
     fake.send("athens", push).await.unwrap();
 }
 
-/// The peer's stream to athens, in this life of it.
+/// Opens a stream from this incarnation of the peer to athens.
 async fn calls(fake: &Fake, life: u64) -> (FrameReader, FrameWriter) {
     let (reader, mut writer) = open(&fake.known("athens").unwrap().address, StreamKind::Replicate).await;
     writer.push(&batch_from(fake, [LEADER, LEADER_NODE.get(), life], 1, &[]));
@@ -42,14 +43,14 @@ fn over(node: NodeId, incarnation: u64, version: u64) -> Over {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_peer_that_is_failed_is_told_so_when_it_calls_and_its_next_life_is_heard() {
+async fn failed_peer_is_notified_and_next_incarnation_accepted() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     fake.state.lock().protocol = Some(OVER_SINCE);
     let node = fake.node("athens", directory.path()).await;
     fake.played("cyrene", LEADER_NODE, LEADER_LIFE);
     peer_is_failed(&fake).await;
-    // In the life that is failed, and in the one before, which the registration ended.
+    // The failed incarnation, and the one before it, which the registration ended.
     for (life, version) in [(LEADER_LIFE, FAILED), (LEADER_LIFE - 1, LEADER_LIFE)] {
         let (mut reader, _writer) = calls(&fake, life).await;
         assert_eq!(hears(&mut reader).await.unwrap().over, Some(over(LEADER_NODE, life, version).into()));
@@ -64,7 +65,7 @@ async fn a_peer_that_is_failed_is_told_so_when_it_calls_and_its_next_life_is_hea
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_told_before_the_cluster_speaks_so() {
+async fn failure_notice_needs_cluster_protocol_version() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
@@ -77,17 +78,17 @@ async fn nobody_is_told_before_the_cluster_speaks_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_registers_anew_once_a_peer_that_it_calls_tells_it_that_this_life_is_over() {
+async fn node_registers_again_after_failure_notice_from_peer() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     fake.played_at("cyrene", LEADER_NODE, LEADER_LIFE, listener.local_addr().unwrap().to_string());
     let athens = fake.known("athens").unwrap();
-    // It is to take over, and asks its follower for its log.
+    // Athens is to take over, and asks its follower for its log.
     fake.host("athens", &row(1, 1, 1, &[(1, athens.id, LIVE), (LEADER, LEADER_NODE, LIVE)])).await;
     let told = || metric(&node, "lives_told_over_total");
-    // Of a former life, and of another node, it may hear what it likes.
+    // Athens ignores a notice about a former incarnation or another node.
     let life = athens.incarnation.get();
     for foreign in [over(athens.id, life - 1, 1_003), over(LEADER_NODE, life, 1_003)] {
         says(&listener, foreign).await;
@@ -100,7 +101,7 @@ async fn a_node_registers_anew_once_a_peer_that_it_calls_tells_it_that_this_life
     node.stop().await.unwrap();
 }
 
-/// Answers the next stream of athens by this, and waits until that was read: then it is opened anew.
+/// Answers the next stream of athens with this notice, and waits until athens has read it and reconnects.
 async fn says(listener: &TcpListener, over: Over) {
     let (mut reader, mut writer) = loop {
         let (connection, _) = timeout(SOON, listener.accept()).await.expect("athens calls").unwrap();
@@ -114,6 +115,6 @@ async fn says(listener: &TcpListener, over: Over) {
     writer.push(&v1::ReplicationBatch { over: Some(over.into()), ..Default::default() });
     writer.refuse(over.refusal());
     writer.flush().await.unwrap();
-    // It hangs up once it has read the refusal, which comes after.
+    // Athens closes the stream once it has read the refusal, which comes after the notice.
     while timeout(SOON, reader.next::<v1::ReplicationBatch>()).await.expect("it hangs up").is_ok() {}
 }

@@ -1,4 +1,4 @@
-//! Pings, as the keepers of a node's door send them.
+//! Tests of pings, as the processes that watch a node's reachability send them.
 
 use crate::support::Fake;
 use crate::support::stream::exchange;
@@ -7,7 +7,7 @@ use archon_types::{ErrorKind, NodeId};
 use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_leads_nothing_answers_a_ping_and_one_that_is_meant_for_another_node_is_refused() {
+async fn ping_is_answered_and_ping_for_another_node_refused() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
@@ -24,7 +24,7 @@ async fn a_node_that_leads_nothing_answers_a_ping_and_one_that_is_meant_for_anot
         match answers.next::<v1::ReplyBatch>().await {
             Ok(accepted) => break (answers, accepted),
             Err(refused) => {
-                // It may not have read yet that it is registered.
+                // The node may not have processed its registration yet.
                 let why = refused.into_detail();
                 assert!(why.kind == ErrorKind::Unavailable && Instant::now() < until, "{why:?}");
                 tokio::time::sleep(Duration::from_millis(10)).await;

@@ -1,5 +1,5 @@
-//! Replication from whoever connects: a copy obeys only those that can be its leader, in epochs that can be. The test plays
-//! the leader, the stranger and the coordinator.
+//! Tests of replication from unknown senders: a copy accepts only a possible leader, in a possible epoch. The test
+//! plays the leader, the stranger and the coordinator.
 
 use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, batch_from};
 use crate::support::stream::replicate;
@@ -14,7 +14,7 @@ use archon_types::{Duty, ErrorKind, Millis, PlacementId, ReplicaState, Revision}
 
 const STRANGER: u64 = 99;
 
-/// One entry of epoch 1 after the one at `before`.
+/// Returns one entry of epoch 1 that follows the entry at `before`.
 fn entry(before: u64) -> Said {
     let number = before + 1;
     let value = rows::encode_value(Revision::new(number), b"value");
@@ -23,7 +23,7 @@ fn entry(before: u64) -> Said {
     Said::Append { before: (u64::from(before > 0), before), start: 0, commit: number, entries }
 }
 
-/// Nothing but "I lead".
+/// Returns an append without entries, which only claims leadership.
 fn nothing() -> Said {
     Said::Append { before: (0, 0), start: u64::MAX, commit: 0, entries: Vec::new() }
 }
@@ -33,9 +33,9 @@ async fn committed(node: &Node, count: u64) {
     wait_for("the leader is still obeyed", commits, |commits| *commits >= count).await;
 }
 
-/// A copy that persists the last epoch there is obeys nobody any more, also after a restart.
+/// A copy that persists the last possible epoch would accept no leader any more, also after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_message_of_a_stranger_with_the_last_epoch_does_not_end_a_partition() {
+async fn message_with_impossible_sender_or_epoch_is_ignored() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
@@ -48,14 +48,15 @@ async fn one_message_of_a_stranger_with_the_last_epoch_does_not_end_a_partition(
     leader.send(batch(&fake, 1, &[entry(0)])).await.unwrap();
     committed(&node, 1).await;
 
-    // Nodes of which the coordinators never told: their streams end.
+    // The coordinators never named these nodes: their streams end.
     for from in [[STRANGER, STRANGER, 1], [LEADER, STRANGER, 1]] {
         let stranger = replicate(&address).await;
         stranger.send(batch_from(&fake, from, u64::MAX, &[nothing()])).await.unwrap();
         let ended = || stranger.is_closed();
         wait_for("the stranger is refused", ended, |ended| *ended).await;
     }
-    // A node that is known, in the name of a copy that the partition does not have; and the leader itself, set back or forged.
+    // A known node that names a copy outside the partition, and the leader itself, restored from an old state or
+    // forged.
     let leads = [LEADER, LEADER_NODE.get(), LEADER_LIFE];
     let unknown = [STRANGER, LEADER_NODE.get(), LEADER_LIFE];
     let said = [(unknown, 2), (leads, u64::MAX), (leads, 1 + EPOCHS_AHEAD_MAX + 1)];
@@ -64,7 +65,7 @@ async fn one_message_of_a_stranger_with_the_last_epoch_does_not_end_a_partition(
         leader.send(batch(&fake, 1, &[entry(held)])).await.unwrap();
         committed(&node, held + 1).await;
     }
-    // It is told again after a restart what it holds, and still obeys.
+    // The node gets its duties again after a restart, and still accepts the leader.
     node.stop().await.unwrap();
     let node = fake.node("athens", directory.path()).await;
     fake.host("athens", &row(1, 2, LEADER, &[(1, fake.id("athens"), live), (LEADER, LEADER_NODE, live)])).await;
@@ -74,9 +75,9 @@ async fn one_message_of_a_stranger_with_the_last_epoch_does_not_end_a_partition(
     node.stop().await.unwrap();
 }
 
-/// Whoever knows cluster, node and incarnation, which every table names, could have a node delete its data.
+/// A sender that knows cluster, node and incarnation, which every table names, must not make a node delete its data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_push_of_somebody_that_the_node_has_not_called_is_not_obeyed() {
+async fn push_from_unknown_coordinator_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = fake.node("athens", directory.path()).await;
@@ -95,7 +96,7 @@ async fn a_push_of_somebody_that_the_node_has_not_called_is_not_obeyed() {
     let mut client = ControlClient::connect(format!("http://{address}")).await.unwrap();
     let refused = client.push(v1::PushRequest::from(forged)).await.map_err(|status| detail_of(&status)).unwrap_err();
     assert!(refused.kind == ErrorKind::Refused && refused.message.contains("has not called"), "{refused}");
-    // Nothing was unloaded, and those that it calls are obeyed.
+    // Nothing was unloaded, and pushes of the node's own coordinators are accepted.
     leader.send(batch(&fake, 1, &[entry(1)])).await.unwrap();
     committed(&node, 2).await;
     fake.host("athens", &led(2)).await;

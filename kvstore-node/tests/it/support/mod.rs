@@ -1,4 +1,4 @@
-//! A coordinator that grants leases and remembers reports, and otherwise does what the test says.
+//! Fake coordinator that grants leases and records reports; the test sets the rest of its behaviour.
 
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
@@ -55,20 +55,20 @@ pub struct Known {
 pub struct State {
     pub grants_stopped: bool,
     pub stale: bool,
-    /// Who leads instead, and is to be asked.
+    /// Address of the coordinator that leads instead.
     pub succeeded_by: Option<String>,
-    /// How often somebody else has led before it leads.
+    /// Number of terms before the one in which this coordinator leads.
     pub terms_before: u64,
     pub withdrawn: Vec<(PartitionId, Epoch)>,
     pub nodes: BTreeMap<String, Known>,
     pub reports: Vec<(NodeId, Report)>,
     pub left: Vec<NodeId>,
     pub registrations: u64,
-    /// The protocol that the cluster speaks, if it is not the first one.
+    /// Protocol version of the cluster, if it is not the first one.
     pub protocol: Option<u32>,
-    /// What each placement was last said to hold.
+    /// Last reported load of each placement.
     pub loads: BTreeMap<PlacementId, PlacementLoad>,
-    /// What each life of a node said that pushes must show.
+    /// Keys that pushes to each incarnation of a node must carry.
     pub keys: BTreeMap<(NodeId, Incarnation), PushKey>,
 }
 
@@ -77,11 +77,11 @@ pub struct Fake {
     pub cluster: ClusterId,
     pub address: String,
     pub state: Arc<Mutex<State>>,
-    /// It ends with the last of those who have it.
+    /// Ends the fake when its last clone is dropped.
     _end: Arc<DropGuard>,
 }
 
-/// What the fake does when it is asked.
+/// Services of the fake coordinator.
 #[derive(Clone)]
 struct Played {
     cluster: ClusterId,
@@ -129,12 +129,12 @@ impl Fake {
         node
     }
 
-    /// A node that a test plays itself, as the coordinators name it to the others from the next push on.
+    /// Adds a node that the test plays; the coordinators name it to the others from the next push on.
     pub fn played(&self, name: &str, id: NodeId, incarnation: u64) {
         self.played_at(name, id, incarnation, "127.0.0.1:9".to_owned());
     }
 
-    /// As [`Fake::played`], where the test listens.
+    /// As [`Fake::played`], with the address at which the test listens.
     pub fn played_at(&self, name: &str, id: NodeId, incarnation: u64, address: String) {
         let incarnation = Incarnation::new(incarnation);
         let known = Known { id, incarnation, address, boot: BootId::new(Uuid::from_u128(9)), held: Vec::new() };
@@ -149,7 +149,7 @@ impl Fake {
         self.known(name).unwrap().id
     }
 
-    /// A push for a node, as the leading coordinator would make it.
+    /// Returns a push for a node, as the leading coordinator would send it.
     pub fn duties(&self, name: &str, row: &Partition, duties: Vec<Duty>) -> Push {
         let known = self.known(name).unwrap();
         let mut delta = self.delta(row);
@@ -198,7 +198,7 @@ impl Fake {
         }
     }
 
-    /// Pushes until the node answers for good, as a coordinator does.
+    /// Pushes until the node returns a final answer, as a coordinator does.
     pub async fn send(&self, name: &str, push: Push) -> Result<Pushed, ErrorDetail> {
         let address = self.known(name).unwrap().address;
         let mut client = ControlClient::connect(format!("http://{address}")).await.unwrap();
@@ -220,7 +220,7 @@ impl Fake {
         }
     }
 
-    /// Whether the process at a node's address says that it registers, or registered, with `boot`.
+    /// Returns `true` if the process at a node's address confirms that it registers or has registered with `boot`.
     pub async fn confirms(&self, name: &str, boot: BootId) -> bool {
         let address = self.known(name).unwrap().address;
         let mut client = ControlClient::connect(format!("http://{address}")).await.unwrap();
@@ -233,7 +233,7 @@ impl Fake {
             .confirmed
     }
 
-    /// What a node's health says of a service, or of all of it (the empty name).
+    /// Returns `true` if a node's health service reports a service, or with the empty name the whole node, as serving.
     pub async fn serves(&self, name: &str, service: &str) -> bool {
         let address = self.known(name).unwrap().address;
         let mut client = HealthClient::new(Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy());
@@ -249,7 +249,7 @@ impl Fake {
         assert!(pushed.refused.is_empty(), "{pushed:?}");
     }
 
-    /// Tells a node a row in which it has no part.
+    /// Pushes to a node a row in which it has no placement.
     pub async fn tell(&self, name: &str, row: &Partition) {
         let pushed = self.send(name, self.duties(name, row, Vec::new())).await.unwrap();
         assert!(pushed.refused.is_empty(), "{pushed:?}");
@@ -371,7 +371,7 @@ impl Session for Played {
     }
 }
 
-/// Plain calls to one node.
+/// Client for plain calls to one node.
 #[derive(Clone)]
 pub struct Kv {
     pub cluster: ClusterId,
@@ -449,7 +449,7 @@ pub fn row(epoch: u64, version: u64, leader: u64, placements: &[(u64, NodeId, Re
     }
 }
 
-/// Waits until what is read satisfies the condition; panics with the last state otherwise.
+/// Waits until the state that `read` returns satisfies the condition; panics with the last state otherwise.
 pub async fn wait_for<T: std::fmt::Debug>(what: &str, read: impl Fn() -> T, done: impl Fn(&T) -> bool) -> T {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
@@ -462,12 +462,12 @@ pub async fn wait_for<T: std::fmt::Debug>(what: &str, read: impl Fn() -> T, done
     }
 }
 
-/// A metric of a node by the end of its name.
+/// Returns a metric of a node by the end of its name.
 pub fn metric(node: &Node, name: &str) -> u64 {
     seconds(node, name) as u64
 }
 
-/// The same for one that is no whole number.
+/// As [`metric`], for values that are not whole numbers.
 pub fn seconds(node: &Node, name: &str) -> f64 {
     let numbers = flat(&node.metrics());
     numbers.into_iter().find(|number| number.name.ends_with(name)).unwrap().value

@@ -1,4 +1,4 @@
-//! Messages of a leader as they travel, packed here once more: what a node reads is the format, not what it writes itself.
+//! Encoder of a leader's messages, written independently of the product: the tests check the format, not a round trip.
 
 use super::{Fake, PARTITION};
 use archon_proto::convert::fields::{FieldReader, put_bytes, put_number};
@@ -6,7 +6,7 @@ use archon_proto::v1;
 use archon_types::NodeId;
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// Placement, node and registration of the leader, which is the test.
+/// Placement, node and incarnation of the leader, which the test plays.
 pub const LEADER: u64 = 3;
 pub const LEADER_NODE: NodeId = NodeId::new(98);
 pub const LEADER_LIFE: u64 = 5;
@@ -15,24 +15,24 @@ const APPEND: u8 = 3;
 const NACK: u8 = 5;
 const BEHIND: u8 = 6;
 
-/// Epoch and number.
+/// Epoch and number of an entry.
 pub type At = (u64, u64);
 
-/// What a leader says.
+/// Message of a leader.
 #[derive(Clone, Debug)]
 pub enum Said {
     /// Entries, each with its epoch, after the one at `before`.
     Append { before: At, start: u64, commit: u64, entries: Vec<(u64, Bytes)> },
-    /// The log does not reach back further than here.
+    /// The log does not reach back further than `base`.
     Behind { base: At },
 }
 
-/// The first message of a stream to athens, or a later one.
+/// Returns a message of a stream to athens, the first or a later one.
 pub fn batch(fake: &Fake, epoch: u64, said: &[Said]) -> v1::ReplicationBatch {
     batch_from(fake, [LEADER, LEADER_NODE.get(), LEADER_LIFE], epoch, said)
 }
 
-/// As [`batch`], from whoever says that it is this placement, on this node, in this life.
+/// As [`batch`], from a sender that claims this placement, node and incarnation.
 pub fn batch_from(fake: &Fake, from: [u64; 3], epoch: u64, said: &[Said]) -> v1::ReplicationBatch {
     let known = fake.known("athens").unwrap();
     let mut part = BytesMut::new();
@@ -66,11 +66,11 @@ pub fn batch_from(fake: &Fake, from: [u64; 3], epoch: u64, said: &[Said]) -> v1:
     }
 }
 
-/// Where a copy says that it goes on, if a part begins with a refusal.
+/// Returns the position at which a copy continues, if a part begins with a refusal.
 pub fn hint(part: Bytes) -> Option<u64> {
     let mut reader = FieldReader::new(part, "part");
     let nack = reader.byte().unwrap() == NACK;
-    // Partition, both addresses, epoch, and the position that is refused.
+    // Partition, both addresses, epoch, and the refused position.
     let rest = || reader.number().unwrap();
     let numbers: Vec<u64> = std::iter::repeat_with(rest).take(if nack { 2 + 6 + 1 + 2 + 2 } else { 0 }).collect();
     numbers.last().copied()

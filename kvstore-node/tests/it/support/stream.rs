@@ -1,4 +1,4 @@
-//! Streams of frames, as peers and clients open and take them.
+//! Streams of frames, as peers and clients open and accept them.
 
 use archon_frames::{
     FrameError, FrameReader, FrameWriter, Keepalive, Opening, PartialBudget, StreamKind, accept, connect,
@@ -13,7 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// A stream to `address` on which messages of replicas are sent, as long as the sender is kept.
+/// Opens a stream to `address` for replication messages, which stays open until the sender is dropped.
 pub async fn replicate(address: &str) -> mpsc::Sender<v1::ReplicationBatch> {
     let (mut reader, mut writer) = open(address, StreamKind::Replicate).await;
     let (sender, mut batches) = mpsc::channel::<v1::ReplicationBatch>(16);
@@ -36,17 +36,17 @@ pub async fn replicate(address: &str) -> mpsc::Sender<v1::ReplicationBatch> {
     sender
 }
 
-/// A client's stream to `address`, begun with `first`.
+/// Opens a client's stream to `address` and sends `first`.
 pub async fn exchange(address: &str, first: &v1::OpBatch) -> FrameReader {
     exchange_with(address, std::slice::from_ref(first)).await
 }
 
-/// A client's stream to `address`, on which all this is said.
+/// Opens a client's stream to `address` and sends all `batches`.
 pub async fn exchange_with(address: &str, batches: &[v1::OpBatch]) -> FrameReader {
     let (reader, mut writer) = open(address, StreamKind::Exchange).await;
     batches.iter().for_each(|batch| writer.push(batch));
     writer.flush().await.unwrap();
-    // Open until the test has read what it wants, however long that takes.
+    // Stays open until the test has read all it needs.
     tokio::spawn(async move {
         let mut keepalive = Keepalive::default();
         loop {
@@ -60,14 +60,14 @@ pub async fn exchange_with(address: &str, batches: &[v1::OpBatch]) -> FrameReade
     reader
 }
 
-/// A stream of this kind to `address`.
+/// Opens a stream of this kind to `address`.
 pub async fn open(address: &str, kind: StreamKind) -> (FrameReader, FrameWriter) {
     connect(&Transport::default(), address, &Expected::Servers, kind, MESSAGE_BYTES_MAX, Duration::from_secs(5))
         .await
         .unwrap()
 }
 
-/// Takes connections: gives those with gRPC to the server, and each message of those with streams to `take`.
+/// Accepts connections: passes gRPC connections to the server, and each message of the streams to `take`.
 pub fn sorted<M: Message + Default>(
     listener: TcpListener,
     take: impl Fn(M) + Clone + Send + Sync + 'static,
