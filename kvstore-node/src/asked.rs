@@ -20,7 +20,7 @@ pub(crate) struct Asked {
     taken: Option<(Instant, Instant)>,
     /// Causes of its waits, in order of time, each noted once.
     waited_for: [Option<WaitsFor>; WAITS_MAX],
-    /// It waits, and has not been taken up again.
+    /// True while it waits and has not been taken up again.
     is_waiting: bool,
 }
 

@@ -61,7 +61,7 @@ struct UnderWay {
 }
 
 enum Pulled {
-    /// Everything is in, given under this version of the row.
+    /// All pages have arrived, served under this version of the row.
     Whole(Position, Version),
     /// The leader no longer keeps the log from where this copy began.
     Again,

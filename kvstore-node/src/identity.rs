@@ -114,13 +114,13 @@ pub enum IdentityError {
         /// The directory.
         directory: PathBuf,
     },
-    /// It is not a directory.
+    /// The data directory is not a directory.
     #[error("{} is not a directory; give --data-dir one, or a path where one can be made", path.display())]
     NotADirectory {
         /// The path.
         path: PathBuf,
     },
-    /// It is a coordinator's.
+    /// The data directory is a coordinator's.
     #[error("{} is a coordinator's data directory; give this node one of its own (--data-dir)", directory.display())]
     OfACoordinator {
         /// The directory.
@@ -144,7 +144,7 @@ pub enum IdentityError {
         /// The protocols supported here.
         speaks: ProtocolRange,
     },
-    /// It belongs to another node.
+    /// The data directory belongs to another node.
     #[error("the data directory {} belongs to the node {found:?}, not to {wanted:?}; correct --name or --data-dir", directory.display())]
     WrongName {
         /// The directory.
@@ -154,7 +154,7 @@ pub enum IdentityError {
         /// The present node.
         wanted: String,
     },
-    /// It belongs to another cluster.
+    /// The data directory belongs to another cluster.
     #[error("the data directory {} belongs to cluster {found}, not to {wanted}; correct --coordinators or --data-dir", directory.display())]
     WrongCluster {
         /// The directory.
@@ -164,7 +164,7 @@ pub enum IdentityError {
         /// The cluster met.
         wanted: ClusterId,
     },
-    /// It was registered in another generation of the same number.
+    /// The data directory was registered in another generation of the same number.
     #[error("the data directory {} was registered in another generation {generation} of this cluster: one number was given to two recoveries; stop these coordinators if others are to be kept, or recover these again with --generation {}", directory.display(), generation + 1)]
     OtherHistory {
         /// The directory.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `config`, `identity` | configuration; identity of the data directory |
 //! | `recover` | from log and engine to placements that may be opened |
-//! | `session` | registration, heartbeats (the lease), reports, farewell; on its own thread |
+//! | `session` | registration, heartbeats (the lease), reports, leave request; on its own thread |
 //! | `shard` | the threads that own partitions: evaluate, replicate, answer |
 //! | `flusher`, `engine` | applied effects on their way to the disk |
 //! | `peer`, `copy` | other nodes: replication streams, copies |

@@ -15,7 +15,7 @@ pub(crate) enum PageError {
         /// The received checksum.
         sent: u32,
     },
-    /// It ends inside a row.
+    /// The page ends inside a row.
     #[error("a page of {bytes} bytes ends inside a row")]
     Short {
         /// Its length.

@@ -106,7 +106,7 @@ impl Peers {
         self.tasks.wait().await;
     }
 
-    /// Runs until the node is removed from the cluster: its number is not given again.
+    /// Runs until the node is removed from the cluster: its number is not assigned again.
     async fn run(&self, node: NodeId, link: &Link) {
         let mut removals = self.shared.tables.removals();
         let mut backoff = Backoff::new(Duration::from_millis(20), BACKOFF_MAX);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Reason why a node is not ready.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum NotReady {
-    /// It is stopping, or a part has failed.
+    /// The node is stopping, or a part of it has failed.
     #[error("node {0} is stopping")]
     Stopping(String),
     /// No coordinator has registered it.

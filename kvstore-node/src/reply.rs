@@ -149,7 +149,7 @@ pub(crate) struct Replies {
     hint: Version,
     /// Counters of answer durations.
     timing: Option<Timing>,
-    /// Answers given and not processed yet.
+    /// Gathered answers whose durations are not counted yet.
     answered: Vec<Answered>,
 }
 
@@ -158,7 +158,7 @@ pub(crate) struct Replies {
 pub(crate) struct Timing {
     shared: Arc<Shared>,
     times: Arc<ThreadOpTimes>,
-    /// Other nodes give these answers.
+    /// True if the answers come from other nodes.
     passed_on: bool,
 }
 

@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 /// The partition that the placement is a copy of.
 pub(crate) const META_PARTITION: u32 = 1;
-/// The highest epoch obeyed.
+/// The highest epoch accepted.
 pub(crate) const META_EPOCH: u32 = 2;
 /// The position before the first entry kept.
 pub(crate) const META_BASE: u32 = 3;
@@ -70,7 +70,7 @@ pub(crate) fn read_partition(value: &[u8]) -> Result<PartitionId, StoreError> {
     Ok(PartitionId::new(TableId::new(u64::from_be_bytes(*table)), u32::from_be_bytes(index)))
 }
 
-/// Notes the highest epoch obeyed.
+/// Records the highest epoch accepted.
 pub(crate) fn put_epoch(batch: &mut WalBatch, placement: PlacementId, epoch: Epoch) {
     batch.meta(stream(placement), META_EPOCH, Bytes::copy_from_slice(&epoch.get().to_be_bytes()));
 }

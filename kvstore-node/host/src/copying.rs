@@ -17,7 +17,7 @@ pub struct CopyAsk {
     pub partition: PartitionId,
     /// The copy that loads.
     pub loader: PlacementId,
-    /// The copy that should give it.
+    /// The copy that should serve it.
     pub source: PlacementId,
     /// The epoch in which the loader follows the source.
     pub epoch: Epoch,
@@ -30,7 +30,7 @@ pub struct CopyAsk {
 pub struct CopyStart {
     /// The log is kept from the entry after this one.
     pub at: Position,
-    /// Version of the row under which the copy is given: in it the loader is not in sync.
+    /// Version of the row under which the copy is served: in it the loader is not in sync.
     pub version: Version,
     /// Resumes an earlier attempt; its rows are still good.
     pub resumed: bool,
@@ -45,7 +45,7 @@ pub struct CopyJob {
     pub placement: PlacementId,
     /// Number of the clearing that emptied the space; all results of this job carry it.
     pub attempt: u64,
-    /// The copy that gives it.
+    /// The copy that serves it.
     pub leader: ReplicaAddress,
     /// The epoch in which it leads.
     pub epoch: Epoch,

@@ -14,11 +14,11 @@
 //! | `forward` | forward operations to another node |
 //! | `park` | hold operations until a leadership settles |
 //! | `stale` | reads at copies that do not lead |
-//! | `snapshot` | snapshots given by a leader |
+//! | `snapshot` | snapshots that a leader serves |
 //! | `remember` | client records of a partition |
 //! | `turn` | carry out the outputs of a replica |
 //! | `persist` | writes to the log |
-//! | `copying`, `pull` | give and pull copies |
+//! | `copying`, `pull` | serving and pulling of copies |
 //! | `form`, `forming` | form a copy of a new partition from a copy of its parent |
 //! | `local_copy` | one copy on its node: its replica and the state around it |
 //! | `copy_view` | read-only view of a copy |

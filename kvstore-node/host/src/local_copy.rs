@@ -60,7 +60,7 @@ pub struct LocalCopy<S: Shell> {
     pub(crate) stopped: bool,
     /// The end of its log was reported: it accepts no message that could move it.
     pub inspected: bool,
-    /// Commit time of the oldest row not yet given to the engine.
+    /// Commit time of the oldest row not yet passed to the engine.
     pub gathering_since: Option<Millis>,
     /// The same for the frozen rows on their way to the engine.
     frozen_since: Option<Millis>,
@@ -68,7 +68,7 @@ pub struct LocalCopy<S: Shell> {
     pub gathered_from: u64,
     /// Bytes logged when the commit position was last noted in the log.
     pub(crate) commit_noted_from: u64,
-    /// Position up to which the engine was given everything.
+    /// Position up to which the engine received everything.
     pub flushing: Seq,
     /// Retention of its log.
     pub retention: Retention<S::Guard>,
@@ -232,7 +232,7 @@ impl<S: Shell> LocalCopy<S> {
         At { partition: self.partition, placement: self.placement, epoch, commit }
     }
 
-    /// Ends the copies given in a past leadership: the log is not kept for them, and the space may be emptied next.
+    /// Ends the copies served in a past leadership: the log is not kept for them, and the space may be emptied next.
     /// Call this before carrying out any output of the replica.
     pub(crate) fn end_spoilt_copies(&mut self) {
         let gives = self.view().gives_copies();

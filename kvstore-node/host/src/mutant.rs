@@ -5,7 +5,7 @@ archon_types::mutants! {
     AnswerUncommitted = 0,
     /// The log kept for other copies is reviewed only after syncs of the engine.
     RetentionUnreviewed = 0,
-    /// Pages are given by a copy that no longer leads and may be cleared meanwhile.
+    /// Pages are served by a copy that no longer leads and may be cleared meanwhile.
     CopyUnchecked = 0,
     /// A node keeps its leaderships after it registers again.
     KeepsLeading = 8,

@@ -25,9 +25,9 @@ pub enum HeldState {
     SetAside,
     /// A replica runs on it.
     Active,
-    /// It is being deleted.
+    /// Its deletion is in progress.
     Unloading,
-    /// It failed its checks and must not be served.
+    /// Failed its checks: must not be served.
     Damaged,
 }
 

@@ -85,12 +85,12 @@ pub struct LogClock {
 /// Interval between checks of the bounds without engine syncs, in milliseconds.
 const REVIEW_MS: u64 = 1_000;
 
-/// Pin of a copy that this leader gives: while it exists, the log is kept and its pages may be read.
+/// Pin of a copy that this leader serves: while it exists, the log is kept and its pages may be read.
 #[derive(Debug)]
 pub struct Pin<G> {
     /// The log is kept from the entry after this one.
     pub seq: Seq,
-    /// The leadership that gives it.
+    /// The leadership that serves it.
     pub epoch: Epoch,
     /// Ends the reading of pages when dropped.
     pub guard: G,
@@ -184,7 +184,7 @@ impl<G> Retention<G> {
         self.pins.get(&loader).map(|pin| pin.seq)
     }
 
-    /// Drops pins of a past leadership; `gives` is the epoch in which copies are given now, if any. Call this before
+    /// Drops pins of a past leadership; `gives` is the epoch in which copies are served now, if any. Call this before
     /// carrying out any output of the replica: the space may be emptied next.
     pub fn end_spoilt(&mut self, gives: Option<Epoch>) {
         self.pins.retain(|_, pin| gives == Some(pin.epoch));

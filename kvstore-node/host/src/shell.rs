@@ -74,11 +74,11 @@ pub enum Observed<'a> {
     NotConfirmed,
     /// A write was evaluated.
     Evaluated {
-        /// It has an effect to be recorded.
+        /// True if it has an effect to be recorded.
         effect: bool,
-        /// An empty effect is committed before the answer, to prove the leadership.
+        /// True if an empty effect is committed before the answer, to prove the leadership.
         proved: bool,
-        /// It had a name.
+        /// True if it had a name.
         named: bool,
         /// The answer.
         answer: &'a Result<Answer, ErrorDetail>,
@@ -136,7 +136,7 @@ pub enum Observed<'a> {
 pub trait Shell: Sized {
     /// Destination of an answer.
     type Reply: Reply;
-    /// Ends a copy given to a loader when dropped.
+    /// Ends a copy served to a loader when dropped.
     type Guard;
     /// Rows of a pulled copy on their way to the engine.
     type Page;
@@ -253,7 +253,7 @@ pub trait Shell: Sized {
     /// [`crate::Partitions::formed`] the end. The job ends without a report when its space, or its keys at the source,
     /// are cleared; if its space is damaged, [`crate::Partitions::damaged`] reports it.
     fn form(&mut self, job: FormJob) -> bool;
-    /// Ends the copy formed from this source at `end`: the engine was given everything of the source up to there.
+    /// Ends the copy formed from this source at `end`: the engine received everything of the source up to there.
     fn end_form(&mut self, from: PlacementId, to: PlacementId, end: Position);
     /// Stops forming this copy.
     fn stop_form(&mut self, placement: PlacementId);

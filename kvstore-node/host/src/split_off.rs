@@ -22,7 +22,7 @@ const CAUGHT_UP_MS: u64 = 100;
 /// Extra lag allowed, as an inverse fraction of the time spent catching up: a longer pause beats an abandoned split.
 const CAUGHT_UP_SLACK: u64 = 50;
 /// Largest lag allowed at all, in milliseconds. A replica further behind could not finish before the split times out,
-/// and all clients would have waited in vain.
+/// and all clients would have waited without result.
 const BEHIND_MS_MAX: u64 = 1_000;
 
 /// Copy of the new partition that this node forms.
@@ -52,7 +52,7 @@ enum Stage {
     CatchingUp(Millis),
     /// The engine has all rows, and writes follow within a moment.
     Mirroring,
-    /// The log seals the keys at this position: the engine was given everything, and flushes it.
+    /// The log seals the keys at this position: the engine received everything, and flushes it.
     Ending(Position),
     /// The thread that has its partition takes it over.
     Adopting(Position),
@@ -274,7 +274,7 @@ impl<S: Shell> Turn<S> {
         self.shell.form(FormJob { attempt, from: local.placement, to, range }).then_some(Stage::Copying)
     }
 
-    /// Completes the copy if its keys are sealed by now, once the engine was given everything up to the seal: it works
+    /// Completes the copy if its keys are sealed by now, once the engine received everything up to the seal: it works
     /// in order.
     fn end_own(&mut self, local: &mut LocalCopy<S>) {
         let Some(own) = local.split.own.as_ref().filter(|own| own.follows()) else { return };
@@ -315,7 +315,7 @@ impl<S: Shell> Turn<S> {
     /// Reports the stage of the copy, once per incarnation and per row version that does not have it.
     fn report_stage(&mut self, local: &mut LocalCopy<S>, known: RightStage) {
         let Some(life) = self.shell.life() else { return };
-        // The coordinators refuse reports of an incarnation, for good, before it has been given a row.
+        // The coordinators refuse reports of an incarnation, for good, before it has received a row.
         if local.split.told != Some(life.incarnation) {
             return;
         }

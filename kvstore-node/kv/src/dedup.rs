@@ -80,11 +80,11 @@ impl DedupLimits {
 /// Verdict on an operation before it is evaluated.
 #[derive(Debug)]
 pub(super) enum Decision {
-    /// It was not applied: evaluate it and record the outcome.
+    /// Not applied yet: evaluate it and record the outcome.
     Apply(Acceptance),
-    /// It was evaluated before, with this outcome.
+    /// Evaluated before, with this outcome.
     Repeat(Outcome),
-    /// It must not be evaluated.
+    /// Must not be evaluated.
     Refuse(ErrorDetail),
 }
 

@@ -18,11 +18,11 @@ enum Step {
     /// Keys from here on are sealed.
     Seal(u8),
     Open,
-    /// They belong to another partition.
+    /// Keys from here on belong to another partition.
     Clear(u8),
-    /// They will come from the neighbour.
+    /// Keys from here on will come from the neighbour.
     Absorb(u8),
-    /// Some of them have arrived.
+    /// Some of those keys have arrived.
     Page(Vec<u8>),
     /// All of them have arrived.
     Absorbed(u8),

@@ -12,8 +12,8 @@ const NO_END: u8 = 0;
 const END: u8 = 1;
 
 /// Seal on the keys in `[at, end)`: from the entry that set this row on, a leader admits neither reads nor writes
-/// there, until an entry removes the row. The leader obeys its whole log, including uncommitted entries; forming the
-/// other partition's copy waits until the row is committed.
+/// there, until an entry removes the row. Uncommitted entries in the leader's log count too; forming the other
+/// partition's copy waits until the row is committed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seal {
     /// The split attempt that it belongs to.

@@ -1,4 +1,4 @@
-//! Following: the leader obeyed, the entries accepted, truncation, and acknowledgements (rule 10).
+//! Following: the accepted leader and entries, truncation, and acknowledgements (rule 10).
 
 use crate::message::{Body, Entry, Position, ReplicaAddress};
 use crate::mutant::Mutant;
@@ -68,7 +68,7 @@ impl Replica {
         self.answer_leader(out);
     }
 
-    /// Makes `from` the leader obeyed in `epoch`, unless there is another or there can be none.
+    /// Makes `from` the leader to follow in `epoch`, unless there is another or there can be none.
     fn follows(&mut self, from: ReplicaAddress, epoch: Epoch, out: &mut Vec<Output>) -> bool {
         let row = self.configuration.as_ref().map(|configuration| &configuration.row);
         if row.is_some_and(|row| row.epoch == epoch && row.leader != Some(from.placement)) {
@@ -102,7 +102,7 @@ impl Replica {
         if !matches!(self.role, Role::Follow) {
             return false; // our own epoch: no other replica leads it
         }
-        // Another one was obeyed in an epoch before it was granted: the row decides.
+        // Another one was followed in an epoch before it was granted: the row decides.
         if !followed && leads && !self.breaks(Mutant::FirstHeardStays) {
             self.stop_copy(out);
             self.following = None;
@@ -111,7 +111,7 @@ impl Replica {
     }
 
     /// Returns whether `from` can be a leader unknown to this replica (rule 25): a placement of the row, on the node
-    /// that it sends from, in an epoch that elections can have reached. A placement newer than the row is obeyed once
+    /// that it sends from, in an epoch that elections can have reached. A placement newer than the row is followed once
     /// the row is known here; until then the leader asks again.
     fn can_lead(&self, from: ReplicaAddress, epoch: Epoch) -> bool {
         let row = self.configuration.as_ref().map(|configuration| &configuration.row);

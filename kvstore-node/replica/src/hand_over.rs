@@ -45,7 +45,7 @@ impl Replica {
     }
 
     /// Returns whether this copy will never lead in `epoch`: it persisted that epoch or a higher one without leading in
-    /// it now, or obeys a row of a higher one (rules 4, 8, 12).
+    /// it now, or applies a row of a higher one (rules 4, 8, 12).
     fn is_over(&self, epoch: Epoch) -> bool {
         let leads = matches!(&self.role, Role::Lead(lead) if lead.epoch == epoch);
         let beyond = self.configuration.as_ref().is_some_and(|known| known.row.epoch > epoch);

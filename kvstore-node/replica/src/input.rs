@@ -146,9 +146,9 @@ impl Default for Limits {
 pub struct Peer {
     /// Its node.
     pub node: NodeId,
-    /// That node's present registration, as far as known.
+    /// Present registration of that node, as far as known.
     pub incarnation: Incarnation,
-    /// The coordinator has failed the node: if it does not answer here either, it is no longer waited for.
+    /// True if the coordinator has failed the node: if it does not answer here either, it is no longer waited for.
     pub failed: bool,
 }
 

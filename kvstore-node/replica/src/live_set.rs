@@ -48,7 +48,7 @@ pub(crate) struct Requests {
     /// everything committed at the moment of the request while writes keep coming. Not requested yet, so it may be
     /// released.
     pub(crate) candidate: Option<(PlacementId, Millis)>,
-    /// So many followers are silent that fewer than `min_in_sync` would remain without them.
+    /// True if so many followers are silent that fewer than `min_in_sync` would remain without them.
     pub(crate) stalled: bool,
     pub(crate) add_backoff: BTreeMap<PlacementId, Backoff>,
     drop_backoff: Backoff,

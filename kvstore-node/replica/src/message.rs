@@ -82,7 +82,7 @@ pub enum Body {
         refused: Position,
         /// The newest position the follower holds that may be in the leader's log as well.
         hint: Position,
-        /// It is pulling a copy and takes no entries until that ends.
+        /// True while the follower pulls a copy and takes no entries.
         copying: bool,
     },
     /// Leader to loader: "my log no longer reaches back to what you hold; pull a copy from me".

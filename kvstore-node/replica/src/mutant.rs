@@ -44,11 +44,11 @@ archon_types::mutants! {
     CommitUnmatched = 10,
     /// A follower cuts entries that it knows to be committed, without an alarm.
     CutCommitted = 10,
-    /// A follower obeys a leader of an epoch below the highest it persisted.
+    /// A follower accepts a leader of an epoch below the highest it persisted.
     FollowOldEpoch = 10,
-    /// A replica obeys messages for another placement or another incarnation.
+    /// A replica accepts messages for another placement or another incarnation.
     StaleAddressee = 10,
-    /// A follower obeys a higher epoch of any sender, a placement of its row or not.
+    /// A follower accepts a higher epoch from any sender, also from one outside its row.
     FollowStranger = 25,
     /// A replica accepts epochs that no leader can have reached.
     AnyEpochBelieved = 25,

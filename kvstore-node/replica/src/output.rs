@@ -71,8 +71,7 @@ pub enum Output {
         /// The reason.
         kind: ErrorKind,
     },
-    /// These accepted proposals may or may not take effect, unknown here: the next leader may still commit their
-    /// entries.
+    /// Reports accepted proposals with an unknown outcome: the next leader may still commit their entries.
     Abandon {
         /// The proposals, in order of position.
         tickets: Vec<u64>,
@@ -113,7 +112,7 @@ pub enum Output {
         /// Its number.
         copy: u64,
     },
-    /// These reads were confirmed (answer them from committed rows) or not (refuse them, retryably).
+    /// Reports that reads were confirmed (answer them from committed rows) or not (refuse them, retryably).
     ConfirmDone {
         /// The reads.
         tickets: Vec<u64>,

@@ -1,7 +1,7 @@
-//! Leaderships ended by a higher epoch that the row does not show (rule 25). Mostly the row is on its way. But a copy
-//! may also know an epoch that was never granted: it obeyed a copy that was set back or strayed, or the coordinators
-//! were set back themselves. No leader could then serve below that epoch, so this is reported to the coordinator, which
-//! grants a higher one.
+//! Leaderships ended by a higher epoch that the row does not show (rule 25). Usually the row is on its way. But a copy
+//! may also know an epoch that was never granted: it accepted a copy that was restored from an old state or acted
+//! without a grant, or the coordinators were restored from an old state. No leader could then serve below that epoch,
+//! so this is reported to the coordinator, which grants a higher one.
 
 use crate::mutant::Mutant;
 use crate::output::Output;

@@ -58,7 +58,7 @@ pub(crate) struct Progress {
     probe_since: Option<Millis>,
     probe_wait_ms: u64,
     fast_probes: u8,
-    /// It pulls a copy; it is probed slowly.
+    /// True while it pulls a copy; it is probed slowly then.
     pub(crate) copying: bool,
     /// The point of match: acknowledgements up to here are requested again.
     matched_at: Seq,
@@ -77,9 +77,9 @@ pub(crate) struct Progress {
     /// Time since when a sign of life is owed.
     alive_since: Option<Millis>,
     pace: Pace,
-    /// The coordinator has failed its node.
+    /// True if the coordinator has failed its node.
     pub(crate) failed: bool,
-    /// It was Live when its leader last received its row.
+    /// True if it was Live when its leader last received its row.
     pub(crate) counts: bool,
 }
 

@@ -19,14 +19,14 @@ pub struct Replica {
     pub(crate) limits: Limits,
     pub(crate) log: Log,
     pub(crate) writes: Writes,
-    /// The highest epoch handed to the disk; nothing lower is obeyed.
+    /// The highest epoch handed to the disk; messages of lower epochs are refused.
     pub(crate) epoch: Epoch,
     /// The highest epoch that is durable; nothing is acknowledged under a higher one.
     pub(crate) epoch_durable: Epoch,
     pub(crate) commit: Seq,
     pub(crate) configuration: Option<Configuration>,
     pub(crate) role: Role,
-    /// The leader obeyed, in `epoch`.
+    /// The leader that it follows in `epoch`.
     pub(crate) following: Option<Following>,
     /// The leadership that a higher epoch ended, until the row shows that the report was received.
     pub(crate) overtaken: Option<Overtaken>,
@@ -55,7 +55,7 @@ pub struct Replica {
 pub(crate) enum Role {
     Follow,
     Lead(Box<Lead>),
-    /// It led `epoch` and gave it up for good (rule 12).
+    /// Led `epoch` and gave it up for good (rule 12).
     Released {
         epoch: Epoch,
         reported: Millis,

@@ -9,17 +9,17 @@ use archon_types::{Epoch, ErrorKind, Partition, PlacementId, ReplicaState, Seq, 
 /// Activity of a replica, for status pages and for decisions of the shell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplicaStatus {
-    /// It follows a leader, or does not know one yet.
+    /// Follows a leader, or does not know one yet.
     Following,
-    /// It pulls a copy.
+    /// Pulls a copy.
     Copying,
-    /// It leads and makes its followers hold its log; it does not serve yet.
+    /// Leads and makes its followers hold its log; does not serve yet.
     TakingOver,
-    /// It leads and serves.
+    /// Leads and serves.
     Serving,
-    /// It leads and serves reads, and admits no writes, as it is about to give up the leadership.
+    /// Leads and serves reads, but admits no writes, because it is about to give up the leadership.
     HandingOver,
-    /// It led and gave that up.
+    /// Led and gave up the leadership.
     Released,
 }
 
@@ -55,12 +55,12 @@ impl Replica {
         format!("{:?} {:?} {:?}", self.role, self.following, self.copying)
     }
 
-    /// Returns the highest epoch it obeys.
+    /// Returns the highest epoch that it has accepted.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Returns the version of the row it knows, zero before the first configuration.
+    /// Returns the version of the row that it knows, zero before the first configuration.
     pub fn version(&self) -> Version {
         self.configuration.as_ref().map_or(Version::ZERO, |configuration| configuration.row.version)
     }

@@ -46,7 +46,7 @@ pub(crate) struct FlusherConfig {
     pub queue_bytes_max: usize,
     /// Bytes taken from the queue in one turn.
     pub write_bytes_max: usize,
-    /// Most rows given to the engine at once.
+    /// Most rows passed to the engine at once.
     pub write_rows_max: usize,
     /// Bytes of gathered rows of copies, if the engine has a cheaper bulk ingest.
     pub ingest_bytes: usize,

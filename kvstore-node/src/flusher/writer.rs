@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Most bytes given to the engine at once; a larger row goes alone. Less than the free space required by a disk check.
+/// Most bytes passed to the engine at once; a larger row goes alone. Less than the free space required by a disk check.
 const WRITE_BYTES: usize = 1024 * 1024;
 
 /// Owns the engine's write side; lives on the flusher's thread.
@@ -31,7 +31,7 @@ pub(super) struct Writer {
     pub(super) unsynced_since: Option<Instant>,
     /// Jobs that take many turns, run one step at a time.
     pub(super) jobs: Jobs,
-    /// Rows of copies not given to the engine yet.
+    /// Rows of copies not passed to the engine yet.
     pub(super) copied: Copied,
 }
 

@@ -103,7 +103,7 @@ impl Drop for EndGuard<'_> {
 }
 
 impl Forwards {
-    /// Runs until this node stops, or the peer is removed from the cluster: its number is not given again.
+    /// Runs until this node stops, or the peer is removed from the cluster: its number is not assigned again.
     pub(super) async fn run(&self, node: NodeId, link: &Link) {
         let _guard = EndGuard(link);
         let mut removals = self.shared.tables.removals();

@@ -37,8 +37,8 @@ pub(crate) const fn stop_deadline(hand_over: Duration) -> Duration {
 }
 
 impl Node {
-    /// Stops gracefully: refuses new work, hands over leaderships, says farewell, answers pending work, flushes, closes
-    /// the log. Each step has a deadline.
+    /// Stops gracefully: refuses new work, hands over leaderships, sends the leave request, answers pending work,
+    /// flushes, closes the log. Each step has a deadline.
     ///
     /// # Errors
     /// The reason why the node had ended by itself, or the part that could not be ended in time; nothing acknowledged
@@ -113,7 +113,7 @@ impl Node {
     }
 
     /// Gives up every leadership, waits until the coordinator knows, and then until no leader counts this node's
-    /// copies: a leader that still counted them would wait for them in vain.
+    /// copies: a leader that still counted them would wait for acknowledgements that never come.
     async fn hand_over(&self) {
         self.shared.leaving().cancel();
         // First, as the coordinator would otherwise grant this node what it has just released.

@@ -84,7 +84,7 @@ impl Inner {
             return Ok(Pushed { version: applied.version(), gap, refused: Vec::new() });
         }
         let Some(duties) = push.duties else {
-            // The version shows the coordinator whether the node obeys its duties.
+            // The version shows the coordinator whether the node applies its duties.
             shared.metrics.pushes.add(1);
             return Ok(Pushed { version: applied.version(), gap, refused: Vec::new() });
         };

@@ -152,7 +152,7 @@ async fn duties_of_ended_incarnation_are_not_applied() {
     assert_eq!(push.await.unwrap().unwrap_err().kind, ErrorKind::StaleIncarnation);
     assert!(!rig.is_open().await);
     assert!(rig.context.holdings.all().is_empty(), "nothing is held that was not opened");
-    // Duties of the next incarnation are obeyed.
+    // Duties of the next incarnation are applied.
     assert_eq!(rig.push(6).await.unwrap().unwrap().version, Version::new(6));
     assert!(rig.is_open().await);
     rig.end(threads);

@@ -1,4 +1,4 @@
-//! Session with the leading coordinator: registration, heartbeats, reports, farewell.
+//! Session with the leading coordinator: registration, heartbeats, reports, the leave request.
 //!
 //! It lives on its own thread with its own runtime, so that no amount of data traffic can starve a heartbeat.
 
@@ -99,7 +99,7 @@ pub(crate) struct Session {
     pub(crate) address: String,
     /// Ends the session.
     pub(crate) end: CancellationToken,
-    /// All leaderships of this node were given up, so that it may say farewell at the end.
+    /// True once all leaderships of this node were given up, so that it may send a leave request at the end.
     pub(crate) released: Arc<AtomicBool>,
 }
 
@@ -236,12 +236,12 @@ impl Session {
         }
     }
 
-    /// Says farewell, if no partition is led: the coordinator then need not wait for the lease to expire.
+    /// Sends a leave request, if no partition is led: the coordinator then need not wait for the lease to expire.
     async fn leave(&self, coordinators: &Coordinators, life: &Life) {
         if !self.released.load(Ordering::Acquire) {
             return;
         }
-        // Nothing is answered from here on: the coordinator takes the farewell as the end of the lease.
+        // This node answers no client from here on: the coordinator takes the leave request as the end of the lease.
         life.grants.end();
         archon_session::leave(coordinators, life.member).await;
     }

@@ -24,11 +24,11 @@ pub(super) struct KeptRows(Option<NonZeroU64>);
 
 /// The rows of all copies of a shard.
 ///
-/// It stands for the engine and never for the memtable: readers check the memtable first, and every write to the engine
-/// comes out of the memtable, which hides the row until [`RowCache::written`] has reported it.
+/// The cache represents the engine and never the memtable: readers check the memtable first, and every write to the
+/// engine comes out of the memtable, which hides the row until [`RowCache::written`] has reported it.
 pub(super) struct RowCache {
     rows: Cache<RowKey, Option<Bytes>, RowWeight, DefaultHashBuilder, DefaultLifecycle<RowKey, Option<Bytes>>>,
-    /// The last number given to a copy.
+    /// The last number assigned to a copy.
     last: u64,
     /// Bytes last reported.
     told_bytes: u64,

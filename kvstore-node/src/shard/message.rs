@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 /// One admitted operation.
 pub(crate) type OpRequest = archon_host::Request<ReplyTo>;
 
-/// A copy given by this leader.
+/// A copy that this leader serves.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyOffer {
     /// The partition.
@@ -33,7 +33,7 @@ pub(crate) struct CopyOffer {
     /// The placement with the rows.
     pub(crate) source: PlacementId,
     /// Cancelled before anything happens to the source that would spoil the copy: the end of its leadership, of its log
-    /// from the copy's start on, of its data. A page is good if this is not cancelled *after* it was read.
+    /// from the copy's start on, of its data. A page is valid if this is still not cancelled *after* it was read.
     pub(crate) spoilt: CancellationToken,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct SnapshotAsk {
     pub(crate) answer: oneshot::Sender<Result<SnapshotOffer, ErrorDetail>>,
 }
 
-/// A snapshot given by this leader.
+/// A snapshot that this leader serves.
 #[derive(Debug)]
 pub(crate) struct SnapshotOffer {
     pub(crate) start: SnapshotStart,

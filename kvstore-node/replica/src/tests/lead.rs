@@ -132,7 +132,7 @@ fn withdrawn_leadership_is_released_without_commit() {
 #[test]
 fn follower_reports_end_of_withdrawn_leadership() {
     let withdrawn = |epoch| Input::Withdrawn { epoch: Epoch::new(epoch) };
-    // It led in epoch 1 and was deposed by epoch 2, which it obeys.
+    // It led in epoch 1 and was deposed by epoch 2, which it follows.
     let mut script = Script::serving(&[Live, Live], 1);
     script.hear(2, 2, Body::Adopt { at: Position::ZERO, start: Seq::ZERO, commit: Seq::ZERO });
     assert_eq!(script.one(withdrawn(1)), [script.report(1, 1, Fact::Released)]);

@@ -191,7 +191,7 @@ fn sender_outside_row_is_not_followed(mutant: Option<Mutant>) -> bool {
     elsewhere.from.node = NodeId::new(9);
     script.one(Input::Message(elsewhere));
     let unmoved = script.replica.epoch() == Epoch::ZERO && script.replica.last() == Position::ZERO;
-    // Once the row is known, its leader is obeyed.
+    // Once the row is known, its leader is accepted.
     script.hear(3, 3, first(3));
     unmoved && script.replica.epoch() == Epoch::new(3)
 }
@@ -215,7 +215,7 @@ fn epoch_beyond_any_election_is_rejected(mutant: Option<Mutant>) -> bool {
 fn row_decides_leader_over_first_sender(mutant: Option<Mutant>) -> bool {
     let mut script = starting(2, Recovered::default(), mutant);
     script.configure((1, 1), 1, &[Live, Live, Live], 2);
-    // Placement 3 strayed, in an epoch that is granted to placement 1 a moment later.
+    // Placement 3 leads without a grant, in an epoch that is granted to placement 1 a moment later.
     script.hear(3, 2, Body::Adopt { at: Position::ZERO, start: Seq::new(9), commit: Seq::ZERO });
     script.configure((2, 2), 1, &[Live, Live, Live], 2);
     script.hear(1, 2, first(2));
@@ -234,14 +234,14 @@ fn overtaken_leader_reports_higher_epoch(mutant: Option<Mutant>) -> bool {
     script.configure((6, 2), 1, &[Live, Live], 1);
     held &= !script.replica.wants_ticks() || script.replica.status() == crate::ReplicaStatus::TakingOver;
     held &= !script.tick_after(1_000).contains(&told(&script, 5));
-    // The leader itself obeyed another one that was never granted.
+    // The leader itself followed another one that was never granted.
     let mut script = serving(&[Live, Live], 1, mutant);
     script.hear(2, 5, Body::Adopt { at: Position::ZERO, start: Seq::new(9), commit: Seq::ZERO });
     held &= script.tick_after(30).contains(&told(&script, 5));
-    // It obeyed another leader before it was named.
+    // The copy followed another leader before it was named.
     let mut script = starting(1, recovered(5, &[], 0), mutant);
     held &= script.configure((1, 1), 1, &[Live, Live], 1).contains(&told(&script, 5));
-    // It obeyed another leader in the very epoch that it is granted.
+    // The copy followed another leader in the very epoch that it is granted.
     let mut script = starting(1, recovered(1, &[], 0), mutant);
     held & script.configure((1, 1), 1, &[Live, Live], 1).contains(&told(&script, 1))
 }
