@@ -32,7 +32,7 @@ pub(crate) struct Streams {
     pub(crate) tasks: TaskTracker,
 }
 
-/// Accepts the connections of one thread, until there are no more.
+/// Accepts the connections of one thread, until none is left.
 pub(crate) async fn demultiplex(
     mut accepted: mpsc::Receiver<Accepted>,
     streams: Streams,

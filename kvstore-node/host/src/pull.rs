@@ -16,7 +16,7 @@ pub(crate) struct Pull<P> {
     pub(crate) copy: u64,
     pub(crate) leader: ReplicaAddress,
     pub(crate) epoch: Epoch,
-    /// The clearing after which pages may come; `None` if the flusher accepts no more work.
+    /// The clearing after which pages may come; `None` if the flusher accepts no further work.
     attempt: Option<u64>,
     /// The space is empty and pages may come.
     begun: bool,

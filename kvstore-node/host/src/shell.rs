@@ -241,7 +241,7 @@ pub trait Shell: Sized {
     /// Queues a report for the coordinators. Returns whether there was room for it.
     fn report(&mut self, report: Report) -> bool;
 
-    /// Clears a copy's space of the engine. Returns the number of the clearing, or `None` if the engine accepts no more
+    /// Clears a copy's space of the engine. Returns the number of the clearing, or `None` if the engine accepts no further
     /// work. A second request during a clearing is the same clearing.
     fn clear(&mut self, placement: PlacementId) -> Option<u64>;
     /// Pulls pages of a copy, in place of any other pull for the same placement.

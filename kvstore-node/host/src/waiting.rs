@@ -89,7 +89,7 @@ impl<Q, R, O> Waiting<Q, R, O> {
         self.pending.push_back(pending);
     }
 
-    /// Returns the next answer with a position up to `upto`, which is committed; `None` once there are no more.
+    /// Returns the next answer with a position up to `upto`, which is committed; `None` once none is left.
     pub fn committed(&mut self, upto: Seq) -> Option<ReadyAnswer<R, O>> {
         let any = self.broken.breaks(Mutant::AnswerUncommitted);
         while let Some(pending) = self.pending.pop_front_if(|pending| any || pending.seq <= upto) {

@@ -1,4 +1,4 @@
-//! Handing over a leadership: no more proposals, pending ones commit, then the release, which is final (rule 12).
+//! Handing over a leadership: no further proposals, pending ones commit, then the release, which is final (rule 12).
 
 use crate::mutant::Mutant;
 use crate::output::Output;

@@ -264,7 +264,7 @@ pub enum Input {
     },
     /// True if the node holds a valid lease that covers this leadership.
     Lease(bool),
-    /// True if the disk accepts no more data (it is full): new proposals are refused. The shell must retry `Persist`s
+    /// True if the disk accepts no further data (it is full): new proposals are refused. The shell must retry `Persist`s
     /// already emitted, in order.
     ReadOnly(bool),
     /// True while this node's memtables are overfull with rows that wait for its engine. A leader's entries are then

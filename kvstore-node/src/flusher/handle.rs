@@ -52,7 +52,7 @@ impl FlusherHandle {
         let _ = self.queue(Work::LetGo(frozen));
     }
 
-    /// Returns the queue, unless the flusher accepts no more work.
+    /// Returns the queue, unless the flusher accepts no further work.
     fn open_queue(&self) -> Result<MutexGuard<'_, Queue>, FlusherError> {
         let queue = self.shared.queue.lock();
         if queue.stopping || queue.ended { Err(FlusherError::Stopped) } else { Ok(queue) }

@@ -336,7 +336,7 @@ impl Flusher {
         FlusherHandle { shared: Arc::clone(&self.shared) }
     }
 
-    /// Accepts no more work, waits until queued work is written and synced (clearing and forming are interrupted), and
+    /// Accepts no further work, waits until queued work is written and synced (clearing and forming are interrupted), and
     /// ends the thread. Call it where blocking is allowed.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ const STEADY: Duration = Duration::from_secs(1);
 struct Queue {
     operations: VecDeque<OpRequest>,
     room: Room,
-    /// No more operations are accepted.
+    /// True once it accepts no further operations.
     ended: bool,
 }
 

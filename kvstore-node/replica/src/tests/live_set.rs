@@ -320,7 +320,7 @@ fn acknowledgement_before_probe_answer_is_requested_again() {
             _ => false,
         })
     };
-    // The copy's last acknowledgement arrives before the match is known, and there are no more writes.
+    // The copy's last acknowledgement arrives before the match is known, and no further writes come.
     assert_eq!(script.hear(2, 1, Body::Ack { held: Seq::new(1) }), []);
     script.hear(2, 1, Body::Adopted { at: Position::new(Epoch::new(1), Seq::new(1)), held: Seq::ZERO });
     for _ in 0..5 {
