@@ -143,7 +143,7 @@ async fn copy_ends_with_leadership_of_its_epoch() {
     let placements = [(1, fake.id("athens"), LIVE), (LOADER, NodeId::new(LOADER_NODE), LOAD), (3, OTHER, LIVE)];
     let why = spoilt(&fake, async || fake.host("athens", &row(2, 3, 3, &placements)).await).await;
     assert_eq!(why.map(|why| why.kind), Some(ErrorKind::NotPartitionLeader));
-    // The node is no longer the leader, whichever epoch the request names.
+    // The node is no longer the leader, for any epoch in the request.
     for epoch in [1, 2] {
         assert_eq!(copy(&fake, epoch, 0).await.unwrap_err().kind, ErrorKind::NotPartitionLeader);
     }
@@ -168,7 +168,7 @@ async fn copy_ends_when_replaced_or_source_set_aside() {
         fake.send("athens", fake.duties("athens", &gone, vec![])).await.unwrap();
     })
     .await;
-    // The leadership, which answers no requests any more, is released too.
+    // The leadership, which no longer answers requests, is released too.
     let released = |report: &Report| report.fact == Fact::Released && report.epoch == Epoch::new(1);
     fake.reported("what is set aside is released", released).await;
     node.stop().await.unwrap();

@@ -37,7 +37,7 @@ async fn stale(fake: &Fake, key: &str) -> Result<(Option<Bytes>, u64), ErrorDeta
     Ok((value.found.then_some(value.value), as_of_revision))
 }
 
-/// A stale read returns committed data only, whichever node leads.
+/// A stale read returns committed data only, under any leader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stale_read_returns_only_committed_data() {
     let directory = tempfile::tempdir().unwrap();
@@ -130,7 +130,7 @@ async fn emptied_copy_is_reported_by_every_incarnation() {
     let fake = Fake::start().await;
     let (node, leader) = follower(&fake, directory.path()).await;
     let behind = || Said::Behind { base: (1, 100) };
-    // The copy counts: it holds everything and discards nothing, whatever the leader sends.
+    // The copy counts: it holds everything and discards nothing, even if the leader sends `Behind`.
     leader.send(1, &[behind(), entries(ENTRIES, ENTRIES + 1)]).await;
     committed(&node, ENTRIES + 1).await;
     fake.host("athens", &led(&fake, 1, 2, LOAD)).await;

@@ -194,7 +194,7 @@ struct PlayedLeader {
 }
 
 impl PlayedLeader {
-    /// Tells byzantium that the test leads.
+    /// Pushes to byzantium a row in which the test leads.
     async fn of(fake: &Fake) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         fake.played_at("cyrene", PLAYED, 5, listener.local_addr().unwrap().to_string());
@@ -366,7 +366,7 @@ async fn forwarded_operation_ends_with_its_caller() {
     let late = call.await.unwrap().unwrap_err();
     assert!(matches!(late.code(), tonic::Code::Cancelled | tonic::Code::DeadlineExceeded), "{late:?}");
     wait_for("its share is given back", || metric(&byzantium, "admitted_bytes"), |held| *held == 0).await;
-    // The same holds for an operation whose leader has moved and from which no answer comes.
+    // The same holds after the leader has moved and the former one does not answer.
     let mut kv = fake.kv("byzantium").await;
     let call = tokio::spawn(async move { kv.get("k").await });
     played.taken(1).await;

@@ -91,7 +91,7 @@ async fn leader(fake: &Fake) -> Source {
     source
 }
 
-/// Tells athens, as the leader, that the leader's log does not reach back far enough.
+/// Sends athens the leader's message that its log does not reach back far enough.
 async fn push_behind(fake: &Fake) {
     let known = fake.known("athens").unwrap();
     let behind = batch(fake, 1, &[Said::Behind { base: (1, 10) }]);
@@ -158,7 +158,7 @@ async fn incomplete_copy_is_not_served_by_leader() {
     node.stop().await.unwrap();
 }
 
-/// The loading node paces its own engine writes, whose load the source does not know.
+/// The loading node paces its own engine writes; the source does not know their load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn loader_pauses_engine_writes_while_clients_use_node() {
     let directory = tempfile::tempdir().unwrap();

@@ -134,7 +134,7 @@ async fn failed_compare_is_not_answered_without_confirmed_leadership() {
     };
     let refused = kv.client.compare_and_set(compare.clone()).await.map_err(|status| detail_of(&status));
     assert_eq!(refused.unwrap_err().kind, ErrorKind::ConditionFailed);
-    // No coordinator or follower confirms the leader any more: another leader may have written since.
+    // No coordinator or follower still confirms the leader: another leader may have written since.
     fake.state.lock().grants_stopped = true;
     sparta.stop().await.unwrap();
     let timeout = std::time::Duration::from_secs(1);
@@ -262,7 +262,7 @@ async fn stale_incarnation_registers_again_without_leaderships() {
         |known| known.as_ref().is_some_and(|known| known.incarnation > before),
     )
     .await;
-    // The old leadership is over although the new registration has a lease.
+    // The old leadership has ended although the new registration has a lease.
     wait_for("nothing is led", || metric(&node, "partitions_led"), |led| *led == 0).await;
     let refused = kv.get("k").await.unwrap_err();
     assert!(refused.kind.is_retryable(), "{refused}");

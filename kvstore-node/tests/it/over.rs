@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// Version of the row that declares the peer failed.
 const FAILED: u64 = 1_002;
 
-/// Tells athens that the peer's registered incarnation has failed.
+/// Pushes to athens that the peer's registered incarnation has failed.
 async fn peer_is_failed(fake: &Fake) {
     let mut push = fake.duties("athens", &row(1, 2, LEADER, &[(LEADER, LEADER_NODE, LIVE)]), Vec::new());
     let peers = push.nodes.iter_mut().flat_map(|delta| &mut delta.nodes).filter(|node| node.id == LEADER_NODE);

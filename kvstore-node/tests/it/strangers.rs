@@ -33,7 +33,7 @@ async fn committed(node: &Node, count: u64) {
     wait_for("the leader is still obeyed", commits, |commits| *commits >= count).await;
 }
 
-/// A copy that persists the last possible epoch would accept no leader any more, also after a restart.
+/// A copy that persists the last possible epoch could never accept a leader again, not even after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn message_with_impossible_sender_or_epoch_is_ignored() {
     let directory = tempfile::tempdir().unwrap();
