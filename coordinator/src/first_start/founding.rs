@@ -10,7 +10,6 @@ use archon_security::Transport;
 use futures::future::join_all;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tokio::time::Instant;
 use tonic::{Code, Status};
 use uuid::Uuid;
 
@@ -18,9 +17,9 @@ use uuid::Uuid;
 const ROUND_INTERVAL: Duration = Duration::from_millis(50);
 /// A peer that starts with this one is given this many rounds before it is said to be missing.
 const GRACE_ROUNDS: u32 = 20;
-/// How long a round trip must be too long before it ends this coordinator. Machines that start together are busy for a while,
-/// and answer late.
-const FAR_DEADLINE: Duration = Duration::from_secs(30);
+/// Rounds of measurements in which the round trip to a coordinator must be too long before it ends this one: about half a minute.
+/// Machines that start together are busy for a while, and answer late.
+const FAR_ROUNDS: u32 = 15;
 /// Pause before a round trip that was too long is measured again.
 const FAR_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the waiting is told again while nothing changes.
@@ -48,7 +47,7 @@ pub(crate) async fn found(
 ) -> Result<Founding, CoordinatorError> {
     let mut reported: Vec<String> = Vec::new();
     let mut distances = Distances::new(local_voter.id, peers);
-    let (mut round, mut far_since) = (0, None);
+    let mut round = 0;
     loop {
         let answers = ask_all(transport, local_voter, peers, &Asked::default()).await;
         if let Some(founding) = judge(local_voter, peers, &answers)? {
@@ -66,26 +65,16 @@ pub(crate) async fn found(
             if distances.unmeasured.is_empty() {
                 return Ok(founding);
             }
-            let pause = match distances.far.first() {
-                None => {
-                    far_since = None;
-                    ROUND_INTERVAL
-                }
-                Some(far) => {
-                    let began = *far_since.get_or_insert_with(|| {
-                        tracing::warn!("{far}; it is measured again for {} s", FAR_DEADLINE.as_secs());
-                        Instant::now()
-                    });
-                    if began.elapsed() >= FAR_DEADLINE {
-                        return Err(far.clone().into());
-                    }
-                    waiting.set(far.to_string());
-                    FAR_INTERVAL
-                }
-            };
+            if let Some(far) = distances.too_far() {
+                return Err(far.clone().into());
+            }
+            waiting.set(distances.text());
+            let pause = if distances.far.is_empty() { ROUND_INTERVAL } else { FAR_INTERVAL };
             tokio::time::sleep(pause).await;
             continue;
         }
+        // A coordinator that starts again is busy again.
+        distances.far.clear();
         let missing = missing(local_voter, peers, &answers);
         round += 1;
         if round >= GRACE_ROUNDS && (missing != reported || round % REPORT_ROUNDS == 0) {
@@ -101,27 +90,50 @@ pub(crate) async fn found(
 struct Distances {
     /// Coordinators to which no round trip that fits has been measured, with their addresses.
     unmeasured: BTreeMap<u64, String>,
-    /// Those of the last round whose round trips were all too long.
-    far: Vec<TooFar>,
+    /// Those of them whose round trips were too long, each with the last one and the number of rounds in which it was.
+    far: BTreeMap<u64, (TooFar, u32)>,
 }
 
 impl Distances {
     fn new(own_id: u64, peers: &BTreeMap<u64, String>) -> Self {
         let mut unmeasured = peers.clone();
         unmeasured.remove(&own_id);
-        Self { unmeasured, far: Vec::new() }
+        Self { unmeasured, far: BTreeMap::new() }
     }
 
     /// Takes in a round of measurements. One round trip that fits is enough: only delays can make a measurement too long.
     fn note(&mut self, measured: impl IntoIterator<Item = (u64, Result<bool, TooFar>)>) {
-        self.far.clear();
         for (id, measured) in measured {
             match measured {
-                Ok(true) => drop(self.unmeasured.remove(&id)),
+                Ok(true) => {
+                    self.unmeasured.remove(&id);
+                    self.far.remove(&id);
+                }
+                // No answer proves nothing.
                 Ok(false) => {}
-                Err(far) => self.far.push(far),
+                Err(far) => {
+                    let rounds = self.far.remove(&id).map_or(0, |(_, rounds)| rounds);
+                    if rounds == 0 {
+                        tracing::warn!("{far}; the round trip is measured again");
+                    }
+                    self.far.insert(id, (far, rounds + 1));
+                }
             }
         }
+    }
+
+    /// Returns the first coordinator to which the round trip was too long in [`FAR_ROUNDS`] rounds.
+    fn too_far(&self) -> Option<&TooFar> {
+        self.far.values().find(|(_, rounds)| *rounds >= FAR_ROUNDS).map(|(far, _)| far)
+    }
+
+    /// Describes the coordinators that are not measured.
+    fn text(&self) -> String {
+        let describe = |(id, address): (&u64, &String)| match self.far.get(id) {
+            Some((far, _)) => far.to_string(),
+            None => format!("the round trip to coordinator {id} at {address} is not measured yet"),
+        };
+        self.unmeasured.iter().map(describe).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -250,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn one_round_trip_that_fits_is_enough() {
+    fn founder_refuses_a_distance_after_many_rounds_only() {
         let far = |id| {
             let (address, timing) = (format!("127.0.0.1:{id}"), Default::default());
             Err(TooFar { id, address, round_trip: Duration::from_millis(80), timing })
@@ -258,10 +270,23 @@ mod tests {
         let mut distances = Distances::new(3, &peers());
         distances.note([(1, Ok(true)), (2, far(2))]);
         assert_eq!(distances.unmeasured.keys().collect::<Vec<_>>(), [&2]);
-        assert_eq!(distances.far.len(), 1);
-        // No answer leaves it open; the round trip of the first one counts although it would be too long by now.
-        distances.note([(1, far(1)), (2, Ok(false))]);
-        assert_eq!((distances.unmeasured.len(), distances.far.len()), (1, 1));
+        assert!(
+            distances.text().starts_with("coordinator 2 at 127.0.0.1:2 answers after 80 ms"),
+            "{}",
+            distances.text()
+        );
+        // A round without an answer proves nothing.
+        for _ in 0..FAR_ROUNDS {
+            distances.note([(2, Ok(false))]);
+        }
+        for _ in 2..FAR_ROUNDS {
+            distances.note([(2, far(2))]);
+        }
+        assert_eq!(distances.too_far(), None);
+        let mut again = Distances { far: distances.far.clone(), unmeasured: distances.unmeasured.clone() };
+        again.note([(2, far(2))]);
+        assert_eq!(again.too_far().map(|far| far.id), Some(2));
+        // One round trip that fits is enough.
         distances.note([(2, Ok(true))]);
         assert!(distances.unmeasured.is_empty() && distances.far.is_empty());
     }

@@ -227,14 +227,15 @@ impl Checks {
         name.map_or(Ok(()), |(client, number)| self.done_once(partition, client, number))
     }
 
-    /// V: a copy is given up as damaged. Only lost storage may cause that, and an operator who made a copy lead that was being
-    /// loaded.
+    /// V: a copy is given up as damaged. Only lost storage may cause that, or an operator who made it lead although it holds
+    /// a part of the data at most.
     pub(crate) fn given_up_as_damaged(
         &mut self,
         partition: PartitionId,
         placement: PlacementId,
+        is_part: bool,
     ) -> Result<(), Violation> {
-        if self.damage.reached(partition) || self.of(partition).is_awaited(placement) {
+        if self.damage.reached(partition) || is_part && self.of(partition).is_awaited(placement) {
             return Ok(());
         }
         let detail = format!("{placement} of {partition} is given up as damaged, and its disk lost nothing");

@@ -1,5 +1,6 @@
 //! Drives a process: passes inputs to its partitions, and carries out their effects.
 
+use super::disk::Stream;
 use super::effect::Effect;
 use super::process::Process;
 use super::shell::MachineShell;
@@ -10,6 +11,7 @@ use crate::event::{Event, PeerMessage};
 use crate::network::End;
 use crate::world::World;
 use archon_host::{At, Cause, Ended, LocalCopy, Outcome, Partitions, Refusal, RetentionLimits};
+use archon_kv::row;
 use archon_replica::{Body, Input, Message};
 use archon_types::{Epoch, ErrorKind, Fact, Millis, NodeId, PartitionId, PlacementId, Report, Seq};
 
@@ -80,7 +82,12 @@ impl World {
                 self.checks.deleted.insert(placement);
             }
             Effect::Damaged(at) => {
-                let checked = self.checks.given_up_as_damaged(at.partition, at.placement);
+                // Rule 27: its log has not come to where its pages had, if it has one.
+                let disk = &self.hosts[host].disk;
+                let last = disk.streams.get(&at.placement).map_or(Seq::ZERO, Stream::last);
+                let pages = row::engine_position(&disk.engine, at.placement).ok().flatten();
+                let is_part = last == Seq::ZERO || Some(last) < pages;
+                let checked = self.checks.given_up_as_damaged(at.partition, at.placement, is_part);
                 self.judge(checked);
             }
             Effect::Alarm(partition, detail) => {

@@ -26,9 +26,6 @@ pub(super) fn activate(
     state.check_sender(node, incarnation)?;
     state.update_member(node, entry.version(), |row| row.activated = Some(incarnation));
     state.activated_version = entry.version();
-    if let Some(recovery) = &mut state.recovery {
-        recovery.note_activated(node, incarnation);
-    }
     entry.done()
 }
 

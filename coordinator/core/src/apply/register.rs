@@ -109,7 +109,7 @@ pub(super) fn register(
         _ => false,
     };
     if let Some(recovery) = &mut state.recovery {
-        recovery.note_directory(id, incarnation, last, older);
+        recovery.note_directory(id, incarnation, last, older || elsewhere);
         let copies = register.held.iter().map(|placement| (*placement, None)).collect();
         let told = match recovery.inventories.get(&id) {
             // It registers again: what it was told of this generation, it was told of this state.

@@ -96,11 +96,14 @@ pub fn begin_generation(
     Ok(first)
 }
 
-/// The first generation since the state was settled last, and the last activated life of each node before that. A recovery that was
-/// not settled has recorded them; the nodes' rows name lives that began amid it.
+/// Returns the first generation since the state was settled last, and the record of each node. A recovery that was not settled has
+/// recorded them; the nodes' rows name lives that began amid it.
 fn directories(state: &ClusterState) -> (u64, BTreeMap<NodeId, DirectoryRecord>) {
+    let activated = |node: &NodeId| state.nodes.get(node).and_then(|row| row.activated);
     if let Some(earlier) = &state.recovery {
-        return (earlier.unsettled_since, earlier.directories.clone());
+        let mut directories = earlier.directories.clone();
+        directories.iter_mut().for_each(|(node, record)| record.continue_with(activated(node)));
+        return (earlier.unsettled_since, directories);
     }
     let acted = state.nodes.values().filter(|row| row.activated.is_some());
     let record = |acted| DirectoryRecord { acted, ..DirectoryRecord::default() };

@@ -2,7 +2,8 @@
 //!
 //! A node is activated in the new generation before it reports its copies, with any directory. Judged by its last activated life, an
 //! older copy would pass for the right directory after one more restart, and the right one would cease to count. So a directory is
-//! judged by the last life before the recovery, and one that has lived since by what was found of it then.
+//! judged by the last life that can have written data: the last one before the recovery, or one of an earlier generation that was not
+//! settled as far as this state shows. A life of the present generation writes none before the recovery is settled.
 
 use super::Recovery;
 use archon_types::{Incarnation, NodeId, generation_of};
@@ -15,7 +16,8 @@ const LIVES_MAX: usize = 16;
 /// The lives of one node by which an older copy of its data directory is detected.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DirectoryRecord {
-    /// The last life that was activated with a directory that lacks nothing: before the recovery, or since then.
+    /// The last life that can have written data, as far as is known: the last one that was activated before the recovery, or a later
+    /// one of an earlier generation that a directory was used in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acted: Option<Incarnation>,
     /// Lives since the recovery in which the node had a directory that lacks nothing of `acted`, and those in which it came with one.
@@ -39,6 +41,15 @@ impl DirectoryRecord {
             drop_first(&mut self.known);
         }
     }
+
+    /// A further recovery begins amid this one, and the node was activated last in the life `activated`. That life may have written
+    /// data, if this recovery was settled by a change that the state lacks.
+    pub(crate) fn continue_with(&mut self, activated: Option<Incarnation>) {
+        if let Some(activated) = activated.filter(|activated| self.whole.contains(activated)) {
+            self.acted = Some(activated);
+            self.whole.retain(|life| *life >= activated);
+        }
+    }
 }
 
 const fn generation(life: Incarnation) -> u64 {
@@ -56,7 +67,7 @@ impl Recovery {
     pub(crate) fn is_older(&self, node: NodeId, last: Option<Incarnation>) -> bool {
         let Some(record) = self.directories.get(&node) else { return false };
         // A directory that is known to be whole stays so when its node registers again, because it missed the answer.
-        if last.is_some_and(|last| record.whole.contains(&last)) {
+        if last.is_some_and(|last| record.whole.contains(&last) || record.acted == Some(last)) {
             return false;
         }
         // A life later than any that is known of its generation was registered by a change that this state lacks, and nothing speaks
@@ -78,20 +89,13 @@ impl Recovery {
         record.note_known(incarnation);
         if !older {
             let last = last.filter(|last| generation(*last) >= since);
-            last.into_iter().for_each(|last| record.note_known(last));
+            if let Some(last) = last {
+                record.note_known(last);
+                record.acted = record.acted.max(Some(last));
+            }
             record.whole.insert(incarnation);
             record.whole.extend(last);
             drop_first(&mut record.whole);
-        }
-    }
-
-    /// Takes note that a node acts in this life. It has recorded the life in its directory before, so every copy of the directory that
-    /// names an earlier one is older.
-    pub(crate) fn note_activated(&mut self, node: NodeId, incarnation: Incarnation) {
-        let Some(record) = self.directories.get_mut(&node) else { return };
-        if record.whole.contains(&incarnation) {
-            record.acted = Some(incarnation);
-            record.whole.retain(|life| *life >= incarnation);
         }
     }
 }

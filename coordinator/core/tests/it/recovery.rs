@@ -326,13 +326,51 @@ fn late_request_does_not_make_the_right_directory_older() {
     let athens = bed.node("athens");
     let older = Doubt::Older { node: athens };
     assert!(!doubts_with_all_heard(&mut bed).contains(&older));
-    // It has acted: its earlier lives are those of older copies.
-    for earlier in [lost, last] {
+    // Earlier lives are of older copies.
+    for earlier in [last, Incarnation::new(lost.get() - 1)] {
         starts(&mut bed, 3, earlier, 5);
         assert!(doubts(&bed.state).contains(&older), "{earlier:?}");
     }
     starts(&mut bed, 4, first, 9);
     assert_eq!(settled(&mut bed), [athens]);
+}
+
+#[test]
+fn directory_of_the_last_life_counts_again_after_it_was_restored() {
+    let mut bed = recovered(None);
+    let (last, _) = lives_of_athens(&bed);
+    // The node is activated, and its directory is lost. No data is written before the recovery is settled.
+    starts(&mut bed, 1, last, 5);
+    starts(&mut bed, 2, last, 5);
+    assert_eq!(doubts_with_all_heard(&mut bed), []);
+    assert_eq!(settled(&mut bed).len(), 3);
+}
+
+#[test]
+fn directory_of_the_last_life_is_older_in_a_recovery_amid_another() {
+    let mut bed = recovered(None);
+    let (last, _) = lives_of_athens(&bed);
+    let first = starts(&mut bed, 1, last, 5);
+    // Generation 2 may have been settled by a change that generation 3 lacks, and athens may have written data since.
+    begin(&mut bed, 3, None);
+    starts(&mut bed, 2, last, 5);
+    let athens = bed.node("athens");
+    assert_eq!(doubts_with_all_heard(&mut bed), [Doubt::Older { node: athens }]);
+    starts(&mut bed, 3, first, 5);
+    assert_eq!(doubts(&bed.state), []);
+}
+
+#[test]
+fn directory_counts_although_its_node_registers_many_times() {
+    let mut bed = recovered(None);
+    begin(&mut bed, 3, None);
+    let lost = Incarnation::new(first_number(2) + 50);
+    for boot in 1..40 {
+        registers_only(&mut bed, boot, lost);
+    }
+    starts(&mut bed, 40, lost, 9);
+    let athens = bed.node("athens");
+    assert!(!doubts_with_all_heard(&mut bed).contains(&Doubt::Older { node: athens }));
 }
 
 #[test]
