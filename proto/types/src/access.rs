@@ -9,14 +9,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Most rights of all clients together: the list of them goes to each node whole, whenever one changes.
+/// Maximum number of rights of all clients together: each node receives the whole list whenever one changes.
 pub const RIGHTS_MAX: usize = 16_384;
-/// Most identities of which certificates are withdrawn: they go along with the rights.
+/// Maximum number of identities with revoked certificates; they travel with the rights.
 pub const WITHDRAWN_MAX: usize = 4_096;
-/// Of an identity that is never given again: its certificates are withdrawn whenever they begin.
+/// Revokes the certificates of an identity whenever they begin; for identities that are never reused.
 pub const WHENEVER: Millis = Millis::new(u64::MAX);
 
-/// The protocol that brought the right to own partitions of a lease table.
+/// Protocol that introduced the right to own partitions of a lease table.
 pub const OWN_SINCE: u32 = 2;
 
 words! {
@@ -33,12 +33,12 @@ words! {
 }
 
 impl Right {
-    /// The one that an operation takes.
+    /// Returns the right that an operation requires.
     pub const fn of(op: &Op) -> Self {
         if op.is_read() { Self::Read } else { Self::Write }
     }
 
-    /// As part of a sentence: what somebody may do.
+    /// Returns the permission as part of a sentence.
     pub const fn verb(self) -> &'static str {
         match self {
             Self::Own => "own partitions of",
@@ -48,17 +48,17 @@ impl Right {
     }
 }
 
-/// Which clients and which tables a right is about.
+/// Clients and tables that a right applies to.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Scope {
-    /// The name in the certificate of a client, or of a participant if the right is [`Right::Own`]; `None`: all of them.
+    /// Name in the certificate of a client, or of a participant if the right is [`Right::Own`]; `None`: all of them.
     pub client: Option<String>,
-    /// A table; `None`: every table, those that are made later included.
+    /// Table; `None`: every table, including future ones.
     pub table: Option<TableId>,
 }
 
 impl Scope {
-    /// Checks what came from outside.
+    /// Validates untrusted input.
     ///
     /// # Errors
     /// `InvalidArgument`, if no client can have that name.
@@ -67,26 +67,26 @@ impl Scope {
     }
 }
 
-/// The rights that were granted, and the certificates that were withdrawn. What was not granted nobody has.
+/// Granted rights and revoked certificates. Rights must be granted explicitly.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Access {
     everyone: ClientRights,
     clients: BTreeMap<String, ClientRights>,
-    /// By identity (`admin/alice`): certificates that begin before that count no more.
-    /// Not written while there are none: the first protocol does not know them.
+    /// By identity (`admin/alice`): certificates that begin before this moment are revoked. Omitted while empty,
+    /// because the first protocol does not know this field.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "read_withdrawn")]
     withdrawn: BTreeMap<String, Millis>,
 }
 
-/// Reads withdrawn certificates as they are stored. Earlier versions noted removed coordinators there as well, by [`WHENEVER`];
-/// those are derived from the members of the quorum.
+/// Reads stored revocations. Earlier versions also recorded removed coordinators there, by [`WHENEVER`]; those are now
+/// derived from the members of the quorum.
 fn read_withdrawn<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMap<String, Millis>, D::Error> {
     let mut withdrawn = BTreeMap::<String, Millis>::deserialize(stored)?;
     withdrawn.retain(|_, moment| *moment != WHENEVER);
     Ok(withdrawn)
 }
 
-/// The rights of one client, or of all of them.
+/// Rights of one client, or of all clients.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 struct ClientRights {
     everywhere: Option<Right>,
@@ -121,12 +121,12 @@ impl ClientRights {
 }
 
 impl Access {
-    /// What a client may do to the rows of a table, by all that was granted to it and to every client.
+    /// Returns the right of a client to the rows of a table, from its own grants and those to every client.
     pub fn right(&self, client: &str, table: TableId) -> Option<Right> {
         self.everyone.to(table).max(self.clients.get(client).and_then(|rights| rights.to(table)))
     }
 
-    /// Returns what a client may do to the rows of every table, those that do not exist included.
+    /// Returns the right of a client to the rows of every table, including tables that do not exist.
     pub fn right_to_every_table(&self, client: &str) -> Option<Right> {
         self.everyone.everywhere.max(self.clients.get(client).and_then(|rights| rights.everywhere))
     }
@@ -137,13 +137,13 @@ impl Access {
         owns(&self.everyone) || self.clients.get(participant).is_some_and(owns)
     }
 
-    /// What was granted for exactly this.
+    /// Returns the right granted for exactly this scope.
     pub fn granted(&self, scope: &Scope) -> Option<Right> {
         let rights = scope.client.as_ref().map_or(Some(&self.everyone), |client| self.clients.get(client));
         rights.and_then(|rights| rights.granted(scope.table))
     }
 
-    /// Grants exactly this, in place of what was granted for it before.
+    /// Sets the right for exactly this scope, replacing the previous one.
     pub fn set(&mut self, scope: &Scope, right: Option<Right>) {
         let Some(client) = &scope.client else { return self.everyone.set(scope.table, right) };
         let rights = self.clients.entry(client.clone()).or_default();
@@ -153,12 +153,12 @@ impl Access {
         }
     }
 
-    /// Whether anything was granted for exactly this table.
+    /// Returns true if a right was granted for exactly this table.
     pub fn has_table(&self, table: TableId) -> bool {
         std::iter::once(&self.everyone).chain(self.clients.values()).any(|rights| rights.tables.contains_key(&table))
     }
 
-    /// Forgets what was granted for a table.
+    /// Removes all rights to a table.
     pub fn forget_table(&mut self, table: TableId) {
         self.everyone.tables.remove(&table);
         self.clients.retain(|_, rights| {
@@ -167,7 +167,7 @@ impl Access {
         });
     }
 
-    /// Every right that was granted: those of every client first, then by the client's name.
+    /// Returns all granted rights: those of every client first, then by client name.
     pub fn all(&self) -> impl Iterator<Item = (Scope, Right)> {
         let of = |client: Option<&String>, rights: &ClientRights| {
             let client = client.cloned();
@@ -177,18 +177,19 @@ impl Access {
         of(None, &self.everyone).chain(self.clients.iter().flat_map(move |(client, rights)| of(Some(client), rights)))
     }
 
-    /// How many rights were granted.
+    /// Returns the number of granted rights.
     pub fn len(&self) -> usize {
         let count = |rights: &ClientRights| usize::from(rights.everywhere.is_some()) + rights.tables.len();
         count(&self.everyone) + self.clients.values().map(count).sum::<usize>()
     }
 
-    /// Of which identities certificates were withdrawn, each with the moment: those that begin before it count no more.
+    /// Returns the revocations by identity: certificates that begin before the moment are revoked.
     pub const fn withdrawn(&self) -> &BTreeMap<String, Millis> {
         &self.withdrawn
     }
 
-    /// Withdraws what begins before that moment of an identity's certificates, in place of what was withdrawn of them; `None`: all count.
+    /// Revokes the certificates of an identity that begin before a moment, replacing its previous revocation; `None`
+    /// removes the revocation.
     pub fn set_withdrawn(&mut self, identity: &str, begins_before: Option<Millis>) {
         match begins_before {
             Some(moment) => drop(self.withdrawn.insert(identity.to_owned(), moment)),
@@ -196,16 +197,16 @@ impl Access {
         }
     }
 
-    /// Whether nothing was granted.
+    /// Returns true if no right was granted.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Checks what is to be an identity, as far as that can be seen without knowing all roles: `admin/alice`.
+/// Checks the form of an identity (`admin/alice`) without knowledge of the roles.
 ///
 /// # Errors
-/// `InvalidArgument`, if nobody can have it.
+/// `InvalidArgument`, if the identity cannot exist.
 pub fn check_identity(identity: &str) -> Result<(), ErrorDetail> {
     let Some((role, name)) = identity.split_once('/') else {
         let why = format!("{identity:?} is no identity, such as admin/alice or node/athens");
@@ -220,7 +221,7 @@ pub fn check_identity(identity: &str) -> Result<(), ErrorDetail> {
 pub struct AccessList {
     /// Log index of the last change.
     pub version: Version,
-    /// The rights.
+    /// Rights and revocations.
     pub access: Arc<Access>,
 }
 
@@ -233,7 +234,7 @@ pub fn grantee_text(name: Option<&str>, right: Option<Right>) -> String {
     }
 }
 
-/// The reason why a participant may not own partitions of `table`, and what to do.
+/// Explains why a participant may not own partitions of `table`, and what to do.
 pub fn own_denial(participant: &str, table: &str) -> String {
     format!(
         "participant/{participant} may not own partitions of table {table}: it was not granted that; an admin grants it by \
@@ -241,18 +242,19 @@ pub fn own_denial(participant: &str, table: &str) -> String {
     )
 }
 
-/// Which client is meant, or that all of them are.
+/// Names one client, or every client, in a sentence.
 pub fn client_text(client: Option<&str>) -> String {
     client.map_or_else(|| "every client".to_owned(), |name| format!("client/{name}"))
 }
 
-/// Why a client may not do what it wants to the rows of `table`, a table's name, and who can help. `has`: what it may.
+/// Explains why a client lacks a right to the rows of `table` (a table name) and who can grant it. `has` is its present
+/// right.
 pub fn denial(client: &str, wanted: Right, table: &str, has: Option<Right>) -> String {
     let has = match has {
         Some(right) => format!("may {} it only", right.verb()),
         None => "was granted no right to it".to_owned(),
     };
-    // Whoever writes asks for the routes first, and would be told of one right after the other.
+    // Writers request the routes first, so without this hint they would get two refusals, one right after the other.
     let more = if wanted == Right::Read { ", or `grant write` where it writes as well" } else { "" };
     format!(
         "client/{client} may not {} table {table}: it {has}; an admin grants it by `archon access grant {} --client {client} --table \
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_granted_nobody_may() {
+    fn rights_must_be_granted_explicitly() {
         let (mut access, orders, bills) = (Access::default(), TableId::new(1), TableId::new(2));
         assert_eq!((access.right("shop", orders), access.is_empty()), (None, true));
         access.set(&scope(Some("shop"), Some(1)), Some(Right::Read));
@@ -310,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_is_a_role_and_a_name() {
+    fn identity_is_a_role_and_a_name() {
         for right in ["admin/alice", "coordinator/3", "node/athens-1"] {
             assert_eq!(check_identity(right), Ok(()), "{right}");
         }
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_is_missing_and_who_can_help() {
+    fn denial_names_the_missing_right_and_the_remedy() {
         assert_eq!(
             denial("shop", Right::Write, "orders", Some(Right::Read)),
             "client/shop may not write to table orders: it may read it only; an admin grants it by `archon access grant \
@@ -331,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_writes_was_told_to_ask_for_reading_and_then_for_writing() {
+    fn denial_of_read_also_names_grant_write() {
         let said = denial("shop", Right::Read, "orders", None);
         assert!(said.ends_with("--table orders`, or `grant write` where it writes as well"), "{said}");
         assert!(
@@ -346,9 +348,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list.
+        /// Compares with a plain list.
         #[test]
-        fn a_client_has_the_most_of_what_was_granted_to_it_and_to_all(
+        fn client_has_highest_right_granted_to_it_or_to_all(
             changes in proptest::collection::vec((scopes(), proptest::option::of(proptest::sample::select(Right::ALL))), 0..20),
         ) {
             let (mut access, mut list) = (Access::default(), BTreeMap::new());

@@ -1,9 +1,9 @@
-//! Pauses between attempts.
+//! Backoff: pauses between attempts.
 
 use std::time::Duration;
 
-/// The pause after each failure in a row: doubling from `first` to `longest`, each drawn between half of that bound and
-/// all of it, so that those who fail together do not come back together, and nobody at once.
+/// Pause after each consecutive failure. The bound doubles from `first` to `longest`; each pause is drawn between half
+/// of the bound and the bound, so that clients that fail together do not retry together, and none retries at once.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -12,19 +12,19 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses from `first` up to `longest`.
+    /// Creates pauses from `first` up to `longest`.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, failures: 0 }
     }
 
-    /// The pause after one more failure. `unit` is a random number in `0.0..1.0`, drawn by the caller.
+    /// Returns the pause after one more failure. `unit` is a random number in `0.0..1.0`, drawn by the caller.
     pub fn next(&mut self, unit: f64) -> Duration {
         let bound = self.first.saturating_mul(1 << self.failures.min(16)).min(self.longest);
         self.failures = self.failures.saturating_add(1);
         bound.mul_f64(0.5 + 0.5 * unit.clamp(0.0, 1.0))
     }
 
-    /// An attempt succeeded.
+    /// Resets the pause after a successful attempt.
     pub fn reset(&mut self) {
         self.failures = 0;
     }

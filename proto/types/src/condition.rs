@@ -1,10 +1,10 @@
-//! How much of a partition's data may still be there in a copy that does not count.
+//! Remaining data in a copy that is not in sync.
 
 use crate::word::words;
 use serde::{Deserialize, Serialize};
 
 words! {
-    /// How much of the data may still be there in a copy that does not count. Ordered from worst to best.
+    /// Remaining data in a copy that is not in sync. Ordered from worst to best.
     #[derive(Serialize, Deserialize)]
     pub enum Condition: "condition of a copy" {
         /// It counted once, and its data is damaged, missing, or was thrown away to be copied anew.

@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 const MIB: u64 = 1024 * 1024;
-/// Fewer free inodes than this count as none: an engine makes several files at a time.
+/// Free inodes below this number count as none, because an engine creates several files at a time.
 const INODES_MIN: u64 = 64;
 
-/// A disk has too little space left for a node to take writes.
+/// Shortage of disk space that keeps a node from accepting writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DiskFull {
-    /// Bytes that are free.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// Bytes that must be free before writes are taken again.
+    /// Bytes that must be free before the node accepts writes again.
     pub needed_bytes: u64,
     /// The exhausted resource.
     #[serde(default)]
@@ -27,12 +27,12 @@ pub enum DiskLimit {
     Bytes,
     /// Inodes: the number of files that the file system can hold.
     Inodes,
-    /// A quota, or another limit that the system enforces and does not report.
+    /// Quota, or another limit that the system enforces but does not report.
     Quota,
 }
 
 impl DiskFull {
-    /// The shortage of a disk that refuses writes. `inodes_free` is known where their number is fixed.
+    /// Creates the shortage of a disk that refuses writes. `inodes_free` is known if the number of inodes is fixed.
     pub fn new(free_bytes: u64, needed_bytes: u64, inodes_free: Option<u64>) -> Self {
         let limit = match inodes_free {
             Some(free) if Self::lacks_inodes(free) => DiskLimit::Inodes,
@@ -42,7 +42,7 @@ impl DiskFull {
         Self { free_bytes, needed_bytes, limit }
     }
 
-    /// Returns whether so few free inodes count as none.
+    /// Returns true if so few free inodes count as none.
     pub const fn lacks_inodes(free: u64) -> bool {
         free < INODES_MIN
     }
@@ -50,7 +50,7 @@ impl DiskFull {
 
 impl fmt::Display for DiskFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Rounded so that what is free never looks like enough.
+        // Rounded so that the free space never looks sufficient.
         let (free, needed) = (self.free_bytes / MIB, self.needed_bytes.div_ceil(MIB));
         match self.limit {
             DiskLimit::Bytes => write!(f, "{free} MiB are free, {needed} MiB are needed"),
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_free_never_looks_like_enough() {
+    fn free_space_never_looks_sufficient() {
         let lack = DiskFull::new(64 * MIB - 1, 64 * MIB, None);
         assert_eq!(lack.to_string(), "63 MiB are free, 64 MiB are needed");
     }

@@ -1,22 +1,22 @@
-//! Who knocks at whose door, what is said of it, and what is made of that: words of PROTOCOL rules 73 to 76. Who knocks is computed by
-//! everybody from the same rows, as it is of relays, and never agreed on.
+//! Reachability of nodes for clients: assignment of probers, their reports and the evaluation (PROTOCOL rules 73 to
+//! 76). Each member computes the assignment from the same rows, as for relays, without an agreement.
 
 use crate::ids::{ClusterId, Incarnation, NodeId};
 use crate::relays::{RelayCandidate, relays, relays_of, root};
 use crate::settings::Settings;
 use crate::word::words;
 
-/// The protocol from which on nodes answer a ping.
+/// Protocol from which on nodes answer a ping.
 pub const DOORS_SINCE: u32 = 2;
 
-/// Most doors of which one keeper says that they are shut. One that finds more shut is not believed anyway.
+/// Maximum number of unreachable nodes in one prober's report. A prober that finds more is not believed anyway.
 pub const SHUT_DOORS_MAX: usize = 64;
 
-/// The fewest keepers, where there are as many nodes: with three each node has two that are not itself.
+/// Minimum number of probers, if there are as many nodes: with three, each node has two other than itself.
 const KEEPERS_MIN: usize = 3;
 
 words! {
-    /// How a door is found shut.
+    /// Reason why a probe failed.
     pub enum DoorFailure: "failure of a door" {
         /// Nothing was answered in time.
         Silent = "silent",
@@ -26,7 +26,7 @@ words! {
 }
 
 words! {
-    /// How the leading coordinator finds the door of a node.
+    /// Reachability of a node, as the leading coordinator sees it.
     pub enum DoorState: "state of a door" {
         /// Nobody says otherwise.
         Open = "open",
@@ -39,77 +39,78 @@ words! {
     }
 }
 
-/// What a keeper says of the doors at which it knocks.
+/// Report of a prober about the nodes it probes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DoorReport {
-    /// At how many doors it knocks.
+    /// Number of nodes that it probes.
     pub members: u32,
-    /// How many of them answered when it knocked last.
+    /// Number of them that answered the last probe.
     pub reached: u32,
-    /// Those that did not, the ones that have been shut for longest first, [`SHUT_DOORS_MAX`] at most. It may not have knocked at all of the
-    /// others yet.
+    /// Unreachable nodes, the longest unreachable first, at most [`SHUT_DOORS_MAX`]. The prober may not have probed all
+    /// of the others yet.
     pub shut: Vec<ShutDoor>,
 }
 
-/// A door that is shut to a keeper.
+/// A node that a prober cannot reach.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShutDoor {
-    /// Whose it is.
+    /// Number of the node.
     pub node: NodeId,
-    /// In which life, as the keeper's row has it.
+    /// Incarnation of the node, from the prober's row.
     pub incarnation: Incarnation,
-    /// How the last knock ended.
+    /// Result of the last probe.
     pub how: DoorFailure,
-    /// For how long no knock has been answered, in milliseconds.
+    /// Time since a probe was last answered, in milliseconds.
     pub since_ms: u64,
 }
 
 impl DoorReport {
-    /// Whether it says of each of its doors that it is open or that it is shut.
+    /// Returns true if the report covers each probed node, as reachable or unreachable.
     pub fn is_whole(&self) -> bool {
         u64::from(self.reached) + self.shut.len() as u64 == u64::from(self.members)
     }
 
-    /// Whether the keeper reaches at least three quarters of its doors other than this one, and at least one: whoever reaches less is
-    /// perhaps cut off itself (rule 74).
+    /// Returns true if the prober reaches at least three quarters of its nodes other than this one, and at least one: a
+    /// prober that reaches fewer may be cut off itself (rule 74).
     pub fn reaches_the_others(&self, shut: NodeId) -> bool {
         let itself = u32::from(self.of(shut).is_some());
         let others = u64::from(self.members.saturating_sub(itself));
         self.reached > 0 && u64::from(self.reached) * 4 >= others * 3
     }
 
-    /// What is said of a node, if its door is shut.
+    /// Returns the entry of a node, if it is unreachable.
     pub fn of(&self, node: NodeId) -> Option<&ShutDoor> {
         self.shut.iter().find(|door| door.node == node)
     }
 }
 
 impl Settings {
-    /// How often doors are knocked at, in milliseconds; zero: not at all.
+    /// Returns the probe interval in milliseconds; zero disables probing.
     pub const fn doors_every_ms(&self, protocol: u32) -> u64 {
         if protocol >= DOORS_SINCE { self.door_every_ms } else { 0 }
     }
 }
 
-/// How many keepers of doors there are among so many live nodes: as many as there would be relays, and three at least.
+/// Returns the number of probers among `live` nodes: as many as there would be relays, and at least three.
 pub fn keeper_count(live: usize) -> usize {
     root(live).max(KEEPERS_MIN).min(live)
 }
 
-/// The keepers of doors among live nodes. Where nodes relay heartbeats these are the relays.
+/// Returns the probers among live nodes. If nodes relay heartbeats, these are the relays.
 pub fn keepers<'a>(cluster: ClusterId, live: impl IntoIterator<Item = RelayCandidate<'a>>) -> Vec<RelayCandidate<'a>> {
     let live: Vec<_> = live.into_iter().collect();
     let count = keeper_count(live.len());
     relays(cluster, live, count)
 }
 
-/// The keepers of a node's door: two, if there are so many besides itself. They are its relays, but for a relay itself.
+/// Returns the two probers of a node, or fewer if there are not two other nodes. They are its relays, except for a
+/// relay itself.
 pub fn keepers_of(node: RelayCandidate<'_>, keepers: &[RelayCandidate<'_>]) -> Vec<NodeId> {
     let others: Vec<_> = keepers.iter().copied().filter(|keeper| keeper.node != node.node).collect();
     relays_of(node.node, node.zone, &others)
 }
 
-/// The nodes at whose doors this one knocks, of those that live; nobody's if it is no keeper.
+/// Returns the live nodes that this node probes; none if it is no prober.
 pub fn doors_of<'a>(
     cluster: ClusterId,
     keeper: NodeId,
@@ -130,7 +131,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn every_node_has_two_keepers_that_are_not_itself_in_clusters_of_every_size() {
+    fn every_node_has_two_probers_other_than_itself() {
         let counts: Vec<_> = [0, 1, 2, 3, 4, 10, 100, 10_000].map(keeper_count).into();
         assert_eq!(counts, [0, 1, 2, 3, 3, 4, 10, 100]);
         for live in 1..=60 {
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn every_door_is_knocked_at_by_its_two_keepers_and_by_nobody_else() {
+    fn every_node_is_probed_by_exactly_its_two_probers() {
         let all = candidates(40, &["north", "south"]);
         let keepers = keepers(cluster(), all.iter().copied());
         let knocked: BTreeMap<NodeId, Vec<NodeId>> =
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_keeper_stands_in_another_zone_and_doors_are_spread_evenly() {
+    fn second_prober_is_in_another_zone_and_load_is_even() {
         let all = candidates(900, &["north", "south", "east"]);
         let zone = |node: NodeId| all.iter().find(|candidate| candidate.node == node).unwrap().zone;
         let keepers = keepers(cluster(), all.iter().copied());
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nodes_relay_their_relays_are_the_keepers_of_their_doors() {
+    fn relays_of_a_node_are_its_probers() {
         let all = candidates(600, &["north", "south"]);
         let relays = relays(cluster(), all.iter().copied(), relay_count(600, 500));
         let keepers = keepers(cluster(), all.iter().copied());
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_reaches_less_than_three_quarters_of_the_others_is_not_believed() {
+    fn prober_that_reaches_under_three_quarters_is_not_believed() {
         let shut = |count: u64| {
             let door = |node| ShutDoor {
                 node: NodeId::new(node),
@@ -205,7 +206,7 @@ mod tests {
         };
         assert!(!believed(1, 1), "nobody else is there to compare with");
         assert!(believed(2, 1) && !believed(2, 2) && !believed(3, 2) && believed(5, 2) && !believed(5, 3));
-        // It has not knocked at all of them yet.
+        // It has not probed all of them yet.
         let fresh = DoorReport { members: 9, reached: 4, shut: shut(1) };
         assert!(!fresh.is_whole() && !fresh.reaches_the_others(NodeId::new(1)));
     }

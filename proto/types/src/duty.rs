@@ -1,4 +1,4 @@
-//! What the coordinator asks of a node (duties) and what a node tells it (reports).
+//! Duties of nodes, from the coordinator, and reports of nodes to it.
 
 use crate::ids::{Epoch, Incarnation, PartitionId, PlacementId, Seq, Version};
 use crate::partition::Partition;
@@ -7,44 +7,44 @@ use crate::range_limits::{Outgrown, Undersized};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// What a node should do about one partition. A push carries a node's full list; anything it holds that no duty names
-/// is set aside, and only [`Duty::Unload`] deletes (PROTOCOL rule 22).
+/// Desired state of one partition on a node. A push carries a node's full list; the node sets aside any replica that no
+/// duty names, and only [`Duty::Unload`] deletes (PROTOCOL rule 22).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Duty {
-    /// Hold the copy `placement` of this partition and be in it what the row says: leader, follower or loader.
+    /// Host the copy `placement` of this partition in the role that the row assigns: leader, follower or loader.
     Host {
         /// The partition's row.
         partition: Partition,
         /// The copy on this node.
         placement: PlacementId,
     },
-    /// Host it, and give up the leadership of `epoch`: stop admitting, let what is under way commit, report
+    /// Host it and give up the leadership of `epoch`: stop admitting, let operations in progress commit, report
     /// [`Fact::Released`].
     HandOver {
         /// The partition's row.
         partition: Partition,
         /// The copy on this node, which leads.
         placement: PlacementId,
-        /// Who is to lead next.
+        /// Next leader.
         to: PlacementId,
     },
     /// Delete this copy and report [`Fact::Unloaded`].
     Unload {
-        /// The partition it is a copy of.
+        /// Partition of the copy.
         partition: PartitionId,
         /// The copy on this node.
         placement: PlacementId,
     },
-    /// Set this copy aside, take nothing in for it any more, and report [`Fact::Inspected`]: the coordinators were recovered and
-    /// do not know what became of it (PROTOCOL rule 61).
+    /// Set this copy aside, accept no more data for it, and report [`Fact::Inspected`]: the coordinators were recovered
+    /// and do not know its state (PROTOCOL rule 61).
     Inspect {
-        /// The copy on this node, of whatever partition.
+        /// The copy on this node, of any partition.
         placement: PlacementId,
     },
 }
 
 impl Duty {
-    /// The partition it is about, if it names one.
+    /// Returns the partition of the duty, if it names one.
     pub fn partition(&self) -> Option<PartitionId> {
         match self {
             Self::Host { partition, .. } | Self::HandOver { partition, .. } => Some(partition.id),
@@ -53,7 +53,7 @@ impl Duty {
         }
     }
 
-    /// The copy it is about.
+    /// Returns the copy of the duty.
     pub fn placement(&self) -> PlacementId {
         match self {
             Self::Host { placement, .. }
@@ -64,16 +64,16 @@ impl Duty {
     }
 }
 
-/// A replica named so that a restarted or wiped one cannot be mistaken for it (PROTOCOL rule 5).
+/// Replica identity that distinguishes it from a restarted or wiped one (PROTOCOL rule 5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ReplicaName {
     /// The copy.
     pub placement: PlacementId,
-    /// The life of its node.
+    /// Incarnation of its node.
     pub incarnation: Incarnation,
 }
 
-/// A fact a node tells the coordinator about one of its replicas, answered after commit.
+/// A fact that a node reports to the coordinator about one of its replicas; answered after commit.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The partition.
@@ -82,13 +82,13 @@ pub struct Report {
     pub placement: PlacementId,
     /// The epoch in which the fact holds.
     pub epoch: Epoch,
-    /// The row's version as the reporter knows it; guards the change it asks for.
+    /// Version of the row known to the reporter; guards the requested change.
     pub version: Version,
     /// The fact.
     pub fact: Fact,
 }
 
-/// What can be reported.
+/// Facts that a node can report.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Fact {
     /// The reporter leads and serves in this epoch.
@@ -99,86 +99,86 @@ pub enum Fact {
         joiner: ReplicaName,
     },
     /// The reporter leads; these Live followers left an append unanswered for the replication time-out and should be
-    /// dropped from the Live set.
+    /// removed from the Live set.
     Silent {
-        /// All of them.
+        /// All silent followers.
         followers: Vec<ReplicaName>,
     },
-    /// The reporter has stopped serving in this epoch, for good.
+    /// The reporter has stopped serving in this epoch permanently.
     Released,
-    /// As [`Fact::Released`], of a participant that does not want the partition back soon.
+    /// Like [`Fact::Released`], from a participant that does not want the partition back soon.
     Declined,
     /// The reporter has deleted its copy.
     Unloaded,
-    /// The reporter's copy is damaged and must not count any more.
+    /// The reporter's copy is damaged and must no longer count as in sync.
     Damaged {
-        /// What was found, for the events.
+        /// Description of the damage, for the events.
         why: String,
     },
     /// The leader of this epoch lacks entries that the reporter knows as committed: one of the two lost data. The
-    /// reporter follows that leader no more, and cuts nothing (PROTOCOL rule 10).
+    /// reporter stops following that leader and truncates nothing (PROTOCOL rule 10).
     LostData {
         /// The leader's copy.
         leader: PlacementId,
-        /// Up to here the reporter knows the log as committed.
+        /// Last position that the reporter knows as committed.
         commit: Seq,
-        /// Up to here at most the two logs agree.
+        /// Last position at which the two logs can agree.
         agreed: Seq,
     },
-    /// The reporter is named leader in this epoch and does not lead in it, for good: a copy knows a higher epoch, of which
-    /// the row says nothing, or the reporter followed another one in this epoch. That is its release as well; the next
-    /// leadership must lie above both (PROTOCOL rule 25).
+    /// The reporter is named leader in this epoch but will never lead in it: a copy knows a higher epoch that the row
+    /// lacks, or the reporter followed another leader in this epoch. This also releases the leadership; the next one
+    /// must lie above both epochs (PROTOCOL rule 25).
     Overtaken {
         /// The higher epoch, or this one.
         by: Epoch,
     },
-    /// The partition is being split, and the reporter has formed a copy of the one that is split off from its own copy of this
-    /// one: it is whole, on the disk (PROTOCOL rule 38).
+    /// The partition is being split, and the reporter has formed a copy of the new partition from its own copy of this
+    /// one, complete and on disk (PROTOCOL rule 38).
     Formed {
-        /// The version of the row in which the split began.
+        /// Version of the row in which the split began.
         attempt: Version,
-        /// The copy that was formed.
+        /// The formed copy.
         copy: PlacementId,
-        /// Where the entry stands in this partition's log with which it gave the keys up.
+        /// Position in this partition's log of the entry that gave up the keys.
         position: Position,
     },
-    /// The partition is being split, and the reporter's copy of the one that is split off has every key by now and gets whatever
-    /// is written to the reporter's copy of this one. It says when the keys may be given up with the least ado, and nothing that
-    /// must be true rests on it.
+    /// The partition is being split, and the reporter's copy of the new partition has every key and receives all writes
+    /// to the reporter's copy of this one. The fact only shows when the keys can be given up with the shortest pause;
+    /// safety does not depend on it.
     Mirroring {
-        /// The version of the row in which the split began.
+        /// Version of the row in which the split began.
         attempt: Version,
-        /// The copy that is formed.
+        /// The copy in formation.
         copy: PlacementId,
     },
-    /// The reporter leads, and its log holds all rows of the partition that it absorbs, committed (PROTOCOL rule 47).
+    /// The reporter leads, and its log holds all rows of the absorbed partition, committed (PROTOCOL rule 47).
     Absorbed {
-        /// The version of the row in which the merge began.
+        /// Version of the row in which the merge began.
         attempt: Version,
     },
-    /// The reporter leads, and the partition that it is to absorb is larger than what a log takes in.
+    /// The reporter leads, and the partition to absorb is larger than a log accepts.
     Unabsorbable {
-        /// The version of the row in which the merge began.
+        /// Version of the row in which the merge began.
         attempt: Version,
-        /// How much was found, in bytes: the rest was not looked at.
+        /// Bytes found before the count stopped.
         bytes: u64,
     },
-    /// The reporter's copy, which does not count, has thrown away what it held to be copied anew: nothing whole is left of
-    /// it.
+    /// The reporter's copy, which is not in sync, was reset to be copied again; none of its data is complete.
     Emptied,
-    /// The reporter leads, and the partition has been small for a while: it might be merged with a neighbour that is, too.
+    /// The reporter leads, and the partition has been small for a while: it could be merged with a small neighbour.
     Undersized(Undersized),
-    /// Where the log of the reporter's copy ends, which it was told to set aside ([`Duty::Inspect`]). The report's epoch is the
-    /// highest that the copy has persisted, its version the life in which it is told.
+    /// End of the log of the reporter's copy, which was set aside by [`Duty::Inspect`]. The report's epoch is the
+    /// highest that the copy has persisted; its version is the incarnation of the report.
     Inspected {
-        /// The last entry that it holds.
+        /// Last entry of the copy.
         last: Position,
     },
-    /// The reporter leads, and found the partition above a limit of its table, in that version of its row: it should be split.
+    /// The reporter leads and found the partition, in that version of its row, above a limit of its table: it should be
+    /// split.
     Outgrown {
-        /// The first key that another partition should have: within the range, and not its first.
+        /// First key of the new partition: within the range, and not its first key.
         at: Bytes,
-        /// By what.
+        /// The exceeded limit.
         by: Outgrown,
     },
 }

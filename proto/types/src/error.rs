@@ -1,4 +1,4 @@
-//! One error vocabulary for every boundary: what kind it is, what was wrong, and what a caller may do about it.
+//! One error vocabulary for every boundary: the kind, the wrong input, and the possible reaction of a caller.
 
 use crate::ids::Version;
 use crate::word::Vocabulary;
@@ -7,7 +7,7 @@ use std::fmt;
 
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $name:ident = $code:literal, $word:literal,)*) => {
-        /// What went wrong, as a closed list that survives the wire by number. Numbers are never reused.
+        /// Kinds of errors: a closed list that crosses the wire by number. Numbers are never reused.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
         #[repr(u32)]
         #[non_exhaustive]
@@ -17,20 +17,20 @@ macro_rules! kinds {
             /// Every kind, for tests and tables.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The kind with this number on the wire, if this version knows it.
+            /// Returns the kind with this wire number, if this version knows it.
             pub const fn from_code(code: u32) -> Option<Self> {
                 match code { $($code => Some(Self::$name),)* _ => None }
             }
 
-            /// Its number on the wire.
+            /// Returns the wire number.
             pub const fn code(self) -> u32 { self as u32 }
 
-            /// What programs write for it, in JSON: `stale_plan`.
+            /// Returns the name for programs, in JSON: `stale_plan`.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $word,)* }
             }
 
-            /// Its name, as logs and the command line show it: `StalePlan`.
+            /// Returns the name in logs and on the command line: `StalePlan`.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
             }
@@ -127,8 +127,8 @@ kinds! {
 }
 
 impl ErrorKind {
-    /// Whether the same request may succeed later without anybody changing it. An operation answered by one of these
-    /// did not take effect.
+    /// Returns true if the same request may succeed later without any intervention. Such an error means that the
+    /// operation did not take effect.
     pub const fn is_retryable(self) -> bool {
         match self {
             Self::NotCoordinatorLeader
@@ -177,24 +177,24 @@ impl fmt::Display for ErrorKind {
 /// An error as it crosses a boundary: its kind, a sentence for people, and hints for programs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ErrorDetail {
-    /// What went wrong.
+    /// Kind of the error.
     pub kind: ErrorKind,
-    /// What was wrong with which input, and what to do.
+    /// Wrong input, reason and remedy.
     pub message: String,
-    /// How long to wait before a retry, if the server has an opinion.
+    /// Delay before a retry, if the server suggests one.
     pub retry_after_ms: Option<u64>,
-    /// The address of the leader (of the quorum or of the partition), if known.
+    /// Address of the leader (of the quorum or of the partition), if known.
     pub leader: Option<String>,
-    /// The newest table version the sender knows.
+    /// Newest table version known to the sender.
     pub table_version: Option<Version>,
-    /// What there is (nodes, a version, a revision), where the kind says so.
+    /// Actual value (nodes, a version, a revision), depending on the kind.
     pub have: Option<u64>,
-    /// What would be needed, where the kind says so.
+    /// Required value, depending on the kind.
     pub need: Option<u64>,
 }
 
 impl ErrorDetail {
-    /// An error without hints.
+    /// Creates an error without hints.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -207,14 +207,14 @@ impl ErrorDetail {
         }
     }
 
-    /// Adds the leader's address, if there is one to tell.
+    /// Adds the leader's address, if it is known.
     #[must_use]
     pub fn with_leader(mut self, leader: Option<String>) -> Self {
         self.leader = leader;
         self
     }
 
-    /// Adds what there is and what would be needed.
+    /// Adds the actual and the required value.
     #[must_use]
     pub fn with_have_need(mut self, have: u64, need: u64) -> Self {
         self.have = Some(have);
@@ -222,14 +222,14 @@ impl ErrorDetail {
         self
     }
 
-    /// Adds how long to wait before a retry.
+    /// Adds the delay before a retry.
     #[must_use]
     pub fn with_retry_after_ms(mut self, retry_after_ms: u64) -> Self {
         self.retry_after_ms = Some(retry_after_ms);
         self
     }
 
-    /// Adds the newest table version the sender knows.
+    /// Adds the newest table version known to the sender.
     #[must_use]
     pub fn with_table_version(mut self, version: Version) -> Self {
         self.table_version = Some(version);

@@ -1,9 +1,9 @@
-//! What can happen to a cluster.
+//! Events of a cluster.
 
 use crate::word::words;
 
 words! {
-    /// What happened.
+    /// Code of an event.
     #[non_exhaustive]
     pub enum EventCode: "event" {
         /// The cluster came into being.

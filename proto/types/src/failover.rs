@@ -1,11 +1,12 @@
-//! Profiles of the three time-outs: how soon others take over from a node that died, and what that asks of the machines.
+//! Failover profiles: the three time-outs that decide how soon a successor takes over, and their demands on the
+//! machines.
 
 use crate::lease::LeaseTiming;
 use crate::setting::Setting;
 use crate::word::words;
 
 words! {
-    /// How soon others take over.
+    /// Speed of failover.
     pub enum Failover: "profile of failover" {
         /// Within 1.0 to 1.4 s; a process may stand still for 600 ms.
         Standard = "standard",
@@ -15,7 +16,7 @@ words! {
 }
 
 impl Failover {
-    /// The time-outs of this profile.
+    /// Returns the time-outs of this profile.
     pub const fn timing(self) -> LeaseTiming {
         match self {
             Self::Standard => {
@@ -25,7 +26,7 @@ impl Failover {
         }
     }
 
-    /// The value of a setting in this profile; none of those that it leaves alone.
+    /// Returns the value of a setting in this profile, or `None` if the profile does not set it.
     pub const fn value(self, setting: Setting) -> Option<u64> {
         let timing = self.timing();
         match setting {
@@ -39,13 +40,14 @@ impl Failover {
 }
 
 impl LeaseTiming {
-    /// For how long a process may stand still without its lease ending: one heartbeat is due when it begins, and the answer to the
-    /// next one takes as long as a heartbeat at most.
+    /// Returns the longest stall of a process that does not end its lease: one heartbeat is due when the stall begins,
+    /// and the answer to the next one takes as long as a heartbeat at most.
     pub const fn stall_ms_max(self) -> u64 {
         self.lease_ms.saturating_sub(2 * self.heartbeat_ms)
     }
 
-    /// The longest stall that an idle machine may show if this timing is to hold once it has work: half of what ends a lease.
+    /// Returns the longest stall tolerated on an idle machine if this timing is to hold under load: half of the stall
+    /// that ends a lease.
     pub const fn stall_ms_trusted(self) -> u64 {
         self.stall_ms_max() / 2
     }
@@ -56,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_profile_is_safe_and_the_ordinary_one_is_the_default() {
+    fn every_profile_is_safe_and_the_ordinary_one_is_default() {
         for profile in Failover::ALL {
             assert!(profile.timing().check().is_ok(), "{profile:?}");
         }
@@ -68,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_that_is_trusted_is_half_of_what_ends_a_lease() {
+    fn trusted_stall_is_half_of_the_one_that_ends_a_lease() {
         let stalls = |profile: Failover| (profile.timing().stall_ms_max(), profile.timing().stall_ms_trusted());
         assert_eq!((stalls(Failover::Standard), stalls(Failover::Fast)), ((600, 300), (400, 200)));
     }

@@ -1,35 +1,35 @@
-//! Generations of the coordinators' state: each begins where a state was taken from a survivor or from a file instead of from a
-//! majority of the quorum, and counts from numbers that no earlier one can have reached.
+//! Generations of the coordinators' state. Each begins with a state recovered from a survivor or a file instead of from
+//! a majority of the quorum, and counts from numbers that no earlier generation can have reached.
 
 use crate::ids::GenerationKey;
 
-/// The protocol from which on a generation has a key, and members say the one in which they have lived.
+/// Protocol from which on a generation has a key, and members report the generation in which they have lived.
 pub const GENERATION_KEYS_SINCE: u32 = 2;
 
-/// How far the numbers of two generations are apart: entries of the log, epochs, incarnations, and the numbers of nodes, tables
-/// and copies. The log's index rises fastest: with ten changes of the cluster a second, day and night, it takes 3,000 years.
+/// Distance between the numbers of two generations: log entries, epochs, incarnations, and the numbers of nodes, tables
+/// and copies. The log index rises fastest: at ten cluster changes a second, it takes 3,000 years.
 pub const NUMBERS_PER_GENERATION: u64 = 1_000_000_000_000;
 
-/// The highest generation: its numbers are whole numbers in JSON.
+/// Highest generation: its numbers are exact in JSON.
 pub const GENERATIONS_MAX: u64 = 9_000;
 
-/// The number from which everything in a generation counts (PROTOCOL rule 60); the first one begins at zero.
+/// Returns the number from which a generation counts (PROTOCOL rule 60); the first one begins at zero.
 pub const fn first_number(generation: u64) -> u64 {
     generation.saturating_sub(1).saturating_mul(NUMBERS_PER_GENERATION)
 }
 
-/// So many numbers are left at the end of a generation wherever in it it begins: 300 years, with ten changes a second.
+/// Numbers reserved at the end of a generation, for any beginning: 300 years, at ten changes a second.
 const NUMBERS_LEFT: u64 = NUMBERS_PER_GENERATION / 10;
 
-/// The number from which this very generation counts. Two that have the same number, begun from two states, begin where their keys say:
-/// so far from each other that neither comes to numbers of the other one.
+/// Returns the number from which this generation counts. Two generations of the same number, recovered from two states,
+/// begin where their keys place them, so far apart that neither reaches numbers of the other.
 pub fn begins_at(generation: u64, key: GenerationKey) -> u64 {
     let room = u128::from(NUMBERS_PER_GENERATION - NUMBERS_LEFT);
     let place = u64::try_from(key.get().as_u128() % room).unwrap_or(0);
     first_number(generation).saturating_add(place)
 }
 
-/// The generation in which a number was given.
+/// Returns the generation of a number.
 pub const fn generation_of(number: u64) -> u64 {
     number / NUMBERS_PER_GENERATION + 1
 }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_generations_of_one_number_begin_at_numbers_of_their_own() {
+    fn generations_of_one_number_begin_at_different_numbers() {
         let of = |key: u128| begins_at(2, GenerationKey::new(uuid::Uuid::from_u128(key)));
         assert_eq!(begins_at(2, GenerationKey::NIL), first_number(2));
         assert_ne!(of(1), of(2));
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_tells_its_generation() {
+    fn every_number_identifies_its_generation() {
         for generation in [1, 2, 3, GENERATIONS_MAX] {
             assert_eq!(generation_of(first_number(generation)), generation);
             assert_eq!(generation_of(first_number(generation + 1) - 1), generation);

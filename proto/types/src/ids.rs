@@ -1,5 +1,5 @@
-//! Identifiers and counters. Each is its own type with a private field and no arithmetic beyond a checked `next`, so
-//! that an epoch can never be passed where a version is meant.
+//! Identifiers and counters. Each has its own type with a private field and no arithmetic beyond a checked `next`, so
+//! that an epoch cannot be passed as a version.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,20 +15,20 @@ macro_rules! counter {
         pub struct $name(u64);
 
         impl $name {
-            /// The value below every other.
+            /// The lowest value.
             pub const ZERO: Self = Self(0);
 
-            /// Wraps a raw number, as it came from the wire or the disk.
+            /// Wraps a raw number from the wire or the disk.
             pub const fn new(value: u64) -> Self {
                 Self(value)
             }
 
-            /// The raw number, for the wire, the disk and people.
+            /// Returns the raw number, for the wire, the disk and display.
             pub const fn get(self) -> u64 {
                 self.0
             }
 
-            /// The successor, or `None` at the end of the range (which no cluster reaches: 2^64 steps).
+            /// Returns the successor, or `None` at the end of the range (which no cluster reaches: 2^64 steps).
             pub const fn next(self) -> Option<Self> {
                 match self.0.checked_add(1) {
                     Some(value) => Some(Self(value)),
@@ -90,19 +90,19 @@ counter!(
 );
 
 impl Seq {
-    /// The position before this one; zero stays zero.
+    /// Returns the previous position; zero stays zero.
     pub const fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
 }
 
 impl Millis {
-    /// This instant plus `millis`, saturating.
+    /// Returns this instant plus `millis`, saturating.
     pub const fn plus(self, millis: u64) -> Self {
         Self(self.0.saturating_add(millis))
     }
 
-    /// Milliseconds from `earlier` to `self`; zero when `earlier` is later.
+    /// Returns the milliseconds from `earlier` to `self`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -116,7 +116,7 @@ macro_rules! unique {
         pub struct $name(Uuid);
 
         impl $name {
-            /// The identifier that means "none"; never minted.
+            /// The identifier that means "none"; never generated.
             pub const NIL: Self = Self(Uuid::nil());
 
             /// Wraps random bytes; the caller owns the randomness (this crate has none).
@@ -124,12 +124,12 @@ macro_rules! unique {
                 Self(value)
             }
 
-            /// The UUID itself.
+            /// Returns the UUID.
             pub const fn get(self) -> Uuid {
                 self.0
             }
 
-            /// True for the identifier that means "none".
+            /// Returns true for the identifier that means "none".
             pub const fn is_nil(self) -> bool {
                 self.0.is_nil()
             }
@@ -150,24 +150,25 @@ macro_rules! unique {
 }
 
 unique!(
-    /// A cluster: one quorum and its nodes. Minted at bootstrap, carried by every RPC.
+    /// A cluster: one quorum and its nodes. Generated at bootstrap, carried by every RPC.
     ClusterId
 );
 unique!(
-    /// One generation of a cluster, as it was begun once: two recoveries may begin one of the same number. Nil for the first
-    /// generation, which is begun once, and for those that speak a protocol that has no such keys.
+    /// One recovery that began a generation: two recoveries may begin generations of the same number. Nil for the first
+    /// generation, which begins once, and for generations under a protocol without such keys.
     GenerationKey
 );
 unique!(
-    /// A data directory, minted when it is created. A node that returns with another one has lost its data.
+    /// A data directory; generated on its creation. A node that returns with another one has lost its data.
     StorageId
 );
 unique!(
-    /// One life of a process: tells a repeated registration from a restart.
+    /// One run of a process: distinguishes a repeated registration from a restart.
     BootId
 );
 unique!(
-    /// What a node gives only to the coordinators that it calls itself. Whoever shows it in a push is one of them.
+    /// Secret that a node gives only to the coordinators that it calls itself; a push with this key comes from one of
+    /// them.
     PushKey
 );
 unique!(
@@ -182,14 +183,14 @@ unique!(
 /// A partition: its table and its number within it, `0..P`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct PartitionId {
-    /// The table it is a part of.
+    /// Table of the partition.
     pub table: TableId,
-    /// Its number, `0..P`.
+    /// Number, `0..P`.
     pub index: u32,
 }
 
 impl PartitionId {
-    /// Partition `index` of `table`.
+    /// Creates the id of partition `index` of `table`.
     pub const fn new(table: TableId, index: u32) -> Self {
         Self { table, index }
     }

@@ -1,4 +1,4 @@
-//! Keys between two bounds: what a partition of a table by ranges has, and what a scan asks for.
+//! Ranges of keys, of partitions in tables by ranges and of scans.
 
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::limits::check_key;
@@ -7,26 +7,26 @@ use crate::word::words;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Keys from `begin` up to, not including, `end`, in order of bytes. Bounds need not be keys themselves.
+/// Keys from `begin` up to, not including, `end`, in byte order. Bounds need not be keys themselves.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct KeyRange {
-    /// The least key in it; empty: from the first one on.
+    /// First key of the range; empty: from the first key.
     pub begin: Bytes,
-    /// The least key beyond it; `None`: up to the last one.
+    /// First key beyond the range; `None`: up to the last key.
     pub end: Option<Bytes>,
 }
 
 impl KeyRange {
-    /// Every key.
+    /// All keys.
     pub const ALL: Self = Self { begin: Bytes::new(), end: None };
 
-    /// The keys that begin with this.
+    /// Returns the range of keys with this prefix.
     pub fn of_prefix(prefix: Bytes) -> Self {
         let end = prefix_end(&prefix);
         Self { begin: prefix, end }
     }
 
-    /// Of these, the keys that are greater than this one; an empty one is before every key.
+    /// Returns the part of the range above this key; an empty key is below every key.
     pub fn after(mut self, key: &[u8]) -> Self {
         if !key.is_empty() && key >= &self.begin[..] {
             let mut next = Vec::with_capacity(key.len() + 1);
@@ -37,7 +37,7 @@ impl KeyRange {
         self
     }
 
-    /// Of these, the keys that are less than this one.
+    /// Returns the part of the range below this key.
     pub fn before(mut self, key: Bytes) -> Self {
         if self.reaches(&key) {
             self.end = Some(key);
@@ -45,7 +45,7 @@ impl KeyRange {
         self
     }
 
-    /// Of these, the keys that follow this one in the order of a scan.
+    /// Returns the part of the range that follows this key in scan order.
     pub fn following(self, key: &Bytes, order: ScanOrder) -> Self {
         match order {
             ScanOrder::Ascending => self.after(key),
@@ -53,7 +53,7 @@ impl KeyRange {
         }
     }
 
-    /// The keys that are in both.
+    /// Returns the intersection of both ranges.
     pub fn and(self, other: &Self) -> Self {
         let begin = if other.begin > self.begin { other.begin.clone() } else { self.begin.clone() };
         let within = Self { begin, ..self };
@@ -63,33 +63,33 @@ impl KeyRange {
         }
     }
 
-    /// Whether a key can be in both.
+    /// Returns true if a key can be in both ranges.
     pub fn overlaps(&self, other: &Self) -> bool {
         !self.clone().and(other).is_empty()
     }
 
-    /// Whether the key is in it.
+    /// Returns true if the range contains the key.
     pub fn contains(&self, key: &[u8]) -> bool {
         key >= &self.begin[..] && self.end.as_ref().is_none_or(|end| key < &end[..])
     }
 
-    /// Whether no key can be in it.
+    /// Returns true if no key can be in the range.
     pub fn is_empty(&self) -> bool {
         self.end.as_ref().is_some_and(|end| *end <= self.begin)
     }
 
-    /// Whether every key is in it.
+    /// Returns true if the range contains every key.
     pub fn is_all(&self) -> bool {
         self.begin.is_empty() && self.end.is_none()
     }
 
-    /// Whether something at or beyond `key` may be in it, as far as its end says.
+    /// Returns true if the end of the range lies above `key`.
     fn reaches(&self, key: &Bytes) -> bool {
         self.end.as_ref().is_none_or(|end| end > key)
     }
 }
 
-/// The least byte string above all that begin with `prefix`; `None` if there is none.
+/// Returns the lowest byte string above all strings with this prefix; `None` if there is none.
 fn prefix_end(prefix: &[u8]) -> Option<Bytes> {
     let last = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
     let mut end = prefix.get(..=last)?.to_vec();
@@ -98,7 +98,7 @@ fn prefix_end(prefix: &[u8]) -> Option<Bytes> {
 }
 
 words! {
-    /// In which order a scan gives keys.
+    /// Key order of a scan.
     #[derive(Serialize, Deserialize)]
     pub enum ScanOrder: "order of a scan" {
         /// The least first.
@@ -108,10 +108,10 @@ words! {
     }
 }
 
-/// Checks the keys at which a new table is split: each a key, in ascending order, none twice.
+/// Checks the split points of a new table: valid keys, in ascending order, without duplicates.
 ///
 /// # Errors
-/// `InvalidArgument`, naming the key and what is wrong with it.
+/// `InvalidArgument`, naming the key and its fault.
 pub fn check_split_points(points: &[Bytes]) -> Result<(), ErrorDetail> {
     points.iter().try_for_each(|point| check_key(point))?;
     let Some(pair) = points.windows(2).find(|pair| pair[0] >= pair[1]) else { return Ok(()) };
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_ends_before_what_is_greater_than_all_of_it() {
+    fn prefix_range_ends_before_next_greater_key() {
         assert_eq!(KeyRange::of_prefix(Bytes::from_static(b"ab")), range("ab", "ac"));
         let of = |prefix: &'static [u8]| KeyRange::of_prefix(Bytes::from_static(prefix)).end;
         assert_eq!(of(b"a\xff"), Some(Bytes::from_static(b"b")));
@@ -142,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_an_empty_key_is_every_key() {
+    fn every_key_follows_the_empty_key() {
         assert_eq!(KeyRange::ALL.after(b""), KeyRange::ALL);
         assert_eq!(range("b", "").after(b"a"), range("b", ""));
     }
 
     #[test]
-    fn split_points_are_keys_each_once_and_in_order() {
+    fn split_points_are_valid_ascending_and_unique() {
         let check = |points: &[&'static str]| {
             let points: Vec<Bytes> = points.iter().map(|point| Bytes::from_static(point.as_bytes())).collect();
             check_split_points(&points).map_err(|error| error.message)
@@ -161,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bounds_say_what_the_keys_say(
+        fn bounds_agree_with_the_keys(
             begin in "[a-c]{0,2}", end in proptest::option::of("[a-c]{0,2}"), other in "[a-c]{0,2}",
             until in proptest::option::of("[a-c]{0,2}"), key in "[a-c]{1,3}", at in "[a-c]{0,2}",
         ) {

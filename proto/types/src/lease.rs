@@ -1,21 +1,21 @@
 //! Lease arithmetic: when two nodes could believe that they own the same partition, and why they cannot.
 //!
 //! A node counts its lease from the moment it *sent* the heartbeat; the coordinator counts the failure time-out from
-//! its *answer*, which is later. Clocks may differ in rate by [`LeaseTiming::DRIFT_PERCENT`]. So with
-//! `1.01 × lease + margin < failure time-out` the lease is over before a successor is named (PROTOCOL rules 13–16).
+//! its *answer*, which is later. Clock rates may differ by [`LeaseTiming::DRIFT_PERCENT`]. So with `1.01 × lease +
+//! margin < failure time-out` the lease expires before a successor is named (PROTOCOL rules 13–16).
 
 use crate::failover::Failover;
 use crate::ids::Millis;
 use serde::{Deserialize, Serialize};
 
-/// The three time-outs on which safety rests, in milliseconds, and the margin between them.
+/// The three time-outs that safety depends on, in milliseconds, and the margin between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LeaseTiming {
-    /// How often a node heartbeats.
+    /// Heartbeat interval of a node.
     pub heartbeat_ms: u64,
-    /// How long an answered heartbeat lets a node serve, from the moment it was sent.
+    /// Time for which an answered heartbeat lets a node serve, from the moment it was sent.
     pub lease_ms: u64,
-    /// How long a node may be silent before it is failed, from the last answer it was given.
+    /// Silence after which a node counts as failed, from the last answer it received.
     pub failure_timeout_ms: u64,
     /// Allowance for scheduling and rounding between the end of a lease and the failure time-out.
     pub margin_ms: u64,
@@ -50,8 +50,8 @@ impl LeaseTiming {
         self.check_safe()
     }
 
-    /// Accepts the timing if no two can hold one lease: `heartbeat < lease` and `1.01 × lease + margin < failure time-out`. Fewer
-    /// than three heartbeats in a lease are safe, and less sturdy: one lost answer may end it.
+    /// Accepts the timing if one lease cannot have two holders: `heartbeat < lease` and `1.01 × lease + margin <
+    /// failure time-out`. Fewer than three heartbeats in a lease are safe but less robust: one lost answer may end it.
     ///
     /// # Errors
     /// [`LeaseTimingError`], with the arithmetic.
@@ -77,7 +77,7 @@ impl LeaseTiming {
     }
 }
 
-/// Why a timing is refused.
+/// Rejected timing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LeaseTimingError {
     /// A heartbeat interval of zero would be a busy loop.
@@ -90,13 +90,13 @@ pub enum LeaseTimingError {
     )]
     #[allow(missing_docs)]
     LeaseTooShort { heartbeat_ms: u64, three_heartbeats_ms: u64, lease_ms: u64 },
-    /// A lease must be renewed before it is over.
+    /// A lease must be renewed before it expires.
     #[error(
         "the heartbeat must come before the lease ends, but {heartbeat_ms} ms >= {lease_ms} ms; lower heartbeat_ms"
     )]
     #[allow(missing_docs)]
     NoHeartbeatInLease { heartbeat_ms: u64, lease_ms: u64 },
-    /// A lease must be over, drift and margin included, before a node is failed.
+    /// A lease, including drift and margin, must expire before the node counts as failed.
     #[error(
         "1.01 × lease + margin must be less than the failure time-out, but 1.01 × {lease_ms} ms + {margin_ms} ms = {needed_ms} ms \
          >= {failure_timeout_ms} ms; raise failure_timeout_ms above {needed_ms} or lower lease_ms"
@@ -112,29 +112,29 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// No lease: nothing may be served.
+    /// Returns no lease: the node must not serve.
     pub const fn none() -> Self {
         Self { until: None }
     }
 
-    /// Takes in a grant of `lease_ms` for the heartbeat sent at `sent`. A grant never shortens the lease, since an
-    /// answer may overtake a later one.
+    /// Extends the lease by a grant of `lease_ms` for the heartbeat sent at `sent`. A grant never shortens the lease,
+    /// since answers may arrive out of order.
     pub fn extend(&mut self, sent: Millis, lease_ms: u64) {
         let until = sent.plus(lease_ms);
         self.until = Some(self.until.map_or(until, |now| now.max(until)));
     }
 
-    /// Ends the lease at once, as when the node's incarnation changes.
+    /// Ends the lease at once, for example when the node's incarnation changes.
     pub fn end(&mut self) {
         self.until = None;
     }
 
-    /// Whether the lease is valid at `now`. The end itself is outside.
+    /// Returns true if the lease is valid at `now`. The end itself is excluded.
     pub fn is_valid(&self, now: Millis) -> bool {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// The instant at which it ends, if there is one.
+    /// Returns the end of the lease, if there is one.
     pub const fn until(&self) -> Option<Millis> {
         self.until
     }
@@ -145,12 +145,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_timing_is_accepted() {
+    fn default_timing_is_accepted() {
         assert!(LeaseTiming::default().check().is_ok());
     }
 
     #[test]
-    fn the_refusal_shows_the_arithmetic() {
+    fn rejected_timing_shows_the_arithmetic() {
         let short = LeaseTiming { lease_ms: 600, ..LeaseTiming::default() };
         assert!(short.check().unwrap_err().to_string().contains("3 × 200 ms = 600 ms >= 600 ms"));
         let late = LeaseTiming { failure_timeout_ms: 1_110, ..LeaseTiming::default() };
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_ends_exactly_and_is_never_shortened() {
+    fn lease_ends_exactly_and_is_never_shortened() {
         let mut lease = Lease::none();
         assert!(!lease.is_valid(Millis::ZERO));
         lease.extend(Millis::new(100), 1_000);

@@ -1,8 +1,8 @@
 //! The vocabulary of Archon: identifiers, slots, limits, the partition table, operations, errors and lease
 //! arithmetic.
 //!
-//! Everything here is pure: no clock, no randomness, no I/O, ordered collections only. Every other crate speaks in
-//! these words, so a word has one meaning everywhere.
+//! This crate is pure: no clock, no randomness, no I/O, ordered collections only. Every other crate uses these types,
+//! so each term has one meaning everywhere.
 
 pub mod access;
 pub mod backoff;

@@ -1,4 +1,4 @@
-//! Sizes that the client and the server both enforce, so that an oversized request fails early with a clear word.
+//! Sizes that the client and the server both enforce, so that an oversized request fails early with a clear message.
 
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::key_range::KeyRange;
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 4 * 1024;
-/// Most bytes of a bound of a range of keys: what follows directly on the longest key is a byte longer.
+/// Longest bound of a key range, in bytes: the immediate successor of the longest key is one byte longer.
 pub const BOUND_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 /// Largest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
@@ -14,56 +14,57 @@ pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
 pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most operations in one message.
 pub const BATCH_OPS_MAX: usize = 4_096;
-/// Most entries one scan may ask of a partition; pages are bounded in bytes too.
+/// Most entries that one scan of a partition may request; pages are bounded in bytes too.
 pub const SCAN_LIMIT_MAX: u32 = 10_000;
 /// Most bytes of keys and values in the page that answers one scan of a partition.
 pub const SCAN_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes of keys and values in such a page for each entry that was asked for: what scans are admitted by.
+/// Page bytes for each requested entry; the admission cost of a scan.
 const SCAN_ENTRY_BYTES: usize = 1024;
-/// Bytes that a page holds at least, if so much is there.
+/// Minimum bytes of a page, if there is as much data.
 const SCAN_BYTES_MIN: usize = 4 * 1024;
-/// What an operation is admitted by beside its keys and values, so that very many tiny ones are bounded too.
+/// Admission cost of an operation in addition to its keys and values, so that large numbers of tiny operations are
+/// bounded too.
 pub const OPERATION_OVERHEAD_BYTES: usize = 256;
-/// Largest gRPC message; a batch plus what surrounds it.
+/// Largest gRPC message; a batch with its envelope.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Longest node, zone or table name, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Longest address, in bytes: a DNS name, a colon and a port.
 pub const ADDRESS_BYTES_MAX: usize = 260;
-/// Largest page of a copy, a merge or a snapshot, in bytes of keys and values; a page holds one row in any case.
+/// Largest page of a copy, a merge or a snapshot, in bytes of keys and values; a page holds at least one row.
 pub const PAGE_BYTES_MAX: usize = 256 * 1024;
 /// Most rows in such a page.
 pub const PAGE_ROWS_MAX: usize = 4_096;
-/// Most partitions of all tables together: what one node may have duties for.
+/// Most partitions of all tables together; also the most that one node may have duties for.
 pub const PARTITIONS_MAX: usize = 1_048_576;
-/// Most replicas of partitions that are gone and that their nodes have not deleted yet.
+/// Most replicas of deleted partitions that their nodes have not deleted yet.
 pub const CONDEMNED_MAX: usize = 1_048_576;
 /// Most replicas that one node may hold or have duties for: one per partition, and those that it has not deleted yet.
 pub const NODE_REPLICAS_MAX: usize = PARTITIONS_MAX + CONDEMNED_MAX;
-/// What a piece of a table holds at most, unless one row alone is larger, in bytes.
+/// Largest piece of a table, in bytes, unless a single row is larger.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
-/// What the answer to a heartbeat brings of tables and nodes at most, in bytes: no lease waits for it. More is pushed.
+/// Largest table updates in the answer to a heartbeat, in bytes: they must not delay a lease. Larger updates are
+/// pushed.
 pub const NEWS_BYTES_MAX: usize = 64 * 1024;
-/// Largest weight of a node; the least is 1, and [`WEIGHT_ORDINARY`] is ordinary.
+/// Largest weight of a node; the minimum is 1, and [`WEIGHT_ORDINARY`] is ordinary.
 pub const WEIGHT_MAX: u32 = 10_000;
 /// The weight of an ordinary node.
 pub const WEIGHT_ORDINARY: u32 = 100;
 /// Most replicas of a partition.
 pub const REPLICAS_MAX: u8 = 7;
-/// Most coordinators that anybody is told of.
+/// Most coordinators in any list of addresses.
 pub const COORDINATORS_MAX: usize = 16;
 /// Most tables at once: as many as partitions.
 pub const TABLES_MAX: usize = 1_048_576;
-/// How far a version may lie above a life's incarnation and still be believed: both are places in the coordinators' log, and
+/// Largest plausible distance of a version above a node's incarnation: both are positions in the coordinators' log, and
 /// no log grows by so many entries while a node runs.
 pub const VERSIONS_AHEAD_MAX: u64 = 1 << 40;
-/// How far an epoch may lie above the one in a partition's row and still be believed. An epoch rises by one whenever a
-/// leadership is granted or ended: a row that was not heard of for years lags behind by less, and beyond the last epoch
-/// nobody could lead.
+/// Largest plausible distance of an epoch above the one in a partition's row. An epoch rises by one with each granted
+/// or ended leadership: even a row that is years old lags behind by less, and no node could lead beyond the last epoch.
 pub const EPOCHS_AHEAD_MAX: u64 = 1 << 32;
 
-/// Bytes of keys and values after which the page that answers a scan ends, if `limit` entries are asked for. A single
-/// larger entry is still given.
+/// Returns the bytes of keys and values after which a scan page of `limit` requested entries ends. A single larger
+/// entry is still returned.
 pub const fn scan_bytes_max(limit: u32) -> usize {
     let bytes = (limit as usize).saturating_mul(SCAN_ENTRY_BYTES);
     if bytes < SCAN_BYTES_MIN {
@@ -92,7 +93,7 @@ pub fn check_key(key: &[u8]) -> Result<(), ErrorDetail> {
     Ok(())
 }
 
-/// Checks a value: at most [`VALUE_BYTES_MAX`]. Any bytes will do, none included.
+/// Checks a value: at most [`VALUE_BYTES_MAX`]. Any bytes are valid, including none.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`], naming the length found and the limit.
@@ -103,11 +104,11 @@ pub fn check_value(value: &[u8]) -> Result<(), ErrorDetail> {
     Ok(())
 }
 
-/// Checks a scan: a limit of 1 to [`SCAN_LIMIT_MAX`]; bounds at most a byte longer than a key ([`BOUND_BYTES_MAX`]), which may
-/// be empty and may end within a character.
+/// Checks a scan: a limit of 1 to [`SCAN_LIMIT_MAX`]; bounds at most one byte longer than a key ([`BOUND_BYTES_MAX`]),
+/// which may be empty and may end within a character.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`], naming what was found and the limit.
+/// [`ErrorKind::InvalidArgument`], naming the value found and the limit.
 pub fn check_scan(keys: &KeyRange, limit: u32) -> Result<(), ErrorDetail> {
     if !(1..=SCAN_LIMIT_MAX).contains(&limit) {
         return Err(invalid(format!("the limit is {limit}; it must be 1 to {SCAN_LIMIT_MAX}")));
@@ -121,8 +122,8 @@ pub fn check_scan(keys: &KeyRange, limit: u32) -> Result<(), ErrorDetail> {
     Ok(())
 }
 
-/// Checks the name of a node, a zone or a table: 1 to 64 bytes of letters, digits, `-`, `_` and `.`, not starting
-/// with `-` or `.`. `what` says whose name it is.
+/// Checks the name of a node, a zone or a table: 1 to 64 bytes of letters, digits, `-`, `_` and `.`, not starting with
+/// `-` or `.`. `what` names the kind of object for the error.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`], quoting the name.
@@ -139,8 +140,8 @@ pub fn check_name(what: &str, name: &str) -> Result<(), ErrorDetail> {
     Ok(())
 }
 
-/// Checks the name that a node or participant registers under: as any, and not of digits alone. Whoever names a member may give its
-/// number instead, so such a name would hide the member of that number.
+/// Checks the name of a registering node or participant: like any name, but not of digits alone. Members can be
+/// addressed by number as well, so such a name would hide the member with that number.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`], quoting the name.
@@ -154,10 +155,10 @@ pub fn check_member_name(what: &str, name: &str) -> Result<(), ErrorDetail> {
     Ok(())
 }
 
-/// Longest reason that an operator may give for an order, in characters.
+/// Longest reason for an operator's command, in characters.
 pub const WHY_CHARS_MAX: usize = 200;
 
-/// Checks the reason that an operator gives for an order: short, on one line, without control characters. It may be empty.
+/// Checks the reason for an operator's command: short, on one line, without control characters. It may be empty.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`], with the limit.
@@ -172,7 +173,7 @@ pub fn check_why(why: &str) -> Result<(), ErrorDetail> {
     Ok(())
 }
 
-/// Checks the address of a process: `host:port`, with a port that can be dialled and IPv6 in brackets.
+/// Checks the address of a process: `host:port`, with a valid port and IPv6 in brackets.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`], quoting the address.
@@ -203,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_at_and_beyond_the_limit() {
+    fn keys_are_limited_in_bytes() {
         assert!(check_key(&[b'k'; KEY_BYTES_MAX]).is_ok());
         assert!(check_key(&[b'k'; KEY_BYTES_MAX + 1]).is_err());
         assert!(check_key(b"").is_err());
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn scans_at_and_beyond_the_limits() {
+    fn scans_are_limited_in_entries_and_bound_bytes() {
         let keys = |begin: &'static [u8], end: &'static [u8]| KeyRange {
             begin: Bytes::from_static(begin),
             end: Some(Bytes::from_static(end)),
@@ -225,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn a_page_holds_what_was_asked_for_within_bounds() {
+    fn page_holds_the_requested_entries_within_bounds() {
         assert_eq!(scan_bytes_max(1), SCAN_BYTES_MIN);
         assert_eq!(scan_bytes_max(256), 256 * SCAN_ENTRY_BYTES);
         assert_eq!((scan_bytes_max(SCAN_LIMIT_MAX), scan_bytes_max(u32::MAX)), (SCAN_BYTES_MAX, SCAN_BYTES_MAX));
     }
 
     #[test]
-    fn addresses() {
+    fn addresses_are_checked() {
         for good in ["127.0.0.1:80", "[::1]:4000", "athens.example:65535"] {
             assert!(check_address(good).is_ok(), "{good}");
         }
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_break_scripts_are_refused() {
+    fn names_unsafe_in_scripts_are_rejected() {
         for bad in ["", "-x", ".x", "a b", "a/b", "ü", &"n".repeat(65)] {
             assert!(check_name("node", bad).is_err(), "{bad:?}");
         }

@@ -1,13 +1,13 @@
-//! Pins of a node's write-ahead log: old entries that keep it from shrinking.
+//! Pins of a node's write-ahead log: old entries that prevent its truncation.
 
 use crate::PlacementId;
 use serde::{Deserialize, Serialize};
 
-/// A copy with old log entries that keep much of its node's log.
+/// A copy whose old log entries retain much of its node's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LogPin {
     /// The copy.
     pub placement: PlacementId,
-    /// Bytes of the log that its entries, and those of other copies as old, keep.
+    /// Bytes of the log retained by its entries, and by other copies' entries of the same age.
     pub bytes: u64,
 }

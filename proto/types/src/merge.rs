@@ -1,4 +1,4 @@
-//! A partition of a table by ranges that is being merged with its right neighbour.
+//! Merge of a partition with its right neighbour, in a table by ranges.
 
 use crate::ids::{PartitionId, Version};
 use crate::key_range::KeyRange;
@@ -6,40 +6,40 @@ use crate::partition::Partition;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Most bytes of keys and values that a partition may have which is merged into its left neighbour: they go through that one's
-/// log, and nobody serves them meanwhile.
+/// Most bytes of keys and values in a partition that is merged into its left neighbour: they pass through that
+/// partition's log, and are not served meanwhile.
 pub const MERGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// What a row says of a merge while it is under way: *left* is to have the keys of *right*, the partition that begins where it
-/// ends. Both rows say it, from one command on and up to another one.
+/// A merge in progress, as a row shows it: *left* is to get the keys of *right*, the partition that begins where left
+/// ends. Both rows show it, from one command to another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Merge {
-    /// The version of both rows in which it began. Entries of the two logs and facts name it, so that they are not taken for those
-    /// of another one.
+    /// Version of both rows in which the merge began. Entries of the two logs and reports name it, so that they are not
+    /// attributed to another merge.
     pub attempt: Version,
-    /// What the partition is to the merge.
+    /// Role of the partition in the merge.
     pub side: MergeSide,
 }
 
-/// What a partition is to a merge.
+/// Role of a partition in a merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum MergeSide {
-    /// Left: it takes the rows of right into its log, and serves them once its own row gives it their keys.
+    /// Left: takes the rows of right into its log, and serves them once its own row includes their keys.
     Absorbs {
-        /// Right's number.
+        /// Number of right.
         right: u32,
-        /// Where right's keys end.
+        /// End of right's keys.
         end: Option<Bytes>,
     },
-    /// Right: it gives all of its keys up, and is none any more when it is done.
+    /// Right: gives up all of its keys, and is deleted when the merge is done.
     Yields {
-        /// Left's number.
+        /// Number of left.
         left: u32,
     },
 }
 
 impl Partition {
-    /// The merge in which this partition is left, with right's name.
+    /// Returns the merge in which this partition is left, and the id of right.
     pub fn absorbs(&self) -> Option<(&Merge, PartitionId)> {
         let merge = self.merge.as_deref()?;
         match merge.side {
@@ -48,7 +48,7 @@ impl Partition {
         }
     }
 
-    /// The merge in which this partition is right, with left's name.
+    /// Returns the merge in which this partition is right, and the id of left.
     pub fn yields(&self) -> Option<(&Merge, PartitionId)> {
         let merge = self.merge.as_deref()?;
         match merge.side {
@@ -57,7 +57,7 @@ impl Partition {
         }
     }
 
-    /// The keys that it is to get from its right neighbour, while they are merged.
+    /// Returns the keys that it is to get from its right neighbour, during a merge.
     pub fn absorbed_range(&self) -> Option<KeyRange> {
         match &self.merge.as_deref()?.side {
             MergeSide::Absorbs { end, .. } => Some(KeyRange { begin: self.range.end.clone()?, end: end.clone() }),

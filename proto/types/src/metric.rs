@@ -1,6 +1,6 @@
-//! What a metric is called, what it means, and by what it is told apart.
+//! Definitions of metrics: name, meaning and labels.
 
-/// How the values of a metric go on.
+/// Kind of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Only rises, from zero at the start of the process. Its name ends in `_total`.
@@ -12,7 +12,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What it is called where metrics are described.
+    /// Returns the name in descriptions of metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -22,46 +22,46 @@ impl Kind {
     }
 }
 
-/// By what the series of one metric are told apart. The values are a closed set, so that no client, key or partition can
-/// make another series.
+/// Label that distinguishes the series of one metric. The values are a closed set, so that clients, keys and partitions
+/// cannot create series.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Label {
-    /// Its name.
+    /// Name of the label.
     pub name: &'static str,
-    /// Every value that it may have.
+    /// All possible values.
     pub values: &'static [&'static str],
 }
 
 /// One metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Definition {
-    /// Its name: begins with `archon_` and the room, ends in its unit, and in `_total` if it is a counter.
+    /// Name: begins with `archon_` and the room, ends in its unit, and in `_total` if it is a counter.
     pub name: &'static str,
-    /// How its values go on.
+    /// Kind of the metric.
     pub kind: Kind,
-    /// What it counts, for people.
+    /// Meaning, for people.
     pub help: &'static str,
-    /// By what its series are told apart; most metrics have one series and no label.
+    /// Labels that distinguish its series; most metrics have one series and no label.
     pub labels: &'static [Label],
 }
 
 impl Definition {
-    /// A number that only rises.
+    /// Defines a number that only rises.
     pub const fn counter(name: &'static str, help: &'static str) -> Self {
         Self { name, kind: Kind::Counter, help, labels: &[] }
     }
 
-    /// A number that goes up and down.
+    /// Defines a number that goes up and down.
     pub const fn gauge(name: &'static str, help: &'static str) -> Self {
         Self { name, kind: Kind::Gauge, help, labels: &[] }
     }
 
-    /// Durations by buckets.
+    /// Defines a histogram of durations.
     pub const fn histogram(name: &'static str, help: &'static str) -> Self {
         Self { name, kind: Kind::Histogram, help, labels: &[] }
     }
 
-    /// The same, with series that these labels tell apart.
+    /// Returns the metric with one series per value of these labels.
     #[must_use]
     pub const fn by(self, labels: &'static [Label]) -> Self {
         Self { labels, ..self }

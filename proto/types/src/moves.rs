@@ -1,10 +1,10 @@
-//! Moves: what is moved, why, and how far it is.
+//! Moves: their objects, reasons and phases.
 
 use crate::word::words;
 use serde::{Deserialize, Serialize};
 
 words! {
-    /// What a move moves.
+    /// Object of a move.
     #[derive(Serialize, Deserialize)]
     pub enum MoveKind: "kind of move" {
         /// A copy, and the leadership if that copy leads.
@@ -15,7 +15,7 @@ words! {
 }
 
 words! {
-    /// How far a move is.
+    /// Phase of a move.
     #[non_exhaustive]
     pub enum MovePhase: "phase of a move" {
         /// It waits until its nodes copy less.
@@ -40,19 +40,19 @@ words! {
 }
 
 impl MovePhase {
-    /// Whether the move has ended, well or not.
+    /// Returns true if the move has ended, successfully or not.
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Done) || self.is_aborted()
     }
 
-    /// Whether the move has ended without reaching its goal: it was cancelled or superseded, or failed.
+    /// Returns true if the move has ended without reaching its goal: it was cancelled or superseded, or failed.
     pub const fn is_aborted(self) -> bool {
         matches!(self, Self::Cancelled | Self::Superseded | Self::Failed)
     }
 }
 
 words! {
-    /// Why a plan moves something.
+    /// Reason for a planned move.
     #[non_exhaustive]
     pub enum MoveCode: "reason for a move" {
         /// The node has more copies than its share.
@@ -67,7 +67,7 @@ words! {
 }
 
 words! {
-    /// What a plan cannot reach.
+    /// Goal that a plan cannot reach.
     #[non_exhaustive]
     pub enum UnmetCode: "unmet goal" {
         /// The node is to be emptied, and copies of it have nowhere to go.

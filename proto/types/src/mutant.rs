@@ -1,8 +1,8 @@
-//! Rules of the protocol that a test can take away from the real code, one at a time, to prove that its checks can
-//! fail. Only builds with the feature `mutants` of the crate in question can do so; in all others the question whether a
-//! rule is taken away is the constant `false`.
+//! Protocol rules that a test can disable in the real code, one at a time, to prove that its checks can fail. Only
+//! builds with the feature `mutants` of the crate in question can do so; in all others the check for a disabled rule is
+//! the constant `false`.
 
-/// Declares a crate's `Mutant`: each variant takes away one rule, whose number in `docs/PROTOCOL.md` follows it.
+/// Declares a crate's `Mutant`: each variant disables one rule, whose number in `docs/PROTOCOL.md` follows it.
 ///
 /// ```
 /// archon_types::mutants! {
@@ -14,17 +14,17 @@
 #[macro_export]
 macro_rules! mutants {
     ($($(#[$doc:meta])* $name:ident = $rule:literal,)+) => {
-        /// One rule of the protocol taken away, to prove that a test misses it.
+        /// One disabled rule of the protocol, to prove that a test detects it.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         #[cfg_attr(not(any(test, feature = "mutants")), allow(dead_code, unreachable_pub))]
         pub enum Mutant { $($(#[$doc])* $name,)+ }
 
         #[cfg_attr(not(any(test, feature = "mutants")), allow(dead_code, unreachable_pub))]
         impl Mutant {
-            /// All there are.
+            /// All mutants.
             pub const ALL: &'static [Self] = &[$(Self::$name,)+];
 
-            /// The number of the rule that is taken away.
+            /// Returns the number of the disabled rule.
             pub const fn rule(self) -> u8 {
                 match self { $(Self::$name => $rule,)+ }
             }
@@ -32,11 +32,11 @@ macro_rules! mutants {
     };
 }
 
-/// Declares a crate's `Broken`, which says which of its `Mutant` is switched on. `Mutant` must be in scope.
+/// Declares a crate's `Broken`, which holds the active `Mutant`. `Mutant` must be in scope.
 #[macro_export]
 macro_rules! broken {
     () => {
-        /// The rule that is taken away. In a product build there is none, and nothing is asked.
+        /// The disabled rule. A product build has none and checks nothing.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Broken {
             #[cfg(any(test, feature = "mutants"))]
@@ -44,7 +44,7 @@ macro_rules! broken {
         }
 
         impl Broken {
-            /// Takes a rule away.
+            /// Disables the rule of a mutant.
             #[cfg(any(test, feature = "mutants"))]
             pub const fn by(mutant: Option<Mutant>) -> Self {
                 Self { mutant }
@@ -63,14 +63,15 @@ macro_rules! broken {
     };
 }
 
-/// Declares which function shows each mutant. The function says whether the rule held, with the mutant or without; a test of
-/// its name, in the module `taken_away`, fails unless the rule holds without the mutant and does not with it.
+/// Declares the function that detects each mutant. The function returns true if the rule held, with or without the
+/// mutant; a test of its name, in the module `taken_away`, fails unless the rule holds without the mutant and is
+/// violated with it.
 ///
-/// `Mutant` must be in scope. `SHOWN` is the list of the mutants.
+/// `Mutant` must be in scope. `SHOWN` lists the mutants.
 #[macro_export]
 macro_rules! shown_by {
     ($($mutant:ident => $held:ident,)+) => {
-        /// The mutants that a test here shows.
+        /// Mutants that a test here detects.
         #[allow(dead_code, unreachable_pub)]
         pub(crate) const SHOWN: &[Mutant] = &[$(Mutant::$mutant,)+];
 
@@ -85,10 +86,10 @@ macro_rules! shown_by {
     };
 }
 
-/// Fails unless the rule holds without the mutant, and does not with it. An invariant that panics shows it as well.
+/// Fails unless the rule holds without the mutant and is violated with it. A panicking invariant counts as a violation.
 ///
 /// # Panics
-/// If the mutant does not show.
+/// If the mutant is not detected.
 pub fn assert_shows<M: Copy + std::fmt::Debug>(mutant: M, held: impl Fn(Option<M>) -> bool) {
     assert!(held(None), "without {mutant:?} the rule does not hold");
     let with_it = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| held(Some(mutant))));
@@ -101,7 +102,7 @@ mod tests {
     use std::panic::catch_unwind;
 
     #[test]
-    fn a_test_shows_a_mutant_only_if_it_passes_without_and_fails_with_it() {
+    fn mutant_is_detected_only_if_the_test_fails_with_it() {
         assert_shows((), |mutant| mutant.is_none());
         assert_shows((), |mutant| mutant.is_none() || panic!("an invariant"));
         assert!(catch_unwind(|| assert_shows((), |_| true)).is_err(), "it does not look");

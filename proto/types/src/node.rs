@@ -1,4 +1,4 @@
-//! A node's row in the table: who it is, what is believed of it, and what is wanted of it.
+//! Row of a node: identity, observed status and desired state.
 
 use crate::ids::{Incarnation, Millis, NodeId, Version};
 use crate::node_traits::NodeTraits;
@@ -6,7 +6,7 @@ use crate::word::words;
 use serde::{Deserialize, Serialize};
 
 words! {
-    /// What the coordinator believes of a node.
+    /// Status of a node, as the coordinator believes.
     #[derive(Serialize, Deserialize)]
     pub enum NodeStatus: "node status" {
         /// It heartbeats.
@@ -19,7 +19,7 @@ words! {
 }
 
 words! {
-    /// What the operator wants of a node.
+    /// Desired state of a node, set by the operator.
     #[derive(Serialize, Deserialize)]
     pub enum NodeGoal: "goal of a node" {
         /// Host what it is given.
@@ -34,7 +34,7 @@ words! {
 }
 
 impl NodeGoal {
-    /// Whether its leaderships are to go to other members.
+    /// Returns true if its leaderships must move to other members.
     pub const fn gives_up_leaderships(self) -> bool {
         matches!(self, Self::Drain | Self::Maintain)
     }
@@ -43,32 +43,32 @@ impl NodeGoal {
 /// A node's row.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Node {
-    /// Its number, minted per storage id.
+    /// Number, generated per storage id.
     pub id: NodeId,
-    /// The operator's name for it, unique among nodes that are not lost.
+    /// Name given by the operator, unique among nodes that are not lost.
     pub name: String,
-    /// Where it is reached, `host:port`.
+    /// Address, `host:port`.
     pub address: String,
     /// Log index of its last registration.
     pub incarnation: Incarnation,
-    /// What the coordinator believes of it.
+    /// Observed status.
     pub status: NodeStatus,
-    /// What the operator wants of it.
+    /// Desired state.
     pub goal: NodeGoal,
-    /// The failure zone it stands in, if the operator said so.
+    /// Failure zone, if the operator set one.
     pub zone: Option<String>,
-    /// Its share of partitions relative to other nodes, at least 1; 100 is ordinary.
+    /// Share of partitions relative to other nodes, at least 1; 100 is ordinary.
     pub weight: u32,
-    /// Most placements it takes, if limited.
+    /// Maximum number of placements, if limited.
     pub partitions_max: Option<u32>,
     /// Log index of the row's last change.
     pub version: Version,
-    /// When it last changed status, on the proposer's wall clock.
+    /// Time of its last status change, on the proposer's wall clock.
     pub since: Millis,
 }
 
 impl Node {
-    /// A node in its first life: alive, serving, with an ordinary share and no limits.
+    /// Creates a node in its first incarnation: alive, serving, with an ordinary share and no limits.
     pub fn new(id: NodeId, name: impl Into<String>, address: impl Into<String>) -> Self {
         Self {
             id,
@@ -85,12 +85,12 @@ impl Node {
         }
     }
 
-    /// Its zone, weight and limit.
+    /// Returns its zone, weight and limit.
     pub fn traits(&self) -> NodeTraits {
         NodeTraits { zone: self.zone.clone(), weight: self.weight, partitions_max: self.partitions_max }
     }
 
-    /// Gives it another zone, weight and limit.
+    /// Sets its zone, weight and limit.
     pub fn set_traits(&mut self, traits: NodeTraits) {
         NodeTraits { zone: self.zone, weight: self.weight, partitions_max: self.partitions_max } = traits;
     }

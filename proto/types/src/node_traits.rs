@@ -1,34 +1,35 @@
-//! What a node says of its place and size, and what its operator may say otherwise while it runs.
+//! Traits of a node: place and size, from its flags or changed by an operator at runtime.
 
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::limits::{WEIGHT_MAX, WEIGHT_ORDINARY, check_name};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What decides how many copies a node is given, and beside which others.
+/// Properties that decide how many copies a node gets, and next to which others.
 ///
-/// Whoever said something new last is believed. What an operator says while the node runs (`archon node set`) outlives its
-/// restarts, as long as it is started with the same flags as before; a flag that has changed since the last registration
-/// counts from then on. So neither does a restart undo what was said of a running node, nor is a change of its unit file
-/// ignored for ever. Each of the three goes by itself. A node with another data directory is another node: its flags count.
+/// The most recent change takes effect. A value that an operator sets while the node runs (`archon node set`) survives
+/// restarts, as long as the node starts with the same flags as before; a flag that changed since the last registration
+/// takes effect from then on. So a restart does not undo a change at runtime, and a change of the unit file is not
+/// ignored. Each of the three values is handled separately. A node with another data directory is another node: its
+/// flags take effect.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NodeTraits {
-    /// The failure zone it stands in, if any.
+    /// Failure zone, if any.
     pub zone: Option<String>,
-    /// Its share of partitions relative to other nodes, at least 1; 100 is ordinary.
+    /// Share of partitions relative to other nodes, at least 1; 100 is ordinary.
     pub weight: u32,
-    /// Most copies it takes, if limited.
+    /// Maximum number of copies, if limited.
     pub partitions_max: Option<u32>,
 }
 
-/// What is to change of a node's traits; `None` stays as it is.
+/// Change of a node's traits; `None` keeps a value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TraitsChange {
-    /// The zone, or none.
+    /// New zone, or none.
     pub zone: Option<Option<String>>,
-    /// The weight.
+    /// New weight.
     pub weight: Option<u32>,
-    /// The limit, or none.
+    /// New limit, or none.
     pub partitions_max: Option<Option<u32>>,
 }
 
@@ -39,10 +40,10 @@ impl Default for NodeTraits {
 }
 
 impl NodeTraits {
-    /// Accepts only what a node can have.
+    /// Accepts only possible values.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`], naming what was found and the limit.
+    /// [`ErrorKind::InvalidArgument`], naming the value found and the limit.
     pub fn check(&self) -> Result<(), ErrorDetail> {
         let invalid = |message: String| Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
         if let Some(zone) = &self.zone {
@@ -57,7 +58,7 @@ impl NodeTraits {
         Ok(())
     }
 
-    /// These with what is to change.
+    /// Returns these traits with a change applied.
     pub fn with(&self, change: &TraitsChange) -> Self {
         Self {
             zone: change.zone.clone().unwrap_or_else(|| self.zone.clone()),
@@ -66,7 +67,8 @@ impl NodeTraits {
         }
     }
 
-    /// What holds once a node registers with `now`, that had `self` until then and registered with `before` the last time.
+    /// Returns the traits of a node that registers with `now`, had `self` until then, and registered with `before` the
+    /// last time.
     pub fn registered(&self, before: &Self, now: &Self) -> Self {
         let differs = TraitsChange {
             zone: (now.zone != before.zone).then(|| now.zone.clone()),
@@ -96,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_said_something_new_last_is_believed() {
+    fn most_recent_change_of_traits_takes_effect() {
         let flags = NodeTraits { zone: Some("east".into()), ..NodeTraits::default() };
         let set = flags.with(&TraitsChange { weight: Some(50), ..TraitsChange::default() });
         assert_eq!(set.registered(&flags, &flags), set, "a restart with the same flags undoes nothing");
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_has_is_said_in_words() {
+    fn traits_are_displayed_in_words() {
         assert_eq!(NodeTraits::default().to_string(), "weight 100, any number of copies, no zone");
         let some = NodeTraits { zone: Some("east".into()), weight: 5, partitions_max: Some(3) };
         assert_eq!(some.to_string(), "weight 5, at most 3 copies, zone east");

@@ -1,4 +1,4 @@
-//! Operations on keys and their answers.
+//! Operations on keys and their results.
 
 use crate::error::ErrorDetail;
 use crate::ids::{ClientId, Millis, Revision};
@@ -8,16 +8,17 @@ use crate::op_kind::OpKind;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Names one operation of one client for good, so that a retry can be told from a new operation (PROTOCOL rule 24).
+/// Permanent identity of one operation of one client, which distinguishes a retry from a new operation (PROTOCOL rule
+/// 24).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OpId {
     /// The client instance.
     pub client: ClientId,
-    /// The client's number for the operation, from 1.
+    /// Number of the operation at the client, from 1.
     pub number: u64,
-    /// Everything below this number is done with, as far as the client is concerned.
+    /// The client is done with all operations below this number.
     pub done_below: u64,
-    /// The partition's applied log time that the client last saw; a retry keeps it.
+    /// Applied log time of the partition that the client last saw; a retry keeps it.
     pub stamp: Millis,
 }
 
@@ -33,7 +34,7 @@ pub enum Op {
     Put {
         /// The key.
         key: Bytes,
-        /// Its new value.
+        /// New value.
         value: Bytes,
     },
     /// Removes a key.
@@ -45,36 +46,36 @@ pub enum Op {
     CompareAndSet {
         /// The key.
         key: Bytes,
-        /// The revision it must have.
+        /// Required revision.
         expected: Revision,
-        /// Its new value.
+        /// New value.
         value: Bytes,
     },
     /// Adds to a decimal integer (an absent key counts as 0).
     Increment {
         /// The key.
         key: Bytes,
-        /// What to add; may be negative.
+        /// Amount to add; may be negative.
         by: i64,
     },
     /// Lists keys of one partition.
     Scan {
-        /// Which keys.
+        /// Range of keys.
         keys: KeyRange,
-        /// In which order.
+        /// Order of keys.
         order: ScanOrder,
-        /// At most this many.
+        /// Maximum number of entries.
         limit: u32,
     },
 }
 
 impl Op {
-    /// Whether the operation changes nothing.
+    /// Returns true if the operation changes nothing.
     pub const fn is_read(&self) -> bool {
         OpKind::of(self).is_read()
     }
 
-    /// The key it is about; a scan has none.
+    /// Returns the key of the operation; a scan has none.
     pub fn key(&self) -> Option<&Bytes> {
         match self {
             Self::Get { key }
@@ -86,10 +87,10 @@ impl Op {
         }
     }
 
-    /// Checks the sizes of its key and value, or the limit of a scan, as client and server both do.
+    /// Checks the sizes of its key and value, or the limit of a scan, like both client and server do.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument), naming what was found and the limit.
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument), naming the value found and the limit.
     pub fn check(&self) -> Result<(), ErrorDetail> {
         match self {
             Self::Get { key } | Self::Delete { key } | Self::Increment { key, .. } => check_key(key),
@@ -101,8 +102,8 @@ impl Op {
         }
     }
 
-    /// Bytes that the operation is admitted by: what it brings, what it may read, and some for itself. What a get finds
-    /// is known only once it is read.
+    /// Returns the admission cost in bytes: its content, the bytes that it may read, and a fixed overhead. The result
+    /// size of a get is only known once it is read.
     pub fn cost(&self) -> usize {
         let read = match self {
             Self::Scan { limit, .. } => scan_bytes_max(*limit),
@@ -111,7 +112,7 @@ impl Op {
         self.bytes() + read + OPERATION_OVERHEAD_BYTES
     }
 
-    /// Bytes of keys and values, for batch limits.
+    /// Returns the bytes of keys and values, for batch limits.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Get { key } | Self::Delete { key } | Self::Increment { key, .. } => key.len(),
@@ -128,46 +129,46 @@ pub struct Entry {
     pub key: Bytes,
     /// Its value.
     pub value: Bytes,
-    /// The number of this value.
+    /// Revision of this value.
     pub revision: Revision,
 }
 
-/// What became of an operation.
+/// Result of an operation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// The answer to a get: the value and its revision, or nothing.
+    /// Result of a get: the value and its revision, or nothing.
     Value(Option<(Bytes, Revision)>),
-    /// The answer to a put, or to a compare-and-set that held.
+    /// Result of a put, or of a compare-and-set whose condition held.
     Written {
-        /// The number of the new value.
+        /// Revision of the new value.
         revision: Revision,
     },
-    /// The answer to a delete.
+    /// Result of a delete.
     Deleted {
-        /// Whether there was something to delete.
+        /// True if the key existed.
         existed: bool,
     },
-    /// The answer to a compare-and-set that did not hold.
+    /// Result of a compare-and-set whose condition did not hold.
     ConditionFailed {
         /// The revision found; zero if the key is absent.
         revision: Revision,
     },
-    /// The answer to an increment.
+    /// Result of an increment.
     Counter {
-        /// The sum.
+        /// Sum.
         value: i64,
-        /// The number of the new value.
+        /// Revision of the new value.
         revision: Revision,
     },
-    /// The answer to an increment of something that is not a decimal integer, or that would overflow.
+    /// Result of an increment of a value that is not a decimal integer, or that would overflow.
     NotANumber,
-    /// The answer to a scan.
+    /// Result of a scan.
     Page {
-        /// What was found, in order.
+        /// Entries found, in order.
         entries: Vec<Entry>,
-        /// Whether there may be more after the last entry.
+        /// True if more entries may follow the last one.
         more: bool,
-        /// The keys that the partition has, as the copy that answered knows; what was asked for beyond them is elsewhere.
+        /// Key range of the partition, as the answering copy knows it; requested keys beyond it are elsewhere.
         range: KeyRange,
     },
 }

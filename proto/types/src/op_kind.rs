@@ -1,10 +1,10 @@
-//! Which operation it is, where only that counts.
+//! Kinds of operations.
 
 use crate::Op;
 
 /// An operation without its key and value: for metrics and logs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs)] // As the operations, which say it.
+#[allow(missing_docs)] // Same as the operations, which are documented.
 pub enum OpKind {
     Get,
     Put,
@@ -15,10 +15,10 @@ pub enum OpKind {
 }
 
 impl OpKind {
-    /// All of them, in the order of their numbers.
+    /// All kinds, in the order of their numbers.
     pub const ALL: [Self; 6] = [Self::Get, Self::Put, Self::Delete, Self::CompareAndSet, Self::Increment, Self::Scan];
 
-    /// Their words, in the same order.
+    /// Names of the kinds, in the same order.
     pub const WORDS: [&str; Self::ALL.len()] = {
         let mut words = [""; Self::ALL.len()];
         let mut at = 0;
@@ -29,7 +29,7 @@ impl OpKind {
         words
     };
 
-    /// That of an operation.
+    /// Returns the kind of an operation.
     pub const fn of(op: &Op) -> Self {
         match op {
             Op::Get { .. } => Self::Get,
@@ -41,7 +41,7 @@ impl OpKind {
         }
     }
 
-    /// As labels of metrics and logs have it.
+    /// Returns the label for metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -53,7 +53,7 @@ impl OpKind {
         }
     }
 
-    /// Whether it changes nothing.
+    /// Returns true if the operation changes nothing.
     pub const fn is_read(self) -> bool {
         matches!(self, Self::Get | Self::Scan)
     }

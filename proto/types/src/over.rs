@@ -1,23 +1,23 @@
-//! Lives of nodes that are over, as rows say (PROTOCOL rule 72).
+//! Fenced incarnations of nodes, proven by rows (PROTOCOL rule 72).
 
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::ids::{Incarnation, NodeId, Version};
 use crate::node::{Node, NodeStatus};
 
-/// A life is over, and whoever says so holds a row that ended it. Rows are committed, and a life that has ended does not begin
-/// again: this stays true for ever.
+/// Proof that an incarnation is fenced: its sender holds a row that ended the incarnation. Rows are committed, and a
+/// fenced incarnation never resumes, so the proof stays valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Over {
-    /// Whose life.
+    /// Node of the incarnation.
     pub node: NodeId,
-    /// Which one. Another one of that node is not meant.
+    /// The fenced incarnation; other incarnations of the node are not affected.
     pub incarnation: Incarnation,
-    /// Of the row: by then it was over.
+    /// Version of the row, by which the incarnation was fenced.
     pub version: Version,
 }
 
 impl Over {
-    /// The refusal of what that life asks for, for those who do not know of such words.
+    /// Returns the refusal of a request of this incarnation, for clients that do not understand the proof.
     pub fn refusal(&self) -> ErrorDetail {
         let Self { node, incarnation, version } = self;
         let why = format!("life {incarnation} of node {node} ended at version {version}; the node is to register anew");
@@ -26,8 +26,9 @@ impl Over {
 }
 
 impl Node {
-    /// Whether a life of this node is over, as its row says: it has registered anew since, or it is failed or lost in that life, out of
-    /// which only the next registration brings it, by one entry. A row from before that life says nothing of it.
+    /// Returns the proof that an incarnation of this node is fenced, if its row shows that: the node has registered
+    /// again since, or it is failed or lost in that incarnation, which only the next registration ends, by one entry. A
+    /// row from before that incarnation proves nothing.
     pub fn over(&self, incarnation: Incarnation) -> Option<Over> {
         let over = |version| Over { node: self.id, incarnation, version };
         if incarnation < self.incarnation {
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_life_is_over_once_its_node_is_failed_or_has_registered_anew_and_a_later_one_is_not() {
+    fn incarnation_is_fenced_by_failure_or_new_registration() {
         let row = |status| Node {
             incarnation: Incarnation::new(70),
             version: Version::new(81),

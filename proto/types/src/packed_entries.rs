@@ -1,33 +1,33 @@
-//! Entries one behind the other, as a snapshot of a partition travels and as a backup keeps them (`docs/BACKUPS.md`).
+//! Packed entries: the format of partition snapshots on the wire and in backups (`docs/BACKUPS.md`).
 //!
 //! | bytes | of each entry |
 //! |---|---|
-//! | 4 | how long the key is |
-//! | 4 | how long the value is |
-//! | 8 | the revision that the value had |
+//! | 4 | length of the key |
+//! | 4 | length of the value |
+//! | 8 | revision of the value |
 //! | | the key, then the value |
 //!
-//! Numbers begin with their highest byte.
+//! Numbers are big-endian.
 
 use crate::ids::Revision;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::op::Entry;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// What an entry takes beside its key and value.
+/// Size of an entry without its key and value.
 pub const ENTRY_HEAD_BYTES: usize = 16;
 
-/// Bytes that are no entries.
+/// Malformed entry bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("byte {at} is not where an entry begins: {why}")]
 pub struct PackedEntriesError {
-    /// How many bytes before it were entries.
+    /// Number of valid bytes before the fault.
     pub at: usize,
-    /// What is wrong there.
+    /// Fault at this position.
     pub why: &'static str,
 }
 
-/// Writes an entry behind others.
+/// Appends an entry.
 pub fn pack_entry(out: &mut BytesMut, key: &[u8], value: &[u8], revision: Revision) {
     // Both are bounded far below 4 GiB.
     out.put_u32(u32::try_from(key.len()).unwrap_or(u32::MAX));
@@ -37,7 +37,7 @@ pub fn pack_entry(out: &mut BytesMut, key: &[u8], value: &[u8], revision: Revisi
     out.put_slice(value);
 }
 
-/// The entries in some bytes; the last one is an error if they are not all entries.
+/// Returns the entries in the bytes; the last one is an error if the bytes are malformed.
 pub fn unpack_entries(packed: &Bytes) -> impl Iterator<Item = Result<Entry, PackedEntriesError>> {
     let (all, mut rest) = (packed.len(), packed.clone());
     std::iter::from_fn(move || {
@@ -91,7 +91,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_entries_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn arbitrary_bytes_are_entries_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let bytes = Bytes::from(bytes);
             let mut packed = BytesMut::new();
             let mut whole = true;

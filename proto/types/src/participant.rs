@@ -1,4 +1,4 @@
-//! What tells a participant, which owns partitions for a service of its own, from a node of the key-value store.
+//! Registration of a participant, which owns partitions for a service, in contrast to a node of the key-value store.
 
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::lease::LeaseTiming;
@@ -8,30 +8,30 @@ use serde::{Deserialize, Serialize};
 /// Most tables that one participant serves.
 pub const TABLES_SERVED_MAX: usize = 16;
 
-/// Longest time in a participant's own timing, in milliseconds: one hour. For as long as its lease nobody else may take over what
-/// a dead participant owned, whatever operators order.
+/// Longest time in a participant's own timing, in milliseconds: one hour. While its lease lasts, no other participant
+/// can take over partitions of a dead one, even on an operator's order.
 pub const PARTICIPANT_TIMING_MS_MAX: u64 = 3_600_000;
 
-/// What a participant says of itself when it registers.
+/// Registration data of a participant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Participant {
-    /// The lease tables whose partitions it takes, by name: they need not exist yet. One to [`TABLES_SERVED_MAX`].
+    /// Names of the lease tables whose partitions it takes; they need not exist yet. One to [`TABLES_SERVED_MAX`].
     pub tables: Vec<String>,
-    /// Its own heartbeats and leases; those of the cluster if it names none.
+    /// Its own heartbeats and leases; those of the cluster if absent.
     pub timing: Option<LeaseTiming>,
 }
 
 impl Participant {
-    /// Whether it takes partitions of this table.
+    /// Returns true if it takes partitions of this table.
     pub fn serves(&self, table: &str) -> bool {
         self.tables.iter().any(|served| served == table)
     }
 
-    /// Checks what came from outside.
+    /// Validates untrusted input.
     ///
     /// # Errors
-    /// `InvalidArgument`: no table or too many, a name that no table can have, a timing under which two participants could own one
-    /// partition, with the arithmetic, or one that is longer than [`PARTICIPANT_TIMING_MS_MAX`].
+    /// `InvalidArgument`: no table or too many, an invalid table name, a timing under which two participants could own
+    /// one partition, with the arithmetic, or one that is longer than [`PARTICIPANT_TIMING_MS_MAX`].
     pub fn check(&self) -> Result<(), ErrorDetail> {
         let invalid = |message: String| ErrorDetail::new(ErrorKind::InvalidArgument, message);
         if !(1..=TABLES_SERVED_MAX).contains(&self.tables.len()) {
@@ -59,12 +59,12 @@ mod tests {
     }
 
     #[test]
-    fn two_three_and_four_minutes_are_a_timing() {
+    fn timing_of_two_three_and_four_minutes_is_accepted() {
         assert!(participant(&["jobs"], 180_000).check().is_ok());
     }
 
     #[test]
-    fn what_would_let_two_own_one_partition_is_refused_with_the_arithmetic() {
+    fn unsafe_timing_is_rejected_with_the_arithmetic() {
         let refused = participant(&["jobs"], 240_000).check().unwrap_err();
         assert!(refused.message.contains("1.01 × 240000 ms + 100 ms = 242500 ms"), "{refused}");
         assert!(participant(&[], 180_000).check().is_err());

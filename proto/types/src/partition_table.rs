@@ -1,4 +1,4 @@
-//! The partition table as nodes and clients hold it: which partition a key has, and who leads that.
+//! Partition table, as cached by nodes and clients: maps keys to partitions and their leaders.
 
 use crate::ids::{Epoch, NodeId, PartitionId, Version};
 use crate::key_range::{KeyRange, ScanOrder};
@@ -11,31 +11,31 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Where an operation on a key should go.
+/// Destination of an operation on a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// The partition of the key.
+    /// Partition of the key.
     pub partition: PartitionId,
-    /// Its epoch, as far as the table knows.
+    /// Epoch of the partition, as far as the table knows.
     pub epoch: Epoch,
-    /// The node that leads it, or `None` while nobody does.
+    /// Leading node; `None` while the partition has no leader.
     pub leader: Option<NodeId>,
 }
 
-/// A cached copy of one table, kept up to date by deltas. Newer is never replaced by older.
+/// Cached copy of one table, updated by deltas. Newer rows are never replaced by older ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionTable {
     table: Table,
     version: Version,
     partitions: BTreeMap<u32, Partition>,
-    /// The partition whose range begins there, in a table by ranges.
+    /// Partitions by the begin of their ranges, in a table by ranges.
     begins: BTreeMap<Bytes, u32>,
     nodes: BTreeMap<NodeId, Node>,
     removed: RemovedNodes,
 }
 
 impl PartitionTable {
-    /// Builds the cache from a whole table (`since` zero), or `None` if the delta is a partial one.
+    /// Builds the cache from a whole table (`since` zero); `None` if the delta is partial.
     pub fn from_whole(delta: TableDelta) -> Option<Self> {
         if delta.since != Version::ZERO {
             return None;
@@ -54,14 +54,15 @@ impl PartitionTable {
         Some(table)
     }
 
-    /// Takes in a delta. Returns whether the cache is now at least as new as the delta; `false` means there is a gap
-    /// between the two (or another table) and the whole table must be fetched. Rows older than what is held are
+    /// Applies a delta. Returns true if the cache is now at least as new as the delta; `false` means there is a gap
+    /// between the two (or another table) and the whole table must be fetched. Rows older than the cached ones are
     /// ignored.
     pub fn merge(&mut self, delta: TableDelta) -> bool {
         if delta.table.id != self.table.id || delta.since > self.version {
             return false;
         }
-        // All there is up to this version is held: an older row of a partition that is not held is one that was merged away.
+        // The cache has all rows up to this version: an older row of a partition that is not cached belongs to one that
+        // was merged away.
         let known = if self.table.keys.is_range() { self.version } else { Version::ZERO };
         for row in delta.partitions {
             if row.version > known || self.partitions.contains_key(&row.id.index) {
@@ -87,9 +88,9 @@ impl PartitionTable {
         true
     }
 
-    /// Takes in a row that is newer than the one held. In a table by ranges, partitions that began within its range have been
-    /// merged into it, unless their rows are newer still; that a range reaches into this one is no such sign, for the row by
-    /// which it ends where this one begins may come later.
+    /// Stores a row that is newer than the cached one. In a table by ranges, partitions that began within its range
+    /// have been merged into it, unless their rows are newer still. A range that reaches into this one is no such sign,
+    /// because the row that ends it at this one's begin may come later.
     fn take(&mut self, row: Partition) {
         let index = row.id.index;
         if self.partitions.get(&index).is_some_and(|held| held.version >= row.version) {
@@ -111,14 +112,14 @@ impl PartitionTable {
                 self.begins.remove(&held.range.begin);
             }
             if self.begins.contains_key(&row.range.begin) {
-                return; // Whoever begins there now is newer: this one has been merged away.
+                return; // The partition that begins there is newer: this one has been merged away.
             }
             self.begins.insert(row.range.begin.clone(), index);
         }
         self.partitions.insert(index, row);
     }
 
-    /// The rows newer than `since`, as a delta for somebody who holds that version.
+    /// Returns the rows newer than `since`, as a delta for a holder of that version.
     pub fn newer_than(&self, since: Version) -> TableDelta {
         TableDelta {
             table: self.table.clone(),
@@ -130,17 +131,18 @@ impl PartitionTable {
         }
     }
 
-    /// The table's own row.
+    /// Returns the row of the table.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// The version of the newest row held.
+    /// Returns the version of the newest cached row.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// A partition of this table as people name it: `orders/7`. One of another table is named by the numbers of both.
+    /// Returns the display name of a partition of this table: `orders/7`. A partition of another table is named by the
+    /// numbers of both.
     pub fn partition_name(&self, partition: PartitionId) -> String {
         match partition.table == self.table.id {
             true => format!("{}/{}", self.table.name, partition.index),
@@ -148,8 +150,9 @@ impl PartitionTable {
         }
     }
 
-    /// The partition of `key`; in a table by ranges, as far as is known here: the one with the greatest begin not above the key. A
-    /// table of which few rows have come so has no gaps: at worst a partition is asked that knows better.
+    /// Returns the partition of `key`. In a table by ranges, it is the known partition with the greatest begin not
+    /// above the key. So a table with few known rows has no gaps: at worst the request goes to a partition that knows
+    /// the right one.
     pub fn partition_of(&self, key: &[u8]) -> PartitionId {
         let index = match self.table.keys {
             Keys::Hash { partitions } => partition_of(slot_of(key), partitions),
@@ -158,12 +161,13 @@ impl PartitionTable {
         PartitionId::new(self.table.id, index)
     }
 
-    /// The partition of the greatest keys below this one; below none: of the greatest of all. Of a table by ranges.
+    /// Returns the partition of the greatest keys below `end`, or of the greatest keys of all without one. For tables
+    /// by ranges.
     fn partition_below(&self, end: Option<&[u8]>) -> PartitionId {
         PartitionId::new(self.table.id, self.last_begun(end.map_or(Bound::Unbounded, Bound::Excluded)))
     }
 
-    /// The partition of the first of these keys in this order. Of a table by ranges.
+    /// Returns the partition of the first of these keys in this order. For tables by ranges.
     pub fn first_of(&self, keys: &KeyRange, order: ScanOrder) -> PartitionId {
         match order {
             ScanOrder::Ascending => self.partition_of(&keys.begin),
@@ -176,12 +180,12 @@ impl PartitionTable {
         begun.or_else(|| self.begins.first_key_value()).map_or(0, |(_, index)| *index)
     }
 
-    /// Where an operation on `key` should go.
+    /// Returns the destination of an operation on `key`.
     pub fn route(&self, key: &[u8]) -> Route {
         self.route_partition(self.partition_of(key))
     }
 
-    /// Where an operation on `partition` should go.
+    /// Returns the destination of an operation on `partition`.
     pub fn route_partition(&self, partition: PartitionId) -> Route {
         let row = self.partitions.get(&partition.index);
         Route {
@@ -191,22 +195,22 @@ impl PartitionTable {
         }
     }
 
-    /// A partition's row.
+    /// Returns the row of a partition.
     pub fn partition(&self, index: u32) -> Option<&Partition> {
         self.partitions.get(&index)
     }
 
-    /// Every partition's row, by number.
+    /// Returns the rows of all partitions, by number.
     pub fn partitions(&self) -> impl Iterator<Item = &Partition> {
         self.partitions.values()
     }
 
-    /// A node's row.
+    /// Returns the row of a node.
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(&id)
     }
 
-    /// Every node's row, by number.
+    /// Returns the rows of all nodes, by number.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values()
     }
@@ -254,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_is_never_replaced_by_older() {
+    fn newer_rows_are_never_replaced_by_older_ones() {
         let mut table = PartitionTable::from_whole(delta(0, 5, vec![row(0, 5, 1), row(1, 4, 2)])).unwrap();
         assert!(table.merge(delta(0, 3, vec![row(0, 3, 9)])));
         assert_eq!(table.partition(0).unwrap().leader, Some(PlacementId::new(1)));
@@ -262,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_noticed() {
+    fn gap_between_deltas_is_reported() {
         let mut table = PartitionTable::from_whole(delta(0, 5, vec![row(0, 5, 1)])).unwrap();
         assert!(!table.merge(delta(6, 8, vec![row(0, 8, 3)])));
         assert!(table.merge(delta(5, 8, vec![row(0, 8, 3)])));
@@ -270,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_than_gives_what_is_missing() {
+    fn newer_than_returns_the_missing_rows() {
         let table = PartitionTable::from_whole(delta(0, 5, vec![row(0, 5, 1), row(1, 4, 2)])).unwrap();
         assert_eq!(table.newer_than(Version::new(4)).partitions, vec![row(0, 5, 1)]);
         assert_eq!(table.newer_than(Version::ZERO).partitions.len(), 2);
@@ -294,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_in_the_range_that_begins_last_before_it() {
+    fn key_belongs_to_range_with_greatest_begin_not_above_it() {
         let whole = ranges(0, 5, vec![ranged(0, 5, "", "g"), ranged(1, 5, "g", "p"), ranged(2, 5, "p", "")]);
         let table = PartitionTable::from_whole(whole).unwrap();
         assert_eq!((of(&table, "a"), of(&table, "g"), of(&table, "oz"), of(&table, "z")), (0, 1, 1, 2));
@@ -302,9 +306,9 @@ mod tests {
         assert_eq!((below(Some("g")), below(Some("g1")), below(None)), (0, 1, 2));
     }
 
-    /// The rows of a split come in any order; until both are there, the one that knows less is asked.
+    /// The rows of a split arrive in any order; until both are there, requests go to the partition that is known.
     #[test]
-    fn a_split_table_has_no_gap_whichever_row_comes_first() {
+    fn split_leaves_no_gap_in_either_order_of_rows() {
         let rows = [ranged(0, 8, "", "m"), ranged(1, 8, "m", "")];
         for first in 0..2 {
             let mut table = PartitionTable::from_whole(ranges(0, 5, vec![ranged(0, 5, "", "")])).unwrap();
@@ -316,12 +320,12 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_that_was_merged_away_is_gone_and_stays_so() {
+    fn merged_partition_is_removed_permanently() {
         let before = vec![ranged(0, 5, "", "g"), ranged(1, 6, "g", "p"), ranged(2, 5, "p", "")];
         let mut table = PartitionTable::from_whole(ranges(0, 6, before)).unwrap();
         assert!(table.merge(ranges(6, 9, vec![ranged(0, 9, "", "p")])));
         assert_eq!((of(&table, "h"), table.partitions().count()), (0, 2));
-        // Split anew where the one that is gone began, and that one's row comes late.
+        // Split again at the begin of the removed partition, whose row comes late.
         assert!(table.merge(ranges(6, 11, vec![ranged(0, 11, "", "g"), ranged(3, 11, "g", "p")])));
         assert!(table.merge(ranges(6, 7, vec![ranged(1, 7, "g", "p")])));
         assert_eq!((of(&table, "h"), table.partition(1)), (3, None));

@@ -1,8 +1,9 @@
-//! Deltas of tables in pieces: a whole table, with all nodes, may be larger than one message should be.
+//! Table deltas in pieces: a whole table with all nodes may exceed one message.
 //!
-//! Nodes and rows stand in one line: a node at its id, and behind all nodes a row at its partition's number. A piece
-//! holds what lies between two positions, and says where to go on. The positions do not change, so a delivery that was
-//! cut goes on where it stopped, at the same or another holder, even if rows changed or the table grew meanwhile.
+//! Nodes and rows form one sequence: a node at its id, and after all nodes a row at its partition's number. A piece
+//! holds the items between two positions, and the position of the next piece. Positions do not change, so an
+//! interrupted delivery resumes where it stopped, at the same or another holder, even if rows changed or the table grew
+//! meanwhile.
 
 use crate::ids::{NodeId, TableId, Version};
 use crate::limits::PIECE_BYTES_MAX;
@@ -13,31 +14,31 @@ use crate::table::{Table, TableDelta};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Where rows begin: no node has so high an id.
+/// First position of rows: no node has so high an id.
 const ROWS_FROM: u64 = 1 << 63;
-/// Most nodes that an assembly takes in; more is a defect of the sender.
+/// Most nodes of an assembly; more indicate a defect of the sender.
 const NODES_MAX: usize = 65_536;
 
-/// A part of a delta.
+/// Part of a delta.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TablePiece {
-    /// What is in it. Its version: rows and nodes between the two positions are complete up to it.
+    /// Content. Rows and nodes between the two positions are complete up to its version.
     pub delta: TableDelta,
-    /// The first position in it.
+    /// First position of the piece.
     pub from: u64,
-    /// The position of the next piece, always behind `from`; `None`: this is the last one.
+    /// Position of the next piece, always after `from`; `None`: this is the last one.
     pub next: Option<u64>,
 }
 
 impl TablePiece {
-    /// A delta in one piece.
+    /// Creates a delta in one piece.
     pub fn whole(delta: TableDelta) -> Self {
         Self { delta, from: 0, next: None }
     }
 
-    /// The piece at `from` of what is newer than `since`: about [`PIECE_BYTES_MAX`] of it, at least one node or row.
-    /// `rows` and `nodes` are what is newer, in any order; up to `version` they are complete, and so is the list of those who
-    /// are gone, which goes with the first piece.
+    /// Cuts the piece at `from` out of the changes since `since`: about [`PIECE_BYTES_MAX`], at least one node or row.
+    /// `rows` and `nodes` are the changes, in any order; they are complete up to `version`, and so is the list of
+    /// removed nodes, which goes with the first piece.
     pub fn cut<'a>(
         table: Table,
         since: Version,
@@ -71,7 +72,7 @@ impl TablePiece {
     }
 }
 
-/// How much is in a piece so far.
+/// Size of a piece so far.
 struct PieceSize {
     bytes: usize,
 }
@@ -84,25 +85,25 @@ impl PieceSize {
     }
 }
 
-/// What a row takes in a message at most, so that pieces are bounded without encoding them.
+/// Returns the maximum encoded size of a row, so that pieces are bounded without encoding them.
 fn row_bytes(row: &Partition) -> usize {
     const ROW: usize = 64;
     const PLACEMENT: usize = 28;
     ROW + PLACEMENT * row.placements.len() + row.range.begin.len() + row.range.end.as_ref().map_or(0, Bytes::len)
 }
 
-/// What a node takes in a message at most.
+/// Returns the maximum encoded size of a node.
 pub fn node_bytes(node: &Node) -> usize {
     const NODE: usize = 96;
     NODE + node.name.len() + node.address.len() + node.zone.as_ref().map_or(0, String::len)
 }
 
-/// Pieces that came so far. Nothing of them counts before the last one is there.
+/// Pieces received so far. They take effect only after the last one.
 #[derive(Clone, Debug)]
 pub struct Assembly {
     table: Table,
     since: Version,
-    /// The version of the oldest piece: what is complete up to it in every piece is complete.
+    /// Version of the oldest piece: data complete up to it in every piece is complete.
     version: Version,
     rows: BTreeMap<u32, Partition>,
     nodes: BTreeMap<NodeId, Node>,
@@ -110,19 +111,19 @@ pub struct Assembly {
     next: u64,
 }
 
-/// What became of a piece.
+/// Result of adding a piece.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Assembled {
     /// It was the last one: this is the whole delta.
     Whole(TableDelta),
     /// The piece at this position is to follow.
     More(u64),
-    /// It does not go with what came before: begin anew, at position zero.
+    /// It does not fit the previous pieces: start again at position zero.
     Gap,
 }
 
 impl Assembly {
-    /// Takes in a piece. The one at position zero begins anew, whatever was held; one that came before may come again.
+    /// Adds a piece. The piece at position zero starts again, discarding the previous ones; duplicates are accepted.
     pub fn take(held: &mut Option<Self>, piece: TablePiece) -> Assembled {
         let TablePiece { delta, from, next } = piece;
         if from == 0 && next.is_none() {
@@ -136,7 +137,8 @@ impl Assembly {
         if from == 0
             && let Some(held) = held.as_ref().filter(|held| newer(held))
         {
-            // A late one of an earlier attempt. To begin anew with it would let what follows be taken for newer than it is.
+            // Late piece of an earlier attempt. Starting again with it would make the following pieces seem newer than
+            // they are.
             return Assembled::More(held.next);
         }
         if from == 0 {
@@ -167,7 +169,7 @@ impl Assembly {
         }
     }
 
-    /// The table that is being put together.
+    /// Returns the table in assembly.
     pub fn table(&self) -> TableId {
         self.table.id
     }
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_larger_than_a_piece_arrives_whole_and_not_before_its_last_piece() {
+    fn large_table_arrives_whole_with_its_last_piece() {
         let holder = Holder::large();
         let (mut held, mut from, mut pieces) = (None, 0, 0);
         let whole = loop {
@@ -284,11 +286,11 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_between_two_pieces_is_claimed_only_as_far_as_every_piece_holds_it() {
+    fn change_between_pieces_does_not_raise_the_version() {
         let mut holder = Holder::large();
         let mut held = None;
         let Assembled::More(next) = Assembly::take(&mut held, holder.piece(0)) else { panic!("one piece") };
-        // One row that is there already changes, and one that is still to come.
+        // A row that was delivered already changes, and one that is still to come.
         (holder.rows[0], holder.rows[16_383], holder.version) = (row(0, 9), row(16_383, 8), 9);
         let mut from = next;
         let whole = loop {
@@ -301,14 +303,14 @@ mod tests {
         assert_eq!(whole.version, Version::new(5), "row 0 of version 9 is missing");
         let mut table = PartitionTable::from_whole(whole).unwrap();
         assert_eq!(table.partition(16_383), Some(&row(16_383, 8)));
-        // What is newer than the claim brings what is missing.
+        // An update from the claimed version brings the missing rows.
         assert!(table.merge(holder.whole().newer_than(Version::new(5))));
         assert_eq!(table, holder.whole());
     }
 
-    /// A first piece that was under way for long put an older beginning before a newer end, and the whole was taken for new.
+    /// A long delayed first piece put an older beginning before a newer end, and the whole passed as new.
     #[test]
-    fn a_late_first_piece_does_not_replace_a_newer_one() {
+    fn late_first_piece_does_not_replace_a_newer_one() {
         let mut holder = Holder::large();
         let late = holder.piece(0);
         (holder.rows[0], holder.version) = (row(0, 9), 9);
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delivery_that_was_cut_goes_on_or_begins_anew_and_another_is_a_gap() {
+    fn interrupted_delivery_resumes_or_restarts_without_gap() {
         let holder = Holder::large();
         let mut held = None;
         let Assembled::More(second) = Assembly::take(&mut held, holder.piece(0)) else { panic!("one piece") };
@@ -341,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_delta_is_one_piece_and_does_not_disturb_another_table() {
+    fn small_delta_is_one_piece_and_keeps_other_assemblies() {
         let holder = Holder { rows: vec![row(3, 5)], nodes: vec![node(7, 5)], version: 5 };
         let piece = holder.piece(0);
         assert_eq!((piece.next, piece.delta.partitions.len(), piece.delta.nodes.len()), (None, 1, 1));

@@ -1,10 +1,10 @@
-//! Where plaintext may go: nowhere beyond this machine, unless the operator said that the network can be trusted. The rule is
-//! the same for what is configured, advertised, and learned from others.
+//! Rule for plaintext: only within this machine, unless the operator declared the network as trusted. The rule applies
+//! equally to configured, advertised and learned addresses.
 
 use crate::error::{ErrorDetail, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 
-/// Whether an address, `host:port` or a host alone, is one of this machine that no other can reach.
+/// Returns true if an address, `host:port` or a host alone, is a loopback address, unreachable from other machines.
 pub fn is_loopback(address: &str) -> bool {
     if let Ok(address) = address.parse::<SocketAddr>() {
         return address.ip().is_loopback();
@@ -13,10 +13,10 @@ pub fn is_loopback(address: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Refuses an address beyond this machine, unless `insecure` was said.
+/// Rejects an address beyond this machine, unless `insecure` is set.
 ///
 /// # Errors
-/// [`ErrorKind::Refused`], naming the address and what allows it.
+/// [`ErrorKind::Refused`], naming the address and the flag that allows it.
 pub fn check_plaintext(address: &str, insecure: bool) -> Result<(), ErrorDetail> {
     if insecure || is_loopback(address) {
         return Ok(());
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plaintext_stays_on_this_machine_unless_asked() {
+    fn plaintext_stays_on_this_machine_unless_allowed() {
         for here in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "127.0.0.1"] {
             assert!(check_plaintext(here, false).is_ok(), "{here}");
         }

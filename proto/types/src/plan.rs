@@ -1,5 +1,5 @@
-//! A plan as it is shown, kept in a file and sent back to be carried out. What the coordinator decides and what its log
-//! holds have types of their own (`coordinator/core`): those know numbers alone, and are a disk format.
+//! Plan in the form that is displayed, stored in a file and sent back for execution. The coordinator's decisions and
+//! its log have their own types (`coordinator/core`), which know only numbers and are a disk format.
 
 use crate::ids::{NodeId, PartitionId, TableId, Version};
 use crate::moves::{MoveCode, MoveKind, UnmetCode};
@@ -51,12 +51,12 @@ pub struct Move {
 }
 
 impl Move {
-    /// Which partition.
+    /// Returns the id of the partition.
     pub const fn partition_id(&self) -> PartitionId {
         PartitionId { table: self.table_id, index: self.partition }
     }
 
-    /// The partition as people name it: `orders/7`.
+    /// Returns the display name of the partition: `orders/7`.
     pub fn partition_name(&self) -> String {
         format!("{}/{}", self.table, self.partition)
     }

@@ -1,59 +1,60 @@
-//! The protocol that a cluster speaks: one number for all that its members say to each other, write into their logs and keep on
-//! their disks. It rises once every member can speak the next one, and never falls (docs/adr/0057-upgrades.md).
+//! Protocol of a cluster: one number for the messages between its members, their logs and their disk formats. It rises
+//! once every member supports the next one, and never falls (docs/adr/0057-upgrades.md).
 //!
-//! | protocol | brings |
+//! | protocol | introduces |
 //! |---|---|
 //! | 1 | everything up to the release in which the protocol could rise |
-//! | 2 | messages between coordinators, snapshots and data directories say by which protocol they were written; the protocol can be held; certificates can be withdrawn; lives are told by nodes that they are over; nodes knock at each other's doors; coordinators compare their states; the answers to heartbeats that nodes carry bring what changed of tables and nodes; generations have keys |
+//! | 2 | messages between coordinators, snapshots and data directories state the protocol they were written by; the protocol can be held; certificates can be revoked; nodes notify fenced incarnations; nodes probe each other as clients do; coordinators compare their states; answers to relayed heartbeats carry changes of tables and nodes; generations have keys |
 
 use crate::word::words;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The protocol of a cluster that has just been made, and of a member that says nothing of it.
+/// Protocol of a new cluster, and of a member that does not report its protocols.
 pub const PROTOCOL_FIRST: u32 = 1;
 
-/// The newest protocol that this version speaks. It speaks the one before as well, so that it runs beside the version before.
+/// Newest protocol of this version. It also supports the previous one, so that it runs beside the previous version.
 pub const PROTOCOL_NEWEST: u32 = 2;
 
-/// The protocol from which on nodes tell each other that a life is over.
+/// Protocol from which on nodes notify each other of fenced incarnations.
 pub const OVER_SINCE: u32 = 2;
 
-/// The protocol from which on a node says with its heartbeats up to where it holds everything, and answers bring what it lacks.
+/// Protocol from which on a node's heartbeats state the version up to which it holds everything, and answers bring the
+/// missing updates.
 pub const NEWS_SINCE: u32 = 2;
 
-/// No version speaks anything newer: whoever says so is not taken at its word.
+/// Upper limit for plausible protocols: a member that reports a newer one is not believed.
 pub const PROTOCOL_MAX: u32 = 1_000;
 
-/// The protocols that a member speaks.
+/// Protocols that a member supports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProtocolRange {
-    /// The oldest one, at least 1.
+    /// Oldest protocol, at least 1.
     pub oldest: u32,
-    /// The newest one, at least `oldest`.
+    /// Newest protocol, at least `oldest`.
     pub newest: u32,
 }
 
 impl ProtocolRange {
-    /// What this version speaks.
+    /// Protocols that this version supports.
     pub const SPOKEN: Self = Self { oldest: PROTOCOL_FIRST, newest: PROTOCOL_NEWEST };
 
-    /// Only the first one, as members speak that say nothing of it.
+    /// Only the first protocol, for members that do not report their protocols.
     pub const FIRST: Self = Self { oldest: PROTOCOL_FIRST, newest: PROTOCOL_FIRST };
 
-    /// The same range without what is newer than `newest`; `None` if nothing is left of it.
+    /// Returns the range without protocols above `newest`; `None` if it would be empty.
     pub fn up_to(self, newest: u32) -> Option<Self> {
         (newest >= self.oldest).then(|| Self { newest: newest.min(self.newest), ..self })
     }
 
-    /// Whether it holds this protocol.
+    /// Returns true if the range contains this protocol.
     pub const fn contains(self, protocol: u32) -> bool {
         self.oldest <= protocol && protocol <= self.newest
     }
 }
 
 words! {
-    /// What a member is that must speak a protocol before the cluster does.
+    /// Kind of a member that must support a protocol before the cluster uses it.
     #[non_exhaustive]
     pub enum MemberKind: "kind of a member" {
         /// A member of the quorum.
@@ -79,14 +80,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_runs_beside_the_one_before() {
+    fn version_runs_beside_the_previous_one() {
         let spoken = ProtocolRange::SPOKEN;
         assert!(spoken.contains(PROTOCOL_NEWEST) && spoken.contains(PROTOCOL_NEWEST - 1), "{spoken}");
         assert!(!spoken.contains(PROTOCOL_NEWEST + 1) && !spoken.contains(0), "{spoken}");
     }
 
     #[test]
-    fn a_range_ends_where_it_is_told_to() {
+    fn range_ends_at_the_given_protocol() {
         let range = ProtocolRange { oldest: 2, newest: 4 };
         let texts = [1, 2, 3, 9].map(|newest| range.up_to(newest).map(|range| range.to_string()));
         assert_eq!(texts, [None, Some("2".into()), Some("2 to 3".into()), Some("2 to 4".into())]);

@@ -1,11 +1,11 @@
-//! Changes of the quorum that operators may ask for.
+//! Changes of the quorum that operators can request.
 
 use crate::word::words;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 words! {
-    /// What is not known while the coordinators are being recovered.
+    /// Unknown fact during a recovery of the coordinators.
     #[non_exhaustive]
     pub enum DoubtKind: "doubt" {
         /// A node has not told what it holds.
@@ -27,34 +27,34 @@ words! {
     }
 }
 
-/// What an operator wants of the coordinators. A newcomer asks for itself, when it is started with `--join`.
+/// Requested change of the coordinators. A new coordinator joins by itself, when it is started with `--join`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum QuorumChange {
     /// A learner becomes a voter.
     Promote {
-        /// Its number.
+        /// Number of the learner.
         id: u64,
     },
-    /// A voter becomes a learner: it goes on copying the log, and its vote does not count any more.
+    /// A voter becomes a learner: it still copies the log, but has no vote.
     Demote {
-        /// Its number.
+        /// Number of the voter.
         id: u64,
     },
-    /// A coordinator leaves for good: its number is never used again.
+    /// A coordinator leaves permanently: its number is never reused.
     Remove {
-        /// Its number.
+        /// Number of the coordinator.
         id: u64,
     },
-    /// A learner takes the place of another coordinator, which leaves for good, in one step.
+    /// A learner replaces another coordinator, which leaves permanently, in one step.
     Replace {
-        /// Who leaves.
+        /// Leaving coordinator.
         old: u64,
-        /// Who comes.
+        /// New voter.
         new: u64,
     },
-    /// A coordinator is reached at another address.
+    /// A coordinator has a new address.
     SetAddress {
-        /// Its number.
+        /// Number of the coordinator.
         id: u64,
         /// `host:port`.
         address: String,

@@ -1,4 +1,4 @@
-//! From when on the partitions of a table by ranges are split and merged without anybody asking for it.
+//! Limits above or below which partitions of a table by ranges are split and merged automatically.
 
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::merge::MERGE_BYTES_MAX;
@@ -6,75 +6,76 @@ use crate::text::bytes_text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Least size above which partitions can be split by themselves, in bytes: smaller ones cost more to look after than they hold.
+/// Minimum size limit for automatic splits, in bytes: smaller partitions cost more than they hold.
 pub const SPLIT_BYTES_MIN: u64 = 1024 * 1024;
-/// Least number of operations per second above which they can be: fewer are no load for any node.
+/// Minimum rate limit for automatic splits, in operations per second: a lower rate is no load for any node.
 pub const SPLIT_RATE_MIN: u64 = 100;
-/// Two partitions are merged by themselves only if they have together at most this part of what would split them again.
+/// Two partitions are merged automatically only if together they have at most this fraction (one divided by it) of the
+/// limits that would split them again.
 const MERGE_PART: u64 = 2;
 
-/// When partitions of a table by ranges are split and merged by themselves; without any limit none is.
+/// Limits for automatic splits and merges in a table by ranges; without limits there are none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct RangeLimits {
-    /// One is split above so many bytes of its keys and values, [`SPLIT_BYTES_MIN`] at least.
+    /// Splits a partition above this many bytes of keys and values, at least [`SPLIT_BYTES_MIN`].
     pub split_above_bytes: Option<u64>,
-    /// One is split above so many operations on it per second, [`SPLIT_RATE_MIN`] at least.
+    /// Splits a partition above this many operations per second, at least [`SPLIT_RATE_MIN`].
     pub split_above_rate: Option<u64>,
-    /// Two neighbours are merged if they have together at most so many bytes: [`MERGE_BYTES_MAX`] at most, and at most half of
-    /// `split_above_bytes`.
+    /// Merges two neighbours that together have at most this many bytes: at most [`MERGE_BYTES_MAX`], and at most half
+    /// of `split_above_bytes`.
     pub merge_below_bytes: Option<u64>,
 }
 
-/// By what a partition is above a limit of its table, as its leader found it.
+/// Limit that a partition exceeds, as its leader found it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Outgrown {
-    /// So many bytes of keys and values.
+    /// Bytes of keys and values.
     Bytes(u64),
-    /// So many operations per second.
+    /// Operations per second.
     Rate(u64),
 }
 
-/// How little a partition has been holding and getting for a while, as its leader found it.
+/// Low size and load of a partition over a while, as its leader found them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Undersized {
-    /// Bytes of keys and values, about.
+    /// Bytes of keys and values, approximately.
     pub bytes: u64,
-    /// The most operations per second, if they are counted: only of tables that are split by them.
+    /// Highest rate in operations per second, if counted: only in tables with a rate limit.
     pub rate: Option<u64>,
 }
 
-/// What an operator says of a table while it is there.
+/// Traits of a table that an operator can change while it exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TableTraits {
-    /// Copies wanted of each partition, `1..=7`.
+    /// Desired copies of each partition, `1..=7`.
     pub replication: u8,
-    /// When partitions are split and merged by themselves; of tables by ranges alone.
+    /// Limits for automatic splits and merges; only for tables by ranges.
     pub limits: RangeLimits,
 }
 
-/// What is to change of a table; `None` stays as it is.
+/// Change of a table; `None` keeps a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TableChange {
-    /// Copies wanted of each partition.
+    /// Desired copies of each partition.
     pub replication: Option<u8>,
-    /// The bytes above which a partition is split, or that none is.
+    /// New size limit for splits in bytes, or none.
     pub split_above_bytes: Option<Option<u64>>,
-    /// The operations per second above which a partition is split, or that none is.
+    /// New rate limit for splits in operations per second, or none.
     pub split_above_rate: Option<Option<u64>>,
-    /// The bytes up to which two neighbours are merged, or that none are.
+    /// New size limit for merges in bytes, or none.
     pub merge_below_bytes: Option<Option<u64>>,
 }
 
 impl RangeLimits {
-    /// There is none.
+    /// No limits.
     pub const NONE: Self = Self { split_above_bytes: None, split_above_rate: None, merge_below_bytes: None };
 
-    /// Whether there is any limit.
+    /// Returns true if any limit is set.
     pub const fn is_set(self) -> bool {
         self.split_above_bytes.is_some() || self.split_above_rate.is_some() || self.merge_below_bytes.is_some()
     }
 
-    /// Whether a partition of which that is true is above its limit.
+    /// Returns true if this size or rate exceeds its limit.
     pub fn are_exceeded(self, by: Outgrown) -> bool {
         match by {
             Outgrown::Bytes(bytes) => self.split_above_bytes.is_some_and(|most| bytes > most),
@@ -82,7 +83,7 @@ impl RangeLimits {
         }
     }
 
-    /// Whether a partition is small enough that it is worth looking for a neighbour that is, too.
+    /// Returns true if a partition is small enough to search for a small neighbour.
     pub fn may_merge(self, small: Undersized) -> bool {
         let rate = || match self.split_above_rate {
             Some(most) => small.rate.is_some_and(|rate| rate <= most / MERGE_PART),
@@ -91,16 +92,16 @@ impl RangeLimits {
         self.merge_below_bytes.is_some_and(|most| small.bytes <= most) && rate()
     }
 
-    /// Whether a partition that has what these two have is one that nothing splits soon.
+    /// Returns true if the merged partition would not be split again soon.
     pub fn merges(self, left: Undersized, right: Undersized) -> bool {
         let rate = left.rate.zip(right.rate).map(|(left, right)| left.saturating_add(right));
         self.may_merge(Undersized { bytes: left.bytes.saturating_add(right.bytes), rate })
     }
 
-    /// Accepts only what neither makes dust of a table nor has the same partition split and merged in turn.
+    /// Rejects limits that would create tiny partitions, or split and merge the same partition in turn.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`], naming what was found and what is possible.
+    /// [`ErrorKind::InvalidArgument`], naming the value found and the valid values.
     pub fn check(self) -> Result<(), ErrorDetail> {
         let invalid = |message: String| Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
         match self {
@@ -131,7 +132,7 @@ impl RangeLimits {
 }
 
 impl TableTraits {
-    /// These with what is to change.
+    /// Returns these traits with a change applied.
     pub fn with(self, change: &TableChange) -> Self {
         let RangeLimits { split_above_bytes, split_above_rate, merge_below_bytes } = self.limits;
         Self {
@@ -146,7 +147,7 @@ impl TableTraits {
 }
 
 impl TableChange {
-    /// The limits that it sets, as far as they can be judged without those of the table.
+    /// Returns the limits that it sets, as far as they can be checked without those of the table.
     pub fn limits(&self) -> RangeLimits {
         RangeLimits {
             split_above_bytes: self.split_above_bytes.flatten(),
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_would_make_dust_are_refused_with_the_least_there_is() {
+    fn limits_below_minimum_are_rejected_naming_the_minimum() {
         for good in [
             RangeLimits::NONE,
             limits(Some(SPLIT_BYTES_MIN), Some(SPLIT_RATE_MIN), None),
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_merged_is_small_and_far_from_being_split_again() {
+    fn merged_partitions_are_small_and_far_from_a_split() {
         for good in
             [(None, 1), (None, MERGE_BYTES_MAX), (Some(32 * MIB), MERGE_BYTES_MAX), (Some(SPLIT_BYTES_MIN), MIB / 2)]
         {
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_exceeded_by_more_of_what_it_limits() {
+    fn limit_is_exceeded_only_by_its_own_quantity() {
         let bytes = limits(Some(SPLIT_BYTES_MIN), None, None);
         assert!(bytes.are_exceeded(Outgrown::Bytes(SPLIT_BYTES_MIN + 1)));
         assert!(!bytes.are_exceeded(Outgrown::Bytes(SPLIT_BYTES_MIN)));
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_whose_load_nobody_counted_is_not_merged_in_a_table_that_is_split_by_load() {
+    fn partition_of_unknown_rate_is_not_merged_if_rate_splits() {
         let small = |bytes, rate| Undersized { bytes, rate };
         let by_load = limits(None, Some(1_000), Some(MIB));
         assert!(by_load.merges(small(0, Some(200)), small(MIB, Some(300))));
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_stays() {
+    fn unset_values_are_kept() {
         let before = TableTraits { replication: 3, limits: limits(Some(SPLIT_BYTES_MIN), None, Some(9)) };
         let change = TableChange { split_above_rate: Some(Some(500)), ..TableChange::default() };
         let after = before.with(&change);
@@ -249,9 +250,9 @@ mod tests {
     }
 
     proptest! {
-        /// With limits that are accepted nothing is merged that is to be split at once.
+        /// Accepted limits never merge partitions that would be split at once.
         #[test]
-        fn what_is_merged_is_above_no_limit(
+        fn merged_partition_exceeds_no_limit(
             split in proptest::option::of(SPLIT_BYTES_MIN..64 * MIB),
             rate in proptest::option::of(SPLIT_RATE_MIN..10_000),
             merge in 1..=MERGE_BYTES_MAX,

@@ -1,9 +1,9 @@
-//! Why something waits or is as it is.
+//! Reasons for waits and states.
 
 use crate::word::words;
 
 words! {
-    /// Why something waits or is as it is.
+    /// Reason for a wait or a state.
     #[non_exhaustive]
     pub enum ReasonCode: "reason" {
         /// Too few nodes have registered for the first assignment.
@@ -114,7 +114,7 @@ words! {
 }
 
 words! {
-    /// How much a reason matters to whoever watches a cluster.
+    /// Severity of a reason, for people who monitor a cluster.
     pub enum Severity: "severity" {
         /// It passes by itself, or is as somebody wants it.
         Notice = "notice",
@@ -125,11 +125,11 @@ words! {
     }
 }
 
-/// What is to be done about a member that is refused because it has lived in another history of the cluster.
+/// Remedy for a member that is refused because it has lived in another history of the cluster.
 pub const OTHER_HISTORY_REMEDY: &str = "say which coordinators are to be kept, and stop the others: docs/runbooks/majority-lost.md, \"A number was used twice\"";
 
 impl ReasonCode {
-    /// How much it matters.
+    /// Returns the severity.
     pub const fn severity(self) -> Severity {
         match self {
             Self::AboutToBeAssigned

@@ -1,50 +1,49 @@
-//! Who relays heartbeats, and by whom a member's travel: computed by everybody from the same rows, and never agreed on
-//! (PROTOCOL rule 69).
+//! Assignment of heartbeat relays: each member computes it from the same rows, without an agreement (PROTOCOL rule 69).
 
 use crate::ids::{ClusterId, NodeId};
 use crate::mixed::mixed;
 use crate::node::Node;
 
-/// For how many participants a relay carries at most, beside nodes: they are no part of the share that it computes, for it holds no rows
-/// of them.
+/// Most participants that a relay serves in addition to nodes: its computed share does not include them, because it has
+/// no rows of them.
 pub const PARTICIPANTS_CARRIED_MAX: usize = 1_024;
 
-/// A node, as far as it matters for who relays, and who keeps doors.
+/// A node, as a candidate for relay and prober.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RelayCandidate<'a> {
-    /// Its number.
+    /// Number of the node.
     pub node: NodeId,
-    /// The failure zone it stands in, if the operator said so.
+    /// Failure zone, if the operator set one.
     pub zone: Option<&'a str>,
 }
 
 impl<'a> RelayCandidate<'a> {
-    /// What counts of a node's row.
+    /// Returns the candidate of a node's row.
     pub fn of(node: &'a Node) -> Self {
         Self { node: node.id, zone: node.zone.as_deref() }
     }
 }
 
-/// A node that carries heartbeats for others, as its row says.
+/// A node that relays heartbeats, from its row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RelayAddress {
-    /// Its number.
+    /// Number of the node.
     pub node: NodeId,
-    /// Its name, which its certificate says.
+    /// Name, which its certificate contains.
     pub name: String,
-    /// Where it is reached.
+    /// Address of the node.
     pub address: String,
 }
 
 impl RelayAddress {
-    /// Where this node is reached.
+    /// Returns the relay address of this node.
     pub fn of(node: &Node) -> Self {
         Self { node: node.id, name: node.name.clone(), address: node.address.clone() }
     }
 }
 
-/// How many relays there are among so many live nodes: the root of that, rounded up, from `relays_from` live nodes on, and none
-/// below. With 0 there are never any.
+/// Returns the number of relays among `live` nodes: the square root, rounded up, from `relays_from` live nodes on, and
+/// none below. With 0 there are none.
 pub fn relay_count(live: usize, relays_from: u64) -> usize {
     let enough = relays_from > 0 && u64::try_from(live).is_ok_and(|live| live >= relays_from);
     if !enough {
@@ -53,21 +52,21 @@ pub fn relay_count(live: usize, relays_from: u64) -> usize {
     root(live)
 }
 
-/// The root, rounded up.
+/// Returns the square root, rounded up.
 pub(crate) const fn root(live: usize) -> usize {
     let root = live.isqrt();
     root + (root * root < live) as usize
 }
 
-/// For how many members a relay carries at most, where there are so many live ones: four times its share.
+/// Returns the most members that a relay serves among `live` nodes: four times its share.
 pub fn carried_max(live: usize) -> usize {
     const SHARES: usize = 4;
-    /// In a small cluster one relay may be all that is left.
+    /// Minimum, because in a small cluster a single relay may remain.
     const AT_LEAST: usize = 16;
     (live.isqrt() + 1).saturating_mul(SHARES).max(AT_LEAST)
 }
 
-/// The relays among live nodes: so many with the lowest hashes, in that order. One more or less changes one.
+/// Returns the relays among live nodes: those with the lowest hashes, in that order. One more or less changes one.
 pub fn relays<'a>(
     cluster: ClusterId,
     live: impl IntoIterator<Item = RelayCandidate<'a>>,
@@ -84,9 +83,9 @@ pub fn relays<'a>(
     all
 }
 
-/// The relays by which a member's heartbeats travel, in the order in which it tries them: itself, if it relays, and those that
-/// rank highest for it, the first in its own zone and the second in another where there are such (rendezvous hashing, Thaler and
-/// Ravishankar 1998: a relay that goes moves its own members only).
+/// Returns the relays of a member's heartbeats, in the order of its attempts: itself, if it relays, and those that rank
+/// highest for it, the first in its own zone and the second in another, where there are such (rendezvous hashing,
+/// Thaler and Ravishankar 1998: a relay that leaves moves only its own members).
 pub fn relays_of(member: NodeId, zone: Option<&str>, relays: &[RelayCandidate<'_>]) -> Vec<NodeId> {
     let rank = |relay: &&RelayCandidate<'_>| (mixed(mixed(relay.node.get()) ^ member.get()), relay.node);
     let best = |fits: &dyn Fn(&RelayCandidate<'_>) -> bool| relays.iter().filter(|relay| fits(relay)).max_by_key(rank);
@@ -113,14 +112,14 @@ pub(crate) mod tests {
         ClusterId::new(Uuid::from_u128(7))
     }
 
-    /// So many nodes, whose zones go round.
+    /// Returns `count` nodes, with zones assigned in turn.
     pub(crate) fn candidates(count: u64, zones: &[&'static str]) -> Vec<RelayCandidate<'static>> {
         let zone = |number: u64| zones.get(usize::try_from(number).unwrap() % zones.len().max(1)).copied();
         (1..=count).map(|number| RelayCandidate { node: NodeId::new(number), zone: zone(number) }).collect()
     }
 
     #[test]
-    fn as_many_relays_as_the_root_of_the_nodes_and_none_in_small_clusters() {
+    fn relay_count_is_square_root_and_zero_in_small_clusters() {
         let counts: Vec<_> = [0, 499, 500, 529, 10_000, 10_001].map(|live| relay_count(live, 500)).into();
         assert_eq!(counts, [0, 0, 23, 23, 100, 101]);
         assert_eq!((relay_count(10_000, 0), relay_count(2, 2), relay_count(3, 2)), (0, 2, 2));
@@ -128,7 +127,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn relays_carry_about_as_many_each_and_one_that_goes_moves_its_own_members_only() {
+    fn relay_load_is_even_and_a_leaving_relay_moves_only_its_own() {
         let all = candidates(10_000, &[]);
         let relays_before = relays(cluster(), all.iter().copied(), 100);
         let mut carried = BTreeMap::<NodeId, u32>::new();
@@ -160,7 +159,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_member_tries_one_relay_of_its_zone_and_one_of_another_and_a_relay_itself_first() {
+    fn member_tries_own_zone_then_another_and_a_relay_itself() {
         let all = candidates(90, &["north", "south", "east"]);
         let relays = relays(cluster(), all.iter().copied(), 9);
         let zone = |node: NodeId| all.iter().find(|candidate| candidate.node == node).unwrap().zone;

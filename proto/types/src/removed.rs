@@ -1,20 +1,20 @@
-//! The nodes that are gone for good, so that whoever keeps nodes forgets them too.
+//! Nodes that are permanently gone, so that caches of nodes remove them too.
 
 use crate::ids::{NodeId, Version};
 use serde::{Deserialize, Serialize};
 
-/// The numbers of all nodes that were there once and are not any more. A number is never given again, so a newer list holds
-/// whatever an older one does, and nothing needs to be remembered of who was removed when.
+/// Numbers of all removed nodes. A number is never reused, so a newer list contains every older one, and the order of
+/// removals need not be recorded.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RemovedNodes {
     /// Log index of the last removal.
     pub version: Version,
-    /// First and last number of each run of them, ascending and apart from each other.
+    /// First and last number of each run, ascending and disjoint.
     pub ranges: Vec<(NodeId, NodeId)>,
 }
 
 impl RemovedNodes {
-    /// All numbers up to `last` except those `there`, which ascend.
+    /// Returns all numbers up to `last` except those in `there`, which ascend.
     pub fn all_but(there: impl Iterator<Item = NodeId>, last: NodeId, version: Version) -> Self {
         let (mut ranges, mut before) = (Vec::new(), NodeId::ZERO.get());
         for id in there.map(NodeId::get) {
@@ -29,20 +29,20 @@ impl RemovedNodes {
         Self { version, ranges }
     }
 
-    /// Whether the node with this number is gone.
+    /// Returns true if the node with this number was removed.
     pub fn contains(&self, node: NodeId) -> bool {
         let before = self.ranges.partition_point(|(first, _)| *first <= node);
         before.checked_sub(1).and_then(|index| self.ranges.get(index)).is_some_and(|(_, last)| node <= *last)
     }
 
-    /// Takes in a newer list. Returns whether it was newer.
+    /// Replaces the list by a newer one. Returns true if it was newer.
     pub fn renew(&mut self, newer: Option<Self>) -> bool {
         let Some(newer) = newer.filter(|newer| newer.version > self.version) else { return false };
         *self = newer;
         true
     }
 
-    /// The list for somebody who holds `since`, if a node was removed after that.
+    /// Returns the list for a holder of `since`, if a node was removed after that.
     pub fn newer_than(&self, since: Version) -> Option<Self> {
         (self.version > since).then(|| self.clone())
     }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_gone_follows_from_who_is_there() {
+    fn removed_numbers_are_those_not_present() {
         let list = |there: &[u64], last| {
             let there = there.iter().copied().map(NodeId::new);
             RemovedNodes::all_but(there, NodeId::new(last), Version::new(9))
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_list_does_not_replace_a_newer_one() {
+    fn older_list_does_not_replace_a_newer_one() {
         let list = |version, last| RemovedNodes::all_but([].into_iter(), NodeId::new(last), Version::new(version));
         let mut held = RemovedNodes::default();
         assert!(held.renew(Some(list(5, 3))));

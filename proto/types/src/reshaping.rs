@@ -1,10 +1,10 @@
-//! How far partitions of tables by ranges are that are being split or merged.
+//! Progress of splits and merges of partitions in tables by ranges.
 
 use crate::word::words;
 use serde::{Deserialize, Serialize};
 
 words! {
-    /// What becomes of a partition that is reshaped.
+    /// Kind of a range change.
     #[derive(Serialize, Deserialize)]
     #[non_exhaustive]
     pub enum ReshapingKind: "kind of reshaping" {
@@ -16,7 +16,7 @@ words! {
 }
 
 words! {
-    /// How far a split or merge is.
+    /// Phase of a split or merge.
     #[non_exhaustive]
     pub enum ReshapingPhase: "phase of a split or merge" {
         /// Of a split: the new partition's copies get the keys, and everything is served.

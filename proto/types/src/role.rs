@@ -1,9 +1,9 @@
-//! What a coordinator is to the quorum.
+//! Role of a coordinator in the quorum.
 
 use crate::word::words;
 
 words! {
-    /// What a coordinator is to the quorum.
+    /// Role of a coordinator in the quorum.
     #[non_exhaustive]
     pub enum CoordinatorRole: "role of a coordinator" {
         /// It leads.

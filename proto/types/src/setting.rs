@@ -1,5 +1,5 @@
-//! Every number among the cluster's settings, once: its name, range, unit, and whether it can be changed while the cluster
-//! runs. Flags, keys of files, `archon config` and what the coordinators check are made of this.
+//! Definitions of all numeric cluster settings: name, range, unit, and whether they can be changed at runtime. Flags,
+//! configuration keys, `archon config` and the checks of the coordinators derive from this.
 
 use crate::limits::REPLICAS_MAX;
 use crate::protocol::PROTOCOL_FIRST;
@@ -15,12 +15,11 @@ const HOUR_MS: u64 = 3_600_000;
 const MINUTE_MS: u64 = 60_000;
 /// Ten minutes, in milliseconds.
 const TEN_MINUTES_MS: u64 = 600_000;
-/// A week, in milliseconds: whoever wants copies replaced later than that wants them replaced by hand.
+/// A week, in milliseconds: an operator who wants copies replaced later than that replaces them manually.
 const WEEK_MS: u64 = 604_800_000;
 
 words! {
-    /// A number among the cluster's settings. Its word is the key in a file and in `archon config`, and the flag with `-` for
-    /// `_`.
+    /// A numeric cluster setting. Its word is the key in a file and in `archon config`, and the flag with `-` for `_`.
     #[derive(Serialize, Deserialize)]
     pub enum Setting: "setting" {
         /// Partitions of the table `default`, when the cluster is created.
@@ -55,7 +54,7 @@ words! {
 }
 
 words! {
-    /// What a setting is counted in.
+    /// Unit of a setting.
     pub enum SettingUnit: "unit of a setting" {
         /// Milliseconds.
         Milliseconds = "milliseconds",
@@ -64,28 +63,28 @@ words! {
     }
 }
 
-/// A setting with the value that it is to have.
+/// A setting and its new value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SettingChange {
-    /// Which one.
+    /// The setting.
     pub setting: Setting,
-    /// What it is to be.
+    /// New value.
     pub value: u64,
 }
 
-/// A setting that was changed, or would be.
+/// A change of a setting, applied or proposed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SettingStep {
-    /// Which one.
+    /// The setting.
     pub setting: Setting,
-    /// What it was.
+    /// Old value.
     pub from: u64,
-    /// What it is then.
+    /// New value.
     pub to: u64,
 }
 
 impl Setting {
-    /// Its value.
+    /// Returns the value.
     pub fn of(self, settings: &Settings) -> u64 {
         match self {
             Self::Partitions => settings.partitions.into(),
@@ -105,8 +104,7 @@ impl Setting {
         }
     }
 
-    /// Gives it a value, as far as its type holds it: a larger one becomes the largest. What makes sense is for
-    /// [`Settings::check`].
+    /// Sets the value, saturating at the limit of its type. [`Settings::check`] validates it.
     pub fn put(self, settings: &mut Settings, value: u64) {
         let narrow = u32::try_from(value).unwrap_or(u32::MAX);
         match self {
@@ -127,7 +125,7 @@ impl Setting {
         }
     }
 
-    /// The values that it may have by itself; some must fit others besides ([`Settings::check`]).
+    /// Returns the valid values by themselves; some settings must also fit others ([`Settings::check`]).
     pub const fn range(self) -> RangeInclusive<u64> {
         match self {
             Self::Partitions => 1..=HASH_PARTITIONS_MAX as u64,
@@ -145,7 +143,7 @@ impl Setting {
         }
     }
 
-    /// What it is counted in.
+    /// Returns the unit.
     pub const fn unit(self) -> SettingUnit {
         match self {
             Self::Partitions | Self::Replication | Self::MinNodes | Self::CopiesPerNodeMax | Self::RelaysFrom => {
@@ -163,11 +161,11 @@ impl Setting {
         }
     }
 
-    /// Why it cannot be changed while the cluster runs, and what can be done instead; `None` if it can.
+    /// Returns the reason why it cannot be changed at runtime, and the alternative; `None` if it can.
     ///
-    /// A lease is as long as it was when the cluster was created. So a coordinator that reckons with any failure time-out
-    /// that fits (`1.01 × lease + margin < failure time-out`), an earlier or a later one, outwaits every lease that any
-    /// coordinator ever granted, and the failure time-out alone can be changed at any moment (PROTOCOL rule 16).
+    /// A lease is as long as it was when the cluster was created. So a coordinator that uses any valid failure time-out
+    /// (`1.01 × lease + margin < failure time-out`), an earlier or a later one, outwaits every lease that any
+    /// coordinator ever granted, and only the failure time-out can be changed at any moment (PROTOCOL rule 16).
     pub const fn fixed(self) -> Option<&'static str> {
         match self {
             Self::Partitions => {
@@ -192,7 +190,7 @@ impl Setting {
         }
     }
 
-    /// The protocol that brought it.
+    /// Returns the protocol that introduced it.
     pub const fn since(self) -> u32 {
         match self {
             Self::RelaysFrom | Self::DoorEveryMs | Self::DoorSilentMs | Self::DoorTrustMs => 2,
@@ -209,8 +207,8 @@ impl Setting {
         }
     }
 
-    /// Its value where nobody says another one. [`Settings::default`] is the least cluster that works; an operator who says
-    /// nothing gets three copies, and waits for as many nodes.
+    /// Returns the value that applies unless set otherwise. [`Settings::default`] is the smallest cluster that works;
+    /// the default for an operator is three copies, and waiting for as many nodes.
     pub fn default_value(self) -> u64 {
         match self {
             Self::Replication | Self::MinNodes => 3,
@@ -218,10 +216,10 @@ impl Setting {
         }
     }
 
-    /// Reads a value written as a number, within the range.
+    /// Parses a number within the range.
     ///
     /// # Errors
-    /// The range, and what was found instead.
+    /// The range and the value found.
     pub fn parse(self, text: &str) -> Result<u64, String> {
         let range = self.range();
         let unit = if self.unit() == SettingUnit::Milliseconds { " milliseconds" } else { "" };
@@ -246,7 +244,7 @@ mod tests {
     use crate::word::Vocabulary;
 
     #[test]
-    fn every_setting_can_be_read_and_given() {
+    fn every_setting_can_be_read_and_set() {
         let mut settings = Settings::default();
         for setting in Setting::ALL {
             let value = *setting.range().start() + 1;
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_lie_within_their_ranges_and_meanings_end_as_sentences() {
+    fn defaults_are_in_range_and_meanings_are_sentences() {
         for setting in Setting::ALL {
             assert!(setting.range().contains(&setting.default_value()), "{setting}");
             assert!(setting.meaning().ends_with('.'), "{setting}");
@@ -272,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_is_told_the_range() {
+    fn wrong_value_is_reported_with_the_range() {
         assert_eq!(Setting::ReplaceAfterMs.parse("60000"), Ok(60_000));
         let high = Setting::CopiesPerNodeMax.parse("1001").unwrap_err();
         assert_eq!(high, "1001 is out of range; write a number from 1 to 1000");
@@ -283,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_beyond_its_type_is_refused_and_not_cut() {
+    fn value_beyond_its_type_is_rejected_not_truncated() {
         let mut settings = Settings::default();
         Setting::Replication.put(&mut settings, 257);
         assert!(settings.check().is_err());

@@ -1,13 +1,14 @@
-//! Cluster-wide settings; they live in the Raft log, so that every coordinator and node has the same.
+//! Cluster-wide settings, stored in the Raft log, so that all coordinators and nodes have the same.
 
 use crate::lease::{LeaseTiming, LeaseTimingError};
 use crate::setting::Setting;
 use serde::{Deserialize, Serialize};
 
-/// A door that is knocked at is not knocked at more often than this, in milliseconds.
+/// Minimum interval between probes of one node, in milliseconds.
 const DOOR_EVERY_MS_MIN: u64 = 100;
 
-/// What the operator chose for the whole cluster, at bootstrap or since. [`Setting`] says which of it can be changed.
+/// Choices of the operator for the whole cluster, at bootstrap or since. [`Setting`] defines which of them can be
+/// changed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Settings {
     /// Heartbeat, lease and failure time-outs.
@@ -18,32 +19,32 @@ pub struct Settings {
     pub partitions: u32,
     /// Copies of each partition of the `default` table, at least 1.
     pub replication: u8,
-    /// How long a follower may leave an append unanswered before its leader asks to drop it, in milliseconds.
+    /// Time for which a follower may leave an append unanswered before its leader asks to remove it, in milliseconds.
     pub replication_timeout_ms: u64,
-    /// How long a node stays failed before its replicas are loaded elsewhere, in milliseconds.
+    /// Time for which a node stays failed before its replicas are loaded elsewhere, in milliseconds.
     pub replace_after_ms: u64,
-    /// Copies that may be under way to or from one node at once.
+    /// Most copies in progress to or from one node at once.
     pub copies_per_node_max: u32,
-    /// From so many live nodes on some of them relay the heartbeats of the others; 0: never.
+    /// Number of live nodes from which on some of them relay the heartbeats of the others; 0: never.
     #[serde(default = "relays_from", skip_serializing_if = "is_ordinary")]
     pub relays_from: u64,
-    /// How often the door of each node is knocked at, in milliseconds; 0: never.
+    /// Interval between probes of each node, in milliseconds; 0: never.
     #[serde(default = "door_every_ms", skip_serializing_if = "is_usual_pause")]
     pub door_every_ms: u64,
-    /// How long a door is shut to its keepers before its node is not given anything to lead, in milliseconds.
+    /// Time for which a node is unreachable to its probers before it gets no leaderships, in milliseconds.
     #[serde(default = "door_silent_ms", skip_serializing_if = "is_usual_silence")]
     pub door_silent_ms: u64,
-    /// How long a door has been open again before its node may lead again, in milliseconds.
+    /// Time for which a node is reachable again before it may lead again, in milliseconds.
     #[serde(default = "door_trust_ms", skip_serializing_if = "is_usual_trust")]
     pub door_trust_ms: u64,
 }
 
-/// Below this the coordinators hear each member themselves, and do not notice.
+/// Below this number the coordinators easily handle each member's heartbeats themselves.
 const fn relays_from() -> u64 {
     500
 }
 
-/// What the first protocol does not know is written only where it was changed.
+/// A setting unknown to the first protocol is written only if it was changed.
 fn is_ordinary(from: &u64) -> bool {
     *from == relays_from()
 }
@@ -121,11 +122,11 @@ impl Settings {
     }
 }
 
-/// Why settings are refused.
+/// Rejected settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[allow(missing_docs)] // The messages are the documentation of the fields.
+#[allow(missing_docs)] // The messages document the fields.
 pub enum SettingsError {
-    /// A number out of its range.
+    /// A number is out of its range.
     #[error("{} is {found}, it must be between {low} and {high}", .setting.as_str())]
     Range { setting: Setting, found: u64, low: u64, high: u64 },
     /// The lease arithmetic does not hold.
@@ -143,7 +144,7 @@ pub enum SettingsError {
          ms: followers would be dropped for pauses that cost a node nothing else"
     )]
     ReplicationTimeoutTooShort { replication_timeout_ms: u64, heartbeat_ms: u64, needed_ms: u64 },
-    /// A keeper would do nothing else.
+    /// A prober would do nothing else.
     #[error("door_every_ms is {door_every_ms}, it must be 0 for never, or at least {DOOR_EVERY_MS_MIN}")]
     DoorsTooOften { door_every_ms: u64 },
     /// One lost packet would cost a node its leaderships.
@@ -155,7 +156,7 @@ pub enum SettingsError {
 }
 
 impl SettingsError {
-    /// The settings that do not fit, or the one that is out of its range.
+    /// Returns the settings that do not fit, or the one that is out of its range.
     pub fn settings(&self) -> Vec<Setting> {
         match self {
             Self::Range { setting, .. } => vec![*setting],
@@ -170,7 +171,8 @@ impl SettingsError {
     }
 }
 
-/// The least Live replicas with which a partition of `replication` copies may serve: ⌈R/2⌉ (2 of 3, 1 of 2, 1 of 1).
+/// Returns the minimum number of Live replicas for a partition of `replication` copies to serve: ⌈R/2⌉ (2 of 3, 1 of 2,
+/// 1 of 1).
 pub const fn min_in_sync_default(replication: u8) -> u8 {
     replication.div_ceil(2)
 }
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn min_in_sync_follows_the_design() {
+    fn min_in_sync_is_half_of_the_copies_rounded_up() {
         let found: Vec<u8> = (1..=5).map(min_in_sync_default).collect();
         assert_eq!(found, [1, 1, 2, 2, 3]);
     }

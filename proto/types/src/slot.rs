@@ -1,38 +1,39 @@
-//! From a key to its slot and partition.
+//! Mapping from a key to its slot and partition.
 //!
-//! A slot is CRC16/XMODEM of the key, or of its first non-empty `{tag}`, modulo 16384: the scheme of Redis Cluster,
-//! so that keys which share a tag share a partition and existing tools can be pointed at Archon later.
+//! A slot is CRC16/XMODEM of the key, or of its first non-empty `{tag}`, modulo 16384: the scheme of Redis Cluster, so
+//! that keys with the same tag share a partition and existing tools can be used with Archon later.
 
 use crc::{CRC_16_XMODEM, Crc};
 
 /// Number of slots; a power of two.
 pub const SLOTS: u16 = 16_384;
 
-/// Most partitions of a table whose keys are hashed: each has at least one slot.
+/// Most partitions of a hashed table: each has at least one slot.
 pub const HASH_PARTITIONS_MAX: u32 = SLOTS as u32;
 
 const XMODEM: Crc<u16, crc::Table<16>> = Crc::<u16, crc::Table<16>>::new(&CRC_16_XMODEM);
 
-/// The slot of `key`, in `0..SLOTS`.
+/// Returns the slot of `key`, in `0..SLOTS`.
 pub fn slot_of(key: &[u8]) -> u16 {
     XMODEM.checksum(hashed_part(key)) % SLOTS
 }
 
-/// The partition that owns `slot` in a table of `partitions` partitions: `slot × P / 16384`.
+/// Returns the partition that owns `slot` in a table of `partitions` partitions: `slot × P / 16384`.
 ///
-/// `partitions` must be in `1..=HASH_PARTITIONS_MAX` and `slot` below [`SLOTS`]; both are checked where they enter the system.
+/// `partitions` must be in `1..=HASH_PARTITIONS_MAX` and `slot` below [`SLOTS`]; both are checked where they enter the
+/// system.
 pub fn partition_of(slot: u16, partitions: u32) -> u32 {
     debug_assert!(slot < SLOTS && (1..=HASH_PARTITIONS_MAX).contains(&partitions));
     u32::from(slot) * partitions / u32::from(SLOTS)
 }
 
-/// What is hashed: the tag, else the whole key.
+/// Returns the part to hash: the tag, else the whole key.
 fn hashed_part(key: &[u8]) -> &[u8] {
     tag_of(key).unwrap_or(key)
 }
 
-/// The text between the first `{` and the next `}`, if it is there and not empty. Of a prefix: every key that begins with
-/// it has this tag, and so lives in one partition.
+/// Returns the text between the first `{` and the next `}`, if present and not empty. In a prefix: every key that
+/// begins with it has this tag, and so is in one partition.
 pub fn tag_of(part: &[u8]) -> Option<&[u8]> {
     let open = part.iter().position(|byte| *byte == b'{')?;
     let after = &part[open + 1..];
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn check_value_of_xmodem() {
+    fn crc_has_the_check_value_of_xmodem() {
         assert_eq!(XMODEM.checksum(b"123456789"), 0x31C3);
     }
 
@@ -64,13 +65,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_or_open_tag_hashes_the_whole_key() {
+    fn empty_or_open_tag_hashes_the_whole_key() {
         assert_eq!(hashed_part(b"foo{}{bar}"), b"foo{}{bar}");
         assert_eq!(hashed_part(b"foo{bar"), b"foo{bar");
     }
 
     #[test]
-    fn partitions_own_contiguous_ranges_that_differ_by_at_most_one_slot() {
+    fn partitions_own_contiguous_slots_evenly() {
         for partitions in [1u32, 2, 3, 9, 30, 1000, 16_383, 16_384] {
             let mut owned = vec![0u32; partitions as usize];
             let mut last = 0;

@@ -1,4 +1,4 @@
-//! What reasons, events and unmet goals are about, and who causes something.
+//! Subjects of reasons, events and unmet goals, and causes of changes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -132,7 +132,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_subject_is_named_by_number_and_name() {
+    fn subject_has_number_and_name() {
         let partition = Subject::Partition { table_id: 3, table: "orders".into(), partition: 7 };
         let written = json!({"kind": "partition", "table_id": 3, "table": "orders", "partition": 7});
         assert_eq!(serde_json::to_value(&partition).unwrap(), written);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_certificate_is_told_by_address() {
+    fn caller_without_certificate_is_shown_by_address() {
         let admin = |admin: Option<&str>| Cause::Admin {
             admin: admin.map(str::to_owned),
             from: [10, 0, 0, 7].into(),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_of_a_newer_program_is_no_error() {
+    fn subject_of_a_newer_program_is_accepted() {
         let newer = json!({"kind": "region", "region_id": 3});
         assert_eq!(serde_json::from_value::<Subject>(newer.clone()).unwrap(), Subject::Unknown);
         assert_eq!(serde_json::from_value::<Cause>(newer).unwrap(), Cause::Unknown);

@@ -1,4 +1,4 @@
-//! A table's row, and the deltas by which its partitions' rows travel.
+//! Row of a table, and deltas of the rows of its partitions.
 
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::ids::{TableId, Version};
@@ -12,11 +12,11 @@ use crate::word::words;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The table that exists from bootstrap; an empty name stands for it.
+/// Table that exists from bootstrap; an empty name stands for it.
 pub const DEFAULT_TABLE: &str = "default";
 
 words! {
-    /// What the partitions of a table are.
+    /// Content of a table's partitions.
     #[derive(Serialize, Deserialize)]
     pub enum Holds: "what a table holds" {
         /// Rows, in copies on nodes of the key-value store.
@@ -27,7 +27,7 @@ words! {
 }
 
 words! {
-    /// By what the keys of a table are shared among its partitions.
+    /// Distribution of a table's keys among its partitions.
     #[derive(Serialize, Deserialize)]
     pub enum KeysBy: "keys of a table" {
         /// A hash of the key.
@@ -37,25 +37,25 @@ words! {
     }
 }
 
-/// How the keys of a table are shared among its partitions; never changed from one to the other.
+/// Distribution of a table's keys among its partitions; its kind never changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Keys {
-    /// By a hash of the key ([`slot_of`](crate::slot::slot_of)), among a number of partitions that stays the same.
+    /// By a hash of the key ([`slot_of`](crate::slot::slot_of)), among a fixed number of partitions.
     Hash {
-        /// How many, `1..=`[`HASH_PARTITIONS_MAX`]; their numbers are below it.
+        /// Number of partitions, `1..=`[`HASH_PARTITIONS_MAX`]; their numbers are below it.
         partitions: u32,
     },
-    /// By ranges of keys, which each partition says of itself.
+    /// By ranges of keys, which are in the rows of the partitions.
     Range {
-        /// The number of the next partition: it never falls, and no number is given twice.
+        /// Number of the next partition: it never falls, and no number is reused.
         next: u32,
-        /// When partitions are split and merged by themselves.
+        /// Limits for automatic splits and merges.
         limits: RangeLimits,
     },
 }
 
 impl Keys {
-    /// The number that is above those of all partitions that the table ever had.
+    /// Returns the number above those of all partitions that the table ever had.
     pub const fn numbers_end(self) -> u32 {
         match self {
             Self::Hash { partitions } => partitions,
@@ -63,7 +63,7 @@ impl Keys {
         }
     }
 
-    /// By what.
+    /// Returns the kind of distribution.
     pub const fn by(self) -> KeysBy {
         match self {
             Self::Hash { .. } => KeysBy::Hash,
@@ -71,12 +71,12 @@ impl Keys {
         }
     }
 
-    /// Whether the keys are in ranges.
+    /// Returns true for a table by ranges.
     pub const fn is_range(self) -> bool {
         matches!(self, Self::Range { .. })
     }
 
-    /// When partitions are split and merged by themselves: never, if keys are hashed.
+    /// Returns the limits for automatic splits and merges: none for a hashed table.
     pub const fn limits(self) -> RangeLimits {
         match self {
             Self::Hash { .. } => RangeLimits::NONE,
@@ -85,31 +85,31 @@ impl Keys {
     }
 }
 
-/// Most partitions that a table by ranges begins with.
+/// Most partitions of a new table by ranges.
 pub const RANGES_FIRST_MAX: usize = 1_024;
 
-/// The partitions of a table when it is made.
+/// Partitions of a new table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Partitioning {
-    /// So many, among which keys are hashed: `1..=`[`HASH_PARTITIONS_MAX`].
+    /// A number of partitions among which keys are hashed: `1..=`[`HASH_PARTITIONS_MAX`].
     Hash {
-        /// How many.
+        /// Number of partitions.
         partitions: u32,
     },
     /// One range of keys, split at these ([`check_split_points`]): fewer than [`RANGES_FIRST_MAX`].
     Range {
-        /// Where each but the first one begins.
+        /// Begin of each partition except the first.
         split_at: Vec<Bytes>,
-        /// When partitions are split and merged by themselves.
+        /// Limits for automatic splits and merges.
         limits: RangeLimits,
     },
 }
 
 impl Partitioning {
-    /// Checks what came from outside.
+    /// Validates untrusted input.
     ///
     /// # Errors
-    /// `InvalidArgument`, with the number or the key that is wrong, and what it may be.
+    /// `InvalidArgument`, with the wrong number or key and its valid values.
     pub fn check(&self) -> Result<(), ErrorDetail> {
         let invalid = |message: String| Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
         match self {
@@ -125,7 +125,7 @@ impl Partitioning {
         }
     }
 
-    /// The ranges of its partitions, by number.
+    /// Returns the ranges of its partitions, by number.
     pub fn ranges(&self) -> Vec<KeyRange> {
         match self {
             Self::Hash { partitions } => vec![KeyRange::ALL; *partitions as usize],
@@ -137,7 +137,7 @@ impl Partitioning {
         }
     }
 
-    /// What the table says of its keys.
+    /// Returns the key distribution of the table's row.
     pub fn keys(&self) -> Keys {
         match self {
             Self::Hash { partitions } => Keys::Hash { partitions: *partitions },
@@ -149,43 +149,43 @@ impl Partitioning {
     }
 }
 
-/// A table's row.
+/// Row of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Table {
-    /// Its number.
+    /// Number.
     pub id: TableId,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// How its keys are shared among its partitions.
+    /// Distribution of its keys among its partitions.
     pub keys: Keys,
-    /// Copies wanted of each partition; 1 where there is nothing to copy.
+    /// Desired copies of each partition; 1 if there is no data to copy.
     pub replication: u8,
-    /// What its partitions are; never changed.
+    /// Content of its partitions; never changes.
     pub holds: Holds,
     /// Log index of its creation or last change.
     pub version: Version,
 }
 
 impl Table {
-    /// What an operator may say otherwise of it.
+    /// Returns the traits that an operator can change.
     pub const fn traits(&self) -> TableTraits {
         TableTraits { replication: self.replication, limits: self.keys.limits() }
     }
 }
 
-/// Which tables there are: whoever is told so drops what it knows of every other one that is as old.
+/// Existing tables: a receiver drops its data of every other table that is as old.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TableList {
     /// Log index of the last drop of a table.
     pub version: Version,
-    /// The last number that was given to a table. Of tables with higher ones the list says nothing.
+    /// Last number given to a table. The list makes no statement about higher ones.
     pub last: TableId,
-    /// The tables that there are, by number.
+    /// Existing tables, by number.
     pub tables: Vec<TableId>,
 }
 
 impl TableList {
-    /// Whether the list says that there was a table of this number and is none any more.
+    /// Returns true if the list shows that the table existed and was dropped.
     pub fn lacks(&self, table: TableId) -> bool {
         table <= self.last && self.tables.binary_search(&table).is_err()
     }
@@ -194,7 +194,7 @@ impl TableList {
 /// The rows of one table newer than a version, with the nodes newer than it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TableDelta {
-    /// The table itself.
+    /// Row of the table.
     pub table: Table,
     /// Every row newer than this is in the delta; zero for the whole table.
     pub since: Version,
@@ -204,19 +204,19 @@ pub struct TableDelta {
     pub partitions: Vec<Partition>,
     /// Changed nodes.
     pub nodes: Vec<Node>,
-    /// Who is gone, if a node was removed after `since`.
+    /// Removed nodes, if one was removed after `since`.
     pub removed: Option<RemovedNodes>,
 }
 
-/// The nodes newer than a version, for those who hold several tables and need each node once.
+/// Nodes newer than a version, for holders of several tables that need each node once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NodeDelta {
     /// Every node newer than this, up to `version`, is in the delta; zero for all nodes.
     pub since: Version,
-    /// Up to which version nodes are in it.
+    /// Version up to which nodes are included.
     pub version: Version,
     /// Changed nodes.
     pub nodes: Vec<Node>,
-    /// Who is gone, if a node was removed after `since`.
+    /// Removed nodes, if one was removed after `since`.
     pub removed: Option<RemovedNodes>,
 }

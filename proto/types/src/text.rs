@@ -1,9 +1,9 @@
-//! Text of others, made fit for a line of a log or a terminal.
+//! Sanitizing of untrusted text for log lines and terminals.
 
 use std::borrow::Cow;
 
-/// The text with everything escaped that is more than a character to be seen: control characters, which begin new lines or
-/// command terminals, and those that turn the direction of writing round.
+/// Returns the text with invisible characters escaped: control characters, which start new lines or command terminals,
+/// and those that change the direction of writing.
 pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_odd) {
         return Cow::Borrowed(text);
@@ -19,7 +19,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// As [`plain`], of a text that nobody else needs as it was.
+/// Like [`plain`], for an owned text.
 pub fn into_plain(text: String) -> String {
     match plain(&text) {
         Cow::Borrowed(_) => text,
@@ -30,19 +30,20 @@ pub fn into_plain(text: String) -> String {
 /// Longest key that a sentence or a table shows whole, in characters.
 const SHOWN_KEY_CHARS_MAX: usize = 60;
 
-/// A key, in quotes: what is no text of it is replaced, what cannot be seen is escaped. Of a long one the begin, and how long it is.
+/// Formats a key in quotes: invalid UTF-8 is replaced, invisible characters are escaped. A long key is shown by its
+/// beginning and its length.
 pub fn shown_key(key: &[u8]) -> String {
     let (head, rest) = key_head(key);
     format!("\"{head}\"{rest}")
 }
 
-/// As [`shown_key`], without quotes: for a cell of a table.
+/// Like [`shown_key`], without quotes: for a table cell.
 pub fn bare_key(key: &[u8]) -> String {
     let (head, rest) = key_head(key);
     format!("{head}{rest}")
 }
 
-/// What is shown of a key, and what is said of the rest of it.
+/// Returns the displayed part of a key and a note about the rest.
 fn key_head(key: &[u8]) -> (String, String) {
     let text = String::from_utf8_lossy(key);
     match text.char_indices().nth(SHOWN_KEY_CHARS_MAX) {
@@ -51,7 +52,7 @@ fn key_head(key: &[u8]) -> (String, String) {
     }
 }
 
-/// A number of bytes for people: `0 B`, `1.5 KiB`, `20.0 MiB`.
+/// Formats a number of bytes for people: `0 B`, `1.5 KiB`, `20.0 MiB`.
 pub fn bytes_text(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -69,7 +70,7 @@ pub fn bytes_text(bytes: u64) -> String {
 const fn is_odd(character: char) -> bool {
     matches!(character,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}'
-        // Line and paragraph separators, and marks of direction.
+        // Line and paragraph separators, and direction marks.
         | '\u{2028}' | '\u{2029}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
     )
 }
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_of_4096_bytes_filled_the_screen() {
+    fn long_key_is_shortened_for_display() {
         assert_eq!(shown_key("x".repeat(4_096).as_bytes()), format!("\"{}\"… (4096 bytes)", "x".repeat(60)));
         assert_eq!(bare_key("ü".repeat(61).as_bytes()), format!("{}… (122 bytes)", "ü".repeat(60)));
         assert_eq!(
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_a_node_began_a_line_of_its_own_in_the_log() {
+    fn untrusted_text_cannot_start_a_log_line() {
         let forged = "checksum\n2026-01-01T00:00:00Z ERROR all data is lost\u{1b}[31m\r\u{202e}";
         let found = plain(forged);
         assert_eq!(found, "checksum\\n2026-01-01T00:00:00Z ERROR all data is lost\\u{1b}[31m\\r\\u{202e}");

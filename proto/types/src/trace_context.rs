@@ -1,4 +1,4 @@
-//! Of which trace a call is a part, and under which span, as W3C says it in the header `traceparent`.
+//! Trace and span of a call, as in the W3C header `traceparent`.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ pub const TRACEPARENT: &str = "traceparent";
 
 /// Length of the header in version 00: `00-`, 32 digits, `-`, 16 digits, `-`, 2 digits.
 const LENGTH: usize = 55;
-/// The only flag that is known: whoever called keeps the trace.
+/// The only known flag: the caller keeps the trace.
 const SAMPLED: u8 = 0x01;
 
-/// Where a call stands: in which trace, under which span. Neither number is zero.
+/// Trace and span of a call. Neither number is zero.
 ///
-/// What is read comes from anybody, so what is no header of the grammar is no context, and never an error:
+/// Headers are untrusted input, so a malformed header yields no context, and never an error:
 ///
 /// ```
 /// use archon_types::TraceContext;
@@ -30,18 +30,19 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// The span `span` of the trace `trace`; `sampled` if whoever began it keeps it. `None` if a number is zero.
+    /// Creates the context of span `span` in trace `trace`; `sampled` if the originator keeps the trace. `None` if a
+    /// number is zero.
     pub const fn new(trace: u128, span: u64, sampled: bool) -> Option<Self> {
         if trace == 0 || span == 0 { None } else { Some(Self { trace, span, sampled }) }
     }
 
-    /// The context that a header says: version 00 of exactly its length, or a later one of which the beginning is the same. Flags
-    /// other than the first are not known here and not passed on.
+    /// Parses a header: version 00 of exactly its length, or a later one with the same beginning. Flags other than the
+    /// first are unknown and not passed on.
     pub fn parse(header: &str) -> Option<Self> {
         let bytes = header.as_bytes();
         let (known, rest) = bytes.split_at_checked(LENGTH)?;
         let version = u8::try_from(number(&known[..2])?).ok()?;
-        // 255 is no version. A later one may say more, after another dash.
+        // 255 is no version. A later one may have more data, after another dash.
         let rest_fits = match version {
             0 => rest.is_empty(),
             0xff => false,
@@ -56,36 +57,36 @@ impl TraceContext {
         Self::new(number(&known[3..35])?, span, flags & SAMPLED != 0)
     }
 
-    /// The trace.
+    /// Returns the trace.
     pub const fn trace(self) -> u128 {
         self.trace
     }
 
-    /// The span: the parent of whatever is called.
+    /// Returns the span: the parent of each called operation.
     pub const fn span(self) -> u64 {
         self.span
     }
 
-    /// Whether whoever began the trace keeps it.
+    /// Returns true if the originator keeps the trace.
     pub const fn is_sampled(self) -> bool {
         self.sampled
     }
 
-    /// Another span of the same trace; the same one if `span` is zero.
+    /// Returns another span of the same trace; the same one if `span` is zero.
     #[must_use]
     pub const fn at(self, span: u64) -> Self {
         if span == 0 { self } else { Self { span, ..self } }
     }
 }
 
-/// As the header says it, in version 00.
+/// Formats the header, in version 00.
 impl fmt::Display for TraceContext {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "00-{:032x}-{:016x}-{:02x}", self.trace, self.span, u8::from(self.sampled))
     }
 }
 
-/// Lower-case hexadecimal digits, 32 at most. Unlike the standard library's, no sign and no upper case.
+/// Parses lower-case hexadecimal digits, 32 at most. Unlike the standard library, accepts no sign and no upper case.
 fn number(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0_u128, |number, digit| {
         let value = match digit {
@@ -105,7 +106,7 @@ mod tests {
     const HEADER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn a_header_is_read_as_the_recommendation_shows_it() {
+    fn header_is_parsed_as_in_the_recommendation() {
         let context = TraceContext::parse(HEADER).unwrap();
         assert_eq!(context.trace(), 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
         assert_eq!((context.span(), context.is_sampled()), (0x00f0_67aa_0ba9_02b7, true));
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_no_context() {
+    fn malformed_header_is_no_context() {
         let zero_trace = format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32));
         let zero_span = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{}-01", "0".repeat(16));
         let upper = HEADER.replace('b', "B");
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_version_is_read_as_far_as_it_is_known_and_passed_on_as_ours() {
+    fn later_version_is_parsed_and_passed_on_as_version_00() {
         let tail = HEADER.strip_prefix("00").unwrap();
         for later in [format!("01{tail}"), format!("fe{tail}-what-the-future-holds")] {
             assert_eq!(TraceContext::parse(&later).unwrap().to_string(), HEADER);
@@ -156,13 +157,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_said_is_read_again(trace in 1_u128.., span in 1_u64.., sampled: bool) {
+        fn formatted_context_parses_to_itself(trace in 1_u128.., span in 1_u64.., sampled: bool) {
             let context = TraceContext::new(trace, span, sampled).unwrap();
             prop_assert_eq!(TraceContext::parse(&context.to_string()), Some(context));
         }
 
         #[test]
-        fn whatever_is_read_is_said_in_the_same_grammar(text in "([0-9a-fA-F]{2}-[0-9a-f]{30,34}-[0-9a-f]{16}-[0-9a-f]{2}.{0,3})|.{0,80}") {
+        fn parsed_header_is_formatted_in_the_same_grammar(text in "([0-9a-fA-F]{2}-[0-9a-f]{30,34}-[0-9a-f]{16}-[0-9a-f]{2}.{0,3})|.{0,80}") {
             if let Some(context) = TraceContext::parse(&text) {
                 let said = context.to_string();
                 prop_assert_eq!(said.len(), LENGTH);

@@ -1,9 +1,9 @@
-//! How members talk to each other.
+//! Transports between members.
 
 use crate::word::words;
 
 words! {
-    /// How members talk to each other, and others to them.
+    /// Transport between members, and between them and clients.
     pub enum TransportKind: "transport" {
         /// By TLS, with certificates on both sides.
         Tls = "tls",

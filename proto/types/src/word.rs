@@ -1,61 +1,61 @@
 //! Vocabularies of the administration: small sets of words that programs compare and people read.
 //!
-//! Each word has two forms: the one of programs (`in_sync`, in JSON, plan files and on the wire) and the one of people
-//! (`InSync`, in tables, logs and messages). [`Word`] is a word as another program said it, which may be newer than this one.
+//! Each word has two forms: one for programs (`in_sync`, in JSON, plan files and on the wire) and one for people
+//! (`InSync`, in tables, logs and messages). [`Word`] is a word of another program, which may be newer than this one.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Longest word that is taken in, in bytes; of a longer one the beginning is.
+/// Longest accepted word, in bytes; a longer one is truncated.
 const WORD_BYTES_MAX: usize = 64;
 
 /// A closed set of words.
 pub trait Vocabulary: Copy + Eq + fmt::Debug + 'static {
-    /// Its type's name, as schemas and documents show it.
+    /// Name of its type, in schemas and documents.
     const TYPE: &'static str;
-    /// What its words are for, as errors name it: `node status`.
+    /// Subject of its words, for errors: `node status`.
     const WHAT: &'static str;
-    /// Every word.
+    /// All words.
     const ALL: &'static [Self];
 
-    /// The form of programs: `in_sync`.
+    /// Returns the form for programs: `in_sync`.
     fn word(self) -> &'static str;
 
-    /// The form of people: `InSync`.
+    /// Returns the form for people: `InSync`.
     fn shown(self) -> &'static str;
 
-    /// What the word says, in a sentence.
+    /// Returns the meaning of the word, as a sentence.
     fn meaning(self) -> &'static str;
 
-    /// The word that programs write so.
+    /// Returns the word with this form for programs.
     fn find(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|known| known.word() == word)
     }
 }
 
-/// Text that is no word of the vocabulary it was read as.
+/// Text that is not a word of the expected vocabulary.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{found:?} is no {what}; write {known}")]
 pub struct UnknownWord {
-    /// What was found.
+    /// Text found.
     pub found: String,
-    /// What it should be: `node status`.
+    /// Subject of the vocabulary: `node status`.
     pub what: &'static str,
-    /// The words that there are, separated by commas.
+    /// Valid words, separated by commas.
     pub known: String,
 }
 
 impl UnknownWord {
-    /// For a word that `T` does not have.
+    /// Creates the error for a word that `T` does not have.
     pub fn new<T: Vocabulary>(found: &str) -> Self {
         let known = T::ALL.iter().map(|word| word.word()).collect::<Vec<_>>().join(", ");
         Self { found: found.to_owned(), what: T::WHAT, known }
     }
 }
 
-/// Declares a vocabulary. Of each word it has the variant, what programs write, and in its comment what it says.
+/// Declares a vocabulary. Each word has its variant, its form for programs, and its meaning as the comment.
 macro_rules! words {
     (
         $(#[$meta:meta])*
@@ -68,12 +68,12 @@ macro_rules! words {
         pub enum $name { $($(#[doc = $doc])+ $(#[serde($($serde)*)])? $variant,)+ }
 
         impl $name {
-            /// Every word.
+            /// All words.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-            /// What programs write for each, in the same order.
+            /// Forms for programs, in the same order.
             pub const WORDS: &'static [&'static str] = &[$($word,)+];
 
-            /// What programs write for it.
+            /// Returns the form for programs.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }
             }
@@ -114,23 +114,23 @@ macro_rules! words {
 }
 pub(crate) use words;
 
-/// A word as another program said it. One that this program does not know is kept as it came: a status of a newer
-/// coordinator can be read, shown and handed on, and equals no word that is known.
+/// A word of another program. A word that this program does not know is kept: a status of a newer coordinator can be
+/// read, displayed and passed on, and equals no known word.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Word<T> {
     /// A word of the vocabulary.
     Known(T),
-    /// Another word, without anything that could disturb a terminal.
+    /// Another word, without characters that could disturb a terminal.
     Unknown(String),
 }
 
 impl<T: Vocabulary> Word<T> {
-    /// The word that programs write so, known or not.
+    /// Reads the form for programs, known or not.
     pub fn read(word: &str) -> Self {
         match T::find(word) {
             Some(known) => Self::Known(known),
             None => {
-                // Cut once more after what disturbs is escaped, so that a word which is handed on stays as it is.
+                // Truncated again after escaping, so that a word that is passed on does not change.
                 let mut kept = crate::text::plain(&word[..word.floor_char_boundary(WORD_BYTES_MAX)]).into_owned();
                 kept.truncate(kept.floor_char_boundary(WORD_BYTES_MAX));
                 Self::Unknown(kept)
@@ -138,7 +138,7 @@ impl<T: Vocabulary> Word<T> {
         }
     }
 
-    /// The word, if this program knows it.
+    /// Returns the word, if this program knows it.
     pub fn known(&self) -> Option<T> {
         match self {
             Self::Known(word) => Some(*word),
@@ -146,7 +146,7 @@ impl<T: Vocabulary> Word<T> {
         }
     }
 
-    /// What programs write for it.
+    /// Returns the form for programs.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Known(word) => word.word(),
@@ -167,7 +167,7 @@ impl<T: Vocabulary> PartialEq<T> for Word<T> {
     }
 }
 
-/// What people read: an unknown word as it came.
+/// Formats the form for people; an unknown word is unchanged.
 impl<T: Vocabulary> fmt::Display for Word<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -189,7 +189,7 @@ impl<'de, T: Vocabulary> Deserialize<'de> for Word<T> {
     }
 }
 
-/// The words that this version says; a newer one may say others.
+/// The words of this version; a newer one may have others.
 impl<T: Vocabulary> JsonSchema for Word<T> {
     fn schema_name() -> Cow<'static, str> {
         T::TYPE.into()
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_has_one_form_for_programs_and_one_for_people() {
+    fn every_word_has_a_program_form_and_a_display_form() {
         check::<Condition>();
         check::<CoordinatorRole>();
         check::<ErrorKind>();
@@ -251,13 +251,13 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_a_newer_program_is_read_shown_and_handed_on() {
+    fn unknown_word_is_read_displayed_and_passed_on() {
         let newer: Word<NodeStatus> = serde_json::from_str("\"half_asleep\"").unwrap();
         assert_eq!(newer, Word::Unknown("half_asleep".to_owned()));
         assert!(NodeStatus::ALL.iter().all(|known| newer != *known));
         assert_eq!((newer.known(), newer.to_string()), (None, "half_asleep".to_owned()));
         assert_eq!(serde_json::to_string(&newer).unwrap(), "\"half_asleep\"");
-        // It is no way to a terminal, nor to its scrollback.
+        // It cannot reach a terminal or its scrollback.
         let long = format!("\u{1b}[2J{}", "ä".repeat(1_000));
         let Word::Unknown(kept) = Word::<NodeStatus>::read(&long) else { panic!("known") };
         let disturbing = format!("{}\0\0{}", "x".repeat(40), "x".repeat(40));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_writes_must_be_a_word() {
+    fn user_input_must_be_a_known_word() {
         let error = "Alive".parse::<NodeStatus>().unwrap_err();
         assert_eq!(error.to_string(), "\"Alive\" is no node status; write alive, failed, lost");
         assert_eq!("alive".parse(), Ok(NodeStatus::Alive));
