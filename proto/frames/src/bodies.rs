@@ -1,4 +1,4 @@
-//! The bodies of gRPC requests: a message that has not arrived whole is bounded there as it is in streams of frames.
+//! Bounds on the bodies of gRPC requests: the same limits on partial messages as in streams of frames.
 
 use crate::partial::PartialMessage;
 use crate::{FrameError, PartialBudget};
@@ -13,27 +13,27 @@ use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tower_layer::Layer;
 
-/// What stands before each message: whether it is compressed, and how long it is.
+/// Head of each message: compression flag and length.
 const HEAD_BYTES: usize = 5;
 
-/// Calls whose requests are streams: each of their messages counts until it is whole. Of all others the request counts until it
-/// has ended, since until then nobody is handed its message.
+/// Calls with streamed requests: each of their messages counts until it is complete. Any other request counts until it
+/// has ended, since its handler does not get the message before.
 const STREAMING: [&str; 3] =
     ["/archon.v1.Raft/Append", "/archon.v1.Raft/Snapshot", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"];
 
-/// Bounds what a gRPC server holds of requests of which the rest is still to come, and how long it waits for that. The calls that
-/// members of the cluster make have a budget apart from all others'. Who calls is not known here: whoever takes all of the
-/// members' budget holds up calls of members, and nothing else.
+/// Bounds the memory of partial requests on a gRPC server, and the wait for their rest. Calls between members of the
+/// cluster have a separate budget. The caller is not identified here: a caller that uses up the members' budget delays
+/// calls of members, and nothing else.
 #[derive(Clone, Debug)]
 pub struct PartialBodies {
     others: PartialBudget,
     members: PartialBudget,
-    /// The beginning of the paths that members call.
+    /// Prefix of the paths that members call.
     members_call: &'static str,
 }
 
 impl PartialBodies {
-    /// `members` is the budget of calls whose path begins with `members_call` (`/package.Service/`), `others` that of all others.
+    /// `members` is the budget of calls to paths under `members_call` (`/package.Service/`), `others` of all others.
     pub const fn new(others: PartialBudget, members: PartialBudget, members_call: &'static str) -> Self {
         Self { others, members, members_call }
     }
@@ -47,7 +47,7 @@ impl<S> Layer<S> for PartialBodies {
     }
 }
 
-/// A service whose requests are bounded.
+/// A service with bounded requests.
 #[derive(Clone, Debug)]
 pub struct Bounded<S> {
     inner: S,
@@ -72,16 +72,16 @@ impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Bounded<S
     }
 }
 
-/// A request's body, which ends with an error if too much is partly here, or does not go on.
+/// Body of a request. It ends with an error if partial data exceeds the budget or stalls.
 struct PartialBody {
     body: Body,
     /// The request is a stream of messages.
     streams: bool,
     partial: PartialMessage,
-    /// What came of the message that is not whole, or of a request that has not ended.
+    /// Bytes received of the partial message, or of a request that has not ended.
     received: usize,
     head: [u8; HEAD_BYTES],
-    /// Runs while one is not whole.
+    /// Runs while a message is partial.
     timeout: Option<Pin<Box<Sleep>>>,
 }
 
@@ -90,7 +90,7 @@ impl PartialBody {
         Self { body, streams, partial: PartialMessage::new(budget), received: 0, head: [0; HEAD_BYTES], timeout: None }
     }
 
-    /// Takes note of bytes that came, which may end one message and begin others.
+    /// Counts received bytes, which may end one message and begin others.
     fn note(&mut self, mut data: &[u8]) -> Result<(), FrameError> {
         if !self.streams {
             self.received = self.received.saturating_add(data.len());
@@ -121,7 +121,7 @@ impl PartialBody {
         self.partial.whole();
     }
 
-    /// Ready once what is partly here has not gone on for too long.
+    /// Returns ready if a partial message has stalled for too long.
     fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<FrameError> {
         if self.received == 0 {
             return Poll::Pending;
@@ -181,7 +181,7 @@ mod tests {
     use http_body::Body as _;
     use std::future::poll_fn;
 
-    /// Gives what it is told to, and then nothing, for ever.
+    /// Yields its chunks, then stays pending.
     struct Stuck(Vec<Bytes>);
 
     impl http_body::Body for Stuck {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_did_not_go_on_was_waited_for_without_end() {
+    async fn stalled_body_is_given_up() {
         let budget = PartialBudget::new(1 << 20);
         let mut partial = body(&budget, true, &[&[0, 0, 0], &[0, 9], &[1, 2]]);
         for bytes in [3, 2, 2] {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_whole_message_of_a_request_that_never_ended_counted_for_nothing_and_was_waited_for_without_end() {
+    async fn complete_message_counts_until_its_request_ends() {
         let budget = PartialBudget::new(1 << 20);
         let large = vec![7; 200 * 1024];
         let wire = [&[0][..], &u32::try_from(large.len()).unwrap().to_be_bytes(), &large].concat();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_is_not_whole_counts_wherever_it_is_cut() {
+    async fn only_partial_messages_count_wherever_they_are_cut() {
         let budget = PartialBudget::new(1 << 20);
         let large = vec![7; 200 * 1024];
         // Two messages in five parts: the second one begins in the middle of the third.

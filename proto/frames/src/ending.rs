@@ -1,4 +1,4 @@
-//! What streams have in common where they are served: how they begin, and how they end.
+//! Shared begin and end of served streams.
 
 use crate::{FrameError, FrameReader, FrameWriter};
 use archon_types::{ErrorDetail, ErrorKind};
@@ -6,20 +6,20 @@ use prost::Message;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long the first message of a stream may take.
+/// Time limit for the first message of a stream.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a peer may take to be told why its stream ends.
+/// Time limit for sending the reason for the end of a stream.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The first message of a stream.
+/// Reads the first message of a stream.
 ///
 /// # Errors
-/// As [`FrameReader::next`]; [`FrameError::Silent`] if it takes too long.
+/// Like [`FrameReader::next`]; [`FrameError::Silent`] after the time limit.
 pub async fn first_message<M: Message + Default>(reader: &mut FrameReader) -> Result<M, FrameError> {
     timeout(HANDSHAKE_TIMEOUT, reader.next()).await.unwrap_or(Err(FrameError::Silent(HANDSHAKE_TIMEOUT)))
 }
 
-/// Tells the peer why its stream ends, unless it is the one that has gone.
+/// Sends the reason for the end of a stream to the peer, unless the peer has gone.
 pub async fn end_stream(ended: Result<(), FrameError>, mut writer: FrameWriter) {
     let detail = match ended {
         Ok(()) | Err(FrameError::Closed | FrameError::Connect { .. }) => return,
@@ -34,6 +34,6 @@ pub async fn end_stream(ended: Result<(), FrameError>, mut writer: FrameWriter) 
     };
     tracing::debug!(kind = %detail.kind, message = %detail.message, "a stream is refused");
     writer.refuse(detail);
-    // A peer that does not listen learns it from the end of the connection.
+    // A peer that does not read sees only the end of the connection.
     let _ = timeout(CLOSE_TIMEOUT, writer.flush()).await;
 }

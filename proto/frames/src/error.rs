@@ -1,18 +1,18 @@
-//! Why a stream of frames ended.
+//! Errors of frame streams.
 
 use archon_security::in_words;
 use archon_types::{ErrorDetail, ErrorKind};
 use std::time::Duration;
 
-/// Why a stream of frames ended, or did not begin.
+/// Reason why a stream of frames ended or did not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// The connection could not be made; nothing was sent.
+    /// The connection failed; nothing was sent.
     #[error("cannot connect to {address}: {source}")]
     Connect {
-        /// Whom to.
+        /// Address of the peer.
         address: String,
-        /// What the system says.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// The connection broke.
@@ -21,30 +21,30 @@ pub enum FrameError {
     /// The peer closed the connection.
     #[error("the peer closed the connection")]
     Closed,
-    /// The peer said nothing for this long, not even that it is there.
+    /// The peer sent nothing for this long, not even a keepalive.
     #[error("the peer was silent for {} ms", .0.as_millis())]
     Silent(Duration),
-    /// A message did not arrive whole: within this time next to nothing of it came.
+    /// A message did not arrive completely: almost nothing of it came within this time.
     #[error("a message did not arrive whole: next to nothing of it came within {} ms", .0.as_millis())]
     Incomplete(Duration),
-    /// The peer took nothing of what waits for it for this long.
+    /// The peer accepted none of the pending data for this long.
     #[error("the peer took nothing of what waits for it for {} ms", .0.as_millis())]
     Stalled(Duration),
-    /// The peer ended the stream and said why.
+    /// The peer ended the stream with a reason.
     #[error("{0}")]
     Refused(ErrorDetail),
-    /// What arrived is no frame, or none that this version knows.
+    /// Malformed frame, or one unknown to this version.
     #[error("what arrived cannot be read: {0}")]
     Unreadable(String),
 }
 
 impl FrameError {
-    /// The error as callers see it. Only what the peer itself said keeps its kind.
+    /// Converts the error for callers. Only errors from the peer itself keep their kind.
     pub fn into_detail(self) -> ErrorDetail {
         match self {
             Self::Refused(detail) => detail,
             Self::Unreadable(_) => ErrorDetail::new(ErrorKind::Internal, self.to_string()),
-            // What the library says of it names pages for programmers.
+            // The library's message refers to documentation for programmers.
             Self::Io(ref error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 ErrorDetail::new(ErrorKind::Unreachable, Self::Closed.to_string())
             }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_were_told_a_page_of_a_library_for_programmers() {
+    fn closed_tls_connection_is_reported_without_library_text() {
         let said =
             "peer closed connection without sending TLS close_notify: https://docs.rs/rustls/latest/rustls/manual";
         let error = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, said);

@@ -1,19 +1,19 @@
-//! Frames, cut from the bytes of a connection.
+//! Parsing of frames from received bytes.
 
 use crate::FrameError;
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Bytes before a frame's payload.
+/// Size of a frame's head, in bytes.
 pub const HEAD_BYTES: usize = 5;
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameKind {
     /// A message of the stream.
     Message,
     /// The error that ends the stream.
     Error,
-    /// The sender is there.
+    /// Keepalive.
     Alive,
 }
 
@@ -39,17 +39,17 @@ impl FrameKind {
 /// One frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// What it is.
+    /// Kind.
     pub kind: FrameKind,
-    /// What it carries; shares the memory of what was read.
+    /// Content; shares the memory of the received bytes.
     pub payload: Bytes,
 }
 
-/// Cuts the first frame from what was received, or gives `None` as long as it is not complete. A payload has at most
-/// `bytes_max` bytes.
+/// Splits the first frame off the received bytes; `None` while it is incomplete. A payload has at most `bytes_max`
+/// bytes.
 ///
 /// # Errors
-/// [`FrameError::Unreadable`] if what was received begins no frame of this version; nothing after it can be read.
+/// [`FrameError::Unreadable`] if the bytes do not begin a frame of this version; the rest cannot be parsed either.
 pub fn cut(received: &mut BytesMut, bytes_max: usize) -> Result<Option<Frame>, FrameError> {
     let Some((head, _)) = received.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
     let [kind, length @ ..] = *head;
@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_come_out_as_they_went_in_however_they_arrive(
+        fn frames_are_parsed_from_chunks_of_any_size(
             frames in prop::collection::vec((1_u8..=3, prop::collection::vec(any::<u8>(), 0..200)), 0..8),
             step in 1_usize..100,
         ) {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_unknown_is_refused_at_once() {
+    fn oversized_or_unknown_frame_is_rejected_at_once() {
         let problem = |bytes: &[u8]| cut(&mut BytesMut::from(bytes), 1_000).unwrap_err().to_string();
         assert!(problem(&[1, 0xFF, 0xFF, 0xFF, 0xFF]).contains("a frame of 4294967295 bytes; the limit is 1000"));
         assert!(problem(&[1, 0xE9, 3, 0, 0, 7]).contains("a frame of 1001 bytes"));

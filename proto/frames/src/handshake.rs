@@ -1,4 +1,4 @@
-//! How a stream begins.
+//! Handshake of a stream.
 
 use crate::{FrameError, FrameReader, FrameWriter, PartialBudget};
 use archon_security::{Caller, Expected, Protocol, Role, Stream, Transport, rights};
@@ -8,20 +8,20 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// What a connection begins with that carries a stream; gRPC's begins otherwise.
+/// First byte of a connection that carries a stream; gRPC begins differently.
 const FIRST_BYTE: u8 = MAGIC[0];
 /// Length of a handshake.
 pub const HANDSHAKE_BYTES: usize = MAGIC.len() + 2;
 
 const MAGIC: &[u8; 6] = b"ARCHON";
-/// The format of the frames. Another one is refused.
+/// Format of the frames. Others are refused.
 const FORMAT: u8 = 1;
 /// Deadline of the first answer on a new stream: three round trips of 300 ms, and the answer itself.
 pub const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the handshake of a connection that was begun may take.
+/// Time limit for the handshake of an accepted connection.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a stream carries.
+/// Content of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamKind {
     /// A client's operations (`OpBatch`), answered by a node (`ReplyBatch`).
@@ -41,7 +41,7 @@ impl StreamKind {
         }
     }
 
-    /// What whoever connects says first.
+    /// Returns the first bytes that the connecting side sends.
     pub fn handshake(self) -> [u8; HANDSHAKE_BYTES] {
         let mut handshake = [0; HANDSHAKE_BYTES];
         handshake[..MAGIC.len()].copy_from_slice(MAGIC);
@@ -50,7 +50,7 @@ impl StreamKind {
         handshake
     }
 
-    /// The roles that may open such a stream.
+    /// Returns the roles that may open such a stream.
     pub const fn openers(self) -> &'static [Role] {
         match self {
             Self::Exchange => rights::EXCHANGE,
@@ -59,7 +59,7 @@ impl StreamKind {
         }
     }
 
-    /// What refusals call it.
+    /// Returns the name of the stream in refusals.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Exchange => "a stream of operations on keys",
@@ -68,10 +68,10 @@ impl StreamKind {
         }
     }
 
-    /// Refuses whoever may not open such a stream.
+    /// Refuses callers that may not open such a stream.
     ///
     /// # Errors
-    /// Who may, and who asked.
+    /// The allowed roles and the caller.
     pub fn check(self, caller: &Caller) -> Result<(), ErrorDetail> {
         caller.check_role(self.openers(), self.word())
     }
@@ -93,7 +93,8 @@ impl StreamKind {
     }
 }
 
-/// Connects to `address` (`host:port`), where `expected` is to be, for a stream. Each of the peer's frames may have `bytes_max` bytes.
+/// Connects to `address` (`host:port`), expecting the peer `expected`, for a stream. Each of the peer's frames may have
+/// `bytes_max` bytes.
 ///
 /// # Errors
 /// [`FrameError::Connect`] if there is no connection. `timeout` is that of [`Transport::connect`].
@@ -111,11 +112,11 @@ pub async fn connect(
     .await
 }
 
-/// Connects as [`connect`] does, and has `greet` open the stream, within [`OPEN_TIMEOUT`]. If one address of a name refuses the handshake,
-/// the next one is tried.
+/// Connects like [`connect`], and lets `greet` open the stream, within [`OPEN_TIMEOUT`]. If one address of a name
+/// refuses the handshake, the next one is tried.
 ///
 /// # Errors
-/// As [`connect`]; the error of `greet`.
+/// Like [`connect`]; the error of `greet`.
 pub async fn connect_and_greet<T, F: Future<Output = Result<T, FrameError>>>(
     transport: &Transport,
     address: &str,
@@ -140,7 +141,7 @@ pub async fn connect_and_greet<T, F: Future<Output = Result<T, FrameError>>>(
     })
 }
 
-/// A connection that was not made, or one on which no stream began.
+/// Failed connection, or failed handshake on a connection.
 enum ConnectError {
     Connection(std::io::Error),
     Handshake(FrameError),
@@ -152,22 +153,22 @@ impl From<std::io::Error> for ConnectError {
     }
 }
 
-/// What the first byte of a connection tells of it.
+/// Protocol of a connection, from its first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Opening {
     /// A stream of frames begins, for [`accept`].
     Frames,
     /// A TLS handshake begins.
     Tls,
-    /// gRPC, or nothing that anybody knows.
+    /// gRPC, or an unknown protocol.
     Other,
 }
 
-/// What a TLS handshake begins with.
+/// First byte of a TLS handshake.
 const FIRST_BYTE_OF_TLS: u8 = 0x16;
 
 impl Opening {
-    /// Waits for the first byte of a connection, which is left to be read.
+    /// Waits for the first byte of a connection, without consuming it.
     ///
     /// # Errors
     /// If the connection ends before.
@@ -184,12 +185,12 @@ impl Opening {
     }
 }
 
-/// Reads the handshake of a connection with which a stream begins. What the peer sends counts in the
-/// budget that `partial` gives for such a stream as long as it has not arrived whole, and is small until the reader is told
-/// that it is [`known`](FrameReader::known).
+/// Reads the handshake of an accepted stream. Partial messages of the peer count against the budget that `partial`
+/// returns for such a stream, and are limited to a small size until the reader is marked as
+/// [`known`](FrameReader::known).
 ///
 /// # Errors
-/// If there is none that this version knows, or none in time.
+/// If the handshake is missing, unknown to this version, or late.
 pub async fn accept(
     mut stream: Stream,
     partial: impl Fn(StreamKind) -> PartialBudget,
@@ -202,7 +203,7 @@ pub async fn accept(
     Ok((kind, FrameReader::of_stranger(from, partial(kind)), FrameWriter::new(to)))
 }
 
-/// Tells a connection on which a stream begins why there is none, and ends it.
+/// Sends the reason for a refusal on a new stream, and closes the connection.
 ///
 /// # Errors
 /// If the connection breaks before.
@@ -214,7 +215,7 @@ pub async fn turn_away(mut stream: Stream, why: ErrorDetail) -> Result<(), Frame
     writer.refuse(why);
     writer.flush().await?;
     drop(writer);
-    // Bytes that nobody has read would make the system reset the connection, and the word be lost with it.
+    // Unread bytes would make the system reset the connection, and the reason would be lost.
     let mut rest = [0; 1024];
     while from.read(&mut rest).await? > 0 {}
     Ok(())
@@ -225,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handshakes_are_told_apart_and_others_refused() {
+    fn handshakes_are_distinguished_and_others_rejected() {
         for kind in [StreamKind::Exchange, StreamKind::Replicate, StreamKind::Beats] {
             let handshake = kind.handshake();
             assert_eq!(StreamKind::of_handshake(&handshake).unwrap(), kind);

@@ -1,10 +1,10 @@
-//! Keepalives: signs of life on a stream.
+//! Keepalives of streams.
 
 use crate::{FrameError, FrameReader, FrameWriter};
 use std::time::Duration;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-/// Says that one is there, and notices that a peer no longer is. Both sides of a stream do.
+/// Sends keepalives and detects a dead peer. Both sides of a stream use it.
 #[derive(Debug)]
 pub struct Keepalive {
     every: Interval,
@@ -20,20 +20,20 @@ impl Default for Keepalive {
 }
 
 impl Keepalive {
-    /// How often whoever has nothing else to say says so.
+    /// Interval of keepalives on an idle stream.
     pub const EVERY: Duration = Duration::from_millis(750);
-    /// How long a peer may be silent. Shorter than the deadline of an ordinary call, so that the call has time to go
+    /// Longest silence of a peer. Shorter than the deadline of an ordinary call, so that the call can still go
     /// elsewhere.
     pub const TIMEOUT: Duration = Self::EVERY.saturating_mul(Self::SILENT_MAX);
 
     const SILENT_MAX: u32 = 4;
 
-    /// Waits until it is time to [`mark`](Self::mark). Dropping the future loses nothing.
+    /// Waits until it is time to [`mark`](Self::mark). Cancel safe.
     pub async fn tick(&mut self) {
         self.every.tick().await;
     }
 
-    /// Queues a keepalive if nothing was said since the last time.
+    /// Queues a keepalive if nothing was sent since the last call.
     ///
     /// # Errors
     /// [`FrameError::Silent`] if the peer was silent for too long.
@@ -43,7 +43,7 @@ impl Keepalive {
         Ok(())
     }
 
-    /// As [`mark`](Self::mark), of what is heard alone.
+    /// Like [`mark`](Self::mark), for the receiving direction only.
     ///
     /// # Errors
     /// [`FrameError::Silent`] if the peer was silent for too long.
@@ -52,9 +52,9 @@ impl Keepalive {
         if self.silent >= Self::SILENT_MAX { Err(FrameError::Silent(Self::TIMEOUT)) } else { Ok(()) }
     }
 
-    /// As [`mark`](Self::mark), of what is said alone.
+    /// Like [`mark`](Self::mark), for the sending direction only.
     pub fn speak(&mut self, writer: &mut FrameWriter) {
-        // What waits to leave says it as well.
+        // Pending data is a sign of life as well.
         if !writer.take_said() && writer.is_empty() {
             writer.alive();
         }

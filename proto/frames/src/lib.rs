@@ -1,6 +1,6 @@
-//! The streams of what is sent all the time, as frames over a TCP connection of their own, on the port where everything else is
-//! gRPC (ADR 0021): `Exchange` between clients and nodes, `Replicate` between nodes, and `Beats` between members and
-//! coordinators (ADR 0046). [`GrpcServer`] is the gRPC server beside them.
+//! Streams for continuous traffic: frames over separate TCP connections, on the same port as gRPC (ADR 0021).
+//! `Exchange` runs between clients and nodes, `Replicate` between nodes, and `Beats` between members and coordinators
+//! (ADR 0046). [`GrpcServer`] is the gRPC server beside them.
 //!
 //! ```text
 //! connection = handshake · frame*
@@ -8,11 +8,11 @@
 //! frame      = kind u8 · length u32, little-endian · payload
 //! ```
 //!
-//! A frame is a message (protobuf, of the type that the stream carries in that direction), the error that ends the stream, or
-//! a sign of life without payload. Whoever connects greets; no request of HTTP begins with an `A` in capitals and goes on like
-//! this, so one byte tells a stream from gRPC. Each side says something at least every [`Keepalive::EVERY`], and gives up a peer
-//! that was silent for [`Keepalive::TIMEOUT`]: that is what a paused process or a cut cable looks like. On `Beats` nobody does,
-//! for heartbeats and their answers say it.
+//! A frame is a message (protobuf, of the stream's type in that direction), the error that ends the stream, or a
+//! keepalive without payload. The connecting side sends the handshake; no HTTP request begins with a capital `A` and
+//! continues like it, so one byte distinguishes a stream from gRPC. Each side sends something at least every
+//! [`Keepalive::EVERY`], and gives up a peer that was silent for [`Keepalive::TIMEOUT`]: this detects a paused process
+//! or a cut cable. `Beats` has no keepalives, because heartbeats and their answers serve as such.
 
 mod bodies;
 mod ending;

@@ -1,4 +1,4 @@
-//! Messages that have not arrived whole: how much of them is kept, and for how long.
+//! Partial messages: bounds on their memory and their time.
 
 use crate::FrameError;
 use archon_types::{ErrorDetail, ErrorKind};
@@ -7,22 +7,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Bytes of messages that have not arrived whole which a member of the cluster keeps, of clients, and as many of other members.
+/// Budget for partial messages from clients in a member of the cluster, in bytes; messages from other members have a
+/// second budget of the same size.
 pub const PARTIAL_BYTES_MAX: usize = 128 * 1024 * 1024;
-/// Bytes of a message that count for nothing: what arrives with one look at a connection.
+/// Bytes of a message that are not counted: one read from a connection.
 const FREE_BYTES: usize = 64 * 1024;
-/// How long a message may take if it does not arrive steadily.
+/// Time limit for a message that does not arrive steadily.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of a message that are little.
+/// Bytes of a message that count as little.
 const LITTLE_BYTES: usize = 256 * 1024;
-/// Which part of the budget is kept for messages of which little has come.
+/// Inverse of the share of the budget that is reserved for messages of which little has arrived.
 const KEPT_PART: usize = 4;
-/// What arrives within that time, at least, of a message that arrives steadily: 50 KiB each second.
+/// Minimum progress within that time of a message that arrives steadily: 50 KiB each second.
 const STEADY_BYTES: usize = 256 * 1024;
 
-/// The budget of all readers of a process that take what strangers send: bytes of messages of which the rest is still to
-/// come. Nobody takes the last of it: a reader that holds some gets more only if as much stays free for others as it holds, and
-/// a quarter is kept for those that hold little.
+/// Budget of all readers of a process with unidentified senders: bytes of partial messages. No reader can take the last
+/// of it: one that holds some gets more only if as much stays free for others as it holds, and a quarter is reserved
+/// for those that hold little.
 #[derive(Clone, Debug)]
 pub struct PartialBudget(Arc<Counts>);
 
@@ -33,12 +34,12 @@ struct Counts {
 }
 
 impl PartialBudget {
-    /// A budget of `bytes_max` bytes.
+    /// Creates a budget of `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self(Arc::new(Counts { used: AtomicUsize::new(0), max: bytes_max }))
     }
 
-    /// Bytes kept now.
+    /// Returns the bytes in use now.
     pub fn used(&self) -> usize {
         self.0.used.load(Ordering::Acquire)
     }
@@ -50,12 +51,12 @@ impl PartialBudget {
     }
 }
 
-/// The message of one reader that has not arrived whole.
+/// Partial message of one reader.
 #[derive(Debug)]
 pub(crate) struct PartialMessage {
     budget: PartialBudget,
     held: usize,
-    /// When enough must have arrived again, and how much that is counted from.
+    /// Deadline for further progress, and the bytes received before it was set.
     until: Option<(Instant, usize)>,
 }
 
@@ -64,7 +65,7 @@ impl PartialMessage {
         Self { budget, held: 0, until: None }
     }
 
-    /// A message has arrived whole.
+    /// Releases the budget: the message is complete.
     pub(crate) fn whole(&mut self) {
         self.until = None;
         if self.held > 0 {
@@ -73,7 +74,7 @@ impl PartialMessage {
         }
     }
 
-    /// Takes what `bytes` bytes of a message need.
+    /// Reserves the budget for `bytes` bytes of a message.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), FrameError> {
         let wanted = bytes.saturating_sub(FREE_BYTES);
         if wanted <= self.held {
@@ -91,12 +92,12 @@ impl PartialMessage {
         Ok(())
     }
 
-    /// Until when more must have arrived than `received` bytes.
+    /// Returns the deadline by which more than `received` bytes must have arrived.
     pub(crate) fn until(&mut self, received: usize) -> Instant {
         self.until.get_or_insert_with(|| (Instant::now() + TIMEOUT, received)).0
     }
 
-    /// That time has come.
+    /// Checks the progress at the deadline.
     pub(crate) fn late(&mut self, received: usize) -> Result<(), FrameError> {
         match self.until.take() {
             Some((_, before)) if received.saturating_sub(before) < STEADY_BYTES => Err(FrameError::Incomplete(TIMEOUT)),
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partial_messages_share_one_budget_and_leave_a_part_of_it() {
+    fn partial_messages_share_a_budget_with_a_reserved_part() {
         let budget = PartialBudget::new(32 * 1024 * 1024);
         let mut partials: Vec<_> = (0..20).map(|_| PartialMessage::new(budget.clone())).collect();
         let mut refused = 0;

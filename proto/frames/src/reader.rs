@@ -1,4 +1,4 @@
-//! What arrives.
+//! Reader of frames.
 
 use crate::partial::PartialMessage;
 use crate::{FrameError, FrameKind, PartialBudget, cut};
@@ -9,14 +9,14 @@ use prost::Message;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout_at;
 
-/// Bytes that are asked of the connection at once, at least. What was read is kept as long as a message that shares it.
+/// Minimum size of one read. The bytes read are kept as long as a message that shares them.
 const READ_BYTES: usize = 16 * 1024;
-/// Room below which more is made before reading.
+/// Free space below which the buffer grows before a read.
 const ROOM_BYTES_MIN: usize = 1024;
 
-/// Bytes of a frame of somebody who has not said who it is.
+/// Largest frame of an unidentified sender, in bytes.
 pub const STRANGER_BYTES_MAX: usize = 64 * 1024;
-/// Payloads beyond this leave with the memory they came in.
+/// Payloads beyond this size keep their memory, and the reader gets a new buffer.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// Reads frames.
@@ -26,7 +26,7 @@ pub struct FrameReader {
     received: BytesMut,
     bytes_max: usize,
     heard: bool,
-    /// What has arrived of a message, in a reader that takes what strangers send.
+    /// Partial message, in a reader with an unidentified sender.
     partial: Option<PartialMessage>,
 }
 
@@ -35,26 +35,27 @@ impl FrameReader {
         Self { from, received: BytesMut::new(), bytes_max, heard: false, partial: None }
     }
 
-    /// A reader of what a stranger sends, who may send little until it is [`known`](Self::known).
+    /// Creates a reader for an unidentified sender, which is limited to small frames until it is
+    /// [`known`](Self::known).
     pub(crate) fn of_stranger(from: ReadHalf, partial: PartialBudget) -> Self {
         Self { partial: Some(PartialMessage::new(partial)), ..Self::new(from, STRANGER_BYTES_MAX) }
     }
 
-    /// The sender has said who it is: from now on each of its frames may have `bytes_max` bytes.
+    /// Marks the sender as identified: from now on each of its frames may have `bytes_max` bytes.
     pub const fn known(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;
     }
 
-    /// The next message. Dropping the future loses nothing.
+    /// Returns the next message. Cancel safe.
     ///
     /// # Errors
-    /// Why there is none; [`FrameError::Closed`] at the end of the connection. There is no further one then.
+    /// The end of the stream; [`FrameError::Closed`] at the end of the connection. No message follows.
     pub async fn next<M: Message + Default>(&mut self) -> Result<M, FrameError> {
         loop {
             while let Some(frame) = cut(&mut self.received, self.bytes_max)? {
                 self.partial.iter_mut().for_each(PartialMessage::whole);
                 if frame.payload.len() > KEPT_BYTES_MAX {
-                    // What made room for a large message is not kept for as long as the connection lasts.
+                    // The memory of a large message is not kept for as long as the connection lasts.
                     self.received = BytesMut::from(&self.received[..]);
                 }
                 match frame.kind {
@@ -70,7 +71,7 @@ impl FrameReader {
                 }
             }
             if self.received.capacity() - self.received.len() < ROOM_BYTES_MIN {
-                // In proportion to what has arrived, never to what a frame says that it holds.
+                // In proportion to the received bytes, never to the announced size of a frame.
                 let more = READ_BYTES.max(self.received.len());
                 if let Some(partial) = &mut self.partial {
                     partial.hold(self.received.len() + more)?;
@@ -80,7 +81,7 @@ impl FrameReader {
             let received = self.received.len();
             let read = self.from.read_buf(&mut self.received);
             let read = match &mut self.partial {
-                // The rest of a frame is to come in time; the beginning of one may be waited for as long as its sender lives.
+                // The rest of a frame has a deadline; the beginning of one does not, as long as its sender is alive.
                 Some(partial) if received > 0 => match timeout_at(partial.until(received), read).await {
                     Ok(read) => read,
                     Err(_) => {
@@ -97,7 +98,7 @@ impl FrameReader {
         }
     }
 
-    /// Whether anything arrived since this was last asked.
+    /// Returns true if bytes arrived since the last call.
     pub(crate) fn take_heard(&mut self) -> bool {
         std::mem::take(&mut self.heard)
     }

@@ -17,7 +17,7 @@ use tower_layer::Layer;
 const STREAMING: [&str; 3] =
     ["/archon.v1.Kv/Snapshot", HEALTH_WATCH, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"];
 
-/// The call that looks at the health of a member again and again.
+/// The call that watches the health of a member.
 const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 
 /// Bounds the responses that a gRPC server holds because their callers do not read them, and the calls in progress of each caller. Calls between members have a

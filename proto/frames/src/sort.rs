@@ -1,4 +1,5 @@
-//! Connections of a listener that speaks gRPC and streams of frames: let in as far as its limit allows, and told apart by their first byte.
+//! Connections of a listener for gRPC and streams of frames: admitted up to its limit, and distinguished by their first
+//! byte.
 
 use crate::ending::end_stream;
 use crate::{FrameError, FrameReader, FrameWriter, Opening, PartialBudget, StreamKind, accept};
@@ -29,15 +30,15 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// The connections of `listener`, by `transport`.
+    /// Creates the source of connections of `listener`, by `transport`.
     pub const fn new(listener: TcpListener, connection_limit: Arc<ConnectionLimit>, transport: Transport) -> Self {
         Self { listener, connection_limit, transport }
     }
 
-    /// Returns the next connection with its place. Dropping the future loses nothing.
+    /// Returns the next connection with its place. Cancel safe.
     ///
     /// # Errors
-    /// What the system says; there may be others after it.
+    /// The error of the system; further connections may follow.
     pub async fn next(&mut self) -> io::Result<(TcpStream, Entry)> {
         let (stream, from) = self.listener.accept().await?;
         stream.set_nodelay(true)?;
@@ -45,8 +46,9 @@ impl Incoming {
     }
 }
 
-/// Takes connections until `stop`, each in a task of `tasks`: those of gRPC go to `grpc`, and of streams, of which `partial` bounds what
-/// has not arrived whole, to `serve`. One that cannot be accepted is told to `failed`, waits, and is tried again.
+/// Accepts connections until `stop`, each in a task of `tasks`: gRPC connections go to `grpc`, and streams to `serve`;
+/// `partial` bounds their partial messages. A failure to accept is passed to `failed`; the next attempt follows after a
+/// pause.
 pub async fn sort<F: Future<Output = ()> + Send>(
     mut incoming: Incoming,
     grpc: mpsc::Sender<io::Result<Guarded>>,
@@ -77,8 +79,9 @@ pub async fn sort<F: Future<Output = ()> + Send>(
     }
 }
 
-/// Waits for what a connection begins with: one of gRPC is given to `grpc`, a stream to `serve`, with whoever opens it and may.
-/// `stop` ends what is waited for here, not what is served. So does a newer connection that gets the place of this one.
+/// Waits for the first byte of a connection: a gRPC connection goes to `grpc`, a stream of an authorized caller to
+/// `serve`. `stop` ends the wait here, but not the service of a connection. So does a newer connection that gets the
+/// place of this one.
 pub async fn route<F: Future<Output = ()>>(
     connection: TcpStream,
     transport: &Transport,
@@ -102,7 +105,7 @@ pub async fn route<F: Future<Output = ()>>(
         return turn_away(protocol, stream, no_place(&refusal)).await;
     }
     if protocol == Protocol::Grpc {
-        // Also what is neither: that is gRPC's to refuse. A server that has ended takes no more.
+        // gRPC also refuses unknown protocols. A server that has ended accepts no more connections.
         return drop(grpc.send(Ok(Guarded::new(stream, entry))).await);
     }
     let caller = entry.caller(stream.peer().cloned());
@@ -134,7 +137,7 @@ fn admit(entry: &Entry, kind: StreamKind, caller: &Caller) -> Result<(), ErrorDe
     entry.identify(kind).map_err(|refusal: Refusal| no_place(&refusal))
 }
 
-/// What is spoken on a connection, once it is known who is there; nothing on one that came to nothing.
+/// Determines the protocol of a connection, once its caller is known; `None` for a failed connection.
 async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Option<(Protocol, Stream)> {
     let silence_max = if transport.tls().is_some() { TLS_SILENCE_MAX } else { SILENCE_MAX };
     let Ok(Ok(opening)) = timeout(silence_max, Opening::of(&connection)).await else {
@@ -154,7 +157,7 @@ async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Op
             match tls.accept(connection).await {
                 Ok(stream) => Some((stream.protocol().unwrap_or(Protocol::Grpc), stream)),
                 Err(error) if error.is_refusal() => {
-                    // Nobody is told but those who watch: the other side has heard why from its own library.
+                    // Reported to local observers only: the TLS library of the peer has reported the reason there.
                     let who = error.refused().cloned().map(Arc::new);
                     let _ = entry.caller(who).refused("a connection", None, error.to_string());
                     None
@@ -186,8 +189,8 @@ async fn turn_away(protocol: Protocol, stream: Stream, why: ErrorDetail) {
     let _ = timeout(TURNED_AWAY_TIMEOUT, ended).await;
 }
 
-/// Tells a connection that is not taken why, in the words of what it speaks, unless it says nothing itself. One that is to be encrypted
-/// is only closed: words in plaintext would mislead it.
+/// Sends the reason to a connection without a place, in its own protocol, unless it is silent itself. A TLS connection
+/// is only closed, because plaintext would mislead it.
 pub async fn turn_away_in_its_words(connection: TcpStream, why: ErrorDetail) {
     match timeout(TURNED_AWAY_TIMEOUT, Opening::of(&connection)).await {
         Ok(Ok(Opening::Frames)) => turn_away(Protocol::Frames, connection.into(), why).await,

@@ -1,4 +1,4 @@
-//! What leaves.
+//! Writer of frames.
 
 use crate::{FrameError, FrameKind, HEAD_BYTES, StreamKind};
 use archon_proto::v1;
@@ -13,15 +13,15 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout_at};
 
-/// Memory that is kept for what leaves next.
+/// Memory that is kept for later frames.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
-/// Gathers frames and writes them.
+/// Collects frames and writes them.
 #[derive(Debug)]
 pub struct FrameWriter {
     to: WriteHalf,
     waiting: BytesMut,
-    /// The connection holds bytes that it took and has not sent: it encrypts them.
+    /// The connection has accepted bytes that it has not sent: it encrypts them.
     held: bool,
     said: bool,
 }
@@ -61,16 +61,16 @@ impl FrameWriter {
     fn head(&mut self, kind: FrameKind, length: usize) {
         self.waiting.reserve(HEAD_BYTES + length);
         self.waiting.put_u8(kind.code());
-        // Messages are bounded far below, by the limits of operations and by those of what is sent to a peer at once.
+        // Messages are bounded far below, by the limits of operations and of the data sent to a peer at once.
         self.waiting.put_u32_le(u32::try_from(length).unwrap_or(u32::MAX));
     }
 
-    /// Whether everything queued has left.
+    /// Returns true if all queued data was sent.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && !self.held
     }
 
-    /// Writes what is queued. Dropping the future loses nothing: a later call goes on.
+    /// Writes the queued data. Cancel safe: a later call continues.
     ///
     /// # Errors
     /// If the connection broke.
@@ -82,7 +82,7 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// The connection takes some of what is queued, or sends what it holds.
+    /// Writes a part of the queued data, or sends the bytes held by the connection.
     async fn write_some(&mut self) -> Result<(), FrameError> {
         if self.waiting.is_empty() {
             self.to.flush().await?;
@@ -97,15 +97,15 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Gives memory back that something large has needed.
+    /// Releases memory after a large message.
     fn shrink(&mut self) {
         if self.waiting.capacity() > KEPT_BYTES_MAX {
             self.waiting = BytesMut::new();
         }
     }
 
-    /// As [`flush`](Self::flush), to a peer that takes something again and again: if it takes nothing for `stalled`, or not
-    /// all within `timeout`, it is given up.
+    /// Like [`flush`](Self::flush), to a peer that must make progress: it is given up if it accepts nothing for
+    /// `stalled`, or not everything within `timeout`.
     ///
     /// # Errors
     /// [`FrameError::Stalled`], or if the connection broke.
@@ -113,7 +113,7 @@ impl FrameWriter {
         let mut since = None;
         while !self.is_empty() {
             let mut write = pin!(self.write_some());
-            // Without a timer as long as there is room, which is the ordinary case.
+            // Needs no timer while there is room, which is the ordinary case.
             match poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await {
                 Poll::Ready(written) => written?,
                 Poll::Pending => {
@@ -127,7 +127,7 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Whether anything left since this was last asked.
+    /// Returns true if data was sent since the last call.
     pub(crate) fn take_said(&mut self) -> bool {
         std::mem::take(&mut self.said)
     }

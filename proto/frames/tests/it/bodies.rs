@@ -32,7 +32,7 @@ impl Stats for Counted {
     }
 }
 
-/// A message that says it is as long as messages may be, of which only so much comes.
+/// A message that announces the maximum length, but sends only these bytes.
 struct Partial(Vec<Bytes>);
 
 impl Partial {
@@ -59,9 +59,10 @@ async fn send_partial(mut channel: Channel, bytes: usize) -> Option<ErrorKind> {
     Status::from_header_map(answer.headers()).map(|status| detail_of(&status).kind)
 }
 
-/// Each connection may have a thousand requests under way, and each of these held as much as a message may be long.
+/// Each connection can have a thousand requests in progress, and each of them held as much memory as the longest
+/// message.
 #[tokio::test]
-async fn partial_bodies_from_many_connections_filled_the_memory() {
+async fn partial_bodies_of_many_connections_are_bounded() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let (budget, members) = (PartialBudget::new(BUDGET), PartialBudget::new(BUDGET));
@@ -90,13 +91,13 @@ async fn partial_bodies_from_many_connections_filled_the_memory() {
     }
     assert!(budget.used() > 0 && members.used() == 0);
 
-    // Who has little to say is heard meanwhile.
+    // A caller with small requests is served meanwhile.
     let mut client = StatsClient::connect(address).await.unwrap();
     let cluster = Some(ClusterRef { cluster_id: vec![7; 200 * 1024].into() });
     let answer = client.read(ReadStatsRequest { cluster }).await.unwrap().into_inner();
     assert_eq!(answer.node, (200 * 1024).to_string());
 
-    // What was partly here is given back with the connections.
+    // The budget of partial messages is returned with the connections.
     partials.shutdown().await;
     let given_back = async {
         while budget.used() > 0 {

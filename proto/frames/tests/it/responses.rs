@@ -81,7 +81,7 @@ async fn condition(what: &str, holds: impl Fn() -> bool) {
     assert!(tokio::time::timeout(WITHIN, waiting).await.is_ok(), "{what}");
 }
 
-/// A connection with a closed window held every response that it asked for, without limit.
+/// A connection with a closed window held all responses to its requests, without limit.
 #[tokio::test]
 async fn unread_responses_are_bounded_and_their_connection_is_closed() {
     const CALLS: usize = 100;
@@ -151,7 +151,7 @@ async fn full_budget_refuses_calls_before_their_work() {
     drop(held);
 }
 
-/// A caller could have any number of long polls, each of which every change of the cluster woke.
+/// A caller could have any number of long polls, and every change of the cluster woke all of them.
 #[tokio::test]
 async fn calls_in_progress_of_one_caller_are_limited() {
     let member = member().await;

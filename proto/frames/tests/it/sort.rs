@@ -1,4 +1,4 @@
-//! Connections that are told apart, and those that find no place.
+//! Sorting of connections by protocol, and connections without a place.
 
 use archon_frames::{FrameError, FrameReader, FrameWriter, Incoming, PartialBudget, StreamKind, connect, sort};
 use archon_proto::guarded::Guarded;
@@ -61,7 +61,7 @@ async fn condition(what: &str, holds: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn stream_beyond_the_limit_is_told_that_the_member_is_busy() {
+async fn stream_beyond_the_limit_is_refused_as_overloaded() {
     // Four places of anonymous connections, ten of clients; one address can have eight of these.
     let connection_limit = ConnectionLimit::new(16);
     let mut served = serve(&connection_limit).await;
@@ -96,7 +96,7 @@ async fn silent_connections_lose_their_places_to_a_caller() {
 }
 
 #[tokio::test]
-async fn streams_and_grpc_share_a_port_and_nobody_is_taken_after_the_end() {
+async fn streams_and_grpc_share_a_port_until_its_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (grpc, mut of_grpc) = mpsc::channel(4);

@@ -20,7 +20,7 @@ struct Side {
 }
 
 impl Side {
-    /// Lives on without anything to say, until the stream ends.
+    /// Stays alive without messages until the stream ends.
     async fn idle(mut self) -> FrameError {
         let mut keepalive = Keepalive::default();
         loop {
@@ -35,7 +35,7 @@ impl Side {
     }
 }
 
-/// What comes of a connection to this address.
+/// Returns the result of a connection to this address.
 async fn opened(address: &str) -> Result<(FrameReader, FrameWriter), FrameError> {
     let (transport, timeout) = (Transport::default(), Duration::from_secs(5));
     connect(&transport, address, &Expected::Servers, StreamKind::Exchange, BYTES_MAX, timeout).await
@@ -60,7 +60,7 @@ fn message(version: u64, bytes: usize) -> OpBatch {
 }
 
 #[tokio::test]
-async fn messages_of_any_length_arrive_in_order_and_an_error_is_the_last() {
+async fn messages_of_any_length_arrive_in_order_before_the_error() {
     let (mut near, mut far) = pair().await;
     let lengths = [0, 1, 100, 16 * 1024, 700_000, 3];
     let sent = async {
@@ -80,7 +80,7 @@ async fn messages_of_any_length_arrive_in_order_and_an_error_is_the_last() {
                     Ok(batch) => seen.push(batch),
                     Err(error) => break error,
                 },
-                // Reading is given up again and again; what has arrived by then is not lost.
+                // Reading is cancelled again and again; data received by then is not lost.
                 () = tokio::task::yield_now() => {}
             }
         };
@@ -95,7 +95,7 @@ async fn messages_of_any_length_arrive_in_order_and_an_error_is_the_last() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_too_long_ends_the_stream() {
+async fn oversized_message_ends_the_stream() {
     let (mut near, mut far) = pair().await;
     near.writer.push(&message(1, BYTES_MAX));
     let sending = tokio::spawn(async move {
@@ -109,7 +109,7 @@ async fn a_message_that_is_too_long_ends_the_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_silent_is_given_up_and_whoever_has_nothing_to_say_is_not() {
+async fn silent_peer_is_given_up_and_idle_peer_is_not() {
     let (near, far) = pair().await;
     let (near, far) = (tokio::spawn(near.idle()), tokio::spawn(far.idle()));
     tokio::time::sleep(10 * Keepalive::TIMEOUT).await;
@@ -126,7 +126,7 @@ async fn whoever_is_silent_is_given_up_and_whoever_has_nothing_to_say_is_not() {
 }
 
 #[tokio::test]
-async fn whoever_speaks_http_is_told_apart_and_whoever_speaks_nonsense_is_refused() {
+async fn http_is_distinguished_and_nonsense_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     for (said, stream) in [(&b"PRI * HTTP/2.0\r\n\r\n"[..], false), (b"ARCHIMEDES", true), (b"GET / HTTP/1.1", false)] {
@@ -144,15 +144,15 @@ async fn whoever_speaks_http_is_told_apart_and_whoever_speaks_nonsense_is_refuse
 }
 
 #[tokio::test]
-async fn a_connection_that_cannot_be_made_has_sent_nothing() {
-    // Nobody listens there any more.
+async fn failed_connection_has_sent_nothing() {
+    // The port has no listener any longer.
     let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
     let error = opened(&address).await.unwrap_err();
     assert!(matches!(&error, FrameError::Connect { address: named, .. } if *named == address), "{error}");
     assert_eq!(error.into_detail().kind, ErrorKind::Unreachable);
 }
 
-/// A stream as one who has connected writes it, byte by byte, and as the other side reads it.
+/// Returns a stream with a connecting side that writes single bytes, and its reader on the other side.
 async fn raw() -> (TcpStream, FrameReader, FrameWriter) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -162,13 +162,13 @@ async fn raw() -> (TcpStream, FrameReader, FrameWriter) {
     (near, reader, writer)
 }
 
-/// The head of a frame with a message of so many bytes.
+/// Returns the head of a frame with a message of this length.
 fn head(length: u32) -> Vec<u8> {
     [&[1][..], &length.to_le_bytes()].concat()
 }
 
 #[tokio::test]
-async fn whoever_has_not_said_who_it_is_sends_little() {
+async fn unidentified_sender_is_limited_to_small_frames() {
     let (mut near, mut reader, _writer) = raw().await;
     near.write_all(&head(16 * 1024 * 1024)).await.unwrap();
     let error = reader.next::<OpBatch>().await.unwrap_err();
@@ -176,7 +176,7 @@ async fn whoever_has_not_said_who_it_is_sends_little() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_byte_now_and_then_does_not_keep_half_a_message_alive() {
+async fn single_bytes_do_not_keep_a_partial_message_alive() {
     let (mut near, mut reader, _writer) = raw().await;
     reader.known(BYTES_MAX);
     near.write_all(&head(BYTES_MAX as u32)).await.unwrap();
@@ -193,7 +193,7 @@ async fn one_byte_now_and_then_does_not_keep_half_a_message_alive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_message_that_arrives_steadily_may_take_its_time() {
+async fn long_message_that_arrives_steadily_is_accepted() {
     let (mut near, mut reader, _writer) = raw().await;
     reader.known(BYTES_MAX);
     let message = message(1, BYTES_MAX - 100);
@@ -211,7 +211,7 @@ async fn a_long_message_that_arrives_steadily_may_take_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_takes_nothing_of_what_waits_is_given_up() {
+async fn peer_that_accepts_no_pending_data_is_given_up() {
     let (near, _reader, mut writer) = raw().await;
     let timeout = Duration::from_secs(3);
     let error = loop {
@@ -226,7 +226,7 @@ async fn whoever_takes_nothing_of_what_waits_is_given_up() {
 }
 
 #[tokio::test]
-async fn whoever_is_turned_away_hears_why() {
+async fn refused_peer_receives_the_reason() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (mut reader, mut writer) = opened(&address).await.unwrap();
