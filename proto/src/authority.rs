@@ -20,7 +20,7 @@ pub enum CoordinatorStatus {
     Unknown,
     /// This server has not read its log yet.
     Unread,
-    /// A former member; its number is not given again.
+    /// A former member; its number is not reused.
     Removed,
 }
 
@@ -30,19 +30,19 @@ type Lookup = Arc<dyn Fn(u64) -> CoordinatorStatus + Send + Sync>;
 /// Refuses calls that the caller's role may not make. Without TLS callers have no identity, and every call is allowed.
 #[derive(Clone)]
 pub struct Authority {
-    /// Callers show certificates.
+    /// Callers present certificates.
     encrypted: bool,
     /// The members of the quorum; `None` on nodes.
     coordinators: Option<Lookup>,
 }
 
 impl Authority {
-    /// The authority of a node, which refuses calls on behalf of others.
+    /// Returns the authority of a node, which refuses calls on behalf of others.
     pub const fn of_node(transport: &Transport) -> Self {
         Self { encrypted: transport.tls().is_some(), coordinators: None }
     }
 
-    /// The authority of a coordinator, at which members of the quorum speak for the callers of their consoles.
+    /// Returns the authority of a coordinator, where members of the quorum act for the callers of their consoles.
     pub fn of_coordinator(
         transport: &Transport,
         status: impl Fn(u64) -> CoordinatorStatus + Send + Sync + 'static,
@@ -59,7 +59,7 @@ impl Authority {
         let Some(identity) = &connected.identity else { return Ok(connected.clone()) };
         let status = match (identity.coordinator(), &self.coordinators) {
             (Some(number), Some(status)) => status(number),
-            // Nodes learn of removed coordinators as of withdrawn certificates.
+            // Nodes learn of removed coordinators like of revoked certificates.
             _ => CoordinatorStatus::Unknown,
         };
         if status == CoordinatorStatus::Removed && (path != REMOVED_COORDINATOR_CALL || behalf.is_some()) {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn only_members_of_the_quorum_speak_for_others() {
+    fn only_members_of_the_quorum_act_for_others() {
         for call in calls() {
             for identity in [
                 "coordinator/4",
@@ -218,7 +218,7 @@ mod tests {
                 let spoken = kind(coordinator().caller(&of(identity), &call, Some(ALICE)));
                 assert_eq!(spoken, Err(ErrorKind::Refused), "{identity} calls {call}");
             }
-            // The role of the caller that is spoken for decides.
+            // The role of the represented caller decides.
             let spoken = kind(coordinator().caller(&of("coordinator/1"), &call, Some(ALICE)));
             let allowed = callers(&call).contains(&Role::Admin);
             assert_eq!(spoken, if allowed { Ok("admin/alice".into()) } else { Err(ErrorKind::Refused) }, "{call}");
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_not_spoken_for() {
+    fn members_cannot_be_represented() {
         for call in calls() {
             for behalf in ["coordinator/1", "coordinator/2", "node/athens", "participant/billing-3"] {
                 let spoken = coordinator().caller(&of("coordinator/1"), &call, Some(&format!("{behalf} 10.0.0.7")));

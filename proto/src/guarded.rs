@@ -1,4 +1,4 @@
-//! Connections of gRPC that the limit of connections let in, and what those hear that did not.
+//! Admitted gRPC connections, and the refusal of connections without a place.
 
 use archon_security::connection_limit::{CallerKind, Entry, Refusal};
 use archon_security::{Caller, Stream, UnreadResponses, UnreadWatch};
@@ -12,13 +12,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 use tonic::transport::server::Connected;
 
-/// How long whoever is turned away may take to hear why.
+/// Time limit for sending the reason to a refused peer.
 pub const TURNED_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Delay before a caller without a place retries, in milliseconds.
 const RETRY_AFTER_MS: u64 = 1_000;
-/// How long whoever speaks HTTP/2 may take to ask for something, before it hears why nothing comes of it.
+/// Time limit for the first request of an HTTP/2 client before it receives the reason for its refusal.
 const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
-/// What a client of HTTP/2 says first; frames follow.
+/// Length of the HTTP/2 client preface; frames follow.
 const PREFACE_BYTES: usize = 24;
 
 /// A connection with its place. It is closed if its peer does not read its responses.
@@ -29,13 +29,13 @@ pub struct Guarded {
     watch: UnreadWatch,
 }
 
-/// The answer to a caller without a place.
+/// Returns the error for a caller without a place.
 pub fn no_place(refusal: &Refusal) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::Overloaded, refusal.to_string()).with_retry_after_ms(RETRY_AFTER_MS)
 }
 
 impl Guarded {
-    /// A connection that was let in.
+    /// Wraps an admitted connection.
     pub fn new(stream: Stream, entry: Entry) -> Self {
         Self { stream, entry: Arc::new(entry), watch: UnreadWatch::default() }
     }
@@ -110,18 +110,18 @@ impl AsyncWrite for Guarded {
     }
 }
 
-/// Tells a connection that speaks HTTP/2 why it is turned away, and ends it.
+/// Sends the reason for the refusal to an HTTP/2 connection, and closes it.
 ///
 /// # Errors
-/// If it breaks before.
+/// If the connection breaks before.
 pub async fn turn_away(mut stream: Stream, why: &ErrorDetail) -> io::Result<()> {
-    // A client tells the reason to the requests that are under way; one that comes after hears only that the connection is closed.
+    // A client passes the reason on to its requests in progress; later requests only see that the connection is closed.
     if let Ok(asked) = timeout(REQUEST_TIMEOUT, request(&mut stream)).await {
         asked?;
     }
     stream.write_all(&farewell(why)).await?;
     stream.shutdown().await?;
-    // Bytes that nobody has read would make the system reset the connection, and the word be lost with it.
+    // Unread bytes would make the system reset the connection, and the reason would be lost.
     let mut rest = [0; 1024];
     while stream.read(&mut rest).await? > 0 {}
     Ok(())
@@ -143,14 +143,14 @@ async fn request(stream: &mut Stream) -> io::Result<()> {
     }
 }
 
-/// What a server of HTTP/2 says that takes no request: empty SETTINGS, and GOAWAY with the reason. Its code is `ENHANCE_YOUR_CALM` where
-/// there is no place, `INADEQUATE_SECURITY` otherwise.
+/// Returns the data of an HTTP/2 server that accepts no request: empty SETTINGS, and GOAWAY with the reason. Its code
+/// is `ENHANCE_YOUR_CALM` if there is no place, `INADEQUATE_SECURITY` otherwise.
 fn farewell(why: &ErrorDetail) -> Vec<u8> {
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     const GO_AWAY: u8 = 7;
     let code: u32 = if why.kind == ErrorKind::Overloaded { 0xb } else { 0xc };
     let why: Vec<u8> = why.message.bytes().take(1_000).collect();
-    // No stream was taken up, so the last one is zero.
+    // No stream was accepted, so the last stream is zero.
     let payload = [&0_u32.to_be_bytes()[..], &code.to_be_bytes(), &why].concat();
     let length = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
     [&SETTINGS[..], &length[1..], &[GO_AWAY, 0], &0_u32.to_be_bytes(), &payload].concat()
@@ -162,7 +162,7 @@ mod tests {
     use tokio::net::TcpStream;
 
     #[tokio::test]
-    async fn whoever_is_turned_away_hears_why_only_once_it_has_asked_for_something() {
+    async fn refused_peer_receives_the_reason_after_its_first_request() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_farewell_is_what_the_standard_says() {
+    fn farewell_follows_the_standard() {
         let said = farewell(&ErrorDetail::new(ErrorKind::Overloaded, "full"));
         assert_eq!(&said[9..], &[0, 0, 12, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11, b'f', b'u', b'l', b'l']);
     }

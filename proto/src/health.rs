@@ -1,4 +1,4 @@
-//! Health as gRPC says it: asked of the member at the moment of the question, so that it is never older than the answer.
+//! gRPC health service: reads the state of the member on each request, so that answers are never outdated.
 
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _};
@@ -9,10 +9,10 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-/// How often a watched service is looked at again.
+/// Interval between looks at a watched service.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Answers for all services of a member alike: each of them needs the member to take part in its cluster.
+/// Answers for all services of a member alike: each requires that the member takes part in its cluster.
 #[derive(Clone)]
 pub struct MemberHealth {
     services: &'static [&'static str],
@@ -21,8 +21,8 @@ pub struct MemberHealth {
 }
 
 impl MemberHealth {
-    /// Health of `services`, by their full names, and of the member as a whole (the empty name), which is what `serves`
-    /// says. Watching ends with `stop`.
+    /// Creates the health of `services`, by their full names, and of the member as a whole (the empty name), from the
+    /// result of `serves`. Watching ends with `stop`.
     pub fn new<F>(
         services: &'static [&'static str],
         serves: impl Fn() -> bool + Send + Sync + 'static,
@@ -34,7 +34,7 @@ impl MemberHealth {
         Self { services, serves: Arc::new(serves), stop: Arc::new(move || stop().boxed()) }
     }
 
-    /// As a tonic service.
+    /// Returns the tonic service.
     pub fn into_service(self) -> HealthServer<Self> {
         HealthServer::new(self)
     }
@@ -67,7 +67,7 @@ impl Health for MemberHealth {
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let known = self.knows(&request.into_inner().service);
         let stop = (self.stop)();
-        // As the protocol has it, a service that is not known may come to be: the stream stays open.
+        // By the protocol, an unknown service may appear later: the stream stays open.
         let changes = stream::unfold((self.clone(), None), move |(health, reported)| async move {
             loop {
                 let unknown = || HealthCheckResponse { status: ServingStatus::ServiceUnknown.into() };
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_member_was_said_to_serve_whatever_became_of_it() {
+    async fn health_follows_the_state_of_the_member() {
         let serves = Arc::new(AtomicBool::new(false));
         let health = MemberHealth::new(
             &["archon.v1.Kv"],

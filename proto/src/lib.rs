@@ -1,7 +1,7 @@
 //! The wire: generated protobuf types, gRPC services and their conversion to and from `archon-types`.
 //!
-//! Wire types stop here and in the services that receive them: [`convert`] turns them into the vocabulary with every
-//! field checked, and nothing further inside sees them.
+//! Wire types stop here and in the services that receive them: [`convert`] turns them into the vocabulary and checks
+//! every field; the inner crates never see them.
 
 pub mod authority;
 pub mod convert;
@@ -12,11 +12,11 @@ pub mod listen;
 mod rights_tests;
 pub mod trace;
 
-/// Generated from `proto/archon/v1/*.proto`; the comments there are the documentation.
+/// Generated from `proto/archon/v1/*.proto`, which document the types.
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 pub mod v1 {
     tonic::include_proto!("archon.v1");
 }
 
-/// The compiled descriptors, for gRPC reflection.
+/// Compiled descriptors, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

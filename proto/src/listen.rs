@@ -1,33 +1,34 @@
-//! How members listen: with segments short enough that no connection waits for TCP's persist timer.
+//! Listeners of members, with segments short enough that no connection waits for TCP's persist timer.
 //!
-//! Over loopback a segment may have 64 KiB, and a receiver that has seen small messages offers a window of about as much.
-//! A sender whose window is shorter than a segment sends nothing, and a receiver that could not offer twice as much tells of
-//! no more room: after a message longer than the window the connection stands still, for 200 ms, with empty buffers. With
-//! segments of a fraction of the window there is always room for one. Segments on a network are shorter anyway.
+//! Over loopback a segment may have 64 KiB, and a receiver that has seen small messages offers a window of about that
+//! size. A sender whose window is shorter than a segment sends nothing, and a receiver that cannot offer twice as much
+//! does not update the window: after a message longer than the window the connection stalls, for 200 ms, with empty
+//! buffers. With segments of a fraction of the window there is always room for one. Segments on a network are shorter
+//! anyway.
 
 use socket2::SockRef;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Longest segment of a connection, in either direction: longer than any on a network, jumbo frames included, and a quarter
-/// of the smallest window that is offered with empty buffers.
+/// Longest segment of a connection, in either direction: longer than any on a network, jumbo frames included, and a
+/// quarter of the smallest window that is offered with empty buffers.
 pub const SEGMENT_BYTES_MAX: u32 = 16 * 1024;
 
-/// Has all connections that `listener` accepts from now on agree on segments of [`SEGMENT_BYTES_MAX`] at most, both ways.
+/// Limits the segments of all connections that `listener` accepts from now on to [`SEGMENT_BYTES_MAX`], both ways.
 ///
 /// # Errors
-/// What the system says; the listener is as it was then.
+/// The error of the system; the listener is unchanged then.
 pub fn bound_segments(listener: &impl AsFd) -> io::Result<()> {
     SockRef::from(listener).set_tcp_mss(SEGMENT_BYTES_MAX)
 }
 
-/// How long a member waits before it tries to accept again, after that failed for want of descriptors above all.
+/// Pause of a member before it accepts again after a failure, mostly for lack of descriptors.
 pub const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
-/// How often failures to accept are told while they go on.
+/// Interval between reports of continuing failures to accept.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Failures to accept connections: each is counted by whoever accepts, and told rarely, since many come at once.
+/// Failures to accept connections: the caller counts each one, but reports them rarely, since many occur at once.
 #[derive(Debug, Default)]
 pub struct AcceptFailures {
     unreported: u64,
@@ -35,7 +36,7 @@ pub struct AcceptFailures {
 }
 
 impl AcceptFailures {
-    /// One more at `now`. Returns how many there were since they were told last, if they should be told now.
+    /// Counts a failure at `now`. Returns the number since the last report, if a report is due.
     pub fn note(&mut self, now: Instant) -> Option<u64> {
         self.unreported += 1;
         if self.reported.is_some_and(|reported| now.saturating_duration_since(reported) < REPORT_INTERVAL) {
@@ -52,7 +53,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn failures_to_accept_are_told_at_once_and_then_rarely_with_their_number() {
+    fn accept_failures_are_reported_at_once_then_rarely_in_sum() {
         let (mut failures, begun) = (AcceptFailures::default(), Instant::now());
         assert_eq!(failures.note(begun), Some(1));
         for millis in (20..10_000).step_by(20) {

@@ -1,11 +1,12 @@
-//! The table of rights knows every call that there is, and no other.
+//! Completeness of the table of rights.
 
 use archon_security::rights::{callers, known_calls};
 use prost::Message;
 use prost_types::FileDescriptorSet;
 use std::collections::BTreeSet;
 
-/// A call without a line in the table is refused to everybody where there is TLS: this says so before anybody is surprised by it.
+/// A call without a line in the table would be refused to every caller with TLS; the test reports that before a user
+/// does.
 #[test]
 fn every_call_has_a_line_in_the_table_of_rights() {
     let sets = [crate::DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET];

@@ -1,4 +1,4 @@
-//! Calls that are made as parts of traces.
+//! Outgoing calls with trace context.
 
 use super::current::{begun, current};
 use super::{TRACEPARENT, parts};
@@ -9,7 +9,7 @@ use tonic::codegen::{Service, http};
 use tonic::transport::Channel;
 use tracing::instrument::{Instrument, Instrumented};
 
-/// A channel that passes the trace on, of which whoever calls is a part.
+/// A channel that passes on the trace of its caller.
 #[derive(Clone, Debug)]
 pub struct TracedChannel(Channel);
 

@@ -1,4 +1,4 @@
-//! Of which trace what happens now is a part.
+//! Trace context of the current task.
 
 use archon_types::TraceContext;
 use std::fmt::{self, Display};
@@ -6,12 +6,13 @@ use std::sync::OnceLock;
 use tokio::task_local;
 use tracing::Span;
 
-/// Connects traces of calls with the `tracing` spans of a program, as `tracing-opentelemetry` has them.
+/// Connects traces of calls with the `tracing` spans of a program, in the way of `tracing-opentelemetry`.
 pub trait Tracer: Send + Sync + 'static {
-    /// The context of the `tracing` span that is entered now: what is called now is its child.
+    /// Returns the context of the `tracing` span that is entered now, the parent of new calls.
     fn current(&self) -> Option<TraceContext>;
 
-    /// A span has just begun on behalf of somebody elsewhere, whose context this is. Only programs that answer calls need it.
+    /// Adopts a span that has just begun for a remote caller with this context. Only programs that answer calls need
+    /// it.
     fn adopt(&self, span: &Span, caller: TraceContext) {
         let _ = (span, caller);
     }
@@ -23,17 +24,17 @@ task_local! {
     static WITHIN: TraceContext;
 }
 
-/// Has this tracer asked from now on. There is one per process; returns whether it is this one.
+/// Installs the tracer of the process. There is one per process; returns true if it is this one.
 pub fn set_tracer(tracer: impl Tracer) -> bool {
     TRACER.set(Box::new(tracer)).is_ok()
 }
 
-/// Runs `work` as a part of this trace: the calls that it makes pass the context on. Tasks that it starts are not part of it.
+/// Runs `work` as a part of this trace: its calls pass the context on. Tasks that it starts are not part of it.
 pub async fn within<F: Future>(context: TraceContext, work: F) -> F::Output {
     WITHIN.scope(context, work).await
 }
 
-/// Of which trace what happens now is a part: as the tracer says, or else the innermost [`within`].
+/// Returns the current trace context: of the tracer, or else of the innermost [`within`].
 pub fn current() -> Option<TraceContext> {
     of_tracer().or_else(|| WITHIN.try_with(|context| *context).ok())
 }
@@ -42,8 +43,8 @@ fn of_tracer() -> Option<TraceContext> {
     TRACER.get().and_then(|tracer| tracer.current())
 }
 
-/// The context of a span that has just begun under `parent`, which is written into its fields. `elsewhere` if the parent is no span
-/// that is entered now.
+/// Returns the context of a span that has just begun under `parent`, and records it in the span's fields. `elsewhere`
+/// if the parent is no span that is entered now.
 pub(super) fn begun(span: &Span, parent: TraceContext, elsewhere: bool) -> TraceContext {
     let own = TRACER.get().and_then(|tracer| {
         if elsewhere || tracer.current().is_none() {
@@ -56,7 +57,7 @@ pub(super) fn begun(span: &Span, parent: TraceContext, elsewhere: bool) -> Trace
     own
 }
 
-/// The trace's number as logs show it.
+/// Formats the trace's number for logs.
 pub(super) struct TraceId(pub(super) TraceContext);
 
 impl Display for TraceId {
@@ -65,7 +66,7 @@ impl Display for TraceId {
     }
 }
 
-/// The span's number as logs show it.
+/// Formats the span's number for logs.
 pub(super) struct SpanId(pub(super) TraceContext);
 
 impl Display for SpanId {

@@ -1,4 +1,4 @@
-//! Calls that come as parts of traces.
+//! Incoming calls with trace context.
 
 use super::current::{begun, within};
 use super::{TRACEPARENT, parts};
@@ -12,21 +12,22 @@ use tower_layer::Layer;
 use tracing::instrument::Instrument as _;
 use tracing::{Span, debug};
 
-/// The context that a request says: none if it says none, more than one, or anything that is not one.
+/// Returns the context of a request: `None` if the header is missing, repeated or malformed.
 pub fn of_header(headers: &http::HeaderMap) -> Option<TraceContext> {
     let mut said = headers.get_all(TRACEPARENT).iter();
     let (first, more) = (said.next()?, said.next());
     first.to_str().ok().filter(|_| more.is_none()).and_then(TraceContext::parse)
 }
 
-/// Longest name of a service or a method that is told, in bytes: callers write it, and a collector's queue is not theirs to fill.
+/// Longest recorded name of a service or a method, in bytes: callers choose it, and must not be able to fill a
+/// collector's queue.
 const NAME_BYTES_MAX: usize = 64;
 
 fn bounded(name: &str) -> &str {
     if name.len() > NAME_BYTES_MAX { "(a long name)" } else { name }
 }
 
-/// A request that is a part of a trace, while it is answered.
+/// A request of a trace, while it is answered.
 #[derive(Debug)]
 pub struct RequestSpan {
     span: Span,
@@ -42,18 +43,18 @@ impl RequestSpan {
         Self { span, own }
     }
 
-    /// Does what is done at once.
+    /// Runs the synchronous part of the work.
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> T {
         self.span.in_scope(work)
     }
 
-    /// Does the rest; what it calls is a part of the trace.
+    /// Runs the rest; its calls are part of the trace.
     pub async fn finish<F: Future>(self, work: F) -> F::Output {
         within(self.own, work).instrument(self.span).await
     }
 }
 
-/// Has calls that are parts of traces answered within a span each.
+/// Layer that answers each traced call within its own span.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traced;
 
@@ -65,7 +66,7 @@ impl<S> Layer<S> for Traced {
     }
 }
 
-/// A service whose calls are looked at for traces.
+/// A service with spans for traced calls.
 #[derive(Clone, Debug)]
 pub struct TracedService<S>(S);
 
@@ -88,11 +89,11 @@ where
         let path = request.uri().path().to_owned();
         let (service, method) = parts(&path);
         let span = RequestSpan::begin(caller, service, method);
-        // Whoever refuses does so at once, and logs it.
+        // A refusal comes at once, and is logged.
         let answer = span.within(|| self.0.call(request));
         let work = async move {
             let response = answer.await;
-            // A refusal stands in the head; what went well has its code behind the message.
+            // A refusal has its code in the head, a success has it after the message.
             let code = response.as_ref().ok().and_then(|response| response.headers().get("grpc-status"));
             let code = code.and_then(|code| code.to_str().ok()).unwrap_or("0");
             Span::current().record("code", code);
@@ -114,7 +115,7 @@ mod tests {
 
     const HEADER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-    /// Answers with the context that it finds itself in.
+    /// Answers with its own context.
     #[derive(Clone)]
     struct Told;
 
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whatever_answers_is_a_part_of_the_callers_trace_under_a_span_of_its_own() {
+    async fn answer_is_part_of_the_callers_trace_in_its_own_span() {
         let caller = TraceContext::parse(HEADER).unwrap();
         let own = told(&[HEADER.as_bytes()]).await.expect("a trace");
         assert_eq!((own.trace(), own.is_sampled()), (caller.trace(), true));
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_context_is_answered_as_if_it_was_not_said() {
+    async fn malformed_context_is_ignored() {
         let long = [HEADER.as_bytes(), &[b'0'; 8_000]].concat();
         for hostile in [&b""[..], b"00", b"\xff\xfe", &long, b"ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"]
         {
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_passes_the_trace_on() {
+    async fn call_passes_the_trace_on() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let incoming = tonic::transport::server::TcpIncoming::from(listener);
@@ -187,7 +188,7 @@ mod tests {
         serving.abort();
     }
 
-    /// Says in which trace it is.
+    /// Answers with its own trace.
     struct Table;
 
     #[tonic::async_trait]
