@@ -1,13 +1,13 @@
-//! The partition table as a picture: a line per node, a column per partition.
+//! Drawing of the partition table: a line per node, a column per partition.
 
 use crate::documents::Partition;
 use archon_client::ReplicaState;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who holds a copy of what, and whether that copy leads: node name → partition → leads.
+/// Copies and leaders: node name → partition → leads.
 pub(super) type Picture = BTreeMap<String, BTreeMap<u32, bool>>;
 
-/// Reads the picture of the copies that count out of a table. Nodes without any are there if they are named in `nodes`.
+/// Collects the in-sync copies of a table. Nodes without copies are included if they are in `nodes`.
 pub(super) fn picture(partitions: &[Partition], nodes: &[&str]) -> Picture {
     let mut picture: Picture = nodes.iter().map(|name| ((*name).to_owned(), BTreeMap::new())).collect();
     for partition in partitions {
@@ -19,12 +19,12 @@ pub(super) fn picture(partitions: &[Partition], nodes: &[&str]) -> Picture {
     picture
 }
 
-/// How many copies each node holds, the most first.
+/// Returns the number of copies on each node, in descending order.
 pub(super) fn copies(picture: &Picture) -> Vec<usize> {
     sorted(picture.values().map(BTreeMap::len).collect())
 }
 
-/// How many partitions each node leads, the most first.
+/// Returns the number of partitions that each node leads, in descending order.
 pub(super) fn leaders(picture: &Picture) -> Vec<usize> {
     sorted(picture.values().map(|held| held.values().filter(|leads| **leads).count()).collect())
 }
@@ -34,14 +34,14 @@ fn sorted(mut shares: Vec<usize>) -> Vec<usize> {
     shares
 }
 
-/// Copies that are in the second picture and not in the first: partition and node.
+/// Returns the copies that are in the second picture and not in the first: partition and node.
 pub(super) fn gained(before: &Picture, after: &Picture) -> BTreeSet<(u32, String)> {
     let had = |name: &String, id: &u32| before.get(name).is_some_and(|held| held.contains_key(id));
     let gained = after.iter().flat_map(|(name, held)| held.keys().map(move |id| (name, id)));
     gained.filter(|(name, id)| !had(name, id)).map(|(name, id)| (*id, name.clone())).collect()
 }
 
-/// The picture: `[3]` leads, ` 3 ` follows, ` · ` holds no copy; a copy that is in `new` is marked with a star.
+/// Draws the picture: `[3]` leads, ` 3 ` follows, ` · ` holds no copy; a copy that is in `new` is marked with a star.
 pub(super) fn draw(picture: &Picture, partitions: u32, new: &BTreeSet<(u32, String)>) -> String {
     let width = picture.keys().map(|name| name.chars().count()).max().unwrap_or(0);
     let line = |(name, held): (&String, &BTreeMap<u32, bool>)| {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn leaders_stand_in_boxes_and_new_copies_have_a_star() {
+    fn leaders_are_boxed_and_new_copies_have_a_star() {
         let before = picture_of(&[("athens", &[0, 1], &[2]), ("byzantium", &[2], &[0, 1]), ("ephesus", &[], &[])]);
         let after = picture_of(&[("athens", &[0], &[2]), ("byzantium", &[2], &[0, 1]), ("ephesus", &[1], &[])]);
         let new = gained(&before, &after);

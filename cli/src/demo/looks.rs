@@ -1,4 +1,4 @@
-//! What the story looks at: nodes that register, partitions that are served and whole, moves.
+//! Conditions that the story waits for: registered nodes, available partitions with all copies, moves.
 
 use crate::connect::leading;
 use crate::documents::{Partition, Rebalance};
@@ -8,13 +8,13 @@ use archon_load::{Look, Wait};
 use archon_local_cluster::{Cluster, REQUEST_LIMIT, SMALL, TIMEOUT};
 use std::time::Duration;
 
-/// The table of the story.
+/// Table of the story.
 pub(super) const TABLE: &str = "default";
 
-/// Looks until the condition holds, and says how long that took.
+/// Polls until the condition holds, and returns the elapsed time.
 ///
 /// # Errors
-/// After a minute: what was waited for and the last state. An error of the look itself ends the waiting at once.
+/// After a minute: the awaited condition and the last state. An error of the poll itself ends the wait at once.
 pub(super) async fn wait_for<T>(
     what: &str,
     look: impl AsyncFnMut() -> Result<Look<T>, Failure>,
@@ -22,7 +22,7 @@ pub(super) async fn wait_for<T>(
     archon_load::wait_for(what, TIMEOUT, Wait::EVERY, look).await
 }
 
-/// Waits until a node has registered; says how long that took.
+/// Waits until a node has registered; returns the elapsed time.
 pub(super) async fn node_registered(cluster: &mut Cluster, admin: &Admin, name: &str) -> Result<Duration, Failure> {
     let (_, took) = wait_for(&format!("{name} to register"), async || {
         cluster.check_alive()?;
@@ -38,7 +38,7 @@ pub(super) async fn node_registered(cluster: &mut Cluster, admin: &Admin, name: 
     Ok(took)
 }
 
-/// Waits until every partition is served with all its copies.
+/// Waits until every partition is available with all its copies.
 pub(super) async fn all_whole(cluster: &mut Cluster, admin: &Admin) -> Result<(Vec<Partition>, Duration), Failure> {
     wait_for("nine partitions online with three copies each", async || {
         cluster.check_alive()?;
@@ -47,7 +47,7 @@ pub(super) async fn all_whole(cluster: &mut Cluster, admin: &Admin) -> Result<(V
     .await
 }
 
-/// Whether every partition is served with all its copies.
+/// Checks that every partition is available with all its copies.
 pub(super) async fn look_whole(admin: &Admin) -> Result<Look<Vec<Partition>>, Failure> {
     Ok(match table(admin).await {
         Ok(partitions) => {
@@ -67,12 +67,12 @@ pub(super) async fn look_whole(admin: &Admin) -> Result<Look<Vec<Partition>>, Fa
     })
 }
 
-/// The table as the leading coordinator has it.
+/// Returns the table of the leading coordinator.
 pub(super) async fn table(admin: &Admin) -> Result<Vec<Partition>, Failure> {
     Ok(leading(admin, REQUEST_LIMIT).await?.table(TABLE).await?)
 }
 
-/// Where the moves are, on one line.
+/// Formats the phases of the moves on one line.
 pub(super) fn phases(rebalance: &Rebalance) -> String {
     let phases = rebalance
         .moves
@@ -81,7 +81,7 @@ pub(super) fn phases(rebalance: &Rebalance) -> String {
     phases.collect::<Vec<_>>().join(", ")
 }
 
-/// Fails with what was expected and what was found.
+/// Fails with the expectation and the actual state.
 pub(super) fn ensure(holds: bool, expected: &str, found: impl FnOnce() -> String) -> Result<(), Failure> {
     if holds { Ok(()) } else { Err(Failure::failed(format!("expected {expected}, but found {}", found()))) }
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_as_it_should_be_says_what_was_expected() {
+    fn failed_expectation_states_what_was_expected() {
         assert!(ensure(true, "", String::new).is_ok());
         let failure = ensure(false, "7/7/7/6 copies", || "[9, 9, 9, 0]".to_owned()).unwrap_err();
         assert_eq!(failure.message, "expected 7/7/7/6 copies, but found [9, 9, 9, 0]");

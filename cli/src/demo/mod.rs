@@ -1,4 +1,4 @@
-//! `archon demo`: the whole story on this machine, with real processes, every step checked.
+//! `archon demo`: a demonstration on this machine, with real processes; every step is checked.
 
 mod draw;
 mod looks;
@@ -16,7 +16,7 @@ use archon_local_cluster::{Cluster, SMALL};
 use narrator::Narrator;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Tells the story; see [`story`].
+/// Runs the demonstration; see [`story`].
 pub(crate) fn run(args: &DemoArgs, connection: &Connection) -> Result<Exit, Failure> {
     if let Some(name) = &args.worker {
         return worker::run(name, connection);
@@ -31,7 +31,7 @@ async fn tell(args: &DemoArgs, output: &Output) -> Result<Exit, Failure> {
     let install = |kind| signal(kind).map_err(|error| Failure::failed(format!("installing a signal handler: {error}")));
     let mut interrupt = install(SignalKind::interrupt())?;
     let mut terminate = install(SignalKind::terminate())?;
-    // A terminal that is closed: without this the directory would stay.
+    // Closing the terminal sends a hangup; without this handler the directory would remain.
     let mut hangup = install(SignalKind::hangup())?;
     let narrator = Narrator::new(*output);
     let mut cluster = Cluster::new(crate::own_program()?, SMALL, args.keep)?;
@@ -52,7 +52,7 @@ async fn tell(args: &DemoArgs, output: &Output) -> Result<Exit, Failure> {
                 narrator.tails(&cluster.tails());
             }
             narrator.kept(&cluster);
-            // Whatever is left of it ends here: dropping the cluster kills and awaits its processes.
+            // The rest of the cluster ends here: dropping it kills and awaits its processes.
             drop(cluster);
             return Err(Failure { exit: Exit::Failed, ..failure });
         }

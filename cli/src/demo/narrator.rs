@@ -1,4 +1,4 @@
-//! The voice of the story: numbered steps, a sentence each, what was seen.
+//! Output of the story: numbered steps, a sentence each, and the results.
 
 use crate::output::{Output, talk};
 use archon_client::Role;
@@ -6,7 +6,7 @@ use archon_local_cluster::{Cluster, YOU};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-/// Commands to try on the running cluster, after its address and the program's name have been said.
+/// Commands to try on the running cluster, printed after its address and the program's name.
 const TO_TRY: &[&str] = &[
     "archon status",
     "archon partition list",
@@ -20,12 +20,12 @@ const TO_TRY: &[&str] = &[
     "archon partition describe 0 --table jobs    a lease that waits for a service of yours: docs/LEASES.md",
     "archon events",
 ];
-/// What the node is called that a reader adds.
+/// Name of the node that the user adds.
 const ANOTHER: &str = "delphi";
-/// And with one more node.
+/// Commands to try with one more node.
 ///
-/// Its directory is a new one each time, so that it does not meet the next demonstration's cluster, and none of the
-/// demonstration's, which goes away at the end while that node may still run.
+/// Its directory is new each time, so that the node does not meet the next demonstration's cluster. It is outside the
+/// demonstration's directory, which is deleted at the end while that node may still run.
 const TO_TRY_WITH_ANOTHER: &[&str] = &[
     "archon node --name delphi --listen 127.0.0.1:0 --data-dir \"$(mktemp -d)\" --log error & DELPHI=$!",
     "archon rebalance plan",
@@ -34,19 +34,19 @@ const TO_TRY_WITH_ANOTHER: &[&str] = &[
     "kill $DELPHI                    yours to end: the demonstration ends only what it started",
 ];
 
-/// Tells the story on standard output, or on standard error when standard output is for JSON.
+/// Prints the story to standard output, or to standard error when standard output is for JSON.
 pub(super) struct Narrator {
     output: Output,
     step: Cell<u32>,
 }
 
 impl Narrator {
-    /// For this process's streams.
+    /// Creates the narrator for this process's streams.
     pub(super) fn new(output: Output) -> Self {
         Self { output, step: Cell::new(0) }
     }
 
-    /// One line. A reader who has gone away does not stop the story, whose steps are still checked.
+    /// Prints one line. A closed output does not stop the story, which still checks its steps.
     pub(super) fn say(&self, text: impl AsRef<str>) {
         if self.output.is_json() {
             talk(text.as_ref());
@@ -55,14 +55,14 @@ impl Narrator {
         }
     }
 
-    /// Lines, indented.
+    /// Prints indented lines.
     pub(super) fn show(&self, text: &str) {
         for line in text.lines() {
             self.say(format!("     {line}").trim_end());
         }
     }
 
-    /// The beginning of a step: its title and what it is about.
+    /// Prints the beginning of a step: its title and its subject.
     pub(super) fn step(&self, title: &str, about: &str) {
         self.step.set(self.step.get() + 1);
         self.say("");
@@ -70,12 +70,12 @@ impl Narrator {
         self.show(&self.output.dim(about));
     }
 
-    /// Something that was checked and is as it should be.
+    /// Prints a successful check.
     pub(super) fn checked(&self, text: impl AsRef<str>) {
         self.say(format!("  {}  {}", self.output.good("ok"), text.as_ref()));
     }
 
-    /// The ends of the processes' logs, after something went wrong.
+    /// Prints the ends of the processes' logs, after a failure.
     pub(super) fn tails(&self, tails: &[(PathBuf, String)]) {
         for (path, tail) in tails {
             talk(&format!("--- the end of {}", path.display()));
@@ -83,14 +83,14 @@ impl Narrator {
         }
     }
 
-    /// Where the logs are, if they stay.
+    /// Prints the location of the logs, if they are kept.
     pub(super) fn kept(&self, cluster: &Cluster) {
         if cluster.keeps_directory() {
             talk(&format!("data and logs are kept in {}", cluster.directory().display()));
         }
     }
 
-    /// What to try on the running cluster.
+    /// Prints commands to try on the running cluster.
     pub(super) fn goodbye(&self, cluster: &Cluster) {
         let program = std::env::current_exe().map_or_else(|_| "archon".to_owned(), |path| quoted(&path));
         let endpoints = cluster.endpoints().join(",");
@@ -104,7 +104,7 @@ impl Narrator {
         TO_TRY.iter().for_each(|line| self.show(line));
         let own = cluster.node_credentials(ANOTHER).ok().flatten();
         for line in TO_TRY_WITH_ANOTHER {
-            // A node shows a certificate of its own.
+            // A node presents its own certificate.
             let shown = own.as_ref().filter(|_| line.starts_with("archon node --name"));
             match shown {
                 Some(own) => self.show(&line.replacen("node", &format!("node --tls-dir {}", quoted(own)), 1)),
@@ -117,7 +117,7 @@ impl Narrator {
     }
 }
 
-/// A path as a shell reads it back, wherever it stands.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+');
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_odd_path_is_quoted() {
+    fn path_with_special_characters_is_quoted() {
         assert_eq!(quoted(Path::new("/usr/bin/archon")), "/usr/bin/archon");
         assert_eq!(quoted(Path::new("/my dir/archon")), "\"'/my dir/archon'\"");
     }

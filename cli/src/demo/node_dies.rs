@@ -1,4 +1,4 @@
-//! The chapter in which a node is killed while clients write, and returns.
+//! Chapter: a node is killed while clients write, and returns.
 
 use super::looks::{all_whole, table, wait_for};
 use super::narrator::Narrator;
@@ -10,17 +10,17 @@ use archon_load::Look;
 use archon_local_cluster::{Cluster, FIRST_NODES, SMALL};
 use std::time::Instant;
 
-/// The outcome of a node's death and return.
+/// Outcome of a node's death and return.
 pub(super) struct LostNode {
-    /// Until other nodes led everything.
+    /// Time until other nodes led all partitions.
     pub(super) failed_ms: u64,
-    /// From its start until every partition had all its copies.
+    /// Time from its start until every partition had all its copies.
     pub(super) returned_ms: u64,
-    /// What clients saw meanwhile.
+    /// Observations of clients meanwhile.
     pub(super) seen: Seen,
 }
 
-/// Kills a node while clients write and read, and brings it back.
+/// Kills a node while clients write and read, and restarts it.
 pub(super) async fn node_dies(
     cluster: &mut Cluster,
     admin: &Admin,
@@ -34,7 +34,7 @@ pub(super) async fn node_dies(
     );
     let traffic = Traffic::start(client, "kill");
     let told = node_dies_and_returns(cluster, admin, name, say).await;
-    // Stopped whatever happened, so that its tasks are awaited.
+    // Stopped in any case, so that its tasks are awaited.
     let seen = traffic.stop().await?;
     let (failed_ms, returned_ms) = told?;
     seen.check()?;

@@ -1,4 +1,4 @@
-//! The chapter in which a service owns partitions: three processes, one of which is killed.
+//! Chapter: a service owns partitions in three processes, one of which is killed.
 
 use super::looks::{ensure, wait_for};
 use super::narrator::Narrator;
@@ -12,10 +12,10 @@ use std::ffi::OsString;
 
 const NAMES: [&str; 3] = ["ada", "grace", "mary"];
 const PARTITIONS: u32 = 6;
-/// How long an owner is left alone, in nanoseconds.
+/// Undisturbed time of an owner, in nanoseconds.
 const A_WHILE_NS: u64 = 300_000_000;
 
-/// By partition and epoch: who owned it, from when at the latest until when at the earliest, on the machine's clock.
+/// Owners by partition and epoch: latest begin and earliest end of the ownership, on the machine's clock.
 type Owners = BTreeMap<u32, BTreeMap<u64, Owned>>;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,7 +25,7 @@ struct Owned {
     until_ns: u64,
 }
 
-/// Starts a service, kills the owner of a partition, and looks at who owned what. Says for how long nobody owned it, in
+/// Starts a service, kills the owner of a partition, and checks the owners. Returns the time without an owner, in
 /// milliseconds.
 pub(super) async fn service(cluster: &mut Cluster, admin: &Admin, say: &Narrator) -> Result<u64, Failure> {
     say.step(
@@ -34,7 +34,7 @@ pub(super) async fn service(cluster: &mut Cluster, admin: &Admin, say: &Narrator
     );
     let table = admin.create_lease_table(JOBS, PARTITIONS).await?;
     if cluster.transport(Role::Admin)?.tls().is_some() {
-        // The cluster speaks the first protocol for its first moments, which has no such right.
+        // The cluster begins with the first protocol, which has no such right.
         wait_for("the participants to be granted the table", async || {
             Ok(match admin.grant(Right::Own, None, Some(JOBS)).await {
                 Ok(granted) => Look::Yes(granted),
@@ -99,7 +99,7 @@ pub(super) async fn service(cluster: &mut Cluster, admin: &Admin, say: &Narrator
     say.show(&format!("        nobody for {gap} ms"));
     say.show(&format!("        {} for {} ms", after.name, millis(after.from_ns, after.until_ns)));
     say.checked("each noted by one clock what it owned: never two the same");
-    // Nothing of it stays for whoever plays with the cluster next.
+    // Removes all traces for later experiments with the cluster.
     admin.drop_table(JOBS, table.id).await?;
     for name in NAMES {
         admin.remove_node(name).await?;
@@ -107,7 +107,7 @@ pub(super) async fn service(cluster: &mut Cluster, admin: &Admin, say: &Narrator
     Ok(gap)
 }
 
-/// Whether as many partitions are owned by each as there should be.
+/// Checks the number of partitions of each owner.
 fn owned(routes: &Routes, right: impl Fn(&BTreeMap<String, usize>) -> bool) -> Look<()> {
     let mut counts = BTreeMap::new();
     for owner in routes.map().owners.into_iter().flatten().filter(|owner| owner.serves) {
@@ -116,7 +116,7 @@ fn owned(routes: &Routes, right: impl Fn(&BTreeMap<String, usize>) -> bool) -> L
     if right(&counts) { Look::Yes(()) } else { Look::NotYet(format!("{counts:?} do")) }
 }
 
-/// Whether partition 0 has had so many owners, and the last of them for [`A_WHILE_NS`]; gives that one.
+/// Checks that partition 0 has had this many owners, and the last of them for [`A_WHILE_NS`]; returns that owner.
 fn owned_for_a_while(workers: &BTreeMap<String, Process>, count: usize) -> Result<Look<String>, Failure> {
     let owners = owners(logs(workers))?;
     let owners: Vec<&Owned> = owners.get(&0).into_iter().flat_map(BTreeMap::values).collect();
@@ -132,10 +132,10 @@ fn logs(workers: &BTreeMap<String, Process>) -> impl Iterator<Item = (&str, Vec<
     workers.iter().map(|(name, worker)| (name.as_str(), Note::read(&worker.log())))
 }
 
-/// Lays the notes of all processes side by side.
+/// Merges the notes of all processes.
 ///
 /// # Errors
-/// If two owned one partition in one epoch.
+/// If a partition had two owners in one epoch.
 fn owners<'a>(logs: impl Iterator<Item = (&'a str, Vec<Note>)>) -> Result<Owners, Failure> {
     let mut owners = Owners::new();
     for (name, notes) in logs {
@@ -153,12 +153,12 @@ fn owners<'a>(logs: impl Iterator<Item = (&'a str, Vec<Note>)>) -> Result<Owners
     Ok(owners)
 }
 
-/// Each owner of a partition with the next one.
+/// Returns each owner of a partition with its successor.
 fn in_turn(epochs: &BTreeMap<u64, Owned>) -> impl Iterator<Item = (&Owned, &Owned)> {
     epochs.values().zip(epochs.values().skip(1))
 }
 
-/// Two owners of one partition, the earlier of which still had it when the later one did.
+/// Returns two owners of one partition whose ownerships overlap.
 fn two_at_once(owners: &Owners) -> Option<(&Owned, &Owned)> {
     owners.values().flat_map(in_turn).find(|(before, after)| before.until_ns > after.from_ns)
 }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_are_told_apart_by_epoch_and_two_in_one_are_found() {
+    fn owners_differ_by_epoch_and_two_in_one_epoch_are_found() {
         let logs = [("ada", vec![note(1, 2, 1), note(5, 6, 1)]), ("mary", vec![note(9, 12, 2), note(20, 21, 2)])];
         let owners = owners(logs.into_iter()).unwrap();
         let (before, after) = in_turn(&owners[&0]).next().unwrap();

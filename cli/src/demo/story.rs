@@ -1,9 +1,8 @@
 //! The story: a quorum of three; athens, byzantium and cyrene with nine partitions of three copies each; keys; a node
-//! killed while clients write, and its return; ephesus joins; a rebalance during which the leading coordinator is killed;
-//! everything still there; a service
-//! whose processes own partitions, one of which is killed.
+//! killed while clients write, and its return; ephesus joins; a rebalance during which the leading coordinator is
+//! killed; a check of all keys; a service with processes that own partitions, one of which is killed.
 //!
-//! Every step is checked. What is not as expected ends the story with what was expected.
+//! Every step is checked. A failed expectation ends the story with a message.
 
 use super::draw::{Picture, copies, draw, gained, leaders, picture};
 use super::looks::{TABLE, all_whole, ensure, look_whole, node_registered, phases, table, wait_for};
@@ -23,12 +22,12 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How long an operation on a key may take, everything that happens to the cluster included.
+/// Time limit of an operation on a key, including all disturbances of the cluster.
 const OPERATION_LIMIT: Duration = Duration::from_secs(10);
-/// How long one question may take while a new leader is looked for: short, so that the answer is soon asked again.
+/// Time limit of one request during a search for a new leader: short, so that the next attempt is soon.
 const FAILOVER_REQUEST_LIMIT: Duration = Duration::from_millis(250);
 
-/// What was measured on the way; `archon demo -o json` prints it.
+/// Measurements; `archon demo -o json` prints them.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     seconds: f64,
@@ -50,10 +49,10 @@ pub(super) struct Summary {
     owner_gap_ms: u64,
 }
 
-/// Tells it from beginning to end; the cluster stays up.
+/// Runs all chapters; the cluster stays up.
 ///
 /// # Errors
-/// The first thing that is not as it should be.
+/// The first failed check.
 pub(super) async fn tell(args: &DemoArgs, cluster: &mut Cluster, say: &Narrator) -> Result<Summary, Failure> {
     let started = Instant::now();
     say.say("Archon decides which node owns which partition, and moves partitions without losing a write.");
@@ -76,7 +75,7 @@ pub(super) async fn tell(args: &DemoArgs, cluster: &mut Cluster, say: &Narrator)
 
     let traffic = Traffic::start(&client, "rebalance");
     let told = rebalance(cluster, &admin, &plan, &status, say).await;
-    // Stopped whatever happened, so that its tasks are awaited.
+    // Stopped in any case, so that its tasks are awaited.
     let seen = traffic.stop().await?;
     let (rebalance_ms, failover_ms, killed) = told?;
     seen.check()?;
@@ -211,7 +210,7 @@ async fn late_node_joins(cluster: &mut Cluster, admin: &Admin, say: &Narrator) -
 
 async fn plan(admin: &Admin, say: &Narrator) -> Result<Plan, Failure> {
     say.step("The plan (archon rebalance plan)", "As few moves as will do, each with its reason. Nothing happens yet.");
-    // Nodes say how much they hold every now and then; a plan made before that would show moves of no bytes.
+    // Nodes report their sizes periodically; an earlier plan would show moves of no bytes.
     wait_for("the nodes to say how much they hold", async || {
         Ok(match admin.list_nodes().await {
             Ok(nodes)
@@ -241,7 +240,7 @@ async fn plan(admin: &Admin, say: &Narrator) -> Result<Plan, Failure> {
         ));
     }
     let count = plan.moves.len();
-    // 27 copies on four nodes: six or seven each. Leaderships that only change hands are moves as well.
+    // 27 copies on four nodes: six or seven each. Transfers of leadership count as moves as well.
     let new = plan.moves.iter().filter(|step| step.to == LATE_NODE).count();
     ensure((6..=7).contains(&new), "six or seven copies to go to ephesus", || format!("{plan:?}"))?;
     ensure(plan.unmet.is_empty(), "nothing that cannot be met", || format!("{:?}", plan.unmet))?;
@@ -249,8 +248,8 @@ async fn plan(admin: &Admin, say: &Narrator) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// Applies the plan, kills the leading coordinator at once, and follows the moves to their end. Says how long the
-/// moves took, how long the quorum was without a leader, and who was killed.
+/// Applies the plan, kills the leading coordinator at once, and follows the moves to their end. Returns the duration of
+/// the moves, the time without a leading coordinator, and the killed coordinator.
 async fn rebalance(
     cluster: &mut Cluster,
     admin: &Admin,

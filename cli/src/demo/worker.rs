@@ -1,4 +1,4 @@
-//! A process of the service in the story: it owns partitions and notes when, nothing else.
+//! Process of the service in the story: only owns partitions and records when.
 
 use crate::args::Connection;
 use crate::connect::transport;
@@ -11,14 +11,14 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::interval;
 
-/// The table that the processes share.
+/// Table that the processes share.
 pub(super) const JOBS: &str = "jobs";
-/// How often a process asks what it owns.
+/// Interval at which a process reads its partitions.
 const ASK_EVERY: Duration = Duration::from_millis(5);
-/// How long it may take to give everything up.
+/// Time limit for releasing all partitions.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a process found that it owned at some moment between two readings of the machine's clock, which all processes share.
+/// Partitions owned at some moment between two readings of the machine's clock, which all processes share.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Note {
     pub(super) before_ns: u64,
@@ -27,7 +27,7 @@ pub(super) struct Note {
     pub(super) owned: Vec<(u32, u64)>,
 }
 
-/// Takes part under this name until SIGTERM.
+/// Participates under this name until SIGTERM.
 pub(super) fn run(name: &str, connection: &Connection) -> Result<Exit, Failure> {
     end_with_parent()?;
     crate::on_runtime(take_part(name, connection))
@@ -35,7 +35,7 @@ pub(super) fn run(name: &str, connection: &Connection) -> Result<Exit, Failure> 
 
 async fn take_part(name: &str, connection: &Connection) -> Result<Exit, Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
-    // Nobody calls it: it is shown to whoever asks for the owner.
+    // The address is not called: clients that ask for the owner see it.
     let participant = Participant::builder(connection.coordinators.clone()).table(JOBS).name(name);
     let participant = participant.transport(transport(connection)?);
     let participant = participant.address(format!("{name}.example:80")).start(IdleService).await?;
@@ -47,7 +47,7 @@ async fn take_part(name: &str, connection: &Connection) -> Result<Exit, Failure>
         }
         let note = note(&participant);
         if !note.owned.is_empty() {
-            // At once and as a whole: a process that is killed has noted all but the last few milliseconds.
+            // In one write without delay: a killed process has recorded all but the last few milliseconds.
             std::io::stdout().write_all(note.line().as_bytes())?;
         }
     }
@@ -74,7 +74,7 @@ impl Note {
         format!("owned {} {}{}\n", self.before_ns, self.after_ns, owned.concat())
     }
 
-    /// What a process has noted; other lines of its log are not notes.
+    /// Parses the notes of a process; other lines of its log are ignored.
     pub(super) fn read(log: &str) -> Vec<Self> {
         let read = |line: &str| {
             let mut words = line.strip_suffix('\n')?.strip_prefix("owned ")?.split(' ');
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_are_read_as_they_were_written_and_a_line_without_end_is_left_out() {
+    fn notes_round_trip_and_incomplete_lines_are_ignored() {
         let note = Note { before_ns: 5, after_ns: 7, owned: vec![(0, 3), (11, 1)] };
         let log = format!("warning: something\n{}owned 8 9 0:3", note.line());
         assert_eq!(Note::read(&log), [note]);

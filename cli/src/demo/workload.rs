@@ -1,4 +1,4 @@
-//! Keys: written, read back, and written and read on while things move.
+//! Workload on keys: writes, reads back, and background traffic during moves.
 
 use crate::exit::Failure;
 use archon_client::Client;
@@ -9,31 +9,31 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Operations under way at once while filling and verifying.
+/// Operations in progress at once while filling and verifying.
 const CONCURRENCY: usize = 64;
-/// Tasks of the background traffic, each with keys of its own.
+/// Tasks of the background traffic, each with separate keys.
 const TRAFFIC_TASKS: u32 = 4;
 /// Keys of each of these tasks.
 const TRAFFIC_KEYS: u32 = 100;
-/// The pause between two operations of a task: enough traffic to notice any gap, little enough to leave the
-/// machine to the moves.
+/// Pause between two operations of a task: enough traffic to notice any gap, little enough to leave the machine to the
+/// moves.
 const TRAFFIC_PAUSE: Duration = Duration::from_millis(2);
 
-/// The name of a key of the story.
+/// Returns the name of a key of the story.
 pub(super) fn key(number: u32) -> String {
     format!("city/{number:05}")
 }
 
-/// Its value: about a kilobyte, different for each.
+/// Returns its value: about a kilobyte, different for each.
 fn value(number: u32) -> Bytes {
     let line = format!("the value of key number {number}; ");
     Bytes::from(line.repeat(1024 / line.len() + 1))
 }
 
-/// Writes keys `0..count`; says how long it took.
+/// Writes keys `0..count`; returns the elapsed time.
 ///
 /// # Errors
-/// The first write that failed.
+/// The first failed write.
 pub(super) async fn fill(client: &Client, count: u32) -> Result<Duration, Failure> {
     let started = Instant::now();
     stream::iter(0..count)
@@ -49,7 +49,7 @@ pub(super) async fn fill(client: &Client, count: u32) -> Result<Duration, Failur
     Ok(started.elapsed())
 }
 
-/// Reads keys `0..count` and compares each with what was written; says how long it took.
+/// Reads keys `0..count` and compares each with the written value; returns the elapsed time.
 ///
 /// # Errors
 /// The first key that could not be read, was absent, or differed.
@@ -79,33 +79,33 @@ async fn expect(client: &Client, key: &str, wanted: &Bytes) -> Result<(), Failur
     }
 }
 
-/// Clients that write and read on in the background until they are stopped.
+/// Clients that write and read in the background until they are stopped.
 pub(super) struct Traffic {
     stop: CancellationToken,
     tasks: JoinSet<Seen>,
 }
 
-/// What the background traffic saw.
+/// Observations of the background traffic.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Operations that were answered.
+    /// Successful operations.
     pub(super) ops: u64,
-    /// Operations that failed.
+    /// Failed operations.
     pub(super) failed: u64,
     /// The first failure.
     pub(super) first_failure: Option<String>,
-    /// Reads that did not find what the same task had written before.
+    /// Reads that did not return the last value written by the same task.
     pub(super) wrong: u64,
     /// The first of these.
     pub(super) first_wrong: Option<String>,
-    /// The longest that an operation took.
+    /// Duration of the slowest operation.
     pub(super) slowest: Duration,
-    /// What was acknowledged last, by key.
+    /// Last acknowledged value by key.
     acknowledged: BTreeMap<String, Bytes>,
 }
 
 impl Traffic {
-    /// Starts the tasks, on keys with this name in them. Dropping the traffic stops them.
+    /// Starts the tasks, on keys that contain this name. Dropping the traffic stops them.
     pub(super) fn start(client: &Client, name: &'static str) -> Self {
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
@@ -115,10 +115,10 @@ impl Traffic {
         Self { stop, tasks }
     }
 
-    /// Stops the tasks, each after the operation it is in, and adds up what they saw.
+    /// Stops the tasks, each after its current operation, and sums up their observations.
     ///
     /// # Errors
-    /// When a task panicked.
+    /// If a task panicked.
     pub(super) async fn stop(mut self) -> Result<Seen, Failure> {
         self.stop.cancel();
         let mut total = Seen::default();
@@ -144,7 +144,7 @@ async fn drive(name: &str, task: u32, client: Client, stop: CancellationToken) -
             }
             Err(error) => {
                 seen.failed(&key, &error.to_string());
-                // What a failed write left behind is unknown, so nothing is expected of this key any more.
+                // The result of a failed write is unknown, so this key is no longer checked.
                 seen.acknowledged.remove(&key);
                 continue;
             }
@@ -192,10 +192,10 @@ impl Seen {
         self.acknowledged.extend(other.acknowledged);
     }
 
-    /// Fails unless every operation was answered, and rightly.
+    /// Fails unless every operation succeeded with the right result.
     ///
     /// # Errors
-    /// How many were not, and the first of them.
+    /// The number of failed operations, and the first of them.
     pub(super) fn check(&self) -> Result<(), Failure> {
         if let Some(first) = &self.first_failure {
             return Err(Failure::failed(format!(
@@ -216,7 +216,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Reads back everything that was acknowledged; says how many keys that were.
+    /// Reads back all acknowledged values; returns the number of keys.
     ///
     /// # Errors
     /// The first key that differs.
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_failed_operation_is_one_too_many() {
+    fn single_failed_operation_fails_the_check() {
         let mut seen = Seen::default();
         assert!(seen.check().unwrap_err().message.contains("no operation was answered"));
         seen.answered(Duration::from_millis(3));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_read_is_told() {
+    fn wrong_read_is_reported() {
         let mut seen = Seen::default();
         seen.answered(Duration::ZERO);
         seen.mismatch("traffic/0/1: wrote 2, read 1".to_owned());
