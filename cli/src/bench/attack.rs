@@ -1,4 +1,4 @@
-//! `archon bench attack`: what greedy clients cost those who take their share only.
+//! `archon bench attack`: the cost of greedy clients for clients that use only their share.
 
 use super::local;
 use super::report::micros_text;
@@ -16,26 +16,26 @@ use std::time::Duration;
 /// Keys of the ordinary clients, and bytes of their values.
 const KEYS: u64 = 10_000;
 const VALUE_BYTES: usize = 100;
-/// Where the greedy ones strike: the partition of this key.
+/// Tag of the keys that the greedy clients use, all in one partition.
 const TAG: &str = "greedy";
 
-/// What one attack cost. The names of these fields are a contract with scripts.
+/// Cost of one attack. The names of these fields are a contract with scripts.
 #[derive(Debug, Serialize)]
 struct Line {
     attack: &'static str,
-    /// Without the attack, just before it.
+    /// Before the attack.
     calm: Seen,
-    /// While it went on.
+    /// During the attack.
     attacked: Seen,
-    /// How many times longer 99 of 100 operations took at most.
+    /// Ratio of the 99th percentiles of latency, with and without the attack.
     p99_ratio: f64,
-    /// What the greedy did: connections they made, operations they sent, and what was refused or ended.
+    /// Activity of the greedy clients: their connections, their operations, and the refused or ended ones.
     connections: u64,
     sent: u64,
     refused: u64,
 }
 
-/// What ordinary clients saw.
+/// Observations of ordinary clients.
 #[derive(Debug, Serialize)]
 struct Seen {
     ops_per_second: f64,
@@ -46,7 +46,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// The worse of reads and writes.
+    /// Returns the worse of reads and writes.
     fn of(measured: &Measured) -> Self {
         let worst = |of: fn(&Latency) -> u64| [&measured.get, &measured.put].into_iter().flatten().map(of).max();
         Self {
@@ -62,7 +62,7 @@ impl Seen {
 /// Measures and prints.
 ///
 /// # Errors
-/// Nobody there, or an ordinary operation that failed.
+/// No cluster reachable, or a failed ordinary operation.
 pub(super) async fn run(
     args: &AttackArgs,
     table: &str,
@@ -80,7 +80,7 @@ pub(super) async fn run(
         value_bytes: VALUE_BYTES,
         distribution: Distribution::Uniform,
         clients: args.clients as usize,
-        // As if each were a process of its own: nodes share their time out by connection.
+        // Like separate processes: nodes divide their time by connection.
         connections: args.clients as usize,
         threads: 1,
         warm_up: Duration::from_secs(1),

@@ -1,4 +1,4 @@
-//! `archon bench failover`: how long writers and readers stand still while something happens to the cluster.
+//! `archon bench failover`: gaps that writers and readers see during a disturbance of the cluster.
 
 use super::local;
 use super::rounds::{Round, Rounds};
@@ -13,23 +13,23 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long the probers may take to get going, and the cluster to heal.
+/// Time limit for the start of the probers, and for the recovery of the cluster.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What the probers saw. The names of these fields are a contract with scripts.
+/// Observations of the probers. The names of these fields are a contract with scripts.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     writers: u16,
     readers: u16,
-    /// Before anything was done.
+    /// Before the disturbances.
     calm: Window,
     pub(super) rounds: Vec<Round>,
-    /// Acknowledged writes that were not there at the end.
+    /// Acknowledged writes that were missing at the end.
     missing: Vec<String>,
     interrupted: bool,
 }
 
-/// The cluster under test, and those who probe it.
+/// The cluster under test with its probers.
 pub(super) struct Stage {
     client: Client,
     pub(super) admin: Admin,
@@ -60,7 +60,7 @@ impl Stage {
         Ok(Self { client, admin, table: table.to_owned(), probers, calm, interrupted })
     }
 
-    /// Stops the probers and reads back what they wrote.
+    /// Stops the probers and reads back their writes.
     pub(super) async fn end(self, rounds: Vec<Round>, args: &ProbeArgs) -> Result<Report, Failure> {
         let missing = self.probers.stop(&self.client).await?;
         let (writers, readers) = (args.writers, args.readers);
@@ -68,7 +68,7 @@ impl Stage {
     }
 }
 
-/// Whether Ctrl-C ended the sleep.
+/// Returns true if Ctrl-C ended the sleep.
 pub(super) async fn sleep_or_interrupt(length: Duration) -> bool {
     tokio::select! {
         () = tokio::time::sleep(length) => false,
@@ -76,10 +76,10 @@ pub(super) async fn sleep_or_interrupt(length: Duration) -> bool {
     }
 }
 
-/// Measures what the death of a node, or whatever else is asked for, costs those who use the cluster.
+/// Measures the cost of a node's death, or of other requested disturbances, for the users of the cluster.
 ///
 /// # Errors
-/// Nobody there, a process that is no node, or an acknowledged write that is lost.
+/// No cluster reachable, a process that is no node, or a lost acknowledged write.
 pub(super) async fn failover(
     args: &FailoverArgs,
     table: &str,
@@ -125,7 +125,7 @@ pub(super) async fn failover(
 }
 
 impl Report {
-    /// A lost write makes the verb fail.
+    /// Fails if an acknowledged write was lost.
     pub(super) fn verdict(&self) -> Result<Exit, Failure> {
         let Some(first) = self.missing.first() else { return Ok(Exit::Done) };
         let count = self.missing.len();
@@ -157,7 +157,7 @@ impl Report {
         output.line(format!("acknowledged writes missing: {}", self.missing.len()))
     }
 
-    /// How the longest gaps of rounds are spread, for each thing that was done more than once.
+    /// Formats the distribution of the longest gaps, for each repeated disturbance.
     fn gaps(&self) -> Vec<String> {
         let mut gaps: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         for round in &self.rounds {

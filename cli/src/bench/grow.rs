@@ -1,4 +1,5 @@
-//! `archon bench grow`: a table by ranges that begins as one partition and is split as it fills, and what ordered scans of it bring.
+//! `archon bench grow`: growth of a table by ranges that begins as one partition and is split as it fills, and its
+//! throughput in ordered scans.
 
 use super::disturb::TIMEOUT;
 use super::load::Load;
@@ -15,15 +16,15 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-/// The tables that are made for it.
+/// Tables created for the measurement.
 const TABLE: &str = "bench-grow";
 const HASHED: &str = "bench-grow-hashed";
-/// Partitions of the table whose keys are hashed.
+/// Partitions of the hashed table.
 const HASHED_PARTITIONS: u32 = 64;
-/// How often it is looked whether leaderships are to be moved.
+/// Interval of checks for necessary moves of leaderships.
 const REBALANCE_EVERY: Duration = Duration::from_secs(1);
 
-/// What was seen. The names of these fields are a contract with scripts.
+/// Results. The names of these fields are a contract with scripts.
 #[derive(Debug, Serialize)]
 struct Growing {
     keys: u64,
@@ -32,26 +33,26 @@ struct Growing {
     split_above_bytes: u64,
     write: Measured,
     samples: Vec<Sample>,
-    /// Moves of copies or leaderships that were carried out meanwhile.
+    /// Completed moves of copies or leaderships meanwhile.
     moves: usize,
     partitions: usize,
-    /// What the leaders' copies store, of the largest, the smallest and on average.
+    /// Sizes stored by the leaders' copies: the largest, the smallest and the mean.
     largest_bytes: u64,
     smallest_bytes: u64,
     mean_bytes: u64,
-    /// Keys that were not there at the end, or with a value that nobody wrote.
+    /// Keys that were missing at the end, or had an unknown value.
     keys_missing: u64,
     scans: Vec<Scanned>,
 }
 
-/// What was seen within some seconds.
+/// Observations over some seconds.
 #[derive(Debug, Serialize)]
 struct Sample {
-    /// Up to when, since the first write.
+    /// End of the sample, in seconds since the first write.
     seconds: f64,
     writes_per_second: f64,
     partitions: usize,
-    /// How many of them each node leads.
+    /// Number of partitions that each node leads.
     led: BTreeMap<String, usize>,
 }
 
@@ -66,10 +67,10 @@ struct Scanned {
     megabytes_per_second: f64,
 }
 
-/// Measures how a table grows.
+/// Measures the growth of a table.
 ///
 /// # Errors
-/// Nobody there, writes that failed, or keys that are missing in the end.
+/// No cluster reachable, failed writes, or keys missing at the end.
 pub(super) async fn run(args: &GrowArgs, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let local = local::start(&args.local, output).await?;
     let connection = local::connection(local.as_ref(), connection)?;
@@ -129,7 +130,7 @@ async fn measure(args: &GrowArgs, connection: &Connection, admin: &Admin, output
     })
 }
 
-/// Writes the keys; looks meanwhile what becomes of the table, and keeps the nodes' shares of it even.
+/// Writes the keys; meanwhile observes the table and keeps the nodes' shares of it even.
 async fn write(
     load: &Load,
     workload: &Workload,
@@ -166,7 +167,7 @@ async fn write(
     Ok((over(run).await?, samples, moves))
 }
 
-/// Plans that are carried out while the table grows. What is refused because the table moved on meanwhile is planned again.
+/// Plans executed while the table grows. A plan that is refused because the table has changed is replaced.
 #[derive(Default)]
 struct Moves {
     under_way: bool,
@@ -207,7 +208,7 @@ fn led(rows: &[PartitionSummary]) -> BTreeMap<String, usize> {
     watch::led(rows).into_iter().map(|(node, partitions)| (node, partitions.len())).collect()
 }
 
-/// What the leader of each partition stores of it.
+/// Returns the size of each partition at its leader.
 async fn sizes(admin: &Admin, rows: &[PartitionSummary]) -> Result<Vec<u64>, Failure> {
     let mut sizes = Vec::new();
     for row in rows {
@@ -217,7 +218,7 @@ async fn sizes(admin: &Admin, rows: &[PartitionSummary]) -> Result<Vec<u64>, Fai
     Ok(sizes)
 }
 
-/// Scans the same keys in order in the table that has grown and in one whose keys are hashed.
+/// Scans the same keys in order in the grown table and in a hashed one.
 async fn scans(
     keys: u64,
     args: &GrowArgs,

@@ -1,4 +1,4 @@
-//! Readers and writers of many keys, under way beside what is measured.
+//! Background load: readers and writers of many keys beside a measurement.
 
 use super::report::micros_text;
 use super::{LOADERS, archon, over, watched};
@@ -10,30 +10,30 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long they go on if nobody stops them.
+/// Time limit of the load, if it is not stopped.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What they measured.
+/// Results of the load.
 #[derive(Debug, Serialize)]
 pub(super) struct Seen {
     pub(super) get: Measured,
     pub(super) put: Measured,
 }
 
-/// The readers and writers of many keys.
+/// Readers and writers of many keys.
 pub(super) struct Load {
     archon: Arc<Archon>,
     pub(super) workload: Workload,
 }
 
-/// Readers and writers under way.
+/// Running readers and writers.
 pub(super) struct Running {
     gets: Run,
     puts: Run,
 }
 
 impl Load {
-    /// A load on so many keys, with so many readers and as many writers.
+    /// Creates a load on `keys` keys, with a number of readers and as many writers.
     pub(super) fn new(
         keys: u64,
         value_bytes: u32,
@@ -52,23 +52,23 @@ impl Load {
         Ok(Self { archon: Arc::new(archon), workload })
     }
 
-    /// The same, with so many operations begun per second by the readers, and as many by the writers.
+    /// Returns the load with a rate: operations begun per second by the readers, and as many by the writers.
     pub(super) fn at_rate(mut self, rate: Option<u32>) -> Self {
         self.workload.rate = rate.map(f64::from);
         self
     }
 
-    /// Whether there is any reader or writer.
+    /// Returns true if there are readers and writers.
     pub(super) const fn has_clients(&self) -> bool {
         self.workload.clients > 0
     }
 
-    /// The table that they use.
+    /// Returns the table of the load.
     pub(super) const fn archon(&self) -> &Arc<Archon> {
         &self.archon
     }
 
-    /// Starts them.
+    /// Starts the readers and writers.
     pub(super) fn begin(&self) -> Result<Running, Failure> {
         let run = |mix| Run::start(&self.archon, &Workload { mix, ..self.workload.clone() });
         Ok(Running { gets: run(Mix::Get)?, puts: run(Mix::Put)? })
@@ -82,14 +82,14 @@ impl Load {
         }
     }
 
-    /// Bytes of a key and its value.
+    /// Returns the bytes of a key and its value.
     pub(super) const fn bytes_each(&self) -> u64 {
         (KEY_BYTES + self.workload.value_bytes) as u64
     }
 }
 
 impl Running {
-    /// Stops them, and says what they measured.
+    /// Stops the readers and writers, and returns their results.
     pub(super) async fn end(self) -> Result<Seen, Failure> {
         self.gets.stop();
         self.puts.stop();
@@ -97,7 +97,7 @@ impl Running {
     }
 }
 
-/// Prints what was measured when, a line for each operation.
+/// Prints the results by window, a line for each operation.
 pub(super) fn print_seen(windows: &[(&str, &Seen)], output: &Output) -> Result<(), Failure> {
     let columns = [
         Column::text("WHEN"),

@@ -1,4 +1,4 @@
-//! A cluster of this measurement's own on this machine, gone with it.
+//! Temporary local cluster for one measurement.
 
 use crate::args::{Connection, LocalArgs};
 use crate::exit::Failure;
@@ -6,10 +6,10 @@ use crate::output::Output;
 use archon_client::Role;
 use archon_local_cluster::{Cluster, Layout, SMALL, YOU};
 
-/// Starts three coordinators and three nodes, if that is asked for, and waits until every partition has all its copies.
+/// Starts three coordinators and three nodes, if requested, and waits until every partition has all its copies.
 ///
 /// # Errors
-/// If it does not come up.
+/// If the cluster does not start.
 pub(super) async fn start(args: &LocalArgs, output: &Output) -> Result<Option<Cluster>, Failure> {
     if !args.local {
         return Ok(None);
@@ -31,10 +31,10 @@ pub(super) async fn start(args: &LocalArgs, output: &Output) -> Result<Option<Cl
     Ok(Some(cluster))
 }
 
-/// The options with which other verbs reach it; the reader's own if there is none.
+/// Returns the options by which other verbs reach the local cluster; without one, the user's options.
 ///
 /// # Errors
-/// If there can be no certificate for that.
+/// If the certificate for that cannot be created.
 pub(super) fn connection(cluster: Option<&Cluster>, connection: &Connection) -> Result<Connection, Failure> {
     Ok(match cluster {
         Some(cluster) => Connection {

@@ -1,4 +1,5 @@
-//! `archon bench put | get | mixed | scan | failover | rebalance | split | grow | attack`: puts load on a cluster and says what came of it.
+//! `archon bench put | get | mixed | scan | failover | rebalance | split | grow | attack`: puts load on a cluster and
+//! prints the results.
 
 mod attack;
 mod disturb;
@@ -24,12 +25,12 @@ use report::Report;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Clients that write the keys before reads are measured.
+/// Clients that write the keys before a measurement of reads.
 const LOADERS: usize = 256;
-/// How often the end is looked for.
+/// Interval of checks for the end of a run.
 const POLL: Duration = Duration::from_millis(50);
 
-/// What is measured, and whether the keys must be written first.
+/// Workload of a measurement, and the need to write its keys first.
 struct Plan {
     table: String,
     workload: Workload,
@@ -58,13 +59,13 @@ impl Plan {
     }
 }
 
-/// Measures and prints. Runs the clients on threads of their own, so it must not be called on a runtime.
+/// Measures and prints. Runs the clients on separate threads, so it must not be called on a runtime.
 ///
 /// # Errors
-/// Wrong options, nobody there, or operations that failed.
+/// Invalid options, no cluster reachable, or failed operations.
 pub(crate) fn run(args: &BenchArgs, connection: &Connection) -> Result<Exit, Failure> {
     let plan = match &args.verb {
-        // Writes need nothing to be there.
+        // Writes need no existing keys.
         BenchVerb::Put(load) => Plan::new(&args.table, Mix::Put, load, false),
         BenchVerb::Get(read) => Plan::reading(&args.table, Mix::Get, read),
         BenchVerb::Mixed { read_percent, read } => {
@@ -102,12 +103,12 @@ fn start(plan: &Plan, connection: &Connection) -> Result<Exit, Failure> {
     on_runtime(measure(plan, connection, &Output::new(connection.output)))
 }
 
-/// Runs `work` on this thread: a cluster of its own is tied to it.
+/// Runs `work` on this thread, because a local cluster is tied to it.
 fn on_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
     crate::run_on(&mut tokio::runtime::Builder::new_current_thread(), work)
 }
 
-/// A table of the cluster, to be put under load.
+/// Returns the table of the cluster to put under load.
 fn archon(table: &str, connection: &Connection) -> Result<Archon, Failure> {
     Ok(Archon {
         endpoints: connection.coordinators.clone(),
@@ -118,7 +119,7 @@ fn archon(table: &str, connection: &Connection) -> Result<Archon, Failure> {
 }
 
 async fn measure(plan: &Plan, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
-    // Tells at once, and in the words of the other verbs, if nobody is there.
+    // Fails at once, with the message of other verbs, if the cluster is unreachable.
     let client = connect::client(connection, &plan.table, None).await?;
     let archon = Arc::new(archon(&plan.table, connection)?);
     let workload = &plan.workload;
@@ -134,7 +135,7 @@ async fn measure(plan: &Plan, connection: &Connection, output: &Output) -> Resul
     let before = Counted::now(&admin).await;
     let (measured, stopped) = watched("measuring", &archon, workload, output).await?;
     drop(client);
-    // A coordinator or node that is away does not take the rest of the figures away.
+    // An unreachable coordinator or node does not invalidate the other results.
     let cost = match (before, Counted::now(&admin).await) {
         (Ok(before), Ok(after)) => Some(before.until(&after, measured.ops_with_warm_up)),
         (Err(error), _) | (_, Err(error)) => {
@@ -151,7 +152,7 @@ async fn measure(plan: &Plan, connection: &Connection, output: &Output) -> Resul
     }
 }
 
-/// Runs a workload, shows how it goes on, and stops it at Ctrl-C; says whether that happened.
+/// Runs a workload, shows its progress, and stops it at Ctrl-C; returns true if that happened.
 async fn watched(
     what: &str,
     archon: &Arc<Archon>,
@@ -176,7 +177,7 @@ async fn watched(
     Ok((run.wait()?, stopped))
 }
 
-/// Waits for the end of a run without holding up what goes on beside it.
+/// Waits for the end of a run without blocking concurrent work.
 async fn over(run: Run) -> Result<Measured, Failure> {
     while !run.is_over() {
         tokio::time::sleep(POLL).await;
@@ -184,19 +185,19 @@ async fn over(run: Run) -> Result<Measured, Failure> {
     Ok(run.wait()?)
 }
 
-/// An operation that failed makes the verb fail, with the exit code of its kind.
+/// Fails the verb if an operation failed, with the exit code of its kind.
 fn settled(measured: &Measured) -> Result<(), Failure> {
     let Some((kind, worst)) = measured.failures.iter().max_by_key(|(_, failed)| failed.count) else { return Ok(()) };
     let failure = archon_load::Failure::new(kind.clone(), worst.example.clone());
     let Failure { exit, kind: told, remedy, .. } = failure.into();
     let message =
         format!("{} operations failed, {} of them by {kind}: {}", measured.failed, worst.count, worst.example);
-    // Where most went well, what failed is a finding and not a reason to think that nobody is there.
+    // If most operations succeeded, the failed ones are a result and no sign of an unreachable cluster.
     let exit = if measured.gave_up || measured.ops == 0 { exit } else { Exit::Failed };
     Err(Failure { kind: told, remedy, ..Failure::new(exit, message) })
 }
 
-/// A line on a terminal that says every second how fast it goes.
+/// Progress line on a terminal, with the rate of every second.
 struct Progress {
     bar: Option<ProgressBar>,
     looked: Instant,

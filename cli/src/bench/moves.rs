@@ -1,4 +1,5 @@
-//! `archon bench rebalance`: what moving partitions costs those who read and write meanwhile, and how fast it goes.
+//! `archon bench rebalance`: the cost of moving partitions for concurrent readers and writers, and the speed of the
+//! moves.
 
 use super::disturb::{Report, Stage, TIMEOUT, sleep_or_interrupt};
 use super::load::{Load, Running, Seen, print_seen};
@@ -17,23 +18,23 @@ use archon_local_cluster::LATE_NODE;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// How long moves may take.
+/// Time limit of the moves.
 const MOVES_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long probers go on after the last move, at least.
+/// Minimum time of the probers after the last move.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
-/// What was seen. The names of these fields are a contract with scripts.
+/// Results. The names of these fields are a contract with scripts.
 #[derive(Debug, Serialize)]
 struct Moving {
     #[serde(flatten)]
     probed: Report,
     moves: usize,
-    /// Those that brought data to another node, and not the leadership alone.
+    /// Moves of data to another node, in contrast to those of leadership only.
     copies: usize,
     move_seconds: f64,
-    /// What the nodes spent while partitions moved; nothing if one did not say.
+    /// Resources that the nodes used during the moves; absent if a node did not report them.
     cost: Option<Cost>,
-    /// What the readers and writers of many keys measured.
+    /// Results of the readers and writers of many keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     load: Option<Loaded>,
 }
@@ -42,20 +43,20 @@ struct Moving {
 struct Loaded {
     keys: u64,
     value_bytes: usize,
-    /// Keys and values copied, without what stands around them, in megabytes (10^6).
+    /// Copied keys and values, without overhead, in megabytes (10^6).
     moved_megabytes: f64,
     megabytes_per_second: f64,
-    /// Nothing if nobody used them.
+    /// Absent without clients.
     #[serde(flatten)]
     seen: Option<Windows>,
-    /// A file of as many bytes, if that was asked for.
+    /// A file of as many bytes, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     beside_cp: Option<PlainCopy>,
-    /// Keys that were not there at the end, or with a value that nobody wrote.
+    /// Keys that were missing at the end, or had an unknown value.
     keys_missing: u64,
 }
 
-/// What readers and writers saw, and when.
+/// Results of readers and writers by window.
 #[derive(Debug, Serialize)]
 struct Windows {
     before: Seen,
@@ -63,12 +64,12 @@ struct Windows {
     after: Seen,
 }
 
-/// Starts readers and writers, if a load was asked for.
+/// Starts readers and writers, if a load was requested.
 fn begin(load: Option<&Load>) -> Result<Option<Running>, Failure> {
     load.filter(|load| load.has_clients()).map(Load::begin).transpose()
 }
 
-/// Stops them, and says what they measured.
+/// Stops them, and returns their results.
 async fn end(running: Option<Running>) -> Result<Option<Seen>, Failure> {
     match running {
         Some(running) => running.end().await.map(Some),
@@ -76,10 +77,10 @@ async fn end(running: Option<Running>) -> Result<Option<Seen>, Failure> {
     }
 }
 
-/// Measures what a rebalance costs those who use the cluster.
+/// Measures the cost of a rebalance for the users of the cluster.
 ///
 /// # Errors
-/// Nobody there, nothing to move, a move that failed, or an acknowledged write that is lost.
+/// No cluster reachable, nothing to move, a failed move, or a lost acknowledged write.
 pub(super) async fn rebalance(
     args: &MovesArgs,
     table: &str,

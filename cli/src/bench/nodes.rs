@@ -1,13 +1,13 @@
-//! What the nodes spent on a measurement, by their own counters.
+//! Resources that the nodes used during a measurement, from their counters.
 
 use archon_client::{Admin, NodeStats, NodeStatus, NodeSummary};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The counters of every node that is alive as of one moment.
+/// Counters of all live nodes at one moment.
 pub(super) struct Counted(BTreeMap<String, NodeStats>);
 
-/// What one node spent.
+/// Resources used by one node.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct NodeCost {
     node: String,
@@ -16,32 +16,32 @@ pub(super) struct NodeCost {
     log_bytes: u64,
     engine_syncs: u64,
     cpu_ms: f64,
-    /// Times that a thread waited for something, and times that it had to make room.
+    /// Context switches: of a thread that waited, and of a preempted one.
     switches_voluntary: u64,
     switches_involuntary: u64,
     resident_bytes: u64,
 }
 
-/// What all nodes spent per operation.
+/// Resources used by all nodes per operation.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Cost {
-    /// Syncs of write-ahead logs per operation, all nodes together.
+    /// Syncs of write-ahead logs per operation, sum of all nodes.
     pub(super) fsyncs_per_op: f64,
-    /// Bytes written to write-ahead logs per operation, all nodes together.
+    /// Bytes written to write-ahead logs per operation, sum of all nodes.
     pub(super) log_bytes_per_op: f64,
-    /// CPU time per operation, all nodes together, in microseconds.
+    /// CPU time per operation, sum of all nodes, in microseconds.
     pub(super) node_cpu_us_per_op: f64,
-    /// Context switches per operation, all nodes together: a thread waited for something, or had to make room.
+    /// Context switches per operation, sum of all nodes: a thread waited, or was preempted.
     pub(super) switches_per_op: f64,
-    /// Each node's part.
+    /// Values of each node.
     pub(super) nodes: Vec<NodeCost>,
 }
 
 impl Counted {
-    /// Asks every node that is alive. Participants serve no counters to Archon at their addresses.
+    /// Reads the counters of all live nodes. Participants serve no counters to Archon at their addresses.
     ///
     /// # Errors
-    /// If one does not answer.
+    /// If a node does not answer.
     pub(super) async fn now(admin: &Admin) -> Result<Self, archon_client::Error> {
         let mut all = BTreeMap::new();
         let counted = |node: &NodeSummary| node.status == NodeStatus::Alive && !node.is_participant();
@@ -51,7 +51,8 @@ impl Counted {
         Ok(Self(all))
     }
 
-    /// What was spent since, over so many operations. A node that was started in between counts from its start.
+    /// Returns the resources used since, over `operations` operations. A node that started in between counts from its
+    /// start.
     pub(super) fn until(&self, later: &Self, operations: u64) -> Cost {
         let mut nodes = Vec::new();
         for (name, now) in &later.0 {
@@ -86,7 +87,7 @@ impl Counted {
 }
 
 impl Cost {
-    /// CPU time of each node, in per cent of one core.
+    /// Formats the CPU time of each node, in per cent of one core.
     pub(super) fn cpu_percent(&self, seconds: f64) -> String {
         let text = |node: &NodeCost| format!("{} {:.0} %", node.node, node.cpu_ms / 10.0 / seconds.max(1e-9));
         self.nodes.iter().map(text).collect::<Vec<_>>().join(", ")
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_shared_among_operations_and_a_restarted_node_counts_anew() {
+    fn costs_are_per_operation_and_restarted_nodes_start_at_zero() {
         let before = counted(&[("a", 100, 1_000), ("b", 500, 9_000), ("gone", 1, 1)]);
         let after = counted(&[("a", 150, 3_000), ("b", 20, 500), ("new", 30, 500)]);
         let cost = before.until(&after, 100);

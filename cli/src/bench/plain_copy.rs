@@ -1,4 +1,4 @@
-//! How fast this disk is without a cluster: `cp` of as many bytes as were moved, in the same run.
+//! Disk speed without a cluster: `cp` of as many bytes as were moved, in the same run.
 
 use crate::exit::Failure;
 use serde::Serialize;
@@ -8,23 +8,23 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// Random bytes that the file repeats: more than any compression of a disk would look back.
+/// Random bytes that the file repeats: longer than the window of any disk compression.
 const BLOCK_BYTES: u64 = 8 * 1024 * 1024;
 
-/// What `cp --sparse=never` took. The names of these fields are a contract with scripts.
+/// Speed of `cp --sparse=never`. The names of these fields are a contract with scripts.
 #[derive(Debug, Serialize)]
 pub(super) struct PlainCopy {
     megabytes: f64,
-    /// Until `cp` ended, when the page cache has it.
+    /// Until `cp` ended, with the data in the page cache.
     pub(super) megabytes_per_second: f64,
-    /// Until the copy was on the disk.
+    /// Until the copy was on disk.
     pub(super) synced_megabytes_per_second: f64,
 }
 
-/// Copies a file of so many bytes in a directory of its own on the disk of `beside`. It blocks, for seconds.
+/// Copies a file of `bytes` bytes in a temporary directory on the disk of `beside`. It blocks, for seconds.
 ///
 /// # Errors
-/// No space, or no `cp` that knows `--sparse`.
+/// No space, or a `cp` without `--sparse`.
 pub(super) fn plain_copy(beside: &Path, bytes: u64) -> Result<PlainCopy, Failure> {
     let failed = |what: &str| {
         let what = what.to_owned();
@@ -51,7 +51,7 @@ pub(super) fn plain_copy(beside: &Path, bytes: u64) -> Result<PlainCopy, Failure
     })
 }
 
-/// Writes a file, and waits until it is on the disk: what is measured next is to be the copy's alone.
+/// Writes a file, and waits until it is on disk, so that the measurement covers only the copy.
 fn fill(path: &Path, bytes: u64) -> io::Result<()> {
     let mut block = vec![0; BLOCK_BYTES.min(bytes) as usize];
     File::open("/dev/urandom")?.read_exact(&mut block)?;
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_has_the_length_that_was_asked_for() {
+    fn file_has_the_requested_length() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         for bytes in [0, 1, BLOCK_BYTES + 1] {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn nothing_of_what_was_copied_stays_behind() {
+    fn copied_files_are_removed() {
         let directory = tempfile::tempdir().unwrap();
         let plain = plain_copy(directory.path(), 1_000_000).unwrap();
         assert!(plain.megabytes_per_second >= plain.synced_megabytes_per_second, "{plain:?}");

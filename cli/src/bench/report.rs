@@ -1,4 +1,4 @@
-//! What a measurement prints. The names of these fields are a contract with scripts: fields are only ever added.
+//! Output of a measurement. The names of these fields are a contract with scripts: fields are only ever added.
 
 use super::nodes::Cost;
 use crate::exit::Failure;
@@ -6,7 +6,7 @@ use crate::output::{Column, Output, bytes_text};
 use archon_load::{Distribution, Latency, Measured, Mix, Workload};
 use serde::Serialize;
 
-/// What was measured, and how.
+/// Results and parameters of a measurement.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Report {
     operation: &'static str,
@@ -17,17 +17,17 @@ pub(super) struct Report {
     value_bytes: usize,
     distribution: &'static str,
     theta: Option<f64>,
-    /// Reads among the operations, of a mix.
+    /// Share of reads, in a mix.
     get_percent: Option<u8>,
     /// Entries per scan.
     scan_limit: Option<u32>,
-    /// Operations per second that were to be begun; none in a closed loop.
+    /// Requested operations per second; none in a closed loop.
     rate: Option<f64>,
     warmup_seconds: f64,
     interrupted: bool,
     #[serde(flatten)]
     pub(super) measured: Measured,
-    /// What the nodes spent; absent if one of them could not be asked.
+    /// Resources used by the nodes; absent if one of them did not answer.
     #[serde(flatten)]
     cost: Option<Cost>,
 }
@@ -119,7 +119,7 @@ fn row(name: &str, latency: &Latency) -> Vec<String> {
     [name.to_owned(), latency.ops.to_string()].into_iter().chain(times.into_iter().map(micros_text)).collect()
 }
 
-/// `850 µs`, `12.3 ms`, `1.20 s`.
+/// Formats a duration: `850 µs`, `12.3 ms`, `1.20 s`.
 pub(super) fn micros_text(micros: u64) -> String {
     match micros {
         0..1_000 => format!("{micros} µs"),
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn latencies_for_people() {
+    fn latencies_are_formatted_for_people() {
         let found: Vec<String> = [7, 1_500, 2_340_000].into_iter().map(micros_text).collect();
         assert_eq!(found, ["7 µs", "1.50 ms", "2.34 s"]);
     }

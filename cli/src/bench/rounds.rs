@@ -1,4 +1,4 @@
-//! What is done to a cluster of the measurement's own, round by round, and how it is made whole again.
+//! Rounds of disturbances on a local cluster, and its recovery.
 
 use super::disturb::{Stage, TIMEOUT};
 use crate::args::{Disturbance, FailoverArgs};
@@ -11,25 +11,25 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// How long the cluster runs undisturbed between two rounds.
+/// Undisturbed time between two rounds.
 const CALM: Duration = Duration::from_secs(1);
 
-/// How long one question may take while a leader is looked for: short, so that it is soon asked again.
+/// Time limit of one request during a search for a leader: short, so that the next attempt is soon.
 const REQUEST_LIMIT: Duration = Duration::from_millis(250);
 
 /// One disturbance.
 #[derive(Debug, Serialize)]
 pub(super) struct Round {
-    /// Left out of what somebody did to a cluster that was there.
+    /// Absent for a disturbance from outside on an existing cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     disturbance: Option<Disturbance>,
-    /// What was done to whom.
+    /// Disturbance and its target.
     pub(super) what: String,
-    /// While it was done, and after.
+    /// During the disturbance, and after.
     pub(super) disturbed: Window,
-    /// How long that was.
+    /// Duration of this window.
     seconds: f64,
-    /// While the cluster was made whole again, where something was down.
+    /// During the recovery of the cluster, if a process was down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) healing: Option<Window>,
 }
@@ -44,7 +44,7 @@ impl Round {
     }
 }
 
-/// The rounds of a measurement.
+/// Rounds of a measurement.
 pub(super) struct Rounds<'a> {
     args: &'a FailoverArgs,
     cluster: &'a mut Cluster,
@@ -64,10 +64,10 @@ impl<'a> Rounds<'a> {
         Self { args, cluster, stage, output, victim: None }
     }
 
-    /// Plays them one after the other.
+    /// Runs the rounds one after the other.
     ///
     /// # Errors
-    /// If the cluster does not do what it should in time; the rounds until then are there.
+    /// If the cluster misses a time limit; `played` has the rounds until then.
     pub(super) async fn play(&mut self, played: &mut Vec<Round>) -> Result<(), Failure> {
         let asked = if self.args.disturb.is_empty() { &[Disturbance::Kill][..] } else { &self.args.disturb };
         for disturbance in asked {
@@ -98,7 +98,7 @@ impl<'a> Rounds<'a> {
                 format!("all coordinators were down for {:?}", self.args.outage)
             }
         };
-        // Without a quorum nobody serves what has a single copy.
+        // Without a quorum, partitions with a single copy are unavailable.
         if disturbance != Disturbance::Outage {
             probers.all_succeed(TIMEOUT).await?;
         }
@@ -115,7 +115,7 @@ impl<'a> Rounds<'a> {
         Ok(round)
     }
 
-    /// Starts what is down, and gives a node that returned its share of the leaderships again.
+    /// Starts the stopped processes, and gives a restarted node its share of the leaderships back.
     async fn heal(&mut self) -> Result<(), Failure> {
         self.cluster.start_coordinators()?;
         if let Some(victim) = self.victim.take() {
@@ -134,7 +134,7 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    /// The node that leads most of what is probed ends.
+    /// Stops the node that leads most of the probed partitions.
     async fn node_ends(&mut self, killed: bool) -> Result<String, Failure> {
         let probed: Vec<u32> = self.stage.probers.partitions().collect();
         let led = watch::led(&self.stage.admin.table(&self.stage.table).await?);
@@ -152,7 +152,7 @@ impl<'a> Rounds<'a> {
         Ok(format!("{victim}, which led for {count} of {} writers, was {how}", probed.len()))
     }
 
-    /// A fourth node joins and is given its share, or is drained.
+    /// Adds a fourth node with its share of copies, or drains it.
     async fn moves(&mut self, joins: bool) -> Result<String, Failure> {
         let admin = &self.stage.admin;
         let known = admin.list_nodes().await?.iter().any(|node| node.name == LATE_NODE);
@@ -183,7 +183,7 @@ impl<'a> Rounds<'a> {
         Ok(format!("coordinator {leader} was killed; {next} answered as leader after {} ms", took.as_millis()))
     }
 
-    /// Waits until a coordinator leads that is not the `former` one.
+    /// Waits until a coordinator other than `former` leads.
     async fn leader(&mut self, former: u64) -> Result<(u64, Duration), Failure> {
         let admin =
             Admin::with_transport(self.cluster.endpoints(), REQUEST_LIMIT, self.cluster.transport(Role::Admin)?)?;

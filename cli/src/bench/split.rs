@@ -1,5 +1,5 @@
-//! `archon bench split`: what splitting a partition, and merging it again, costs those who read and write meanwhile, and how long
-//! keys that move wait.
+//! `archon bench split`: the cost of splitting a partition, and of merging it again, for concurrent readers and
+//! writers, and the delay of moving keys.
 
 use super::disturb::{TIMEOUT, sleep_or_interrupt};
 use super::load::{Load, Seen, print_seen};
@@ -13,22 +13,22 @@ use archon_load::{Mix, Probers, Window, watch};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// The table that is made for it.
+/// Table created for the measurement.
 const TABLE: &str = "bench-split";
-/// How long a split may take: longer than the coordinators give it.
+/// Time limit of a split: longer than the limit of the coordinators.
 const SPLIT_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-/// What was seen. The names of these fields are a contract with scripts.
+/// Results. The names of these fields are a contract with scripts.
 #[derive(Debug, Serialize)]
 struct Splitting {
     keys: u64,
     value_bytes: usize,
-    /// Keys and values that moved, without what stands around them, in megabytes (10^6).
+    /// Moved keys and values, without overhead, in megabytes (10^6).
     moved_megabytes: f64,
-    /// From the order to when there were two partitions.
+    /// From the command until there were two partitions.
     split_seconds: f64,
-    /// From when it began to when keys were given up, and from then on until there were two partitions, by the coordinators' clock, in
-    /// milliseconds.
+    /// From the begin of the split until keys were given up, and from then on until there were two partitions, by the
+    /// coordinators' clock, in milliseconds.
     copied_ms: Option<u64>,
     cut_ms: Option<u64>,
     /// Writers of keys that stay, and of keys that move.
@@ -38,9 +38,9 @@ struct Splitting {
     during: Seen,
     after: Seen,
     merge: Option<Merging>,
-    /// Acknowledged writes that were not there at the end.
+    /// Acknowledged writes that were missing at the end.
     missing: Vec<String>,
-    /// Keys that were not there at the end, or with a value that nobody wrote.
+    /// Keys that were missing at the end, or had an unknown value.
     keys_missing: u64,
 }
 
@@ -50,10 +50,10 @@ struct Gaps {
     split: Window,
 }
 
-/// What was seen while the two were merged again.
+/// Results of merging the two partitions again.
 #[derive(Debug, Serialize)]
 struct Merging {
-    /// From the order to when there was one partition, in seconds and, by the coordinators' clock, in milliseconds.
+    /// From the command until there was one partition, in seconds and, by the coordinators' clock, in milliseconds.
     merge_seconds: f64,
     merged_ms: Option<u64>,
     stays: Window,
@@ -61,10 +61,10 @@ struct Merging {
     during: Seen,
 }
 
-/// Measures what a split costs those who use the table.
+/// Measures the cost of a split for the users of the table.
 ///
 /// # Errors
-/// Nobody there, a split that is refused or given up, or an acknowledged write that is lost.
+/// No cluster reachable, a refused or abandoned split, or a lost acknowledged write.
 pub(super) async fn run(args: &SplitArgs, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let local = local::start(&args.local, output).await?;
     let connection = local::connection(local.as_ref(), connection)?;
@@ -92,7 +92,7 @@ async fn measure(
     settled(&load.every_key(Mix::Load, "writing the keys", output).await?)?;
     let client: Client = connect::client(connection, TABLE, None).await?;
     let middle = args.keys / 2;
-    // Keys of their own between those that are there.
+    // Separate keys between the existing ones.
     let keys = |from: u64| {
         let number = move |writer: u16| from + u64::from(writer) * middle / u64::from(args.writers);
         (0..args.writers).map(move |writer| format!("{}/write-{writer}", key(number(writer))))
@@ -114,7 +114,7 @@ async fn measure(
     let split = admin.split_partition(TABLE, 0, Some(key(middle).as_bytes()), false).await?;
     until_over(admin, split.right).await?;
     let took = began.elapsed();
-    // A gap that is open then is told too.
+    // Includes a gap that is still open at that time.
     stays.all_succeed(TIMEOUT).await?;
     moves.all_succeed(TIMEOUT).await?;
     let disturbed = (stays.window(), moves.window());
@@ -167,7 +167,7 @@ async fn merge(admin: &Admin, load: &Load, (stays, moves): (&Probers, &Probers))
     Ok(Merging { merge_seconds, merged_ms: between(begun, merged), stays, moves, during })
 }
 
-/// Waits for the end of the merge, whichever it is.
+/// Waits for the end of the merge, successful or not.
 async fn until_one(admin: &Admin) -> Result<(), Failure> {
     let look = async || {
         let left = admin.describe_partition(TABLE, 0).await.map_err(|error| error.to_string())?;
@@ -180,7 +180,7 @@ async fn until_one(admin: &Admin) -> Result<(), Failure> {
     }
 }
 
-/// A key of the workload.
+/// Returns a key of the workload.
 fn key(number: u64) -> String {
     format!("bench/{number:010}")
 }
@@ -192,7 +192,7 @@ async fn sleep(length: Duration) -> Result<(), Failure> {
     }
 }
 
-/// Waits for the end of the split, whichever it is.
+/// Waits for the end of the split, successful or not.
 async fn until_over(admin: &Admin, right: u32) -> Result<(), Failure> {
     let look = async || {
         let left = admin.describe_partition(TABLE, 0).await.map_err(|error| error.to_string())?;
@@ -211,14 +211,14 @@ async fn until_over(admin: &Admin, right: u32) -> Result<(), Failure> {
     }
 }
 
-/// How long each phase of the last split of this partition took, as far as the events still say.
+/// Returns the duration of each phase of the last split of this partition, as far as the events are retained.
 async fn phases(admin: &Admin, table: &str, partition: u32) -> Result<(Option<u64>, Option<u64>), Failure> {
     let codes = [EventCode::SplitBegun, EventCode::SplitCut, EventCode::Parted];
     let [begun, cut, parted] = last_of(admin, table, partition, codes).await?;
     Ok((between(begun, cut), between(cut, parted)))
 }
 
-/// When each of these last happened to a partition, as far as the events still say.
+/// Returns the last time of each of these events of a partition, as far as they are retained.
 async fn last_of<const N: usize>(
     admin: &Admin,
     table: &str,
@@ -238,7 +238,7 @@ fn between(from: Option<u64>, to: Option<u64>) -> Option<u64> {
 }
 
 impl Splitting {
-    /// A lost write makes the verb fail.
+    /// Fails if an acknowledged write was lost.
     fn verdict(&self) -> Result<Exit, Failure> {
         if let Some(first) = self.missing.first() {
             let count = self.missing.len();

@@ -1,4 +1,4 @@
-//! Which node of a cluster that runs already is ended, by its process id or by hand.
+//! Victim of a failover in an existing cluster: a node killed by its process id, or ended manually.
 
 use crate::exit::Failure;
 use archon_client::{Admin, NodeStatus};
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(super) struct Victim(Pid);
 
 impl Victim {
-    /// Nothing but a node is killed: a wrong number must not end somebody else's process.
+    /// Accepts only nodes, so that a wrong number does not kill another process.
     pub(super) fn check(pid: u32) -> Result<Self, Failure> {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let mut words = line.split(|byte| *byte == 0).skip(1);
@@ -31,19 +31,19 @@ impl Victim {
     }
 }
 
-/// The nodes that are alive, each in its incarnation.
+/// Returns the live nodes with their incarnations.
 pub(super) async fn lives(admin: &Admin) -> Result<BTreeMap<String, u64>, Failure> {
     let nodes = admin.list_nodes().await?;
     let alive = nodes.into_iter().filter(|node| node.status == NodeStatus::Alive);
     Ok(alive.map(|node| (node.name, node.incarnation)).collect())
 }
 
-/// The nodes whose life ended in between, those that have come back in another one included.
+/// Returns the nodes that ended in between, including those that have returned in another incarnation.
 pub(super) fn ended(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> Vec<String> {
     before.iter().filter(|(name, life)| after.get(*name) != Some(life)).map(|(name, _)| name.clone()).collect()
 }
 
-/// What somebody did meanwhile. Figures of a cluster that nobody disturbed would be taken for those of a failover.
+/// Describes the manual disturbance. Without a failed node there is no failover to report.
 pub(super) fn by_hand(ended: &[String], watched: Duration) -> Result<String, Failure> {
     if ended.is_empty() {
         let message = format!("no node was seen to end within {watched:?}, so there is nothing to report");
@@ -62,7 +62,7 @@ mod tests {
     use crate::exit::Exit;
 
     #[test]
-    fn a_failover_that_nobody_caused_is_not_reported() {
+    fn undisturbed_cluster_reports_no_failover() {
         let nodes = |lives: &[(&str, u64)]| lives.iter().map(|(name, life)| ((*name).to_owned(), *life)).collect();
         let before: BTreeMap<String, u64> = nodes(&[("athens", 5), ("byzantium", 6), ("cyrene", 7)]);
         let watched = Duration::from_secs(4);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_node_can_be_named_as_victim() {
+    fn only_a_node_is_accepted_as_victim() {
         for pid in [std::process::id(), 1, u32::MAX] {
             assert!(Victim::check(pid).is_err_and(|failure| failure.exit == Exit::Usage), "{pid}");
         }
