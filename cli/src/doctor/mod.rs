@@ -1,6 +1,6 @@
-//! `archon doctor`: what is wrong with this machine and the cluster, and what to do about it.
+//! `archon doctor`: problems of this machine and the cluster, with remedies.
 //!
-//! Each check is a reading, which asks the machine or the cluster, and a judgement of it, which asks nobody.
+//! Each check is a reading, which queries the machine or the cluster, and a pure judgement of it.
 
 mod cluster;
 mod machine;
@@ -12,12 +12,12 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use target::Target;
 
-/// What is about the machine itself, and nothing of it in particular.
+/// Subject of findings about the machine in general.
 const MACHINE: &str = "this machine";
-/// What is about all members together.
+/// Subject of findings about all members together.
 const CLUSTER: &str = "the cluster";
 
-/// Looks, and says what was found.
+/// Runs the checks and prints the findings.
 pub(crate) async fn run(args: &DoctorArgs, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let target = Target::of(args, connection);
     let of_machine = machine::look(&target).await;
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &DoctorArgs, connection: &Connection, output: &Out
     Ok(if diagnosis.verdict == Verdict::Error { Exit::Alarm } else { Exit::Done })
 }
 
-/// Everything, the first `machines` findings under a heading of their own.
+/// Formats all findings, the first `machines` of them under a separate heading.
 fn text(diagnosis: &Diagnosis, machines: usize, output: &Output) -> String {
     let (machine, cluster) = diagnosis.findings.split_at(machines);
     let mut lines = Vec::new();
@@ -57,7 +57,7 @@ fn finding_lines(finding: &Finding, heading: &str, output: &Output) -> Vec<Strin
     std::iter::once(line).chain(remedy).collect()
 }
 
-/// `1 error, 2 warnings, 9 ok, 1 not checked`.
+/// Formats the totals: `1 error, 2 warnings, 9 ok, 1 not checked`.
 fn sum_text(diagnosis: &Diagnosis, output: &Output) -> String {
     let count = |verdict| diagnosis.count(verdict);
     let plural = |count: usize| if count == 1 { "" } else { "s" };
@@ -65,7 +65,7 @@ fn sum_text(diagnosis: &Diagnosis, output: &Output) -> String {
     let wrong = format!("{errors} error{}, {warnings} warning{}", plural(errors), plural(warnings));
     let unseen = |finding: &Finding| finding.code == FindingCode::Quorum && finding.verdict == Verdict::NotChecked;
     let wrong = match (errors + warnings, diagnosis.findings.iter().any(unseen)) {
-        // Whoever may not ask has not heard that all is well.
+        // A user without the right to query the cluster must not read that all is well.
         (0, true) => "nothing was seen of the cluster, and nothing else is wrong".to_owned(),
         (0, false) => output.good("nothing is wrong"),
         _ => output.bad(&wrong),
@@ -79,7 +79,7 @@ mod tests {
     use crate::output::Format;
 
     #[test]
-    fn whoever_was_refused_was_told_that_nothing_is_wrong() {
+    fn refused_query_is_not_reported_as_healthy() {
         let plain = Output::plain(Format::Table);
         let sum = |finding| {
             sum_text(&Diagnosis::of(vec![Finding::ok(FindingCode::Version, MACHINE, "0.1.0"), finding]), &plain)
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn each_finding_says_what_was_seen_where_and_what_to_do() {
+    fn finding_names_observation_subject_and_remedy() {
         let plain = Output::plain(Format::Table);
         let diagnosis = Diagnosis::of(vec![
             Finding::ok(FindingCode::Version, MACHINE, "archon 0.1.0"),

@@ -1,4 +1,4 @@
-//! What is to be looked at: flags and variables, and the file that a coordinator or node is started with.
+//! Target of the checks: from flags, variables, and the file of a coordinator or node.
 
 use super::MACHINE;
 use crate::args::{Connection, DoctorArgs};
@@ -8,24 +8,24 @@ use crate::serve::settings::FilePlace;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What is to be looked at.
+/// Target of the checks.
 pub(super) struct Target {
-    /// What the file is like, if one was named.
+    /// Finding about the configuration file, if one was named.
     pub(super) configuration: Option<Finding>,
-    /// Who runs here, or is to, as `node/athens`, if that is known.
+    /// Member of this machine, present or future, as `node/athens`, if known.
     pub(super) member: Option<String>,
-    /// Where the data is.
+    /// Data directory.
     pub(super) data_dir: Option<PathBuf>,
-    /// What is listened on, each with its flag.
+    /// Listen addresses, each with its flag.
     pub(super) listen: Vec<(&'static str, SocketAddr)>,
     /// Directories of credentials.
     pub(super) tls_dirs: Vec<PathBuf>,
-    /// How the cluster is reached.
+    /// Connection to the cluster.
     pub(super) connection: Connection,
 }
 
 impl Target {
-    /// Draws together what flags and file say. A file that is wrong is a finding, and what it says is left out.
+    /// Combines flags and file. An invalid file becomes a finding, and its values are ignored.
     pub(super) fn of(args: &DoctorArgs, connection: &Connection) -> Self {
         let read = |path: &PathBuf| ConfigFile::read(path).and_then(|file| FilePlace::read(&file));
         let (configuration, found) = match args.config.as_ref().map(|path| (path.display().to_string(), read(path))) {
@@ -56,7 +56,7 @@ impl Target {
         }
         let mut tls_dirs: Vec<PathBuf> = found.tls_dir.iter().chain(&connection.tls_dir).cloned().collect();
         tls_dirs.dedup();
-        // Somebody who looks at the cluster has credentials of his own, most of the time.
+        // A user who checks the cluster mostly has separate credentials.
         connection.insecure |= found.insecure && connection.tls_dir.is_none();
         connection.tls_dir = connection.tls_dir.or(found.tls_dir);
         Self {
@@ -69,7 +69,7 @@ impl Target {
         }
     }
 
-    /// Why a check of the machine has nothing to look at.
+    /// Returns the finding of a machine check without a target.
     pub(super) fn unnamed(code: FindingCode, what: &str, flag: &str) -> Finding {
         Finding::not_checked(code, MACHINE, format!("no {what} is named; say --{flag}, or --config FILE"))
     }
@@ -90,7 +90,7 @@ mod tests {
     const NOTHING: DoctorArgs = DoctorArgs { config: None, data_dir: None, listen: None };
 
     #[test]
-    fn the_files_of_nodes_and_coordinators_are_told_apart_and_flags_outweigh_them() {
+    fn file_kind_is_detected_and_flags_override_it() {
         let node = "name = 'athens'\nlisten = '127.0.0.1:1'\nmetrics_listen = '127.0.0.1:2'\ndata_dir = '/d'\n\
                     coordinators = ['127.0.0.1:9']\n";
         let found = target(node, NOTHING, &[]);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_wrong_is_a_finding_and_not_the_end() {
+    fn invalid_file_is_a_finding_and_does_not_stop_the_checks() {
         let found = target("name = 'athens'\nlisen = '127.0.0.1:1'\n", NOTHING, &[]);
         let finding = found.configuration.unwrap();
         assert_eq!(finding.verdict, Verdict::Error);

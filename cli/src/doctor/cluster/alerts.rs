@@ -1,11 +1,11 @@
-//! What `archon check` says: the leading coordinator knows what somebody should look at, and what helps.
+//! Alerts of the leading coordinator, as in `archon check`, with remedies.
 
 use super::CLUSTER;
 use crate::admin::check::is_without_quorum;
 use crate::documents::{Finding, FindingCode, Verdict};
 use archon_client::{Check, Error, Severity};
 
-/// Judges it as that verb does.
+/// Judges them like that verb.
 pub(super) fn judge(found: Result<Check, Error>) -> Vec<Finding> {
     const CODE: FindingCode = FindingCode::Alert;
     let check = match found {
@@ -37,7 +37,7 @@ mod tests {
     use archon_client::{Alert, ErrorDetail, ErrorKind, Reason, ReasonCode, Subject};
 
     #[test]
-    fn an_alarm_is_an_error_and_a_notice_is_none() {
+    fn alarm_is_an_error_and_notice_is_none() {
         let alert = |code: ReasonCode| Alert {
             severity: code.severity().into(),
             reason: Reason {

@@ -1,10 +1,10 @@
-//! What each member shows to whoever connects, as `archon cert members` looks at it.
+//! Certificates that the members present, as in `archon cert members`.
 
 use super::CLUSTER;
 use crate::documents::{Finding, FindingCode, ShownCertificate};
 use crate::exit::Failure;
 
-/// Judges it.
+/// Judges the certificates.
 pub(super) fn judge(found: Result<Vec<ShownCertificate>, Failure>) -> Vec<Finding> {
     const CODE: FindingCode = FindingCode::Certificate;
     let shown = match found {
@@ -14,7 +14,7 @@ pub(super) fn judge(found: Result<Vec<ShownCertificate>, Failure>) -> Vec<Findin
         }
     };
     let wrong = |one: &ShownCertificate| match &one.problem {
-        // It may be down, or show one that is not believed, which alerts tell apart.
+        // It may be down, or present an untrusted certificate; alerts distinguish these cases.
         Some(problem) if one.certificate.is_none() => {
             let remedy = format!("see whether it runs, and the log of the process at {}", one.address);
             Some(Finding::warning(CODE, &one.member, format!("its certificate cannot be seen: {problem}"), remedy))
@@ -44,7 +44,7 @@ mod tests {
     use crate::documents::{CertificateSummary, Verdict};
 
     #[test]
-    fn the_member_that_shows_a_wrong_certificate_is_named() {
+    fn member_with_wrong_certificate_is_named() {
         let shown = |member: &str, ends_soon: bool, problem: Option<&str>| ShownCertificate {
             member: member.to_owned(),
             address: "127.0.0.1:1".to_owned(),

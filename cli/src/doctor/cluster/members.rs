@@ -1,4 +1,4 @@
-//! What each member says of itself: its version, its clock, its files, how long its disk takes.
+//! Statistics of each member: version, clock, files, and sync time of its disk.
 
 use super::CLUSTER;
 use crate::doctor::machine::time_text;
@@ -8,24 +8,24 @@ use futures::{StreamExt as _, stream};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long one member may take.
+/// Time limit for one member.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Members that are asked at once.
+/// Most concurrent requests.
 const ASKED_MAX: usize = 16;
 
-/// A clock that is further off dates certificates, events and logs so that people are misled; leases do not go by it.
+/// Larger clock deviations make the dates of certificates, events and logs misleading; leases do not depend on it.
 const SKEW_MAX: Duration = Duration::from_secs(1);
-/// One that is further off makes a certificate that was issued just now one that is not valid yet.
+/// With a larger deviation, a newly issued certificate is not valid yet.
 const SKEW_TOO_MUCH: Duration = Duration::from_secs(300);
-/// As the alert `ArchonFewDescriptors`, in percent.
+/// Same threshold as the alert `ArchonFewDescriptors`, in percent.
 const FILES_PERCENT: u64 = 80;
-/// Twice what half of the small writes may take that are measured on this machine: large ones are among these.
+/// Twice the acceptable median of the small writes measured on this machine, because the log also has large writes.
 const SYNC_SLOW: Duration = Duration::from_millis(20);
 
-/// What a member said of itself.
+/// Answer of a member.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Member {
-    /// Which, as `node/athens`.
+    /// Identity, as `node/athens`.
     name: String,
     said: Result<Said, String>,
 }
@@ -33,27 +33,27 @@ pub(super) struct Member {
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Said {
     version: Option<String>,
-    /// How far its clock is ahead of this machine's or behind, at least; `None` if it does not tell.
+    /// Minimum deviation of its clock from this machine's; `None` if it does not report its clock.
     skew: Option<Skew>,
     files: u64,
     files_max: Option<u64>,
-    /// How long a durable write of its log takes on average since it was started.
+    /// Average duration of a durable log write since its start.
     sync: Option<Duration>,
 }
 
-/// How far another clock is off.
+/// Deviation of another clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Skew {
     by: Duration,
     ahead: bool,
 }
 
-/// A member as [`NodeStats`] names it, as its certificate does.
+/// Converts a member name of [`NodeStats`] to the identity in its certificate.
 pub(in crate::doctor) fn member_of(name: &str) -> String {
     name.strip_prefix("coordinator ").map_or_else(|| format!("node/{name}"), |id| format!("coordinator/{id}"))
 }
 
-/// Asks every member that should answer.
+/// Queries every member that should answer.
 pub(super) async fn ask(admin: &Admin) -> Result<Vec<Member>, Error> {
     let (status, nodes) = tokio::try_join!(admin.status(), admin.list_nodes())?;
     let coordinators = status.coordinators.into_iter().map(|one| (format!("coordinator/{}", one.id), one.address));
@@ -92,7 +92,7 @@ fn said(stats: &NodeStats, before: SystemTime, after: SystemTime) -> Said {
     }
 }
 
-/// How far a clock that was read between two moments must be off.
+/// Returns the minimum deviation of a clock that was read between two moments.
 fn skew(clock: Duration, before: SystemTime, after: SystemTime) -> Skew {
     let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (before, after) = (since(before), since(after));
@@ -102,7 +102,7 @@ fn skew(clock: Duration, before: SystemTime, after: SystemTime) -> Skew {
     Skew { by: before.saturating_sub(clock), ahead: false }
 }
 
-/// Judges what they said. `own` is this program's version.
+/// Judges the answers. `own` is this program's version.
 pub(super) fn judge(members: &[Member], own: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for member in members {
@@ -211,7 +211,7 @@ fn syncs(said: &[(&str, &Said)]) -> Vec<Finding> {
     }
 }
 
-/// `1.5 s`, `12 min`.
+/// Formats a duration: `1.5 s`, `12 min`.
 fn long_text(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 120.. => format!("{} min", seconds / 60),
@@ -246,14 +246,14 @@ mod tests {
     }
 
     #[test]
-    fn members_that_are_alike_are_told_in_a_line_each() {
+    fn equal_members_are_summarized_in_one_line_each() {
         let found = judged(vec![Ok(well()), Ok(well())]);
         assert_eq!(found.len(), 4);
         assert!(found.iter().all(|finding| finding.verdict == Verdict::Ok), "{found:#?}");
     }
 
     #[test]
-    fn what_is_unlike_the_others_names_the_member() {
+    fn deviating_member_is_named() {
         let mixed = only(Said { version: Some("0.9.0".to_owned()), ..well() }, FindingCode::Version);
         assert_eq!(mixed.verdict, Verdict::Warning);
         assert!(mixed.message.contains("0.9.0: node/n1; 1.0.0: node/n0"), "{}", mixed.message);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_took_long_proves_no_skew() {
+    fn slow_answer_proves_no_skew() {
         let at = |millis| UNIX_EPOCH + Duration::from_millis(millis);
         let by = |clock, before, after| skew(Duration::from_millis(clock), at(before), at(after));
         assert_eq!(by(1_500, 1_000, 2_000).by, Duration::ZERO);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_member_counts_is_found_by_name() {
+    fn counters_of_a_member_are_found_by_name() {
         let values = [
             ("archon_build_info{version=\"0.3.1\"}", 1.0),
             ("archon_process_clock_seconds", 1_800_000_000.5),

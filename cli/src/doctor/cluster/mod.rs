@@ -1,4 +1,4 @@
-//! The cluster: its quorum, what the leading coordinator says of it, and what each member says of itself.
+//! Checks of the cluster: its quorum, the alerts of the leading coordinator, and the members' own statistics.
 
 mod alerts;
 mod certificates;
@@ -17,10 +17,10 @@ use archon_security::Credentials;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// How long each coordinator may take to answer for itself.
+/// Time limit for the answer of each coordinator.
 const EACH: Duration = Duration::from_secs(2);
 
-/// Looks at the cluster, if it is known how to reach it.
+/// Checks the cluster, if its addresses are known.
 pub(super) async fn look(target: &Target) -> Vec<Finding> {
     if target.connection.coordinators.is_empty() {
         let why = "no coordinator is named; say --coordinators H:P,… or set ARCHON_COORDINATORS";
@@ -30,7 +30,7 @@ pub(super) async fn look(target: &Target) -> Vec<Finding> {
         .and_then(|transport| Ok((transport, connect::admin(&target.connection)?)));
     match reached {
         Ok((transport, admin)) => ask(&transport, &admin).await,
-        // What is wrong with them is told of this machine.
+        // Their faults are findings about this machine.
         Err(_) if target.connection.tls_dir.as_deref().is_some_and(is_unusable) => {
             let why = "these credentials cannot be used, so nobody was asked";
             vec![Finding::not_checked(FindingCode::Quorum, CLUSTER, why)]

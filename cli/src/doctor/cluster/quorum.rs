@@ -1,4 +1,4 @@
-//! The coordinators, each asked for itself: who leads, how many may fail, who lags behind.
+//! Coordinators, each queried separately: the leader, the tolerated failures, and lag.
 
 use super::CLUSTER;
 use crate::admin::quorum::spare_text;
@@ -6,18 +6,18 @@ use crate::documents::{Finding, FindingCode};
 use archon_client::{CoordinatorRole, Error, ErrorKind, Quorum};
 use archon_security::{COMPARE, is_of_certificates};
 
-/// As the alert `ArchonCoordinatorBehind`: so many entries, and a coordinator would be given a snapshot.
+/// Same threshold as the alert `ArchonCoordinatorBehind`: a coordinator this many entries behind would get a snapshot.
 const BEHIND_MAX: u64 = 10_000;
 
-/// What each coordinator said, with its address.
+/// Answers of the coordinators, with their addresses.
 type Each = [(String, Result<Quorum, Error>)];
 
-/// Whether one of them leads.
+/// Returns true if one of them leads.
 pub(super) fn leads(each: &Each) -> bool {
     leader(each).is_some()
 }
 
-/// The one that leads and that a majority answers: who was cut off from the others goes on saying that it leads.
+/// Returns the leader that a majority answers: a leader that is cut off still reports that it leads.
 fn leader(each: &Each) -> Option<&Quorum> {
     let mut leading = answers(each).filter(|quorum| quorum.leader_id == Some(quorum.id));
     leading.find(|quorum| {
@@ -30,13 +30,13 @@ fn answers(each: &Each) -> impl Iterator<Item = &Quorum> {
     each.iter().filter_map(|(_, said)| said.as_ref().ok())
 }
 
-/// How many voters answer the one that says so, itself included, and how many there are.
+/// Returns the number of voters that answer this leader, including itself, and the number of voters.
 fn heard(quorum: &Quorum) -> (usize, usize) {
     let answers = quorum.voters().filter(|member| member.role != CoordinatorRole::Unreachable);
     (answers.count(), quorum.voters().count())
 }
 
-/// Judges what they said.
+/// Judges the answers.
 pub(super) fn judge(each: &Each) -> Vec<Finding> {
     const CODE: FindingCode = FindingCode::Quorum;
     let mut findings = Vec::new();
@@ -91,7 +91,7 @@ pub(super) fn judge(each: &Each) -> Vec<Finding> {
     findings
 }
 
-/// What to do where none may fail, or one more is of no use.
+/// Returns the remedy if no coordinator may fail, or one of them is redundant.
 fn more(voters: usize) -> String {
     match voters {
         1 => "with a single coordinator nothing is decided while it is down: start two more with --join, and wait until they vote",
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quorum_is_judged_by_how_many_may_fail_and_who_lags() {
+    fn quorum_is_judged_by_tolerated_failures_and_lag() {
         let the_cluster = |verdict| (CLUSTER.to_owned(), verdict);
         let well = quorum(2, Some(2), &[0, 0, 3], Some(1));
         assert_eq!(judged(vec![Ok(quorum(1, Some(2), &[0, 0, 0], None)), Ok(well)]), [the_cluster(Verdict::Ok)]);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_leader_each_that_does_not_answer_is_named() {
+    fn silent_coordinators_are_named_if_there_is_no_leader() {
         let silent = || Err(ErrorDetail::new(ErrorKind::Unreachable, "nobody there").into());
         let found = judged(vec![Ok(quorum(1, None, &[0; 3], None)), silent(), silent()]);
         assert_eq!(found.iter().map(|(about, _)| about.as_str()).collect::<Vec<_>>(), [CLUSTER, "a1", "a2"]);

@@ -1,4 +1,4 @@
-//! Credentials, as `archon cert check` looks at them: dates, authorities, and who may read the key.
+//! Credentials, checked as in `archon cert check`: dates, authorities, and permissions of the key.
 
 use crate::cert::{CHANGE, RENEW, brief, look as look_at};
 use crate::documents::{CertificateCheck, Finding, FindingCode};
@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Looks at a directory of credentials.
+/// Checks a directory of credentials.
 pub(super) fn look(directory: &Path, now: SystemTime) -> Finding {
     judge(&directory.display().to_string(), look_at(directory, now), now)
 }
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_soon_is_a_warning_and_what_cannot_be_used_an_error() {
+    fn expiring_is_a_warning_and_unusable_an_error() {
         let now = SystemTime::UNIX_EPOCH;
         let judged = |found| judge("/tls", found, now);
         assert_eq!(judged(Ok(check(false, false))).verdict, Verdict::Ok);

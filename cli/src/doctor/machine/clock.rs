@@ -1,5 +1,5 @@
-//! The clocks. Leases count on one that runs from the start of the machine and never leaps; certificates, events and logs are dated by the
-//! wall clock.
+//! Clocks. Leases depend on one that runs from the start of the machine and never jumps; certificates, events and logs
+//! are dated by the wall clock.
 
 use super::MACHINE;
 use crate::documents::{Finding, FindingCode};
@@ -10,24 +10,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// How long whoever keeps the clock may take to say so.
+/// Time limit for the answer of the time service.
 const ASKED: Duration = Duration::from_secs(2);
-/// No clock shows an earlier time, in seconds of Unix time: the program was not written then (2026).
+/// Earliest plausible time, in seconds of Unix time: the program did not exist before (2026).
 const EARLIEST: u64 = 1_767_225_600;
-/// What the two clocks may differ by beside the steering of the wall clock: a step of NTP is 128 ms at least.
+/// Tolerated difference of the two clocks in addition to the slewing of the wall clock: a step of NTP is at least 128
+/// ms.
 const STEP_MIN: Duration = Duration::from_millis(20);
 
-/// Whether somebody keeps the clock right.
+/// State of the clock's synchronisation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Synchronised {
     Yes,
     No,
-    /// Nobody says, and why.
+    /// Unknown, with the reason.
     Unknown(String),
 }
 
-/// Asks the service manager's keeper of time, which asks the kernel. The kernel's own call takes code that is not checked for
-/// memory safety.
+/// Asks the time service of the service manager, which asks the kernel. The kernel's own call needs code without
+/// checked memory safety.
 pub(super) async fn synchronised() -> Synchronised {
     if !cfg!(target_os = "linux") {
         return Synchronised::Unknown("this is looked at on Linux only".to_owned());
@@ -52,7 +53,7 @@ fn answer(success: bool, text: &str) -> Synchronised {
     }
 }
 
-/// Judges the time that the clock shows, and whether it is kept right.
+/// Judges the time that the clock shows, and its synchronisation.
 pub(super) fn set(synchronised: Synchronised, now: SystemTime) -> Finding {
     const CODE: FindingCode = FindingCode::ClockSet;
     let keep = "run one that keeps it right, such as chrony or systemd-timesyncd";
@@ -79,20 +80,20 @@ struct Both {
     boot: Duration,
     /// Unix time.
     wall: Duration,
-    /// How far apart the moments may be.
+    /// Greatest distance of the two moments.
     apart: Duration,
 }
 
-/// Looks at both clocks from now on.
+/// Observation of both clocks from a moment on.
 pub(super) struct Watch(Both);
 
-/// What went by between two looks.
+/// Elapsed time between two readings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Elapsed {
     pub(super) boot: Duration,
-    /// What the wall clock went on by; `None` if it went back.
+    /// Elapsed time of the wall clock; `None` if it went back.
     pub(super) wall: Option<Duration>,
-    /// How exact that is.
+    /// Uncertainty of the values.
     pub(super) apart: Duration,
 }
 
@@ -108,7 +109,7 @@ impl Watch {
     }
 }
 
-/// The closest of a few tries: this thread may be held up between looking at one and at the other.
+/// Returns the closest of a few readings, because this thread may be preempted between the two clocks.
 fn both() -> Both {
     let look = || {
         let before = time_of(ClockId::Boottime);
@@ -125,7 +126,7 @@ fn time_of(clock: ClockId) -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Judges whether the wall clock went on as the other one did. Steering it takes a tenth at most.
+/// Judges whether the wall clock advanced like the other one. Slewing changes its rate by a tenth at most.
 pub(super) fn steady(elapsed: Elapsed) -> Finding {
     const CODE: FindingCode = FindingCode::ClockSteady;
     let watched = format!("within {} ms", elapsed.boot.as_millis());
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_leaps_is_told_from_one_that_is_steered() {
+    fn clock_step_is_distinguished_from_slewing() {
         let judged = |boot, wall| steady(elapsed(boot, wall)).verdict;
         assert_eq!((judged(1_000, Some(1_000)), judged(1_000, Some(1_083))), (Verdict::Ok, Verdict::Ok));
         assert_eq!((judged(1_000, Some(1_128)), judged(1_000, Some(872))), (Verdict::Warning, Verdict::Warning));
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_a_battery_for_its_clock_begins_in_1970() {
+    fn clock_reset_to_1970_is_an_error() {
         let now = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
         assert_eq!(set(Synchronised::Yes, now(60)).verdict, Verdict::Error);
         assert_eq!(set(Synchronised::Yes, now(EARLIEST)).verdict, Verdict::Ok);

@@ -1,4 +1,4 @@
-//! The data directory: whether it is there, can be written, and is private.
+//! Data directory: existence, write access and privacy.
 
 use crate::documents::{Finding, FindingCode};
 use rustix::process::geteuid;
@@ -7,16 +7,16 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// What is seen of a directory.
+/// Observations of a directory.
 #[derive(Debug)]
 pub(super) struct Reading {
-    /// What it is; `None` if it is not there yet.
+    /// Metadata; `None` if it does not exist yet.
     there: Option<There>,
-    /// What is written instead as long as it is not there.
+    /// Directory for the test file while it does not exist.
     place: PathBuf,
-    /// Who looks.
+    /// User of this process.
     user: u32,
-    /// Whether a file could be made in it, or where it is to be made.
+    /// Result of creating a file in it, or in its nearest existing parent.
     written: io::Result<()>,
 }
 
@@ -27,15 +27,15 @@ struct There {
     owner: u32,
 }
 
-/// The directory itself, or the nearest one above it that is there.
+/// Returns the directory itself, or its nearest existing ancestor.
 pub(super) fn place(directory: &Path) -> PathBuf {
     let named = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     let there = named.ancestors().find(|path| path.is_dir());
-    // Of `data` alone what is above it is the empty path.
+    // The parent of a relative `data` is the empty path.
     there.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
 }
 
-/// Looks at a directory, and makes a file without a name in it for a moment.
+/// Reads a directory, and creates an unnamed file in it for a moment.
 pub(super) fn read(directory: &Path, place: &Path) -> Reading {
     let of = |found: Metadata| There {
         is_directory: found.is_dir(),
@@ -50,7 +50,7 @@ pub(super) fn read(directory: &Path, place: &Path) -> Reading {
     }
 }
 
-/// Judges it.
+/// Judges the directory.
 pub(super) fn judge(about: &str, reading: &Reading) -> Finding {
     const CODE: FindingCode = FindingCode::Directory;
     let place = reading.place.display();
@@ -104,7 +104,7 @@ mod tests {
     const PRIVATE: There = There { is_directory: true, mode: 0o700, owner: 100 };
 
     #[test]
-    fn what_others_may_see_is_a_warning_and_what_cannot_be_written_an_error() {
+    fn readable_by_others_is_a_warning_and_unwritable_an_error() {
         let judged = |there, written| judge("/data", &reading(there, written)).verdict;
         assert_eq!(judged(Some(PRIVATE), Ok(())), Verdict::Ok);
         assert_eq!(judged(None, Ok(())), Verdict::Ok);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_to_be_made_is_looked_for_above_it() {
+    fn missing_directory_is_checked_at_its_ancestor() {
         let directory = tempfile::tempdir().unwrap();
         let deep = directory.path().join("a/b/c");
         assert_eq!(place(&deep), directory.path());

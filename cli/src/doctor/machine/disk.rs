@@ -1,4 +1,4 @@
-//! The disk: how much space is left, and how long a write takes until it is durable.
+//! Disk: free space, and the time until a write is durable.
 
 use super::file_system::{self, Kind};
 use crate::documents::{Finding, FindingCode};
@@ -10,30 +10,31 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// With less than this free, in bytes, a node takes no writes (engine `sled`), and a coordinator's log can make few more files.
+/// With fewer free bytes, a node refuses writes (engine `sled`), and a coordinator's log can create only a few more
+/// files.
 const FREE_BYTES_MIN: u64 = 64 * 1024 * 1024;
-/// As the alert `ArchonDiskNearlyFull`: of this share that is left, in percent, somebody should know.
+/// Same threshold as the alert `ArchonDiskNearlyFull`: free share in percent.
 const FREE_PERCENT: u64 = 15;
 
-/// Writes that are measured, at most.
+/// Most measured writes.
 const WRITES: usize = 200;
-/// How long they may take together, and how many are made in any case.
+/// Time limit of all writes together, and the minimum number of writes.
 const WRITES_TIME: Duration = Duration::from_secs(2);
 const WRITES_MIN: usize = 5;
-/// A write of the log is a multiple of this, in bytes.
+/// Writes of the log are multiples of this size, in bytes.
 const BLOCK_BYTES: usize = 4096;
 /// Blocks of the file, which are written in turn.
 const BLOCKS: usize = 64;
 
-/// Every write waits for a sync of a majority of its copies, and what follows on it for the next one: above this, somebody who
-/// writes one thing after another writes less than a hundred in a second.
+/// Each write waits for a sync at a majority of its copies, and a dependent write waits for it: above this, sequential
+/// writes stay below a hundred per second.
 const SLOW: Duration = Duration::from_millis(10);
-/// As the alert `ArchonSlowSyncs`.
+/// Same threshold as the alert `ArchonSlowSyncs`.
 const VERY_SLOW: Duration = Duration::from_millis(100);
-/// The longest election time-out of coordinators: a vote is synced before it is given, and an entry before it is acknowledged, so that
-/// above this elections fail for the disk alone.
+/// Longest election time-out of coordinators: a vote is synced before it is sent, and an entry before it is
+/// acknowledged, so that above this elections fail because of the disk alone.
 const TOO_SLOW: Duration = Duration::from_millis(300);
-/// No disk writes so fast: the sync returned without having done anything.
+/// Too fast for any disk: the sync returned without effect.
 const NOT_SYNCED: Duration = Duration::from_micros(5);
 
 /// Space on a file system, in bytes.
@@ -43,14 +44,14 @@ pub(super) struct Space {
     size: u64,
 }
 
-/// Asks the system.
+/// Reads the space from the system.
 pub(super) fn read_space(place: &Path) -> io::Result<Space> {
     let found = statvfs(place)?;
     let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
     Ok(Space { free: bytes(found.f_bavail), size: bytes(found.f_blocks) })
 }
 
-/// Judges it.
+/// Judges the space.
 pub(super) fn space(about: &str, found: io::Result<Space>) -> Finding {
     const CODE: FindingCode = FindingCode::DiskSpace;
     let Space { free, size } = match found {
@@ -70,8 +71,8 @@ pub(super) fn space(about: &str, found: io::Result<Space>) -> Finding {
     }
 }
 
-/// How long each of some small writes took until it was durable: overwritten in a file that is there, as the log does with its
-/// files. The file has no name, so that nothing is left whatever happens.
+/// Measures the time until each of some small writes is durable: overwrites of an existing file, as in the log. The
+/// file has no name, so that it is always removed.
 pub(super) fn measure(place: &Path) -> io::Result<Vec<Duration>> {
     let file = tempfile::tempfile_in(place)?;
     file.write_all_at(&vec![0; BLOCK_BYTES * BLOCKS], 0)?;
@@ -93,7 +94,7 @@ fn one_write(file: &File, block: &[u8], offset: u64) -> io::Result<Duration> {
     Ok(begin.elapsed())
 }
 
-/// Judges them.
+/// Judges the durations.
 pub(super) fn syncs(about: &str, kind: &file_system::Reading, took: io::Result<Vec<Duration>>) -> Finding {
     const CODE: FindingCode = FindingCode::DiskSync;
     let mut took = match took {
@@ -132,13 +133,13 @@ pub(super) fn syncs(about: &str, kind: &file_system::Reading, took: io::Result<V
     }
 }
 
-/// The least that so many percent do not exceed.
+/// Returns the lowest value that is not exceeded by `percent` percent of the values.
 fn quantile(sorted: &[Duration], percent: usize) -> Option<Duration> {
     let place = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(place - 1).copied()
 }
 
-/// `850 µs`, `12.3 ms`.
+/// Formats a duration: `850 µs`, `12.3 ms`.
 pub(in crate::doctor) fn time_text(time: Duration) -> String {
     match time.as_micros() {
         micros @ 0..1_000 => format!("{micros} µs"),
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_judged_by_what_writes_and_elections_wait_for() {
+    fn disk_is_judged_by_its_effect_on_writes_and_elections() {
         for (half, most, verdict) in [
             (900, 5_000, Verdict::Ok),
             (9_999, 99_999, Verdict::Ok),
@@ -180,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn one_hiccup_among_two_hundred_writes_is_not_held_against_a_disk() {
+    fn single_slow_write_among_two_hundred_is_tolerated() {
         let mut took = vec![Duration::from_micros(500); 199];
         took.push(Duration::from_secs(1));
         assert_eq!(syncs("/data", &EXT4, Ok(took)).verdict, Verdict::Ok);
     }
 
     #[test]
-    fn what_is_measured_leaves_nothing() {
+    fn measurement_leaves_no_files() {
         let directory = tempfile::tempdir().unwrap();
         let took = measure(directory.path()).unwrap();
         assert!((WRITES_MIN..=WRITES).contains(&took.len()), "{}", took.len());
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_nearly_full_is_told_before_writes_are_refused() {
+    fn nearly_full_disk_is_reported_before_writes_are_refused() {
         let judged = |free, size| space("/data", Ok(Space { free, size })).verdict;
         const GIB: u64 = 1 << 30;
         assert_eq!((judged(20 * GIB, 100 * GIB), judged(14 * GIB, 100 * GIB)), (Verdict::Ok, Verdict::Warning));

@@ -1,37 +1,37 @@
-//! The kind of file system that data is on.
+//! Kind of file system of a directory.
 
 use crate::documents::{Finding, FindingCode};
 use std::path::Path;
 
-/// What a file system does with data.
+/// Storage of a file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// On a disk of this machine, or what looks like one.
+    /// Disk of this machine, real or virtual.
     Disk,
-    /// In memory.
+    /// Memory.
     Memory,
-    /// At another machine.
+    /// Another machine.
     Network,
-    /// In the layer of a container.
+    /// Layer of a container.
     Layer,
-    /// By a program of somebody's.
+    /// Program in user space.
     UserSpace,
-    /// By a driver for other systems' disks.
+    /// Driver for disks of other systems.
     Foreign,
 }
 
-/// What was seen.
+/// Observation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reading {
-    /// A file system that is known here.
+    /// A file system known to this program.
     Known(&'static str, Kind),
     /// Another one, by its number.
     Other(u32),
-    /// Nobody says.
+    /// Unknown, with the reason.
     Unknown(String),
 }
 
-/// As `statfs(2)` numbers them.
+/// Numbers of `statfs(2)`.
 const KNOWN: &[(u32, &str, Kind)] = &[
     (0xEF53, "ext4", Kind::Disk),
     (0x5846_5342, "xfs", Kind::Disk),
@@ -64,7 +64,7 @@ const KNOWN: &[(u32, &str, Kind)] = &[
 pub(super) fn read(place: &Path) -> Reading {
     #[cfg(target_os = "linux")]
     {
-        // Of the numbers, whose type differs between machines, 32 bits count.
+        // The type of the numbers differs between machines; 32 bits are significant.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         match rustix::fs::statfs(place) {
             Ok(told) => of(told.f_type as u32),
@@ -83,7 +83,7 @@ fn of(number: u32) -> Reading {
     known.map_or(Reading::Other(number), |(_, name, kind)| Reading::Known(name, *kind))
 }
 
-/// Judges it.
+/// Judges the file system.
 pub(super) fn judge(about: &str, reading: &Reading) -> Finding {
     const CODE: FindingCode = FindingCode::FileSystem;
     let (name, kind) = match reading {
@@ -130,7 +130,7 @@ mod tests {
     use crate::documents::Verdict;
 
     #[test]
-    fn memory_is_an_error_and_what_is_elsewhere_a_warning() {
+    fn memory_is_an_error_and_remote_storage_a_warning() {
         let judged = |number| judge("/data", &of(number)).verdict;
         assert_eq!((judged(0xEF53), judged(0x0102_1994)), (Verdict::Ok, Verdict::Error));
         for number in [0x6969, 0xFF53_4D42, 0x794C_7630, 0x6573_5546, 0x4D44] {
@@ -142,7 +142,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn proc_is_none_that_data_could_be_on() {
+    fn proc_is_rejected_for_data() {
         assert_eq!(read(Path::new("/proc")), Reading::Other(0x9fa0));
         assert!(matches!(read(Path::new("/proc/not-there")), Reading::Unknown(_)));
     }

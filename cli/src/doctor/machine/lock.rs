@@ -1,29 +1,30 @@
-//! Who uses the data directory, as the kernel lists locks: to try for the lock could keep a member out that is just starting.
+//! Lock of the data directory, read from the kernel's list of locks: an attempt to lock it could keep out a member that
+//! is just starting.
 
 use crate::documents::{Finding, FindingCode};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// The file in a data directory that its user locks, and in which it notes its process id.
+/// File in a data directory that its user locks, and that contains its process id.
 const LOCK_FILE: &str = "LOCK";
-/// Where the kernel lists locks.
+/// List of locks of the kernel.
 const LOCKS: &str = "/proc/locks";
 
-/// Who holds the lock.
+/// State of the lock.
 #[derive(Debug)]
 pub(super) enum Reading {
-    /// Nobody ever did: there is no such file.
+    /// Never locked: the file does not exist.
     Never,
-    /// Nobody does.
+    /// Not locked.
     Free,
-    /// This process.
+    /// Locked by the process with this id.
     Held(u32),
-    /// Nobody says.
+    /// Unknown, with the reason.
     Unknown(io::Error),
 }
 
-/// Looks at the locks of this machine.
+/// Reads the locks of this machine.
 pub(super) fn read(directory: &Path) -> Reading {
     let file = directory.join(LOCK_FILE);
     let inode = match file.metadata() {
@@ -38,8 +39,9 @@ pub(super) fn read(directory: &Path) -> Reading {
     }
 }
 
-/// The process that holds a lock on this file, as `/proc/locks` lists them: `1: FLOCK ADVISORY WRITE 4711 08:01:262146 0 EOF`. Devices
-/// are not compared, for some file systems have several numbers for one; instead the process must be the one that is `noted`.
+/// Returns the process that holds a lock on this file, from `/proc/locks`: `1: FLOCK ADVISORY WRITE 4711 08:01:262146 0
+/// EOF`. Devices are not compared, because some file systems have several numbers for one; instead the process must be
+/// the `noted` one.
 fn holder(locks: &str, inode: u64, noted: Option<u32>) -> Option<u32> {
     locks.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -49,7 +51,7 @@ fn holder(locks: &str, inode: u64, noted: Option<u32>) -> Option<u32> {
     })
 }
 
-/// Judges it: that a directory is used is as it should be while its member runs.
+/// Judges the lock: a directory in use is normal while its member runs.
 pub(super) fn judge(about: &str, reading: Reading) -> Finding {
     const CODE: FindingCode = FindingCode::DirectoryLock;
     match reading {
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_holder_is_found_among_other_locks() {
+    fn holder_is_found_among_other_locks() {
         let locks = "1: POSIX  ADVISORY  WRITE 11 08:01:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 12 00:2d:77 0 EOF\n\
                      2: -> FLOCK  ADVISORY  WRITE 13 00:2d:77 0 EOF\n3: FLOCK  ADVISORY  WRITE 14 08:01:78 0 EOF\n";
         assert_eq!(holder(locks, 77, Some(12)), Some(12));
@@ -81,7 +83,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_lock_that_is_held_is_seen_and_left_alone() {
+    fn held_lock_is_reported_without_touching_it() {
         use rustix::fs::{FlockOperation, flock};
         let directory = tempfile::tempdir().unwrap();
         assert!(matches!(read(directory.path()), Reading::Never));

@@ -1,4 +1,4 @@
-//! This machine: what a coordinator or node needs of it.
+//! Checks of this machine for a coordinator or node.
 
 mod certificate;
 mod clock;
@@ -19,7 +19,7 @@ use crate::stalls;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Looks at everything that is named.
+/// Checks all named objects.
 pub(super) async fn look(target: &Target) -> Vec<Finding> {
     let watch = clock::Watch::begin();
     let stall = tokio::task::spawn_blocking(|| stalls::longest(stalls::WATCHED));
@@ -30,7 +30,7 @@ pub(super) async fn look(target: &Target) -> Vec<Finding> {
     let mut unused = None;
     match target.data_dir.clone() {
         None => findings.push(Target::unnamed(FindingCode::Directory, "data directory", "data-dir")),
-        // Syncs take their time, and nobody else is to wait for them.
+        // Syncs take time and must not block other tasks.
         Some(data_dir) => match tokio::task::spawn_blocking(move || data(&data_dir)).await {
             Ok((found, is_unused)) => {
                 unused =
@@ -53,7 +53,7 @@ pub(super) async fn look(target: &Target) -> Vec<Finding> {
     findings
 }
 
-/// The data directory, or where it is to be made; and whether it is known that no process uses it.
+/// Checks the data directory, or its future location; returns true if certainly no process uses it.
 fn data(data_dir: &Path) -> (Vec<Finding>, bool) {
     let about = data_dir.display().to_string();
     let place = directory::place(data_dir);

@@ -1,21 +1,22 @@
-//! How many files a process of this machine may have open.
+//! Limit of open files for a process of this machine.
 
 use super::MACHINE;
 use crate::documents::{Finding, FindingCode};
 use rustix::process::{Resource, getrlimit};
 
-/// A node takes 4,096 connections unless told otherwise, and half of its files at most are connections: with less than this it takes
-/// fewer.
+/// A node accepts 4,096 connections by default, and uses at most half of its files for connections: with a lower limit
+/// it accepts fewer.
 const WANTED: u64 = 8_192;
-/// With less than this, a log, an engine and a connection to each other member do not go together.
+/// A lower limit does not suffice for a log, an engine and a connection to each other member.
 const NEEDED: u64 = 512;
 
-/// The most that a process may raise its limit to, which coordinators and nodes do by themselves; `None` if it is unlimited.
+/// Returns the highest limit that a process may set, which coordinators and nodes do by themselves; `None` if it is
+/// unlimited.
 pub(super) fn read() -> Option<u64> {
     getrlimit(Resource::Nofile).maximum
 }
 
-/// Judges it.
+/// Judges the limit.
 pub(super) fn judge(most: Option<u64>) -> Finding {
     const CODE: FindingCode = FindingCode::OpenFiles;
     let Some(most) = most else {
@@ -40,7 +41,7 @@ mod tests {
     use crate::documents::Verdict;
 
     #[test]
-    fn few_files_are_few_connections() {
+    fn low_file_limit_reduces_connections() {
         let judged = |most| judge(most).verdict;
         assert_eq!(
             (judged(None), judged(Some(1_048_576)), judged(Some(8_192))),

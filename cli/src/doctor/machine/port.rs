@@ -1,4 +1,4 @@
-//! The addresses that are listened on: free, or who is there.
+//! Listen addresses: free, or in use by a known or unknown process.
 
 use super::super::cluster::member_of;
 use super::super::target::Target;
@@ -10,32 +10,33 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
-/// How long whoever is there may take to say who it is.
+/// Time limit for the identification of the listening process.
 const ASKED: Duration = Duration::from_secs(2);
 
-/// What is at an address.
+/// Observation at an address.
 #[derive(Debug)]
 enum Reading {
-    /// Nobody.
+    /// No listener.
     Free,
     /// A member, as `node/athens`.
     Member(String),
-    /// A member, and not of this data directory, which nobody uses.
+    /// A member that uses another data directory, because this one is unused.
     OfAnotherDirectory(String, String),
-    /// Somebody else, and why that is no member.
+    /// Not a member, with the reason.
     Stranger(String),
-    /// Somebody, who cannot be asked who that is.
+    /// A listener that cannot be identified.
     Unasked(String),
     /// A part of the member that listens at the first address.
     Beside(String),
-    /// It cannot be listened on.
+    /// The address cannot be listened on.
     Refused(io::Error),
 }
 
-/// Looks at each. `unused`: the data directory that is looked at, if no process uses it: then who listens there is not its member.
+/// Checks each address. `unused` is the checked data directory if no process uses it: a listener is then not its
+/// member.
 pub(super) async fn look(target: &Target, unused: Option<&str>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    // Metrics and the console are HTTP: whose they are is told by who listens beside them.
+    // Metrics and the console are HTTP: they belong to the member that listens beside them.
     let (mut beside, mut unasked): (Option<String>, Option<String>) = (None, None);
     for (flag, address) in &target.listen {
         let reading = match (TcpListener::bind(address), *flag, &beside) {
@@ -62,7 +63,7 @@ pub(super) async fn look(target: &Target, unused: Option<&str>) -> Vec<Finding> 
     findings
 }
 
-/// Asks who is there.
+/// Identifies the listening process.
 async fn ask(target: &Target, address: SocketAddr) -> Reading {
     let host = match address.ip() {
         ip if !ip.is_unspecified() => ip,
@@ -72,10 +73,10 @@ async fn ask(target: &Target, address: SocketAddr) -> Reading {
     let address = SocketAddr::new(host, address.port()).to_string();
     let transport = match connect::transport(&target.connection) {
         Ok(transport) => transport,
-        // They say nothing about who listens there, and are a finding of their own.
+        // Faulty credentials are a separate finding, and do not identify the listener.
         Err(_) => return Reading::Unasked("these credentials cannot be used".to_owned()),
     };
-    // The credentials of a node may not ask it what it counts, and see whose certificate it shows.
+    // The credentials of a node have no right to its counters, but suffice to see the presented certificate.
     if transport.tls().is_some() {
         return match shown_at(&transport, &address).await {
             Ok(certificate) => certificate.identity.map_or_else(
@@ -95,7 +96,7 @@ async fn ask(target: &Target, address: SocketAddr) -> Reading {
     }
 }
 
-/// Judges what is at an address. `expected` is who runs here, or is to.
+/// Judges the listener at an address. `expected` is the member of this machine, present or future.
 fn judge(flag: &str, address: SocketAddr, reading: &Reading, expected: Option<&str>) -> Finding {
     const CODE: FindingCode = FindingCode::Port;
     let about = address.to_string();
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_free_or_the_members_own_or_somebody_elses() {
+    fn port_is_free_or_used_by_the_member_or_by_another_process() {
         let member = || Reading::Member("node/athens".to_owned());
         assert_eq!(judged(&Reading::Free, None).verdict, Verdict::Ok);
         assert_eq!(judged(&member(), None).verdict, Verdict::Ok);

@@ -1,4 +1,4 @@
-//! Whether timers of this machine come in time, which leases rest on.
+//! Timeliness of this machine's timers, which leases depend on.
 
 use super::MACHINE;
 use crate::documents::{Finding, FindingCode};
@@ -6,7 +6,7 @@ use crate::stalls;
 use archon_types::Failover;
 use std::time::Duration;
 
-/// Judges the longest that a timer came late while it was watched.
+/// Judges the longest delay of a timer during the observation.
 pub(super) fn judge(seen: Duration) -> Finding {
     const CODE: FindingCode = FindingCode::Timers;
     let watched = format!("within {} s a timer came {} ms late at most", stalls::WATCHED.as_secs(), seen.as_millis());
@@ -29,7 +29,7 @@ mod tests {
     use crate::documents::Verdict;
 
     #[test]
-    fn timers_that_come_late_are_told() {
+    fn late_timers_are_reported() {
         let judged = |ms| judge(Duration::from_millis(ms));
         assert_eq!(
             (judged(3).verdict, judged(250).verdict, judged(400).verdict),
