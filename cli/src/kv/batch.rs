@@ -11,10 +11,10 @@ use bytes::Bytes;
 use std::io::Read;
 use std::path::Path;
 
-/// Most text that is read: a JSON string may take six characters for one byte.
+/// Largest accepted text: a JSON string may use six characters for one byte.
 const TEXT_BYTES_MAX: u64 = 6 * BATCH_BYTES_MAX as u64 + 1024 * 1024;
 
-/// One line.
+/// Operation of one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Step {
     line: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Step {
 /// Reads the operations from a file, or from standard input.
 ///
 /// # Errors
-/// A file that cannot be read, more than a batch may hold, or the first line that is wrong.
+/// An unreadable file, more operations than a batch can hold, or the first invalid line.
 pub(crate) fn read(file: Option<&Path>) -> Result<Vec<Step>, Failure> {
     let file = file.filter(|path| path.as_os_str() != "-");
     let name = file.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
@@ -71,7 +71,7 @@ fn parse(text: &str, name: &str) -> Result<Vec<Step>, Failure> {
     Ok(steps)
 }
 
-/// One line, which is not empty.
+/// Parses one line that is not empty.
 fn step(line: &str) -> Result<(String, Op), String> {
     let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line.trim_end(), ""));
     let (key, rest) = word(rest)?.ok_or_else(|| format!("{verb:?} needs a key"))?;
@@ -101,7 +101,7 @@ fn step(line: &str) -> Result<(String, Op), String> {
     Ok((key, op))
 }
 
-/// The next word, and what follows the space after it; a word that begins with a quote is a JSON string.
+/// Returns the next word, and the text after the following space; a word that begins with a quote is a JSON string.
 fn word(text: &str) -> Result<Option<(String, &str)>, String> {
     let text = text.trim_start();
     if text.is_empty() {
@@ -120,7 +120,7 @@ fn word(text: &str) -> Result<Option<(String, &str)>, String> {
     Ok(Some((word.to_owned(), rest)))
 }
 
-/// The JSON string with which `text` begins, and how many bytes of the text it takes.
+/// Parses the JSON string at the begin of `text`; returns it with its length in the text in bytes.
 fn quoted(text: &str) -> Result<(String, usize), String> {
     let mut strings = serde_json::Deserializer::from_str(text).into_iter::<String>();
     match strings.next() {
@@ -130,7 +130,7 @@ fn quoted(text: &str) -> Result<(String, usize), String> {
     }
 }
 
-/// The rest of a line: as it is, or a JSON string.
+/// Parses the rest of a line: literal, or a JSON string.
 fn value(text: &str) -> Result<Bytes, String> {
     let value = if text.trim_start().starts_with('"') {
         let text = text.trim();
@@ -148,7 +148,7 @@ fn value(text: &str) -> Result<Bytes, String> {
     Ok(Bytes::from(value))
 }
 
-/// Runs them and prints what became of each.
+/// Runs the operations and prints the result of each.
 pub(crate) async fn run(steps: Vec<Step>, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let results = client.batch(steps.iter().map(|step| step.op.clone()).collect()).await?;
     let mut failures = Vec::new();
@@ -194,7 +194,7 @@ fn row(outcome: &Outcome, result: String) -> Vec<String> {
     ]
 }
 
-/// The outcome of an operation, as if nothing came of it.
+/// Returns the document of an operation without results.
 fn blank(step: &Step) -> Outcome {
     let operation = match &step.op {
         Op::Get { .. } => "get",
@@ -208,7 +208,7 @@ fn blank(step: &Step) -> Outcome {
     Outcome { line, operation, key, ok: true, existed: None, value: ValueText::default(), revision: None, error: None }
 }
 
-/// What became of one operation, for programs and for people, or why it was not carried out.
+/// Returns the result of one operation, for programs and for people, or the reason why it failed.
 fn outcome(step: &Step, result: Result<Answer, Error>) -> Result<(Outcome, String), Failure> {
     let blank = blank(step);
     match result {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_as_promised() {
+    fn valid_lines_are_parsed() {
         let put = |key: &'static str, value: &'static str| Ok(Op::Put { key: key.into(), value: value.into() });
         assert_eq!(one("put city/1 athens"), put("city/1", "athens"));
         assert_eq!(one("put a  two  words "), put("a", " two  words "), "a value is the rest of the line, as it is");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_line_is_said() {
+    fn invalid_line_is_explained() {
         for (line, part) in [
             ("put", "needs a key"),
             ("put k", "value is missing"),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_are_skipped_and_wrong_lines_are_named_by_number() {
+    fn comments_are_skipped_and_invalid_lines_are_numbered() {
         let steps = parse("# first\n\nput a 1\n  get a\n", "changes").unwrap();
         assert_eq!(steps.iter().map(|step| step.line).collect::<Vec<_>>(), [3, 4]);
         let failure = parse("get a\nget\n", "changes").unwrap_err();
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_bounded_at_home() {
+    fn oversized_batch_is_rejected_locally() {
         let fits = "get k\n".repeat(BATCH_OPS_MAX);
         assert_eq!(parse(&fits, "f").unwrap().len(), BATCH_OPS_MAX);
         let failure = parse(&format!("{fits}get k\n"), "f").unwrap_err();

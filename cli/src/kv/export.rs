@@ -15,12 +15,12 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Rows asked for at once; a page of them has 4 MiB at most.
+/// Rows per request; a page of them has at most 4 MiB.
 const PAGE_ROWS: u32 = 1_000;
-/// Written at once, in bytes.
+/// Size of one write, in bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Refuses two kinds of data on one stream.
+/// Rejects two kinds of data on one stream.
 ///
 /// # Errors
 /// `-o json` without a file.
@@ -34,7 +34,7 @@ pub(crate) fn check(args: &ExportArgs, output: &Output) -> Result<(), Failure> {
     }
 }
 
-/// Writes them, page after page.
+/// Writes the rows, page by page.
 pub(crate) async fn run(args: &ExportArgs, client: &Client, output: &Output) -> Result<Exit, Failure> {
     check_whole(client, &args.of).await?;
     let Some(path) = &args.to else {
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: &ExportArgs, client: &Client, output: &Output) -> 
     Ok(Exit::Done)
 }
 
-/// Why no file is begun, without the name that it would have had until it is whole.
+/// Explains why no file could be created, without the name of the temporary file.
 fn not_begun(path: &Path, error: &io::Error) -> Failure {
     let remedy = match error.kind() {
         io::ErrorKind::NotFound => "make that directory first, or name a file in one that is there",
@@ -95,7 +95,7 @@ async fn rows<W: Write>(args: &ExportArgs, out: W, client: &Client, output: &Out
     }
 }
 
-/// A file that stands under its name once it is whole; a pipe or a device is written as it comes.
+/// Destination of an export: a file that gets its name once it is complete; a pipe or a device is written directly.
 enum Destination {
     New { file: NamedTempFile, path: PathBuf, bytes: u64 },
     There { file: File, bytes: u64 },
@@ -103,7 +103,7 @@ enum Destination {
 
 impl Destination {
     fn open(path: &Path) -> io::Result<Self> {
-        // Also at the end of a link: what is there may be a pipe.
+        // Follows links: the target may be a pipe.
         if path.metadata().is_ok_and(|found| !found.is_file()) {
             return Ok(Self::There { file: File::options().write(true).open(path)?, bytes: 0 });
         }
@@ -111,7 +111,7 @@ impl Destination {
         Ok(Self::New { file: NamedTempFile::new_in(folder)?, path: path.to_owned(), bytes: 0 })
     }
 
-    /// Gives it its name, and says how long it is.
+    /// Gives the file its name, and returns its length.
     fn keep(self) -> io::Result<u64> {
         match self {
             Self::There { bytes, .. } => Ok(bytes),
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_export_into_no_directory_named_a_file_that_nobody_knows() {
+    fn missing_directory_of_an_export_is_reported() {
         let path = Path::new("/not-there/x.csv");
         let failed = not_begun(path, &Destination::open(path).err().unwrap());
         assert_eq!(failed.message, "writing /not-there/x.csv: its directory is not there");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_that_failed_left_half_a_file_under_its_name() {
+    fn failed_export_leaves_no_partial_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rows.jsonl");
         let mut half = Destination::open(&path).unwrap();

@@ -15,30 +15,30 @@ use std::io::Read;
 use std::path::Path;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Rows written in one call, at most.
+/// Most rows in one call.
 const PART_ROWS: usize = 500;
-/// Their bytes of keys and values, unless one row alone has more.
+/// Most bytes of keys and values in one call, unless a single row has more.
 const PART_BYTES: usize = 1024 * 1024;
-/// Calls under way at once.
+/// Calls in progress at once.
 const IN_FLIGHT: usize = 4;
 /// Parts that are read ahead.
 const AHEAD: usize = 2;
 
-/// What is read of a file.
+/// Part of a file.
 #[derive(Debug)]
 enum Part {
-    /// Some rows, of which no two have the same key.
+    /// Rows with distinct keys.
     Rows(Vec<(u64, Row)>),
-    /// A line that is none, after which nothing is read.
+    /// An invalid line, which ends the reading.
     Bad(Bad),
-    /// That was all. Without it the reader has failed.
+    /// End of the file. If it is missing, the reader has failed.
     End,
 }
 
-/// Refuses a file in the place of the table: standard input would be read for its rows.
+/// Rejects a file in the place of the table: otherwise the rows would be read from standard input.
 ///
 /// # Errors
-/// The one name is that of a file, and no file is named.
+/// The only name is that of a file, and no file is given.
 pub(crate) fn check(args: &ImportArgs) -> Result<(), Failure> {
     let is_file = args.file.is_none() && Path::new(&args.into).is_file();
     match is_file {
@@ -71,7 +71,7 @@ pub(crate) async fn dry_run(args: &ImportArgs, output: &Output) -> Result<Exit, 
     told(args, progress.rows, 0, &text, output)
 }
 
-/// Writes every row, some calls at once, and the rows of one key one after the other.
+/// Writes every row, with several calls at once, and the rows of one key in sequence.
 pub(crate) async fn run(args: &ImportArgs, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let mut parts = parts(args)?;
     let mut progress = Progress::new("imported", output);
@@ -79,7 +79,7 @@ pub(crate) async fn run(args: &ImportArgs, client: &Client, output: &Output) -> 
     let mut under_way = UnderWay::default();
     let (signal, mut interrupted) = (tokio::signal::ctrl_c(), false);
     tokio::pin!(signal);
-    // Rows that wait until less is under way, and what ended the file.
+    // Rows that wait for a call to end, and the reason for the end of the file.
     let (mut waiting, mut over, mut failed) = (None, None, None);
     loop {
         if let Some(rows) = waiting.take_if(|rows: &mut Vec<_>| under_way.takes(rows)) {
@@ -93,7 +93,7 @@ pub(crate) async fn run(args: &ImportArgs, client: &Client, output: &Output) -> 
         tokio::select! {
             Some(done) = running.next(), if !running.is_empty() => {
                 account(done, &mut under_way, &mut progress, &mut failed);
-                // What is under way is waited for, so that what became of it can be told; nothing else is begun.
+                // Calls in progress are awaited so that their results can be reported; no more are started.
                 if failed.is_some() {
                     (waiting, over) = (None, over.or(Some(None)));
                 }
@@ -122,13 +122,13 @@ pub(crate) async fn run(args: &ImportArgs, client: &Client, output: &Output) -> 
     }
 }
 
-/// The thread that reads has failed.
+/// Reports a failure of the reader thread.
 fn unread(args: &ImportArgs, progress: &Progress) -> Failure {
     Failure::failed(format!("{} was not read to its end; {}", shown(args), progress.text()))
         .with_remedy("this is a defect of archon: please report it, with the line before on standard error")
 }
 
-/// Prints how it ended.
+/// Prints the result.
 fn told(args: &ImportArgs, rows_read: u64, rows_written: u64, text: &str, output: &Output) -> Result<Exit, Failure> {
     if output.is_json() {
         output.json(&Imported { table: args.into.clone(), rows_read, rows_written })?;
@@ -141,7 +141,7 @@ fn told(args: &ImportArgs, rows_read: u64, rows_written: u64, text: &str, output
     Ok(Exit::Done)
 }
 
-/// Where a file is named.
+/// Returns the named file, if any.
 fn named(args: &ImportArgs) -> Option<&Path> {
     args.file.as_deref().filter(|path| path.as_os_str() != "-")
 }
@@ -155,7 +155,7 @@ fn bad_line(args: &ImportArgs, bad: &Bad, what: &str) -> Failure {
     Failure::usage(format!("{}, line {}: {}; {what}", shown(args), bad.line, bad.why), remedy)
 }
 
-/// Reads on a thread of its own: whoever waits for a pipe keeps no write waiting.
+/// Reads on a separate thread, so that a slow pipe does not delay writes.
 fn parts(args: &ImportArgs) -> Result<Receiver<Part>, Failure> {
     if named(args).is_some_and(Path::is_dir) {
         return Err(Failure::usage(format!("{} is a directory", shown(args)), "name a file of rows"));
@@ -164,7 +164,7 @@ fn parts(args: &ImportArgs) -> Result<Receiver<Part>, Failure> {
         .map_err(|error| Failure::usage(format!("reading {}: {error}", shown(args)), "name a file of rows"))?;
     let format = args.format.of(named(args));
     let (sender, receiver) = channel(AHEAD);
-    // It ends with its file, or once nobody wants more.
+    // It ends with its file, or once the receiver is closed.
     let reader = std::thread::Builder::new().name("archon-rows".to_owned());
     reader
         .spawn(move || read(format, file, &sender))
@@ -178,7 +178,7 @@ fn read(format: RowFormat, file: impl Read, sender: &Sender<Part>) {
         let (line, row) = match row {
             Ok(found) => found,
             Err(bad) => {
-                // What stands before it is written.
+                // The rows before it are written.
                 let _ = sender.blocking_send(Part::Rows(part)).and_then(|()| sender.blocking_send(Part::Bad(bad)));
                 return;
             }
@@ -198,7 +198,7 @@ fn read(format: RowFormat, file: impl Read, sender: &Sender<Part>) {
     let _ = sender.blocking_send(Part::Rows(part)).and_then(|()| sender.blocking_send(Part::End));
 }
 
-/// What became of a part.
+/// Result of a part.
 struct Written {
     keys: Vec<Bytes>,
     rows: u64,
@@ -206,7 +206,7 @@ struct Written {
     failed: Option<NotWritten>,
 }
 
-/// The first row of a part that was not written, or may not have been.
+/// First row of a part that was not written, or may not have been.
 struct NotWritten {
     line: u64,
     error: Error,
@@ -234,7 +234,7 @@ async fn write(client: &Client, rows: Vec<(u64, Row)>) -> Written {
     written
 }
 
-/// The calls under way. A key is in one of them at most: calls have no order, and the later line is to count.
+/// Calls in progress. A key is in at most one of them: calls have no order, and the later line must win.
 #[derive(Default)]
 struct UnderWay {
     calls: usize,
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_rows_was_taken_for_the_table_and_no_rows_were_well() {
+    fn file_in_the_place_of_the_table_is_rejected() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let file = file.path().to_str().unwrap();
         let refused = check(&args(file, None)).unwrap_err();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_was_a_line_to_be_mended() {
+    fn directory_is_rejected() {
         let refused = parts(&args("orders", Some("."))).unwrap_err();
         assert_eq!((refused.exit, refused.message.as_str()), (Exit::Usage, ". is a directory"));
     }
@@ -315,7 +315,7 @@ mod tests {
         format!("{{\"key\":\"{key}\",\"value\":\"{value}\"}}\n")
     }
 
-    /// The lines of each part; of a bad one its own.
+    /// Returns the lines of each part; of an invalid line its own.
     fn lines_of(parts: &[Part]) -> Vec<Vec<u64>> {
         let lines = |part: &Part| match part {
             Part::Rows(rows) => rows.iter().map(|(line, _)| *line).collect(),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_of_two_lines_with_one_key_could_be_written_first() {
+    fn later_of_two_lines_with_one_key_is_written_last() {
         let text = [line("a", "1"), line("b", "2"), line("a", "3")].concat();
         let parts = parts_of(&text);
         assert_eq!(lines_of(&parts), [vec![1, 2], vec![3], vec![]], "no call has a key twice, for it has no order");
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn two_calls_under_way_could_have_the_same_key() {
+    fn calls_in_progress_have_distinct_keys() {
         let rows = |keys: &[&'static str]| -> Vec<(u64, Row)> {
             keys.iter().map(|key| (1, Row { key: (*key).into(), value: Bytes::new() })).collect()
         };
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_bounded_and_what_stands_before_a_bad_line_is_among_them() {
+    fn parts_are_bounded_and_include_rows_before_an_invalid_line() {
         let text: String = (0..1_200).map(|number| line(&number.to_string(), "v")).collect();
         let parts = parts_of(&format!("{text}bad\n"));
         assert_eq!(lines_of(&parts).iter().map(Vec::len).collect::<Vec<_>>(), [500, 500, 200, 1]);

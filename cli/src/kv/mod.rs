@@ -16,15 +16,15 @@ use archon_types::text::shown_key;
 use bytes::Bytes;
 use std::io::Read;
 
-/// Longest value that is shown in a table, in characters; `-o json` and `kv get` show all of it.
+/// Longest value shown in a table, in characters; `-o json` and `kv get` print the whole value.
 const SHOWN_CHARS_MAX: usize = 60;
-/// Most keys that are asked for at once.
+/// Most keys per request.
 const PAGE_KEYS_MAX: u32 = 1_000;
 
-/// Bytes of keys and values after which a listing ends: it is held in memory until it is printed.
+/// Bytes of keys and values after which a listing ends, because it is held in memory until it is printed.
 const LISTED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Writes a key. Nothing is printed on success but the revision, on standard error.
+/// Writes a key. On success only the revision is printed, on standard error.
 pub(crate) async fn put(key: &str, value: Bytes, client: &Client, output: &Output) -> Result<Exit, Failure> {
     written(key, client.put(key, value).await?, output)
 }
@@ -39,7 +39,7 @@ fn written(key: &str, revision: Revision, output: &Output) -> Result<Exit, Failu
     Ok(Exit::Done)
 }
 
-/// Writes a key if it has the revision.
+/// Writes a key if it has the expected revision.
 pub(crate) async fn compare_and_set(
     key: &str,
     expected: u64,
@@ -54,7 +54,7 @@ pub(crate) async fn compare_and_set(
     }
 }
 
-/// What stood in the way of a compare-and-set.
+/// Explains why a compare-and-set failed.
 fn condition_failed(key: &str, expected: u64, found: u64) -> Failure {
     let message = match (expected, found) {
         (0, found) => format!("{key:?} exists already, with revision {found}; nothing was changed"),
@@ -77,14 +77,14 @@ pub(crate) async fn increment(key: &str, by: i64, client: &Client, output: &Outp
     Ok(Exit::Done)
 }
 
-/// Prints a value, alone. That there is none is a document like any other, and the exit code says so as well.
+/// Prints only the value. An absent key yields a document as well, and a separate exit code.
 pub(crate) async fn get(key: &str, raw: bool, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let found = client.get(key).await?;
     let document = key_document(key, found.as_ref());
     shown_alone(key, found, raw, &document, output)
 }
 
-/// As [`get`], of what any copy shows; as of when is said on standard error.
+/// Like [`get`], from any in-sync copy; the revision of the read is printed on standard error.
 pub(crate) async fn get_stale(key: &str, raw: bool, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let StaleValue { value, as_of, address } = client.get_stale(key).await?;
     let (as_of, document) = (as_of.get(), key_document(key, value.as_ref()));
@@ -141,7 +141,7 @@ pub(crate) async fn scan(args: &ScanArgs, client: &Client, output: &Output) -> R
     Ok(Exit::Done)
 }
 
-/// What to say of bounds between which no key can be.
+/// Returns a note if no key can be between the bounds.
 fn nothing_between(args: &ScanArgs) -> Option<String> {
     let (from, to) = (args.from.as_deref()?, args.to.as_deref()?);
     (from >= to).then(|| {
@@ -150,10 +150,10 @@ fn nothing_between(args: &ScanArgs) -> Option<String> {
     })
 }
 
-/// Refuses a prefix or a start that no key could have, before anybody is asked.
+/// Rejects a prefix or a start that no key can have, before any request.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the prefix or the start.
 pub(crate) fn check_scan(args: &ScanArgs) -> Result<(), Failure> {
     let bounds = [
         ("the prefix", args.prefix()),
@@ -170,7 +170,7 @@ pub(crate) fn check_scan(args: &ScanArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Page after page until the limit; says whether there may be more.
+/// Reads pages until the limit; returns true if more keys may follow.
 async fn pull(args: &ScanArgs, client: &Client) -> Result<(Vec<archon_client::Entry>, bool), Failure> {
     let mut found: Vec<archon_client::Entry> = Vec::new();
     let mut bytes = 0;
@@ -190,14 +190,14 @@ async fn pull(args: &ScanArgs, client: &Client) -> Result<(Vec<archon_client::En
     }
 }
 
-/// The value of `put`: the argument itself, or standard input for `-`.
+/// Returns the value of `put`: the argument itself, or standard input for `-`.
 ///
 /// # Errors
-/// A value above the limit, or standard input that cannot be read.
+/// A value above the limit, or unreadable standard input.
 pub(crate) fn value_of(argument: &str) -> Result<Bytes, Failure> {
     let value = if argument == "-" {
         let mut value = Vec::new();
-        // One byte more than allowed tells "just right" from "too long" without reading an endless stream.
+        // One byte above the limit detects a value that is too long without reading an endless stream.
         std::io::stdin()
             .lock()
             .take(VALUE_BYTES_MAX as u64 + 1)
@@ -216,10 +216,10 @@ pub(crate) fn value_of(argument: &str) -> Result<Bytes, Failure> {
     Ok(value)
 }
 
-/// Refuses a key that no server would take, before anybody is asked.
+/// Rejects an invalid key before any request.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the key.
 pub(crate) fn check_key(key: &str) -> Result<(), Failure> {
     limits::check_key(key.as_bytes())
         .map_err(|error| Failure::usage(error.message, "keys have 1 to 4096 bytes of UTF-8"))
@@ -233,7 +233,7 @@ fn entry(key: &[u8], value: &[u8], revision: u64) -> Entry {
     Entry { key: String::from_utf8_lossy(key).into_owned(), value: ValueText::of(value), revision }
 }
 
-/// A value for a cell: one line, no control characters, not too long.
+/// Formats a value for a cell: one line, no control characters, bounded length.
 fn shown(value: &[u8]) -> String {
     let head = &value[..value.len().min(SHOWN_CHARS_MAX * 4)];
     let text = String::from_utf8_lossy(head);
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_that_were_swapped_looked_like_a_table_without_such_keys() {
+    fn reversed_bounds_are_reported() {
         use clap::Parser as _;
         let said = |line: &[&str]| {
             let words = ["archon", "kv", "scan"].iter().chain(line);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_condition_is_called_the_same_alone_and_in_a_batch() {
+    fn failed_condition_has_one_name_alone_and_in_a_batch() {
         let failure = condition_failed("k", 17, 18);
         assert_eq!((failure.kind, failure.exit), ("condition_failed", Exit::Refused));
     }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn json_says_what_is_no_text() {
+    fn json_marks_values_that_are_no_text() {
         let binary = serde_json::to_value(entry(b"k", b"\xff\x00", 7)).unwrap();
         assert_eq!(binary, serde_json::json!({"key": "k", "value_hex": "ff00", "revision": 7}));
         let text = serde_json::to_value(entry(b"k", b"v", 7)).unwrap();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_key_was_an_error_for_one_verb_and_a_document_for_another() {
+    fn absent_key_is_a_document_for_get_and_get_stale() {
         let absent = serde_json::json!({"key": "k", "existed": false});
         assert_eq!(serde_json::to_value(key_document("k", None)).unwrap(), absent);
         let found = Value { value: Bytes::from_static(b"v"), revision: Revision::new(7) };
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn oversized_keys_and_values_are_refused_at_home() {
+    fn oversized_keys_and_values_are_rejected_locally() {
         assert_eq!(check_key(&"k".repeat(4097)).unwrap_err().exit, Exit::Usage);
         assert_eq!(check_key("").unwrap_err().exit, Exit::Usage);
         assert_eq!(value_of(&"v".repeat(VALUE_BYTES_MAX + 1)).unwrap_err().exit, Exit::Usage);

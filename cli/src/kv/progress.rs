@@ -1,19 +1,19 @@
-//! How far an export or import is, on standard error: one line that changes on a terminal, a line now and then elsewhere.
+//! Progress of an export or import on standard error: one changing line on a terminal, occasional lines elsewhere.
 
 use crate::output::{Output, bytes_text};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 
-/// How often it is said off a terminal.
+/// Interval of lines without a terminal.
 const SAID_EVERY: Duration = Duration::from_secs(10);
-/// How often it is drawn on one.
+/// Interval of updates on a terminal.
 const DRAWN_EVERY: Duration = Duration::from_millis(200);
 
-/// Counts rows, and says so.
+/// Counts rows and prints the progress.
 pub(super) struct Progress {
     verb: &'static str,
     bar: Option<ProgressBar>,
-    /// Nobody reads it: a program asked.
+    /// Not printed for programs.
     quiet: bool,
     said: Instant,
     pub(super) rows: u64,
@@ -21,7 +21,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// `verb` is what is done, as `exported`.
+    /// `verb` is the past participle of the action, such as `exported`.
     pub(super) fn new(verb: &'static str, output: &Output) -> Self {
         let bar = (output.stderr_is_terminal && !output.is_json()).then(|| {
             let style = ProgressStyle::with_template("{spinner} {wide_msg}");
@@ -30,7 +30,7 @@ impl Progress {
         Self { verb, bar, quiet: output.is_json(), said: Instant::now(), rows: 0, bytes: 0 }
     }
 
-    /// Some more rows, of so many bytes of keys and values.
+    /// Adds rows, with their bytes of keys and values.
     pub(super) fn add(&mut self, rows: u64, bytes: usize) {
         self.rows += rows;
         self.bytes += bytes as u64;
@@ -48,7 +48,7 @@ impl Progress {
         }
     }
 
-    /// `exported 12 rows, 3.4 KiB`.
+    /// Formats the progress: `exported 12 rows, 3.4 KiB`.
     pub(super) fn text(&self) -> String {
         let rows = if self.rows == 1 { "row" } else { "rows" };
         format!("{} {} {rows}, {}", self.verb, self.rows, bytes_text(self.bytes))

@@ -1,4 +1,4 @@
-//! CSV with a header, as RFC 4180 has it.
+//! CSV with a header (RFC 4180).
 
 use super::quotes::Quotes;
 use super::{ROW_BYTES_MAX, Row};
@@ -6,7 +6,7 @@ use crate::documents::ValueText;
 use csv::{ByteRecord, ErrorKind, ReaderBuilder, Writer, WriterBuilder};
 use std::io::{self, Read, Write};
 
-/// The columns that are written.
+/// Columns of an export.
 const COLUMNS: [&str; 3] = ["key", "value", "value_hex"];
 
 pub(super) fn begin<W: Write>(out: W) -> io::Result<Writer<W>> {
@@ -20,7 +20,7 @@ pub(super) fn write<W: Write>(out: &mut Writer<W>, key: &str, value: &ValueText)
     out.write_record([key, &field(&value.text), &field(&value.hex)]).map_err(io_error)
 }
 
-/// The kind must survive: a closed pipe is no error.
+/// Converts the error and keeps its kind, because a closed pipe is no error.
 fn io_error(error: csv::Error) -> io::Error {
     let text = error.to_string();
     match error.into_kind() {
@@ -29,7 +29,7 @@ fn io_error(error: csv::Error) -> io::Error {
     }
 }
 
-/// A file as it is read: how much of it since the last row, and how it ends.
+/// Reader that counts the bytes since the last row, and checks the end of the file.
 struct Counted<R> {
     file: R,
     since_row: usize,
@@ -56,8 +56,8 @@ impl<R: Read> Read for Counted<R> {
 }
 
 impl<R> Counted<R> {
-    /// What is wrong with the end, if it was reached: whoever cuts a file off leaves a value that is too short, and neither a line nor a
-    /// quoted field that ends.
+    /// Returns the fault at the end, if it was reached: a truncated file has a shortened value, and neither a line
+    /// break nor a closing quote at its end.
     fn cut_off(&self) -> Option<String> {
         const NO_LINE_BREAK: &str =
             "the last line does not end: the file may have been cut off; add a line break if it is whole";
@@ -76,7 +76,7 @@ pub(super) struct CsvRows<R> {
     record: ByteRecord,
 }
 
-/// Where the columns are.
+/// Positions of the columns.
 #[derive(Clone, Copy)]
 struct Columns {
     key: usize,
@@ -101,7 +101,7 @@ impl<R: Read> CsvRows<R> {
         Ok(Self { reader, columns, record })
     }
 
-    /// The next row, with the line on which it begins.
+    /// Returns the next row, with the line on which it begins.
     pub(super) fn next(&mut self) -> Option<(u64, Result<Row, String>)> {
         self.reader.get_mut().since_row = 0;
         let begin = self.reader.position().line();

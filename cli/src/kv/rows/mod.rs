@@ -1,5 +1,5 @@
-//! Rows in text: lines of JSON, and CSV. A value that is not UTF-8 stands in hexadecimal digits, in a field of its own, as it does in
-//! what `-o json` prints.
+//! Rows as text: JSON Lines and CSV. A value that is not UTF-8 is in hexadecimal digits, in a separate field, as in the
+//! output of `-o json`.
 
 mod csv_rows;
 mod json_rows;
@@ -14,10 +14,10 @@ use archon_types::limits::{check_key, check_value};
 use bytes::Bytes;
 use std::io::{self, Write};
 
-/// Longest line that is read, in bytes: a JSON string may take six characters for one byte.
+/// Longest accepted line, in bytes: a JSON string may use six characters for one byte.
 const ROW_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// A key and its value, both of which a table takes.
+/// A key and its value, both valid for a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Row {
     pub(crate) key: Bytes,
@@ -25,7 +25,8 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Of what stands in the fields of a line. An empty `value_hex` beside a `value` is none: CSV has that field always.
+    /// Creates a row from the fields of a line. An empty `value_hex` beside a `value` is ignored, because CSV always
+    /// has that field.
     fn of(key: &str, value: Option<&str>, value_hex: Option<&str>) -> Result<Self, String> {
         check_key(key.as_bytes()).map_err(|error| error.message)?;
         let value = match (value, value_hex.filter(|hex| !hex.is_empty() || value.is_none())) {
@@ -38,7 +39,7 @@ impl Row {
         Ok(Self { key: Bytes::copy_from_slice(key.as_bytes()), value })
     }
 
-    /// Bytes of key and value.
+    /// Returns the bytes of key and value.
     pub(crate) fn bytes(&self) -> usize {
         self.key.len() + self.value.len()
     }
@@ -61,7 +62,7 @@ pub(crate) enum RowWriter<W: Write> {
 }
 
 impl<W: Write> RowWriter<W> {
-    /// Begins; CSV with its header.
+    /// Creates the writer; writes the header of CSV.
     pub(crate) fn new(format: RowFormat, out: W) -> io::Result<Self> {
         Ok(match format {
             RowFormat::Jsonl => Self::Jsonl(out),
@@ -69,10 +70,10 @@ impl<W: Write> RowWriter<W> {
         })
     }
 
-    /// Writes one.
+    /// Writes one row.
     pub(crate) fn write(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         let value = ValueText::of(value);
-        // The store takes no other keys.
+        // All stored keys are valid UTF-8.
         let key = String::from_utf8_lossy(key);
         match self {
             Self::Jsonl(out) => json_rows::write(out, key.into_owned(), value),
@@ -80,7 +81,7 @@ impl<W: Write> RowWriter<W> {
         }
     }
 
-    /// Hands on what is held back, and gives back where it went.
+    /// Flushes the buffer, and returns the output.
     pub(crate) fn finish(self) -> io::Result<W> {
         match self {
             Self::Jsonl(mut out) => out.flush().map(|()| out),
@@ -102,7 +103,7 @@ mod tests {
         out.finish().unwrap()
     }
 
-    /// All rows, or the first that is bad.
+    /// Returns all rows, or the first invalid line.
     fn read_back(format: RowFormat, text: Vec<u8>) -> Result<Vec<Row>, Bad> {
         Rows::new(format, io::Cursor::new(text)).map(|row| row.map(|(_, row)| row)).collect()
     }
@@ -119,7 +120,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a table holds, what is exported is imported as it was.
+        /// Any exported table is imported unchanged.
         #[test]
         fn rows_survive_a_round_trip(rows in rows(), csv: bool) {
             let format = if csv { RowFormat::Csv } else { RowFormat::Jsonl };
@@ -129,9 +130,10 @@ mod tests {
             prop_assert_eq!(plain, wanted);
         }
 
-        /// A file that was cut off anywhere gives the rows before the cut, and no other value in place of one that was cut.
+        /// A file truncated anywhere yields the rows before the cut, and no different value in place of a truncated
+        /// one.
         #[test]
-        fn what_was_cut_off_is_told_or_whole(rows in rows(), csv: bool, cut in 0.0..1.0f64) {
+        fn truncated_file_yields_an_error_or_unchanged_rows(rows in rows(), csv: bool, cut in 0.0..1.0f64) {
             let format = if csv { RowFormat::Csv } else { RowFormat::Jsonl };
             let mut text = written(format, &rows);
             text.truncate((text.len() as f64 * cut) as usize);
@@ -141,9 +143,9 @@ mod tests {
             }
         }
 
-        /// Nothing that anybody may feed it breaks it, and after what is bad there is nothing more.
+        /// Arbitrary input is handled, and no rows follow an invalid line.
         #[test]
-        fn any_bytes_are_rows_or_a_bad_line(text in proptest::collection::vec(any::<u8>(), 0..200), csv: bool) {
+        fn arbitrary_bytes_are_rows_or_an_invalid_line(text in proptest::collection::vec(any::<u8>(), 0..200), csv: bool) {
             let format = if csv { RowFormat::Csv } else { RowFormat::Jsonl };
             let mut bad = 0;
             for row in Rows::new(format, io::Cursor::new(text)) {
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_looks_like_is_a_contract() {
+    fn format_of_lines_is_stable() {
         let rows = [
             ("a".to_owned(), b"x,\"y\"\nz".to_vec()),
             ("b".to_owned(), b"\xff\x00".to_vec()),
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_line_is_said_with_its_number() {
+    fn invalid_line_is_explained_with_its_number() {
         for (format, text, line, part) in [
             (RowFormat::Jsonl, "{\"key\":\"a\",\"value\":\"1\"}\n\n{\"key\":\"b\"}\n", 3, "neither a value"),
             (RowFormat::Jsonl, "{\"key\":\"a\",\"valeu\":\"1\"}\n", 1, "valeu"),
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_and_other_programs_write_is_read_too() {
+    fn files_of_people_and_other_programs_are_accepted() {
         let one = |format, text: &str| read_back(format, text.into()).unwrap();
         let row = |key: &'static str, value: &'static str| Row { key: key.into(), value: value.into() };
         assert_eq!(one(RowFormat::Jsonl, "\u{feff}{\"revision\":7,\"value\":\"1\",\"key\":\"a\"}"), [row("a", "1")]);
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_was_read_into_memory_for_ever() {
+    fn endless_line_is_rejected_with_bounded_memory() {
         for (format, begin) in [(RowFormat::Jsonl, "{\"key\":\""), (RowFormat::Csv, "key,value\na,\"")] {
             let endless = io::Read::chain(io::Cursor::new(begin), io::repeat(b'x'));
             let bad = Rows::new(format, endless).find_map(Result::err).unwrap();

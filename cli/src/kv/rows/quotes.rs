@@ -39,7 +39,7 @@ impl Quotes {
         Self { state: State::Begin, offset: 0, line: 1, after_return: false, opened: 0, violation: None }
     }
 
-    /// Follows the next bytes. Nothing after the first violation counts.
+    /// Follows the next bytes. Bytes after the first violation are ignored.
     pub(super) fn follow(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.step(*byte);

@@ -1,4 +1,4 @@
-//! Reading rows until the first that is wrong.
+//! Reading of rows up to the first invalid one.
 
 use super::csv_rows::CsvRows;
 use super::{ROW_BYTES_MAX, Row, json_rows};
@@ -6,22 +6,22 @@ use crate::args::RowFormat;
 use crate::text_input::{BEGIN_BYTES, utf16_problem};
 use std::io::{self, BufRead, BufReader, Read};
 
-/// A line that is no row.
+/// Invalid line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Bad {
-    /// Its number, from 1.
+    /// Number, from 1.
     pub(crate) line: u64,
-    /// What is wrong with it.
+    /// Fault of the line.
     pub(crate) why: String,
 }
 
-/// The rows of a file, each with the line on which it begins. After one that is bad there is none.
+/// Rows of a file, each with the line on which it begins. The first invalid row ends the iteration.
 pub(crate) struct Rows<R> {
     from: From<Begun<R>>,
     over: bool,
 }
 
-/// A file of which the first bytes were read already.
+/// A file whose first bytes were read already.
 type Begun<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
 
 enum From<R> {
@@ -30,7 +30,7 @@ enum From<R> {
         line: u64,
     },
     Csv(Box<CsvRows<R>>),
-    /// It has no header that could be read.
+    /// The header is missing or invalid.
     Bad(Option<Bad>),
 }
 
@@ -71,7 +71,7 @@ impl<R: Read> Iterator for Rows<R> {
     }
 }
 
-/// The next line that is not empty, and counts them.
+/// Returns the next line that is not empty, and counts the lines.
 fn next_line(file: &mut impl BufRead, number: &mut u64) -> Option<Result<Row, String>> {
     let mut line = Vec::new();
     loop {
@@ -83,7 +83,7 @@ fn next_line(file: &mut impl BufRead, number: &mut u64) -> Option<Result<Row, St
             Err(error) => return Some(Err(format!("it cannot be read: {error}"))),
         }
         if line.len() > ROW_BYTES_MAX {
-            // A listing is one line, which may be longer than any row.
+            // A listing is a single line, which may exceed the limit of a row.
             let is_list = line.trim_ascii_start().starts_with(b"[");
             return Some(Err(if is_list { json_rows::A_LIST.to_owned() } else { too_long() }));
         }
@@ -101,7 +101,7 @@ pub(super) fn too_long() -> String {
     format!("it is longer than {ROW_BYTES_MAX} bytes, which no row is")
 }
 
-/// Opens what is read: a file, or standard input.
+/// Opens the input: a file, or standard input.
 pub(crate) fn open(file: Option<&std::path::Path>) -> io::Result<Box<dyn Read + Send>> {
     Ok(match file {
         Some(path) => Box::new(std::fs::File::open(path)?),
