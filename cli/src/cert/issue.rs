@@ -10,7 +10,7 @@ use archon_security::{AUTHORITIES_FILE, CERTIFICATE_FILE, Identity};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Makes an authority.
+/// Creates an authority.
 pub(super) fn authority(args: &AuthorityArgs, output: &Output) -> Result<Exit, Failure> {
     let now = SystemTime::now();
     Authority::create(&args.cluster, now)?.write(&args.out)?;
@@ -79,7 +79,7 @@ pub(super) fn valid_for(identity: &Identity, term: &TermArgs) -> Duration {
     term.days.map_or_else(|| validity(identity.role()), days)
 }
 
-/// A certificate that ends before it was asked to is a surprise if nobody says so.
+/// Reports a certificate that expires before the requested time.
 pub(super) fn say_if_cut_short(
     identity: &Identity,
     term: &TermArgs,

@@ -1,4 +1,4 @@
-//! `archon cert members`: what each member of a cluster shows to whoever connects.
+//! `archon cert members`: certificates that the members of a cluster present.
 
 use super::show::ends_soon;
 use super::summary::{self, authority_text, until_text, whose};
@@ -12,12 +12,12 @@ use archon_security::{AUTHORITIES_FILE, CertificateDer, Expected, Identity, Prot
 use futures::{StreamExt as _, stream};
 use std::time::{Duration, SystemTime};
 
-/// How long one member may take.
+/// Time limit for one member.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// Members that are asked at once.
+/// Most concurrent requests.
 const ASKED_MAX: usize = 16;
 
-/// Asks all members.
+/// Queries all members.
 pub(super) fn run(connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     crate::on_runtime(look(connection, output))
 }
@@ -53,10 +53,10 @@ async fn look(connection: &Connection, output: &Output) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// What each member shows.
+/// Returns the certificate that each member presents.
 ///
 /// # Errors
-/// If nobody says who the members are.
+/// If the list of members is unavailable.
 pub(crate) async fn found(
     transport: &Transport,
     admin: &Admin,
@@ -66,7 +66,7 @@ pub(crate) async fn found(
     Ok(stream::iter(asked).buffered(ASKED_MAX).collect().await)
 }
 
-/// Everybody who serves, and where.
+/// Returns all serving members with their addresses.
 async fn members(admin: &Admin) -> Result<Vec<(Identity, String)>, Failure> {
     let (status, nodes) = (admin.status().await?, admin.list_nodes().await?);
     let coordinators = status.coordinators.into_iter().map(|one| (Role::Coordinator, one.id.to_string(), one.address));
@@ -79,10 +79,10 @@ async fn members(admin: &Admin) -> Result<Vec<(Identity, String)>, Failure> {
     coordinators.chain(nodes).map(member).collect()
 }
 
-/// The certificate that whoever is at an address shows; no right is needed to see it.
+/// Returns the certificate presented at an address, which needs no right.
 ///
 /// # Errors
-/// Why it could not be seen.
+/// The reason why the certificate could not be read.
 pub(crate) async fn shown_at(transport: &Transport, address: &str) -> Result<CertificateSummary, String> {
     let connected = transport.connect(address, &Expected::Servers, Protocol::Grpc, TIMEOUT).await;
     connected.map_err(|error| error.to_string()).and_then(|stream| {
@@ -92,13 +92,13 @@ pub(crate) async fn shown_at(transport: &Transport, address: &str) -> Result<Cer
     })
 }
 
-/// The authorities that whoever looks believes.
+/// Returns the trusted authorities of this process.
 fn believed(transport: &Transport) -> Vec<CertificateDer<'static>> {
     let file = transport.tls().map(|tls| tls.directory().join(AUTHORITIES_FILE));
     file.and_then(|file| certificates(&file).ok()).unwrap_or_default()
 }
 
-/// What one of them shows.
+/// Returns the certificate that a member presents.
 async fn shown(transport: &Transport, member: Identity, address: String, now: SystemTime) -> ShownCertificate {
     let (certificate, problem) = match shown_at(transport, &address).await {
         Ok(certificate) if certificate.identity.as_deref() == Some(&member.to_string()) => (Some(certificate), None),

@@ -1,5 +1,5 @@
-//! `archon cert`: an authority of the cluster's own, and a certificate for each process and person. All but one verb look at files
-//! only.
+//! `archon cert`: an authority for the cluster, and a certificate for each process and person. All verbs except one
+//! only use files.
 
 mod issue;
 mod members;
@@ -42,7 +42,7 @@ fn identity(role: Role, name: &str) -> Result<Identity, Failure> {
     Identity::new(role, name).map_err(|error| Failure::new(Exit::Usage, error.to_string()))
 }
 
-/// The hosts of one line; nothing where there are none.
+/// Formats the hosts on one line; empty without hosts.
 fn hosts_text(hosts: &[impl ToString]) -> String {
     hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -89,7 +89,7 @@ impl From<CredentialsError> for Failure {
     }
 }
 
-/// A file that is not there is told from one that is wrong.
+/// Distinguishes a missing file from an invalid one.
 fn ending(error: &io::Error) -> Exit {
     if error.kind() == io::ErrorKind::NotFound { Exit::NotFound } else { Exit::Failed }
 }

@@ -1,4 +1,4 @@
-//! `archon cert request | sign`: the key stays where it is.
+//! `archon cert request | sign`: issues a certificate for a key that stays in its place.
 
 use super::issue::{earlier_hosts, report_dropped_hosts, say_if_cut_short, valid_for};
 use super::summary;
@@ -16,10 +16,10 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// More is no request, and is not read.
+/// Largest accepted request, in bytes.
 const READ_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Makes a key and a request for its certificate.
+/// Creates a key and a request for its certificate.
 pub(super) fn ask(args: &RequestArgs, output: &Output) -> Result<Exit, Failure> {
     write_request(&args.out, &request(&args.identity, &args.hosts)?)?;
     let file = args.out.join(REQUEST_FILE);
@@ -74,7 +74,7 @@ pub(super) fn sign(args: &SignArgs, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What a file asks for.
+/// Reads the request in a file.
 fn read(file: &Path) -> Result<Request, Failure> {
     let failed = |error: std::io::Error| Failure::new(ending(&error), format!("{}: {error}", file.display()));
     let mut bytes = Vec::new();
@@ -84,7 +84,7 @@ fn read(file: &Path) -> Result<Request, Failure> {
     })
 }
 
-/// What would be signed, and how to say so.
+/// Describes the certificate to be signed, and how to confirm it.
 fn unconfirmed(file: &Path, identity: &Identity, hosts: &str) -> Failure {
     let at = if hosts.is_empty() { String::new() } else { format!(", reached at {hosts}") };
     let file = path_text(file);

@@ -1,4 +1,4 @@
-//! `archon cert show | check`: what is there, and whether it can be used.
+//! `archon cert show | check`: content and validity of credentials.
 
 use super::summary::{self, text, time_of, until_text, whose};
 use crate::args::{CheckCertArgs, ShowArgs};
@@ -11,10 +11,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// A change of authorities takes as long as the longest certificate holds that the old one has issued: twice that is left.
+/// A change of authorities takes as long as the longest certificate of the old one is valid: twice that time remains.
 const CHANGE_BEFORE: Duration = DAY.saturating_mul(180);
 
-/// Shows what is in a file, or in a directory.
+/// Shows the certificates of a file or a directory.
 pub(super) fn show(args: &ShowArgs, output: &Output) -> Result<Exit, Failure> {
     let files = match args.path.is_dir() {
         true => [CERTIFICATE_FILE, AUTHORITIES_FILE].map(|name| args.path.join(name)).to_vec(),
@@ -38,17 +38,17 @@ pub(super) fn show(args: &ShowArgs, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What to do about a certificate that ends soon.
+/// Remedy for a certificate that expires soon.
 pub(crate) const RENEW: &str = "renew the certificate: issue it again with --force, or have its request signed again";
-/// What to do about an authority that does.
+/// Remedy for an authority that expires soon.
 pub(crate) const CHANGE: &str = "the authority ends soon: docs/CERTIFICATES.md says how another one takes over";
 
-/// Looks at a directory as whoever is started with it does.
+/// Checks a directory like a process that is started with it.
 ///
 /// # Errors
-/// Why it cannot be used.
+/// The reason why the directory cannot be used.
 pub(crate) fn look(directory: &Path, now: SystemTime) -> Result<CertificateCheck, Failure> {
-    // Whatever is wrong, a file that is missing too: it cannot be used.
+    // Any fault, including a missing file, makes the directory unusable.
     Credentials::load(directory, now).map_err(|error| Failure::failed(error.to_string()))?;
     let certificate = summary::first(&directory.join(CERTIFICATE_FILE))?;
     let authorities = summary::all(&directory.join(AUTHORITIES_FILE))?;
@@ -60,12 +60,12 @@ pub(crate) fn look(directory: &Path, now: SystemTime) -> Result<CertificateCheck
     })
 }
 
-/// Who a certificate is of, and until when.
+/// Formats the holder and the expiry of a certificate.
 pub(crate) fn brief(certificate: &CertificateSummary, now: SystemTime) -> String {
     format!("{}, {}", whose(certificate), until_text(certificate, now))
 }
 
-/// Checks a directory as whoever is started with it does.
+/// Checks a directory like a process that is started with it.
 pub(super) fn check(args: &CheckCertArgs, output: &Output) -> Result<Exit, Failure> {
     let now = SystemTime::now();
     let check = look(&args.directory, now)?;
@@ -84,7 +84,7 @@ pub(super) fn check(args: &CheckCertArgs, output: &Output) -> Result<Exit, Failu
     Ok(if check.certificate_ends_soon || check.authority_ends_soon { Exit::Refused } else { Exit::Done })
 }
 
-/// Whether a certificate is to be renewed.
+/// Returns true if a certificate is due for renewal.
 pub(super) fn ends_soon(certificate: &CertificateSummary, now: SystemTime) -> bool {
     let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
     let [begin, end] = [certificate.begins_at_ms, certificate.expires_at_ms].map(Millis::new);

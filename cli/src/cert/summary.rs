@@ -1,4 +1,4 @@
-//! What a certificate says, for people and programs.
+//! Summaries of certificates, for people and programs.
 
 use super::{hosts_text, path_text};
 use crate::documents::CertificateSummary;
@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-/// The certificates in a file.
+/// Returns the certificates in a file.
 pub(super) fn all(file: &Path) -> Result<Vec<CertificateSummary>, Failure> {
     let content = |error: NotACertificate| CredentialsError::Content { file: file.to_owned(), why: error.to_string() };
     let read = |der| -> Result<CertificateSummary, Failure> { Ok(of(&path_text(file), der).map_err(content)?) };
@@ -21,7 +21,7 @@ pub(super) fn all(file: &Path) -> Result<Vec<CertificateSummary>, Failure> {
     certificates(file)?.iter().map(|der| Ok(signed_by(read(der)?, der, &authorities))).collect()
 }
 
-/// The certificate that was found at `place`: in a file, or at a member.
+/// Summarizes the certificate found at `place`: in a file, or at a member.
 pub(super) fn of(place: &str, der: &CertificateDer<'_>) -> Result<CertificateSummary, NotACertificate> {
     let said = Certificate::read(der)?;
     Ok(CertificateSummary {
@@ -38,7 +38,7 @@ pub(super) fn of(place: &str, der: &CertificateDer<'_>) -> Result<CertificateSum
     })
 }
 
-/// Says which of `authorities` has signed it.
+/// Adds the one of `authorities` that has signed the certificate.
 pub(super) fn signed_by(
     mut of: CertificateSummary,
     der: &CertificateDer<'static>,
@@ -49,7 +49,7 @@ pub(super) fn signed_by(
     of
 }
 
-/// Which authority has signed it, shortly, of those that are believed: `A1:B2:C3:D4… (1 of 2)`.
+/// Formats the signing authority, if it is trusted, in short: `A1:B2:C3:D4… (1 of 2)`.
 pub(super) fn authority_text(of: &CertificateSummary, authorities: &[CertificateDer<'static>]) -> String {
     const SHOWN: usize = "A1:B2:C3:D4".len();
     let Some(signed) = &of.authority_fingerprint else { return "-".to_owned() };
@@ -61,13 +61,13 @@ pub(super) fn authority_text(of: &CertificateSummary, authorities: &[Certificate
     }
 }
 
-/// The first certificate in a file, which is its holder's.
+/// Returns the first certificate in a file, which is its holder's.
 pub(super) fn first(file: &Path) -> Result<CertificateSummary, Failure> {
     let found = all(file)?.into_iter().next();
     found.ok_or_else(|| Failure::failed(format!("{}: it holds no certificate", file.display())))
 }
 
-/// Text that anybody may have written, without what a terminal would obey.
+/// Removes control characters for terminals from untrusted text.
 fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
@@ -81,13 +81,13 @@ pub(super) fn time_of(at_ms: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(at_ms)
 }
 
-/// `until Mon, 22 Feb 2027 13:45:00 +0000 (in 83 days)`.
+/// Formats the expiry: `until Mon, 22 Feb 2027 13:45:00 +0000 (in 83 days)`.
 pub(super) fn until_text(certificate: &CertificateSummary, now: SystemTime) -> String {
     let end = time_of(certificate.expires_at_ms);
     format!("until {} ({})", date(end), distance_text(end, now))
 }
 
-/// `in 83 days`, `2 days ago`.
+/// Formats a distance: `in 83 days`, `2 days ago`.
 fn distance_text(time: SystemTime, now: SystemTime) -> String {
     let length = |time: Duration| {
         let seconds = time.as_secs();
@@ -96,7 +96,7 @@ fn distance_text(time: SystemTime, now: SystemTime) -> String {
             3_570..171_000 => (3_600, "hour"),
             _ => (DAY_SECONDS, "day"),
         };
-        // To the nearest: what was issued for 90 days a moment ago holds 90 days.
+        // Rounded to the nearest: a certificate issued for 90 days a moment ago is valid for 90 days.
         let count = (seconds + length / 2) / length;
         format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
     };
@@ -106,12 +106,12 @@ fn distance_text(time: SystemTime, now: SystemTime) -> String {
     }
 }
 
-/// That a certificate was issued into `place`.
+/// Reports that a certificate was issued into `place`.
 pub(super) fn issued_text(made: &CertificateSummary, place: &str, now: SystemTime) -> String {
     format!("wrote {place}: {}{}, {}", whose(made), reached_text(made), until_text(made, now))
 }
 
-/// Where others may call whoever has a certificate; nothing of one who does not serve.
+/// Formats the addresses of the holder; empty for one that does not serve.
 pub(super) fn reached_text(certificate: &CertificateSummary) -> String {
     match certificate.hosts.is_empty() {
         true => String::new(),
@@ -119,7 +119,7 @@ pub(super) fn reached_text(certificate: &CertificateSummary) -> String {
     }
 }
 
-/// Who a certificate is of.
+/// Names the holder of a certificate.
 pub(super) fn whose(certificate: &CertificateSummary) -> String {
     match (&certificate.identity, certificate.is_authority) {
         (_, true) => format!("the authority {}", certificate.holder),
@@ -128,7 +128,7 @@ pub(super) fn whose(certificate: &CertificateSummary) -> String {
     }
 }
 
-/// All that a certificate says.
+/// Formats the whole content of a certificate.
 pub(super) fn text(certificate: &CertificateSummary, now: SystemTime) -> String {
     let mut lines = vec![format!("{}: {}", certificate.file, whose(certificate))];
     let mut say = |what: &str, text: &str| lines.push(format!("  {what:<12} {text}"));
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_are_said_in_one_unit() {
+    fn distances_are_shown_in_one_unit() {
         let now = time_of(1_790_000_000_000);
         let hours = |hours: u64| Duration::from_secs(hours * 3_600);
         for (time, said) in [
@@ -172,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_of_90_days_was_said_to_hold_89_right_after_it_was_issued() {
+    fn new_certificate_of_90_days_is_valid_for_90_days() {
         let now = time_of(1_790_000_000_400);
         let end = time_of(1_790_000_000_000) + Duration::from_secs(90 * DAY_SECONDS);
         assert_eq!(distance_text(end, now), "in 90 days");
     }
 
     #[test]
-    fn which_of_two_authorities_of_one_name_has_signed_could_not_be_seen() {
+    fn authorities_of_one_name_are_shown_by_fingerprint() {
         use archon_certificates::{Authority, write_credentials};
         let now = SystemTime::now();
         let [old, new] = [(), ()].map(|()| Authority::create("shop", now).expect("an authority"));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_could_write_on_the_terminal() {
+    fn certificate_cannot_control_the_terminal() {
         assert_eq!(printable("CN=a\u{1b}[2Jb\nc"), "CN=a\u{fffd}[2Jb\u{fffd}c");
     }
 }
