@@ -1,4 +1,4 @@
-//! The TOML file of a serving process: read, checked key by key, every error with file, line and remedy.
+//! TOML file of a serving process: read and checked key by key, with errors that name file, line and remedy.
 
 use crate::exit::Failure;
 use crate::text_input;
@@ -11,17 +11,17 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 
-/// Largest file that is read, in bytes: a configuration is a page, not a data set.
+/// Largest accepted file, in bytes: a configuration is a page, not a data set.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// A file's text with its name, so that values found in it can be traced back to a line.
+/// Text of a file with its name, so that its values can be traced back to a line.
 #[derive(Debug)]
 pub(crate) struct ConfigFile {
     path: PathBuf,
     text: String,
 }
 
-/// What is wrong with a configuration file.
+/// Fault of a configuration file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}{}: {message}", Line(*.line))]
 pub(crate) struct FileError {
@@ -52,7 +52,7 @@ impl ConfigFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read, is larger than a mebibyte, or is not UTF-8.
+    /// An unreadable file, one larger than a mebibyte, or one that is not UTF-8.
     pub(crate) fn read(path: &Path) -> Result<Self, FileError> {
         let unreadable = |message: String| FileError {
             path: path.display().to_string(),
@@ -69,10 +69,10 @@ impl ConfigFile {
         Ok(Self { path: path.to_owned(), text })
     }
 
-    /// The settings in it. Every key must be one of `known`.
+    /// Returns the settings of the file. Every key must be one of `known`.
     ///
     /// # Errors
-    /// Broken TOML, an unknown key (with the nearest known one), or a value of the wrong type.
+    /// Malformed TOML, an unknown key (with the nearest known one), or a value of the wrong type.
     pub(crate) fn settings<T: DeserializeOwned>(&self, known: &[&str]) -> Result<T, FileError> {
         let keys: BTreeMap<Spanned<String>, Spanned<toml::Value>> = toml::from_str(&self.text).map_err(|error| {
             self.error(
@@ -99,14 +99,14 @@ impl ConfigFile {
         })
     }
 
-    /// Whether it is a coordinator's: one of its keys no node's file has.
+    /// Returns true if the file is a coordinator's: it has a key that no node's file has.
     pub(crate) fn is_of_coordinator(&self) -> bool {
         let keys: toml::Table = self.text.parse().unwrap_or_default();
         keys.keys()
             .any(|key| CoordinatorFile::keys().contains(&key.as_str()) && !NodeFile::KEYS.contains(&key.as_str()))
     }
 
-    /// The settings of the cluster in it, each in its range, and where it stands.
+    /// Returns the cluster settings of the file, each within its range, with their positions.
     ///
     /// # Errors
     /// The range, with the line of the value.
@@ -127,10 +127,10 @@ impl ConfigFile {
         Ok(found)
     }
 
-    /// Runs a value of the file through the same parser that reads the flag of that name.
+    /// Parses a value of the file like the flag of that name.
     ///
     /// # Errors
-    /// What the parser says, with the line of the value.
+    /// The parser's error, with the line of the value.
     pub(crate) fn parse<T>(
         &self,
         key: &str,
@@ -157,10 +157,10 @@ impl ConfigFile {
         })
     }
 
-    /// Runs a number of the file through the same parser that reads the flag of that name.
+    /// Parses a number of the file like the flag of that name.
     ///
     /// # Errors
-    /// What the parser says, with the line of the value.
+    /// The parser's error, with the line of the value.
     pub(crate) fn number<T>(
         &self,
         key: &str,
@@ -170,7 +170,7 @@ impl ConfigFile {
         parser(&value.get_ref().to_string()).map_err(|message| self.refuse(key, value, &message))
     }
 
-    /// The file and the line of something found in it, as errors name it.
+    /// Formats the file and the line of an offset, for errors.
     pub(crate) fn place(&self, offset: usize) -> String {
         format!("{}{}", self.path.display(), Line(Some(self.line(offset))))
     }
@@ -191,7 +191,7 @@ impl ConfigFile {
     }
 }
 
-/// "did you mean", or the whole list where nothing is near.
+/// Suggests the nearest known key, or lists all keys if none is near.
 pub(crate) fn suggestion(found: &str, known: &[&str]) -> String {
     let nearest = known
         .iter()
@@ -204,7 +204,7 @@ pub(crate) fn suggestion(found: &str, known: &[&str]) -> String {
     }
 }
 
-/// Keys of a coordinator's file, but for the settings of the cluster ([`ConfigFile::cluster`]).
+/// Keys of a coordinator's file, except the cluster settings ([`ConfigFile::cluster`]).
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct CoordinatorFile {
@@ -224,7 +224,7 @@ pub(crate) struct CoordinatorFile {
 }
 
 impl CoordinatorFile {
-    /// Every key that a coordinator's file may have besides the settings of the cluster.
+    /// Keys of a coordinator's file in addition to the cluster settings.
     const OWN: &[&str] = &[
         "id",
         "listen",
@@ -241,7 +241,7 @@ impl CoordinatorFile {
         "quorum_heartbeat_ms",
     ];
 
-    /// Every key that a coordinator's file may have.
+    /// Returns all keys of a coordinator's file.
     pub(crate) fn keys() -> Vec<&'static str> {
         Self::OWN.iter().copied().chain(Setting::ALL.iter().map(|setting| setting.as_str())).collect()
     }
@@ -270,7 +270,7 @@ pub(crate) struct NodeFile {
 }
 
 impl NodeFile {
-    /// Every key that a node's file may have.
+    /// All keys of a node's file.
     pub(crate) const KEYS: &[&str] = &[
         "name",
         "listen",
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_an_error_with_line_and_suggestion() {
+    fn unknown_key_is_an_error_with_line_and_suggestion() {
         let error = file("id = 1\n# the address\nlisten_on = \"127.0.0.1:1\"\nlisen = \"127.0.0.1:1\"\n")
             .settings::<CoordinatorFile>(&CoordinatorFile::keys())
             .unwrap_err();
@@ -310,13 +310,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_near_lists_all_keys() {
+    fn unknown_key_without_a_near_one_lists_all_keys() {
         assert!(suggestion("colour", NodeFile::KEYS).contains("name, listen, metrics_listen, advertise"));
         assert_eq!(suggestion("data-dir", NodeFile::KEYS), "did you mean `data_dir`?");
     }
 
     #[test]
-    fn broken_toml_and_wrong_types_name_the_line() {
+    fn malformed_toml_and_wrong_types_name_the_line() {
         let broken = file("id = 1\nlisten = = 2\n").settings::<CoordinatorFile>(&CoordinatorFile::keys()).unwrap_err();
         assert_eq!(broken.line, Some(2), "{broken}");
         let wrong = file("\n\nid = \"nine\"\n").settings::<CoordinatorFile>(&CoordinatorFile::keys()).unwrap_err();
@@ -343,9 +343,10 @@ mod tests {
         assert_eq!(error.to_string(), "archon.toml, line 1: weight: 20000 is not between 1 and 10000");
     }
 
-    /// A key that is declared but not listed, or the other way round, would be refused or ignored silently.
+    /// A key that is declared but not listed would be refused; one that is listed but not declared would be silently
+    /// ignored.
     #[test]
-    fn the_lists_of_keys_are_complete() {
+    fn lists_of_keys_are_complete() {
         let own = "id = 1\nlisten = ''\nmetrics_listen = ''\nhttp_listen = ''\nadvertise = ''\npeers = ['']\njoin = ['']\nlearner = true\ndata_dir = ''\ninsecure = true\ntls_dir = ''\nfailover = ''\nquorum_heartbeat_ms = 50\n";
         let cluster =
             Setting::ALL.iter().map(|setting| format!("{} = {}\n", setting.as_str(), setting.default_value()));

@@ -1,9 +1,9 @@
-//! How many files a process may have open: one that serves needs a descriptor for each connection.
+//! Limit of open files: a serving process needs a descriptor for each connection.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit of open files to the most that the system allows this process, and says so in the log. Where that is
-/// refused the process goes on with what it has.
+/// Raises the limit of open files to the maximum that the system allows this process, and logs it. If that is refused,
+/// the process keeps its present limit.
 pub(crate) fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let (before, most) = (limit_text(current), limit_text(maximum));
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_served_with_the_few_descriptors_that_a_shell_is_given() {
+    fn limit_of_open_files_is_raised_to_the_maximum() {
         let maximum = getrlimit(Resource::Nofile).maximum;
         let fewer = maximum.map_or(4_096, |most| most.saturating_sub(1));
         setrlimit(Resource::Nofile, Rlimit { current: Some(fewer), maximum }).unwrap();

@@ -15,20 +15,20 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// The Raft library narrates every vote at `info` and every unreachable peer at `warn`, several times a second, and at an
-/// ordinary end calls it an error that its tasks end. We log what matters of it ourselves, why it ended by itself
-/// included, so it speaks only when asked by name.
+/// The Raft library logs every vote at `info` and every unreachable peer at `warn`, several times a second, and logs
+/// the end of its tasks at an ordinary stop as an error. We log its important events ourselves, including the reason of
+/// an unexpected end, so it logs only if the filter names it.
 const TALKATIVE: &str = "openraft";
 
 fn with_quiet_libraries(filter: &str) -> String {
     if filter.contains(TALKATIVE) { filter.to_owned() } else { format!("{filter},{TALKATIVE}=off") }
 }
 
-/// The filter that a text stands for. A bare word that is no level would be taken for the name of a module, and all others
-/// fall silent: it is far more likely a level mistyped.
+/// Parses a filter. A bare word that is no level would be taken for the name of a module, and would silence all others:
+/// it is far more likely a mistyped level.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the filter.
 fn filter_of(text: &str) -> Result<EnvFilter, String> {
     let directives: Vec<&str> = text.split(',').map(str::trim).collect();
     for directive in &directives {
@@ -42,10 +42,10 @@ fn filter_of(text: &str) -> Result<EnvFilter, String> {
     EnvFilter::builder().parse(with_quiet_libraries(&directives.join(","))).map_err(|error| error.to_string())
 }
 
-/// How long the end of the process waits for the last lines to be written.
+/// Time limit for writing the last lines at the end of the process.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The log of this process; its end waits, for a moment, until everything is written.
+/// Log of this process; its end waits, for a moment, until everything is written.
 pub(super) struct Log {
     #[cfg(feature = "otlp")]
     spans: Option<Spans>,
@@ -53,7 +53,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// What writes the last lines before the process ends at once.
+    /// Returns a function that writes the last lines before the process ends at once.
     pub(super) fn last_words(&self) -> impl Fn() + Send + use<> {
         let queue = self.queue.clone();
         move || queue.flush(END_TIMEOUT)
@@ -62,17 +62,17 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // First: its last words are lines.
+        // First, because its end logs lines.
         #[cfg(feature = "otlp")]
         drop(self.spans.take());
         self.queue.flush(END_TIMEOUT);
     }
 }
 
-/// A panic is told through the queue: standard error may be a pipe that nobody reads, and then what a panic is to end would
-/// stand still instead. It is told also where the filter lets nothing through, and not by way of `tracing`, whose own
-/// thread-local state may be what panicked, or be gone at the end of a thread: a panic in here would end the process with
-/// nobody told of the first.
+/// Logs panics through the queue: standard error may be a pipe without a reader, which would block the end of the
+/// panicking thread. Panics are logged regardless of the filter, and without `tracing`, whose own thread-local state
+/// may have panicked, or be gone at the end of a thread: a panic in here would end the process without a report of the
+/// first one.
 fn log_panics(queue: LogQueue, format: LogFormat) {
     std::panic::set_hook(Box::new(move |panic| {
         let thread = std::thread::current();
@@ -83,10 +83,10 @@ fn log_panics(queue: LogQueue, format: LogFormat) {
     }));
 }
 
-/// The line that tells of a panic, as the log's other lines are.
+/// Formats a panic like the other lines of the log.
 fn panic_line(format: LogFormat, thread: &str, panic: &str, backtrace: Option<&str>) -> String {
     let mut at = String::new();
-    // A clock that cannot be told is no reason to be silent.
+    // An unreadable clock is no reason to drop the line.
     let _ = SystemTime.format_time(&mut Writer::new(&mut at));
     match format {
         LogFormat::Text => {
@@ -105,7 +105,7 @@ fn panic_line(format: LogFormat, thread: &str, panic: &str, backtrace: Option<&s
 /// Starts logging for this process.
 ///
 /// # Errors
-/// A filter that cannot be read, with examples of ones that can.
+/// An invalid filter, with examples of valid ones.
 pub(super) fn start(args: &LogArgs, service: &'static str) -> Result<Log, Failure> {
     let filter = filter_of(&args.filter).map_err(|error| {
         Failure::usage(
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mistyped_level_does_not_silence_everything() {
+    fn mistyped_level_does_not_silence_everything() {
         for bad in ["bogus", "", " ", "inof", "info,", "info,bogus", "archon_coordinator", "archon_coordinator=inof"] {
             assert!(filter_of(bad).is_err(), "{bad:?}");
         }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_told_in_the_form_of_the_log() {
+    fn panic_is_logged_in_the_format_of_the_log() {
         let text = panic_line(LogFormat::Text, "shard-0", "panicked at x.rs:1:1:\nbad", None);
         assert!(text.contains(" ERROR panicked at x.rs:1:1:\nbad thread=\"shard-0\"\n"), "{text}");
         let json = panic_line(LogFormat::Json, "shard-0", "panicked at x.rs:1:1:\nbad", Some("0: main"));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_speaks_when_asked_by_name() {
+    fn library_logs_only_if_the_filter_names_it() {
         assert_eq!(with_quiet_libraries("info"), "info,openraft=off");
         assert_eq!(with_quiet_libraries("debug,openraft=debug"), "debug,openraft=debug");
     }

@@ -1,8 +1,9 @@
-//! Log lines on their way to standard error.
+//! Queue of log lines for standard error.
 //!
-//! Nobody may wait for whoever reads a log: behind a pipe that is full and not read, a shard that logs a line would stand
-//! still with everything it serves. So lines are queued, one thread writes them, and what finds the queue full is dropped and
-//! counted. An error waits for a moment until it is written, as the process may be about to end.
+//! Logging must not wait for the reader of the log: with a full pipe without a reader, a shard that logs a line would
+//! stop together with all that it serves. So lines are queued and written by one thread, and lines beyond the limit of
+//! the queue are dropped and counted. An error waits for a moment until it is written, because the process may be about
+//! to end.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -12,21 +13,21 @@ use std::time::{Duration, Instant};
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Bytes of lines that may wait to be written: some seconds of a talkative service.
+/// Most bytes of queued lines: some seconds of a busy service.
 const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How long whoever tells of an error waits until it is written.
+/// Time limit for writing an error.
 const ERROR_TIMEOUT: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 struct State {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// Lines taken in, and lines written, so far.
+    /// Accepted lines and written lines, so far.
     taken: u64,
     written: u64,
-    /// Lines that found no room since that was told last.
+    /// Dropped lines since the last report.
     dropped: u64,
-    /// Somebody waited in vain, and nothing was written since: nobody reads.
+    /// A wait timed out, and nothing was written since: the log has no reader.
     stuck: bool,
 }
 
@@ -47,7 +48,7 @@ impl LogQueue {
     /// Starts the thread that writes to `out`.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the system cannot create a thread.
     pub(super) fn start(out: impl Write + Send + 'static) -> io::Result<Self> {
         Self::bounded(out, QUEUE_BYTES_MAX)
     }
@@ -60,14 +61,14 @@ impl LogQueue {
         Ok(queue)
     }
 
-    /// Waits until what was queued before is written, at most for `timeout`.
+    /// Waits until the lines queued before are written, at most for `timeout`.
     pub(super) fn flush(&self, timeout: Duration) {
         let mut state = self.shared.state.lock();
         let upto = state.taken;
         self.await_written(&mut state, upto, timeout);
     }
 
-    /// Queues a text that did not come by way of `tracing`, and waits for a moment until it is written.
+    /// Queues a text from outside `tracing`, and waits for a moment until it is written.
     pub(super) fn tell(&self, text: &str) {
         self.push(text.as_bytes(), Some(ERROR_TIMEOUT));
     }
@@ -75,7 +76,7 @@ impl LogQueue {
     fn push(&self, line: &[u8], timeout: Option<Duration>) {
         let shared = &self.shared;
         let mut state = shared.state.lock();
-        // A line longer than the queue is taken alone.
+        // A line longer than the queue is accepted if it is alone.
         if state.bytes > 0 && state.bytes + line.len() > shared.bytes_max {
             state.dropped += 1;
             return;
@@ -100,7 +101,7 @@ impl LogQueue {
         }
     }
 
-    /// The thread's life.
+    /// Body of the writer thread.
     fn write(&self, mut out: impl Write) {
         let shared = &self.shared;
         loop {
@@ -108,12 +109,12 @@ impl LogQueue {
             shared.filled.wait_while(&mut state, |state| state.lines.is_empty());
             let Some(line) = state.lines.pop_front() else { continue };
             drop(state);
-            // Where nobody can read any more the line is lost, and the service goes on.
+            // Without a reader the line is lost, and the service continues.
             let _ = out.write_all(&line).and_then(|()| out.flush());
             let mut state = shared.state.lock();
             state.bytes -= line.len();
             state.written += 1;
-            // As long as lines wait, whoever reads is slow, and one more error would wait as well.
+            // Queued lines show that the reader is slow, so one more error would time out as well.
             if state.lines.is_empty() {
                 state.stuck = false;
             }
@@ -127,7 +128,7 @@ impl LogQueue {
     }
 }
 
-/// Takes one line.
+/// Collects one line.
 pub(super) struct LogLine {
     queue: LogQueue,
     timeout: Option<Duration>,
@@ -184,9 +185,9 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_nobody_reads_drops_lines_and_tells_how_many() {
+    fn log_without_reader_drops_and_counts_lines() {
         let (queue, read) = queue(10);
-        // Five lines of two bytes have room, the one that the thread is at included.
+        // The queue has room for five lines of two bytes, including the one that is being written.
         (0..9).for_each(|number| queue.push(format!("{number}\n").as_bytes(), None));
         assert_eq!(queue.shared.state.lock().dropped, 4);
         let lines: Vec<_> = (0..5).map(|_| read.recv_timeout(TIMEOUT).unwrap()).collect();
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_waits_until_it_is_written_but_not_for_ever_nor_twice() {
+    fn error_waits_for_its_write_once_and_for_a_limited_time() {
         let (queue, read) = queue(100);
         let waits_ms = |expected: bool| {
             let began = Instant::now();
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_gone_stops_nobody() {
+    fn closed_reader_does_not_stop_the_service() {
         let (queue, read) = queue(100);
         drop(read);
         (0..1_000).for_each(|_| queue.push(b"line\n", Some(TIMEOUT)));

@@ -1,4 +1,4 @@
-//! The verbs that run a process: settings drawn together, logs to standard error, signals, an orderly end.
+//! Verbs that run a process: settings, logs to standard error, signals, graceful stop.
 
 pub(crate) mod file;
 mod files;

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Keeps everything that this process makes from others, also what libraries make.
+/// Makes all files of this process private, including those of libraries.
 fn keep_private() {
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
 }
@@ -59,8 +59,8 @@ pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Re
     })
 }
 
-/// Refuses to found a cluster that fails over fast on a machine that lets such leases end. Whoever runs already has found out, and
-/// whoever names the time-outs one by one knows better.
+/// Refuses to found a cluster with fast failover on a machine whose stalls would end such leases. A cluster that runs
+/// already has proven itself, and explicit time-outs are accepted.
 fn check_timers(settings: &CoordinatorSettings) -> Result<(), Failure> {
     if settings.failover != Some(Failover::Fast) || !is_new(&settings.data_dir) {
         return Ok(());
@@ -95,7 +95,7 @@ pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Fai
     })
 }
 
-/// The console beside a coordinator, which asks that one first.
+/// Creates the console beside a coordinator, which queries that coordinator first.
 fn console(listen: SocketAddr, settings: &CoordinatorSettings, refusals: Arc<Refusals>) -> Result<Console, Failure> {
     let coordinators = vec![own_address(settings)];
     let config = ConsoleConfig { listen, coordinators, transport: settings.transport.clone(), refusals };
@@ -105,7 +105,7 @@ fn console(listen: SocketAddr, settings: &CoordinatorSettings, refusals: Arc<Ref
     })
 }
 
-/// Where the console finds the coordinator beside it, which names the others.
+/// Returns the address where the console reaches the coordinator beside it, which names the others.
 fn own_address(settings: &CoordinatorSettings) -> String {
     let founded = match &settings.start {
         Some(FirstStart::Found { peers }) => peers.get(&settings.id),
@@ -163,10 +163,10 @@ fn coordinator_failure(error: CoordinatorError) -> Failure {
 fn node_failure(error: NodeError) -> Failure {
     let exit = match &error {
         NodeError::Config(_) => Exit::Usage,
-        // A disk that fails or is full may do better at the next start.
+        // A failed or full disk may work at the next start.
         NodeError::Identity(NodeIdentityError::Io { .. }) => Exit::Failed,
         NodeError::Session(error) if is_of_the_disk(error) => Exit::Failed,
-        // Another cluster's directory or another engine's, a name that is taken: nothing that a restart would mend.
+        // Directory of another cluster or engine, or a name that is taken: a restart does not help.
         NodeError::Identity(_) | NodeError::Session(_) | NodeError::Engine(EngineError::OtherEngine { .. }) => {
             Exit::Refused
         }
@@ -180,7 +180,7 @@ fn node_failure(error: NodeError) -> Failure {
     }
 }
 
-/// Whether the node's session ended because its registration could not be written.
+/// Returns true if the node's session ended because its registration could not be written.
 const fn is_of_the_disk(error: &SessionError) -> bool {
     matches!(error, SessionError::NotStored { why: NodeIdentityError::Io { .. }, .. })
 }
@@ -196,27 +196,27 @@ fn listen_remedy(flag: &str, error: &std::io::Error) -> String {
     }
 }
 
-/// What to do where the address cannot be listened on.
+/// Returns the remedy for an address that cannot be listened on.
 pub(crate) fn other_address(flag: &str) -> String {
     format!("choose another {flag} address, or stop the process that uses this one")
 }
 
-/// How long after the first signal others are taken for the same one: `timeout`, a terminal and service managers signal
-/// a process and its group, microseconds apart.
+/// Time after the first signal in which further ones count as the same: `timeout`, a terminal and service managers
+/// signal a process and its group, microseconds apart.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
-/// What a signal means.
+/// Meaning of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum StopSignal {
-    /// Stop in order.
+    /// Stop gracefully.
     Stop,
-    /// The first one again.
+    /// Repetition of the first one.
     Again,
     /// End at once.
     End,
 }
 
-/// When the first signal came.
+/// Time of the first signal.
 #[derive(Default)]
 struct StopSignals(Option<Instant>);
 
@@ -233,7 +233,7 @@ impl StopSignals {
     }
 }
 
-/// How long what a part left behind on a blocking thread may keep the process alive after its orderly end.
+/// Time for which work left on a blocking thread may keep the process alive after its graceful stop.
 const LEFT_BEHIND_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Interval between attempts to resolve the settings while something that they need is unavailable.
@@ -241,8 +241,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which the log repeats the reason for a delayed start.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Resolves the settings of a member. A failure that may pass is logged and retried, since service managers take the exit code of a
-/// wrong configuration for final. Returns nothing once `stop` is cancelled.
+/// Resolves the settings of a member. A failure that may pass is logged and retried, since service managers treat the
+/// exit code of a wrong configuration as final. Returns nothing once `stop` is cancelled.
 async fn settle<S>(
     resolve: impl Fn() -> Result<S, Failure>,
     stop: &CancellationToken,
@@ -266,8 +266,8 @@ async fn settle<S>(
     }
 }
 
-/// Runs `work` with the settings and a token that the first SIGTERM or SIGINT cancels; a stop in order then takes `deadline` at most.
-/// Another signal, a second or more later, ends the process at once.
+/// Runs `work` with the settings and a token that the first SIGTERM or SIGINT cancels; a graceful stop then takes at
+/// most `deadline`. Another signal, a second or more later, ends the process at once.
 fn serve<S, W, F>(
     log: &Log,
     resolve: impl Fn() -> Result<S, Failure>,
@@ -293,14 +293,14 @@ where
     };
     let settled = runtime.block_on(async {
         let watcher = tokio::spawn(watch_signals(stopping, log.last_words())?);
-        // From here on it can be told to stop.
+        // From here on it can be stopped by a signal.
         Ok::<_, Failure>((watcher, settle(resolve, &stop, &service_manager).await?))
     });
     let outcome = settled.and_then(|(watcher, settings)| {
         let Some(settings) = settings else { return Ok(()) };
         *stop_deadline.lock() = deadline(&settings);
         service_manager.starting();
-        // Outside of the runtime: parts of the work bring a runtime of their own.
+        // Outside of the runtime, because parts of the work create their own.
         let work = work(settings, stop, service_manager)?;
         let outcome = runtime.block_on(work);
         watcher.abort();
@@ -310,7 +310,7 @@ where
     outcome.map(|()| Exit::Done)
 }
 
-/// The handlers are installed before the work begins, so that no signal is lost in between.
+/// Installs the handlers before the work begins, so that no signal is lost in between.
 fn watch_signals(
     stop: impl Fn() + Send + 'static,
     last_words: impl Fn() + Send + 'static,
@@ -337,7 +337,7 @@ fn watch_signals(
                 StopSignal::End => {
                     tracing::warn!(signal = name, "another signal; ending at once");
                     last_words();
-                    // The shells' convention: 128 plus the number of the signal.
+                    // Shell convention: 128 plus the number of the signal.
                     std::process::exit(if name == "SIGTERM" { 143 } else { 130 });
                 }
             }
@@ -349,9 +349,9 @@ fn watch_signals(
 mod tests {
     use super::*;
 
-    /// A service manager starts nobody again that was refused.
+    /// A service manager does not restart a process that ended as refused.
     #[test]
-    fn a_node_whose_disk_failed_was_refused_as_if_its_directory_were_another_ones() {
+    fn disk_failure_of_a_node_is_not_reported_as_refused() {
         let io = || NodeIdentityError::Io {
             directory: "/data".into(),
             what: "write the identity",
@@ -401,7 +401,7 @@ mod tests {
 
     /// `timeout 6 archon node …` signals its child and then the child's group.
     #[test]
-    fn two_signals_within_microseconds_do_not_end_a_process_at_once() {
+    fn two_signals_within_microseconds_stop_gracefully() {
         let first = Instant::now();
         let mut signals = StopSignals::default();
         let mut take = |after| signals.take(first + after);

@@ -1,4 +1,4 @@
-//! What the service manager hears of a serving process, if it asked for that: a unit of systemd with `Type=notify` does,
+//! Notifications to the service manager of a serving process, if requested: a systemd unit with `Type=notify` does so
 //! by `NOTIFY_SOCKET`.
 
 use parking_lot::Mutex;
@@ -8,59 +8,59 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How often a member is asked whether it takes part in its cluster.
+/// Interval of checks that a member takes part in its cluster.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// When a process counts as started.
+/// Moment at which a process counts as started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ReadyWhen {
-    /// Once it is reached.
+    /// Once it can be reached.
     Serving,
     /// Once it takes part in its cluster.
     TakingPart,
 }
 
-/// How far the process is, as the service manager was told.
+/// State of the process as last notified.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Told {
     Starting,
-    /// It is started.
+    /// Started.
     Ready,
-    /// Nothing is told after that.
+    /// No notification follows.
     Stopping,
 }
 
-/// Where messages go; `Err` if they do not arrive.
+/// Sends messages; `Err` if they cannot be delivered.
 type Messenger = Box<dyn Fn(&[NotifyState<'_>]) -> io::Result<()> + Send + Sync>;
 
-/// The service manager that started this process.
+/// Service manager that started this process.
 pub(super) struct ServiceManager {
-    /// None, if nobody asked.
+    /// `None` without a request for notifications.
     send: Option<Messenger>,
-    /// How far it is, and the last status. Messages are sent under the lock, so that none overtakes another.
+    /// Last state and status. Messages are sent under the lock, so that none overtakes another.
     told: Mutex<(Told, String)>,
 }
 
 impl ServiceManager {
-    /// The one that asked this process to tell it; if none did, nothing is told.
+    /// Returns the service manager of this process; without a request it sends nothing.
     pub(super) fn of_this_process() -> Arc<Self> {
         let asked = std::env::var_os("NOTIFY_SOCKET").is_some_and(|socket| !socket.is_empty());
         let send = asked.then(|| Box::new(|states: &[NotifyState<'_>]| sd_notify::notify(states)) as Messenger);
         Arc::new(Self { send, told: Mutex::new((Told::Starting, String::new())) })
     }
 
-    /// The start is under way.
+    /// Notifies that the start is in progress.
     pub(super) fn starting(&self) {
         self.status("opens its data directory and reads its log");
     }
 
-    /// The start waits for something.
+    /// Notifies that the start waits for something.
     pub(super) fn waits(&self, why: &str) {
         self.status(&format!("waits: {why}"));
     }
 
-    /// From now on asks the member, until `stop`, whether it takes part in its cluster: says that the process is started
-    /// when it is, and what it waits for whenever that changes.
+    /// Checks the member until `stop`: notifies that the process is started once the member takes part in its cluster,
+    /// and the reason for a wait whenever that changes.
     pub(super) fn follow(
         self: &Arc<Self>,
         ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
@@ -106,7 +106,7 @@ impl ServiceManager {
 
     fn status(&self, status: &str) {
         let mut told = self.told.lock();
-        // A line ends a message's field.
+        // A line break ends a field of a message.
         let status = status.replace(['\n', '\r'], " ");
         if told.0 != Told::Stopping && told.1 != status {
             self.tell(&[NotifyState::Status(&status)]);
@@ -114,7 +114,7 @@ impl ServiceManager {
         }
     }
 
-    /// The process stops in order, and asks for as long as that may take.
+    /// Notifies that the process stops gracefully, and requests the time for it.
     pub(super) fn stopping(&self, deadline: Duration) {
         let mut told = self.told.lock();
         if told.0 == Told::Stopping {
@@ -137,7 +137,7 @@ impl ServiceManager {
 mod tests {
     use super::*;
 
-    /// A service manager, and what it has heard.
+    /// Returns a service manager, and its received messages.
     fn listening() -> (ServiceManager, Arc<Mutex<Vec<String>>>) {
         let heard = Arc::<Mutex<Vec<String>>>::default();
         let send = {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_a_lease_was_said_to_be_started() {
+    fn node_without_a_lease_is_not_reported_as_started() {
         let (service_manager, heard) = listening();
         let waits = Err("no lease\nyet".to_owned());
         for ready in [waits.clone(), waits.clone(), Ok(()), Ok(()), waits] {
@@ -163,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_three_coordinators_held_up_the_start_of_the_others() {
+    fn coordinator_without_quorum_is_reported_as_started() {
         let (service_manager, heard) = listening();
         service_manager.look(&Err("no quorum".to_owned()), ReadyWhen::Serving);
         assert_eq!(*heard.lock(), ["READY=1", "STATUS=waits: no quorum"]);
     }
 
     #[test]
-    fn one_that_stops_was_said_to_be_started() {
+    fn stopping_process_is_not_reported_as_started() {
         let (service_manager, heard) = listening();
         service_manager.stopping(Duration::from_secs(40));
         service_manager.stopping(Duration::from_secs(40));

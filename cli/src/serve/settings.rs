@@ -1,4 +1,4 @@
-//! What a serving process runs with, drawn together: default < file < environment < flag.
+//! Settings of a serving process, combined: default < file < environment < flag.
 
 pub(crate) mod coordinator;
 pub(crate) mod node;
@@ -12,28 +12,28 @@ use archon_client::{Tls, Transport};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// What the file of a coordinator or node says of its place on the machine and in the network.
+/// Place of a coordinator or node on the machine and in the network, from its file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct FilePlace {
-    /// Whose it is, as `node/athens`, if the file says so.
+    /// Identity, as `node/athens`, if the file has it.
     pub(crate) member: Option<String>,
-    /// Where it listens, with the flag that says so.
+    /// Listen addresses, with their flags.
     pub(crate) listen: Vec<(&'static str, SocketAddr)>,
-    /// Where it keeps its data.
+    /// Data directory.
     pub(crate) data_dir: Option<PathBuf>,
-    /// Some coordinators.
+    /// Addresses of some coordinators.
     pub(crate) coordinators: Vec<String>,
-    /// Whether it allows plaintext beyond the machine.
+    /// Allows plaintext beyond the machine.
     pub(crate) insecure: bool,
-    /// Its credentials.
+    /// Directory of its credentials.
     pub(crate) tls_dir: Option<PathBuf>,
 }
 
 impl FilePlace {
-    /// What a file says, checked as the member that is started with it does.
+    /// Reads a file with the same checks as the member that is started with it.
     ///
     /// # Errors
-    /// What is wrong in the file, and where.
+    /// The fault of the file and its position.
     pub(crate) fn read(file: &ConfigFile) -> Result<Self, FileError> {
         if file.is_of_coordinator() {
             Ok(coordinator::FromCoordinatorFile::read(file)?.place())
@@ -43,15 +43,15 @@ impl FilePlace {
     }
 }
 
-/// The addresses that are said, each with its flag.
+/// Returns the given addresses, each with its flag.
 fn listening<const N: usize>(said: [(&'static str, Option<SocketAddr>); N]) -> Vec<(&'static str, SocketAddr)> {
     said.into_iter().filter_map(|(flag, address)| Some((flag, address?))).collect()
 }
 
-/// How this process talks to others, as its options say.
+/// Returns the transport of this process, from its options.
 ///
 /// # Errors
-/// Both were said; credentials that cannot be used, with the file.
+/// Both options were given; unusable credentials, with the file.
 pub(crate) fn transport(insecure: bool, tls_dir: Option<&Path>) -> Result<Transport, Failure> {
     match tls_dir {
         None => Ok(Transport::plaintext(insecure)),
@@ -64,7 +64,7 @@ pub(crate) fn transport(insecure: bool, tls_dir: Option<&Path>) -> Result<Transp
                 error.to_string(),
                 "correct --tls-dir (ARCHON_TLS_DIR); `archon cert` makes and shows credentials",
             )
-            // The clock is set, a mount appears, the other half of a renewed pair is written.
+            // These may pass: the clock is set, a mount appears, the other half of a renewed pair is written.
             .that_may_pass()
         }),
     }
@@ -73,7 +73,7 @@ pub(crate) fn transport(insecure: bool, tls_dir: Option<&Path>) -> Result<Transp
 /// Refuses an address, of this flag, that plaintext must not reach.
 ///
 /// # Errors
-/// The flag and the address, and what to say to allow it.
+/// The flag, the address, and the option that allows it.
 pub(crate) fn allowed(flag: &str, address: &str, transport: &Transport) -> Result<(), Failure> {
     transport.check(address).map_err(|_| {
         Failure::usage(

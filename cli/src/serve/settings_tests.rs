@@ -34,7 +34,7 @@ const WHOLE: &[&str] =
     &["--id", "1", "--listen", "127.0.0.1:7101", "--peers", "1=127.0.0.1:7101", "--data-dir", "/tmp/c1"];
 
 #[test]
-fn a_flag_beats_the_file_and_the_file_beats_the_default() {
+fn flag_overrides_file_and_file_overrides_default() {
     let file = file(
         "id = 2\nlisten = '127.0.0.1:7102'\npeers = ['1=127.0.0.1:7101', '2=127.0.0.1:7102', '3=127.0.0.1:7103']\n\
          data_dir = '/tmp/c2'\npartitions = 30\nmin_nodes = 3\n",
@@ -46,7 +46,7 @@ fn a_flag_beats_the_file_and_the_file_beats_the_default() {
 }
 
 #[test]
-fn there_are_three_copies_or_as_many_as_fit() {
+fn default_is_three_copies_or_as_many_as_fit() {
     let found = |line: &[&str]| {
         let cluster = coordinator(&[WHOLE, line].concat()).unwrap().cluster;
         (cluster.replication, cluster.nodes_min)
@@ -61,7 +61,7 @@ fn there_are_three_copies_or_as_many_as_fit() {
 }
 
 #[test]
-fn what_is_missing_is_named_with_three_ways_to_say_it() {
+fn missing_setting_is_reported_with_three_ways_to_set_it() {
     let failure = coordinator(&["--id", "1"]).unwrap_err();
     assert_eq!(failure.exit, Exit::Usage);
     let text = failure.to_string();
@@ -78,7 +78,7 @@ fn unsafe_timing_is_refused_with_the_arithmetic() {
 }
 
 #[test]
-fn a_profile_stands_for_the_time_outs_that_nobody_said_one_by_one() {
+fn profile_sets_the_time_outs_that_are_not_set_individually() {
     let timing = |line: &[&str]| {
         let timing = coordinator(&[WHOLE, line].concat()).unwrap().cluster.timing;
         (timing.heartbeat_ms, timing.lease_ms, timing.failure_timeout_ms)
@@ -113,9 +113,9 @@ fn quorum_heartbeat_is_read_from_flag_and_file_within_its_range() {
     assert!(failure.contains("quorum_heartbeat_ms") && failure.contains("2000"), "{failure}");
 }
 
-/// Two settings that do not fit each other may come from different places: each is named with its own.
+/// Two settings that do not fit each other may come from different places: each is reported with its own.
 #[test]
-fn what_does_not_fit_together_is_traced_to_where_it_was_said() {
+fn conflicting_settings_are_traced_to_their_origins() {
     let timing = file("# timing\nlease_ms = 500\n");
     let path = timing.path().to_str().unwrap();
     let failure = coordinator(&[WHOLE, &["--config", path, "--margin-ms", "50"]].concat()).unwrap_err();
@@ -150,7 +150,7 @@ fn peers_must_contain_the_voter_and_be_distinct() {
 }
 
 #[test]
-fn a_quorum_is_founded_or_joined_or_known_already() {
+fn coordinator_founds_joins_or_restarts() {
     let with = |flags: &[&str]| {
         coordinator(&[&["--id", "4", "--listen", "127.0.0.1:7104", "--data-dir", "d"], flags].concat())
     };
@@ -162,7 +162,7 @@ fn a_quorum_is_founded_or_joined_or_known_already() {
     let path = file.path().to_str().unwrap();
     let both = with(&["--config", path]).unwrap_err();
     assert!(both.exit == Exit::Usage && both.message.contains("founds a quorum or joins one"), "{both}");
-    // What a flag says outweighs what the file says otherwise.
+    // A flag overrides the file also if the file chooses the alternative.
     let flag = with(&["--config", path, "--join", "127.0.0.1:7102"]).unwrap();
     assert!(matches!(flag.start, Some(FirstStart::Join { through, learner: false }) if through == ["127.0.0.1:7102"]));
     assert_eq!(flag.advertise.as_deref(), Some("127.0.0.1:7114"));
@@ -171,7 +171,7 @@ fn a_quorum_is_founded_or_joined_or_known_already() {
 }
 
 #[test]
-fn plaintext_stays_on_this_machine_unless_asked() {
+fn plaintext_stays_on_this_machine_unless_allowed() {
     for here in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1"] {
         assert!(allowed("listen", here, &Transport::default()).is_ok(), "{here}");
     }
@@ -188,7 +188,7 @@ fn plaintext_stays_on_this_machine_unless_asked() {
     assert!(coordinator(&shown).unwrap_err().to_string().contains("0.0.0.0:8101"));
     let twice = [WHOLE, &["--http-listen", "127.0.0.1:8101", "--metrics-listen", "127.0.0.1:8101"]].concat();
     assert!(coordinator(&twice).unwrap_err().to_string().contains("both for --metrics-listen and for --http-listen"));
-    // Others would be told to come over the network.
+    // Others would be directed to it over the network.
     let local = ["--name", "athens", "--listen", "127.0.0.1:7201", "--data-dir", "d", "--coordinators", "127.0.0.1:1"];
     let abroad = [&local[..], &["--advertise", "10.0.0.1:7201"]].concat();
     assert!(node(&abroad).unwrap_err().message.contains("10.0.0.1:7201"));
@@ -200,7 +200,7 @@ fn plaintext_stays_on_this_machine_unless_asked() {
 }
 
 #[test]
-fn an_address_beyond_loopback_was_refused_without_the_flag_that_named_it() {
+fn refused_address_is_reported_with_its_flag() {
     let of_node =
         ["--name", "athens", "--listen", "127.0.0.1:7201", "--data-dir", "d", "--coordinators", "127.0.0.1:1"];
     let of_coordinator = |flag: &str| coordinator(&[WHOLE, &[flag, "10.0.0.1:9"]].concat()).unwrap_err();
@@ -223,7 +223,7 @@ fn an_address_beyond_loopback_was_refused_without_the_flag_that_named_it() {
 }
 
 #[test]
-fn a_nodes_file_is_read_and_checked() {
+fn file_of_a_node_is_read_and_checked() {
     let good =
         file("name = 'athens'\nlisten = '127.0.0.1:0'\ncoordinators = ['127.0.0.1:7101']\ndata_dir = '/tmp/a'\n");
     let found = node(&["--config", good.path().to_str().unwrap(), "--zone", "east"]).unwrap();
@@ -237,7 +237,7 @@ fn a_nodes_file_is_read_and_checked() {
 }
 
 #[test]
-fn what_is_probably_not_meant_is_said() {
+fn probable_mistakes_cause_warnings() {
     let warnings = |listen: &str, peers: &str| {
         let flags = ["--id", "1", "--listen", listen, "--data-dir", "d", "--peers", peers, "--min-nodes", "3"];
         coordinator(&flags).unwrap().warnings()
@@ -253,14 +253,14 @@ fn what_is_probably_not_meant_is_said() {
     assert_eq!(four, ["4 coordinators bear the loss of 1, no more than 3 do; use 3 or 5"]);
 }
 
-/// An example that is refused, or a key that no example shows, is found by those who copy it.
+/// Users copy the examples, so an example must be valid and show every key.
 #[test]
-fn the_example_files_are_read_and_show_every_key_with_its_default() {
+fn example_files_are_valid_and_show_all_keys_with_defaults() {
     let whole = |name: &str| {
         let text = std::fs::read_to_string(format!("{}/../docs/examples/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-        // Commented-out keys are read, too, but for credentials that are nowhere here.
+        // Commented-out keys are checked too, except credentials, which do not exist here.
         let credentials = |line: &&str| line.contains("tls_dir = ");
-        // Who founds a quorum joins none.
+        // A coordinator that founds a quorum joins none.
         let joins = |line: &&str| line.contains("join = ");
         let shown =
             text.lines().filter(|line| !credentials(line) && !joins(line)).map(|line| match line.strip_prefix("# ") {
@@ -305,7 +305,7 @@ fn the_example_files_are_read_and_show_every_key_with_its_default() {
 }
 
 #[test]
-fn settings_that_no_flag_and_no_key_reached() {
+fn replacement_and_replication_time_outs_can_be_set() {
     let of_cluster = file("replace_after_ms = 60000\nreplication_timeout_ms = 700\n");
     let path = of_cluster.path().to_str().unwrap();
     let found = coordinator(&[WHOLE, &["--config", path, "--replace-after-ms", "2000"]].concat()).unwrap().cluster;
@@ -322,7 +322,7 @@ fn settings_that_no_flag_and_no_key_reached() {
 }
 
 #[test]
-fn operations_are_slow_after_100_ms_unless_said_otherwise() {
+fn slow_operation_threshold_is_100_ms_by_default() {
     let asked = ["--name", "athens", "--listen", "127.0.0.1:1", "--coordinators", "127.0.0.1:2", "--data-dir", "d"];
     assert_eq!(node(&asked).unwrap().slow_operation, Duration::from_millis(100));
     let none = [&asked[..], &["--slow-operation-ms", "0"]].concat();
@@ -333,7 +333,7 @@ fn operations_are_slow_after_100_ms_unless_said_otherwise() {
 }
 
 #[test]
-fn the_memory_of_a_node_is_a_size_and_enough() {
+fn memory_of_a_node_is_a_sufficient_size() {
     let asked = ["--name", "athens", "--listen", "127.0.0.1:1", "--coordinators", "127.0.0.1:2", "--data-dir", "d"];
     assert_eq!(node(&asked).unwrap().memory_bytes, None);
     let given = [&asked[..], &["--memory", "1.5GiB"]].concat();
@@ -344,7 +344,7 @@ fn the_memory_of_a_node_is_a_size_and_enough() {
 }
 
 #[test]
-fn a_rate_of_copying_is_one_at_which_a_copy_ends() {
+fn copy_rate_has_a_minimum() {
     let asked = ["--name", "athens", "--listen", "127.0.0.1:1", "--coordinators", "127.0.0.1:2", "--data-dir", "d"];
     assert_eq!(node(&asked).unwrap().copy_bytes_per_second, None);
     let limited = [&asked[..], &["--copy-bytes-per-second", "1000000"]].concat();

@@ -1,4 +1,4 @@
-//! What a coordinator runs with.
+//! Settings of a coordinator process.
 
 use super::{FilePlace, allowed, listening, required, transport};
 use crate::args::{self, BootstrapArgs, Connection, CoordinatorArgs};
@@ -11,42 +11,42 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-/// What a coordinator runs with.
+/// Settings of a coordinator process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CoordinatorSettings {
-    /// Its number.
+    /// Number.
     pub(crate) id: u64,
-    /// Where it listens.
+    /// Listen address.
     pub(crate) listen: SocketAddr,
-    /// Where it tells metrics and health, if anywhere.
+    /// Listen address of metrics and health, if any.
     pub(crate) metrics_listen: Option<SocketAddr>,
-    /// Where it serves the console, if anywhere.
+    /// Listen address of the console, if any.
     pub(crate) http_listen: Option<SocketAddr>,
-    /// Where the others reach it, if it says so.
+    /// Address for other members, if given.
     pub(crate) advertise: Option<String>,
-    /// How it becomes a member when it is started for the first time.
+    /// Way of becoming a member at the first start.
     pub(crate) start: Option<FirstStart>,
-    /// Where it keeps its data.
+    /// Data directory.
     pub(crate) data_dir: PathBuf,
-    /// Settings of the cluster, should this voter be the one that creates it.
+    /// Settings of a new cluster, in case this voter creates it.
     pub(crate) cluster: Settings,
-    /// Which of them somebody has said.
+    /// Explicit ones among them.
     pub(crate) cluster_said: BTreeSet<Setting>,
-    /// The profile of time-outs that somebody has said.
+    /// Explicit profile of time-outs.
     pub(crate) failover: Option<Failover>,
-    /// The protocols that it speaks.
+    /// Supported protocols.
     pub(crate) speaks: ProtocolRange,
     /// Heartbeat and election timing.
     pub(crate) timing: QuorumTiming,
-    /// How it reaches others and is reached.
+    /// Transport in both directions.
     pub(crate) transport: Transport,
 }
 
 impl CoordinatorSettings {
-    /// Draws together what flags, environment and file say. `connection` are the options of every verb.
+    /// Combines flags, environment and file. `connection` has the options of every verb.
     ///
     /// # Errors
-    /// A missing or impossible setting, with where it came from and what to do.
+    /// A missing or impossible setting, with its origin and a remedy.
     pub(crate) fn resolve(args: &CoordinatorArgs, connection: &Connection) -> Result<Self, Failure> {
         let file = args.config.as_deref().map(ConfigFile::read).transpose()?;
         let found = match &file {
@@ -55,7 +55,7 @@ impl CoordinatorSettings {
         };
         let id = required(args.id.or(found.id), "id", "--id 1")?;
         let listen = required(args.listen.or(found.listen), "listen", "--listen 127.0.0.1:7101")?;
-        // A flag outweighs the file also where it says the opposite.
+        // A flag overrides the file also if it chooses the alternative.
         let (peers, join) = match (&args.peers, &args.join) {
             (None, None) => (found.peers, found.join),
             given => (given.0.clone(), given.1.clone()),
@@ -106,7 +106,7 @@ impl CoordinatorSettings {
         })
     }
 
-    /// What can work and is probably not meant.
+    /// Returns warnings about settings that are possible but probably mistaken.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let Some(FirstStart::Found { peers }) = &self.start else { return warnings };
@@ -129,7 +129,7 @@ impl CoordinatorSettings {
     }
 }
 
-/// How a coordinator becomes a member, if that is said.
+/// Returns the way in which a coordinator becomes a member, if given.
 fn first_start(
     id: u64,
     peers: Option<Vec<(u64, String)>>,
@@ -150,7 +150,7 @@ fn first_start(
     Ok(Some(start))
 }
 
-/// The addresses that a first start names, with the flag that does.
+/// Returns the addresses in a first start, with their flag.
 fn addresses(start: Option<&FirstStart>) -> impl Iterator<Item = (&'static str, &str)> {
     let (peers, through) = match start {
         Some(FirstStart::Found { peers }) => (Some(peers), None),
@@ -182,19 +182,19 @@ fn founders(id: u64, peers: Vec<(u64, String)>) -> Result<BTreeMap<u64, String>,
     Ok(peers)
 }
 
-/// Whether somebody who calls `address` may end up at `listen`, as far as can be told from the two.
+/// Returns true if a caller of `address` may reach `listen`, judging by the two addresses only.
 fn reaches(address: &str, listen: SocketAddr) -> bool {
     let Some((host, port)) = address.rsplit_once(':') else { return false };
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let same_host = match host.parse::<IpAddr>() {
         Ok(ip) => listen.ip().is_unspecified() || listen.ip() == ip,
-        // Names are not looked up here.
+        // Names are not resolved here.
         Err(_) => host != "localhost" || listen.ip().is_unspecified() || listen.ip().is_loopback(),
     };
     same_host && port.parse() == Ok(listen.port())
 }
 
-/// A coordinator's file with every value checked.
+/// Checked values of a coordinator's file.
 #[derive(Default)]
 pub(crate) struct FromCoordinatorFile {
     id: Option<u64>,
@@ -208,15 +208,15 @@ pub(crate) struct FromCoordinatorFile {
     data_dir: Option<PathBuf>,
     insecure: bool,
     tls_dir: Option<PathBuf>,
-    /// Settings of the cluster, and where in the file each stands.
+    /// Cluster settings, with their positions in the file.
     cluster: BTreeMap<Setting, (u64, String)>,
-    /// The profile of time-outs, and where it stands.
+    /// Profile of time-outs, with its position.
     failover: Option<(Failover, String)>,
     timing: Option<QuorumTiming>,
 }
 
 impl FromCoordinatorFile {
-    /// Where its coordinator is.
+    /// Returns the place of its coordinator.
     pub(crate) fn place(self) -> FilePlace {
         let founders = self.peers.unwrap_or_default().into_iter().map(|(_, address)| address);
         FilePlace {
@@ -280,7 +280,7 @@ impl FromCoordinatorFile {
     }
 }
 
-/// What was said of the settings of a new cluster: a flag outweighs the file, and a setting of its own the profile that has it.
+/// Explicit settings of a new cluster: a flag overrides the file, and a single setting overrides the profile.
 struct Said<'a> {
     flags: &'a BootstrapArgs,
     file: &'a BTreeMap<Setting, (u64, String)>,
@@ -288,7 +288,7 @@ struct Said<'a> {
 }
 
 impl Said<'_> {
-    /// The value that a setting was given, and where.
+    /// Returns the explicit value of a setting, with its origin.
     fn found(&self, setting: Setting) -> Option<(u64, String)> {
         let by_flag = || {
             let origin = format!("--{} or {}", args::flag_of(setting), args::variable_of(setting));
@@ -309,7 +309,7 @@ impl Said<'_> {
         self.found(setting).map(|(value, _)| value)
     }
 
-    /// Where a setting came from that does not fit another one.
+    /// Returns the origin of a setting that conflicts with another one.
     fn origin(&self, setting: Setting) -> String {
         match self.found(setting) {
             Some((_, from)) => format!("{} is from {from}", setting.as_str()),
@@ -317,13 +317,13 @@ impl Said<'_> {
         }
     }
 
-    /// The settings of a new cluster.
+    /// Returns the settings of a new cluster.
     fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings::default();
         for (setting, value) in Setting::ALL.iter().filter_map(|setting| Some((*setting, self.of(*setting)?))) {
             setting.put(&mut settings, value);
         }
-        // Three copies, or as many as fit into the least cluster that was asked for.
+        // Three copies, or as many as fit into the requested minimum cluster.
         let nodes_wanted = self.of(Setting::MinNodes);
         if self.of(Setting::Replication).is_none() {
             let three = Setting::Replication.default_value();

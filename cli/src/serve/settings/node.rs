@@ -1,4 +1,4 @@
-//! What a node runs with.
+//! Settings of a node process.
 
 use super::{FilePlace, allowed, listening, required, transport};
 use crate::args::{self, Connection, NodeArgs};
@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Draws together what flags, environment and file say of a node. `connection` are the options of every verb.
+/// Combines flags, environment and file of a node. `connection` has the options of every verb.
 ///
 /// # Errors
-/// A missing or impossible setting, with where it came from and what to do.
+/// A missing or impossible setting, with its origin and a remedy.
 pub(crate) fn node_config(args: &NodeArgs, connection: &Connection) -> Result<NodeConfig, Failure> {
     let file = args.config.as_deref().map(ConfigFile::read).transpose()?;
     let found = match &file {
@@ -70,7 +70,7 @@ pub(crate) fn node_config(args: &NodeArgs, connection: &Connection) -> Result<No
     })
 }
 
-/// A node's file with every value checked.
+/// Checked values of a node's file.
 #[derive(Default)]
 pub(crate) struct FromNodeFile {
     name: Option<String>,
@@ -92,7 +92,7 @@ pub(crate) struct FromNodeFile {
 }
 
 impl FromNodeFile {
-    /// Where its node is.
+    /// Returns the place of its node.
     pub(crate) fn place(self) -> FilePlace {
         FilePlace {
             member: self.name.map(|name| format!("node/{name}")),
