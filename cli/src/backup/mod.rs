@@ -14,7 +14,7 @@ use archon_backup::{
 use archon_client::ErrorKind;
 use progress::shown;
 
-/// Carries out a verb.
+/// Runs a verb.
 pub(crate) async fn run(verb: &BackupVerb, connection: &Connection) -> Result<Exit, Failure> {
     let output = Output::new(connection.output);
     match verb {
@@ -52,7 +52,7 @@ async fn create(args: &CreateBackupArgs, connection: &Connection, output: &Outpu
             false => failure,
         }
     })?;
-    // Whoever counts on a backup of all tables learns that one is missing, also if nobody reads what is printed.
+    // An incomplete backup of all tables must be visible in the exit code, even if the output is not read.
     let ends = if taken.left_out.is_empty() { Exit::Done } else { Exit::Found };
     let (files_taken_over, bytes_taken_over) = (taken.files_taken_over, taken.bytes_taken_over);
     if output.is_json() {
@@ -196,10 +196,10 @@ fn interrupted(args: &RestoreBackupArgs) -> Failure {
     ))
 }
 
-/// Rejects a table of which a restore has not ended: what is read from it is only a part.
+/// Rejects a table with an unfinished restore, whose content is incomplete.
 ///
 /// # Errors
-/// As [`archon_backup::check_whole`].
+/// Like [`archon_backup::check_whole`].
 pub(crate) async fn check_whole(client: &archon_client::Client, table: &str) -> Result<(), Failure> {
     archon_backup::check_whole(client, table).await.map_err(failure)
 }
@@ -211,7 +211,7 @@ fn restored_text(restored: &RestoredTable) -> String {
     format!("restored table {}{was} with {entries_total} entries in {partitions}", table.name)
 }
 
-/// What went wrong, with the ending and the remedy of this command line.
+/// Converts the error, with the exit code and the remedy of this command line.
 fn failure(error: BackupError) -> Failure {
     let message = error.to_string();
     let refused = |message| Failure::new(Exit::Refused, message);
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_in_the_way_is_refused_with_the_way_round_it() {
+    fn existing_table_is_rejected_with_the_alternative() {
         let failure = failure(BackupError::TableExists { table: "orders".into() });
         assert_eq!((failure.exit, failure.kind), (Exit::Refused, "already_exists"));
         assert!(failure.message.contains("nothing was changed"), "{failure}");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_from_what_a_retry_mends() {
+    fn damage_is_distinguished_from_transient_failures() {
         let damaged =
             BackupError::Damaged { file: "data/t1-000000.entries".into(), block: Some(7), what: "why".into() };
         let failed = failure(damaged);

@@ -1,4 +1,4 @@
-//! How a backup, its verification or its restoration gets on: a bar on a terminal, a line now and then elsewhere.
+//! Progress of a backup, its verification or its restore: a bar on a terminal, occasional lines elsewhere.
 
 use crate::args::ProgressArgs;
 use crate::output::{Output, bytes_text, talk};
@@ -7,12 +7,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often the bar is drawn anew.
+/// Interval of updates of the bar.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
-/// How often a line is said.
+/// Interval of lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// Carries out some work and shows how it gets on.
+/// Runs some work and shows its progress.
 pub(super) async fn shown<T>(
     work: impl Future<Output = T>,
     progress: &Progress,
