@@ -1,4 +1,4 @@
-//! `archon cert` from outside: the whole story of a cluster's certificates, and how wrong input ends.
+//! `archon cert` as a black box: the life of a cluster's certificates, and the reaction to invalid input.
 
 use archon_certificates::{Authority, write_credentials};
 use assert_cmd::Command;
@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, SystemTime};
 
-/// Far above anything a test waits for: only a hang reaches it.
+/// Far above any expected duration: only a hang reaches it.
 const HANG: Duration = Duration::from_secs(60);
 
-/// The outcome of a command line that was run in a directory.
+/// Result of a command line that was run in a directory.
 #[derive(Debug)]
 struct Ran {
     code: i32,
@@ -46,7 +46,7 @@ fn archon(directory: &Path, line: &str, code: i32) -> Ran {
     ran
 }
 
-/// A directory with an authority in `ca`.
+/// Returns a directory with an authority in `ca`.
 fn with_authority() -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     archon(directory.path(), "cert ca --cluster shop", 0);
@@ -54,7 +54,7 @@ fn with_authority() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_cluster_is_given_its_certificates() {
+fn authority_issues_all_certificates_of_a_cluster() {
     let root = tempfile::tempdir().expect("a directory");
     let at = root.path();
     let made = archon(at, "cert ca --cluster shop", 0);
@@ -94,7 +94,7 @@ fn a_cluster_is_given_its_certificates() {
 }
 
 #[test]
-fn what_is_there_is_overwritten_only_to_renew_it() {
+fn existing_files_are_overwritten_only_to_renew_them() {
     let root = with_authority();
     let at = root.path();
     archon(at, "cert ca", 4).says(&["never overwritten"]);
@@ -131,7 +131,7 @@ fn renewal_keeps_hosts_and_reports_dropped_ones() {
 }
 
 #[test]
-fn a_request_is_signed_by_whoever_confirms_or_says_what_it_is_for() {
+fn request_is_signed_after_confirmation_or_matching_identity() {
     let root = with_authority();
     let at = root.path();
     archon(at, "cert request node/athens --host athens.example.org --out there", 0).says(&[
@@ -153,7 +153,7 @@ fn a_request_is_signed_by_whoever_confirms_or_says_what_it_is_for() {
     fs::copy(at.join("ca/ca.crt"), at.join("there/ca.crt")).expect("sent");
     archon(at, "cert check there", 0).says(&["there: node/athens, until"]);
 
-    // Renewed, for the same key; and for somebody else, by whoever signs.
+    // Renewed for the same key, and issued to another identity by the choice of the signer.
     archon(at, "cert sign athens.csr --yes", 4).says(&["athens.crt is there already"]);
     let signed = archon(at, "cert sign athens.csr --yes --days 10 --force -o json", 0).json();
     assert_eq!(signed["hosts"], serde_json::json!(["athens.example.org"]), "{signed}");
@@ -171,7 +171,7 @@ fn a_request_is_signed_by_whoever_confirms_or_says_what_it_is_for() {
 }
 
 #[test]
-fn a_check_tells_what_is_wrong_with_which_file() {
+fn check_names_the_faulty_file_and_its_fault() {
     let root = with_authority();
     let at = root.path();
     archon(at, "cert node athens --host a --days 90", 0);
@@ -192,13 +192,13 @@ fn a_check_tells_what_is_wrong_with_which_file() {
     archon(at, "cert check sparta", 1).says(&["others may read", "chmod 600"]);
 }
 
-/// So many days ago.
+/// Returns the time `days` days ago.
 fn ago(days: u64) -> SystemTime {
     SystemTime::now() - Duration::from_secs(days * 24 * 60 * 60)
 }
 
 #[test]
-fn what_ends_soon_is_told_while_it_can_still_be_used() {
+fn usable_but_expiring_credentials_are_reported() {
     let root = tempfile::tempdir().expect("a directory");
     let at = root.path();
     let alice = "admin/alice".parse().expect("an identity");
@@ -227,7 +227,7 @@ fn what_ends_soon_is_told_while_it_can_still_be_used() {
     let soon = archon(at, "cert check old-90 -o json", 4).json();
     assert_eq!((&soon["certificate_ends_soon"], &soon["authority_ends_soon"]), (&true.into(), &false.into()), "{soon}");
 
-    // An authority that ends, and one beside it that does not.
+    // An authority that expires soon, beside one that does not.
     let ending = Authority::create("shop", ago(3_500)).expect("an authority");
     ending.write(&at.join("ca")).expect("written");
     archon(at, "cert client shop --days 365", 0).says(&["client/shop", "(in 152 days)", "it ends with its authority"]);
@@ -242,7 +242,7 @@ fn what_ends_soon_is_told_while_it_can_still_be_used() {
 }
 
 #[test]
-fn wrong_lines_are_wrong_usage_and_say_what_would_be_right() {
+fn invalid_lines_are_usage_errors_with_a_correction() {
     let root = tempfile::tempdir().expect("a directory");
     let at = root.path();
     archon(at, "cert node athens --host a", 3).says(&["ca/ca.crt", "archon cert ca"]);
@@ -273,7 +273,7 @@ fn wrong_lines_are_wrong_usage_and_say_what_would_be_right() {
 }
 
 #[test]
-fn every_help_has_an_example_of_itself_and_fits_a_terminal() {
+fn every_cert_help_has_an_example_and_fits_a_terminal() {
     let verbs =
         ["ca", "coordinator", "node", "participant", "client", "operator", "admin", "request", "sign", "show", "check"];
     for verb in verbs.map(|verb| format!("cert {verb}")).iter().chain([&"cert".to_owned()]) {

@@ -1,4 +1,4 @@
-//! The program `archon` from outside, without a cluster.
+//! Tests of the program `archon` as a black box, without a cluster.
 
 mod certificates;
 mod usage;

@@ -1,11 +1,11 @@
-//! The command line from outside: what wrong input gets, how it ends without a cluster, and that help helps.
+//! The command line as a black box: invalid input, exit codes without a cluster, and help texts.
 
 use assert_cmd::Command;
 use std::net::TcpListener;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-/// Far above anything a test waits for: only a hang reaches it.
+/// Far above any expected duration: only a hang reaches it.
 const HANG: Duration = Duration::from_secs(60);
 
 fn archon(line: &[&str]) -> Output {
@@ -26,13 +26,13 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// An address where nobody listens: bound for a moment, so that it is known to be free, then let go.
+/// Returns an address without a listener: bound for a moment, so that it is known to be free, then released.
 fn nobody() -> String {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").to_string()
 }
 
 #[test]
-fn an_unknown_flag_or_verb_is_a_usage_error() {
+fn unknown_flag_or_verb_is_a_usage_error() {
     for line in [
         &["status", "--verbos"][..],
         &["top", "--every", "5"],
@@ -86,7 +86,7 @@ fn an_unknown_flag_or_verb_is_a_usage_error() {
 }
 
 #[test]
-fn verbs_of_other_programs_are_answered_with_those_of_this_one() {
+fn verbs_of_other_programs_are_answered_with_ours() {
     for (verb, here) in [
         ("health", "archon status"),
         ("members", "archon node list"),
@@ -103,7 +103,7 @@ fn verbs_of_other_programs_are_answered_with_those_of_this_one() {
 }
 
 #[test]
-fn what_the_environment_says_is_not_in_the_usage_line() {
+fn usage_line_omits_options_set_by_the_environment() {
     let mut command = Command::cargo_bin("archon").expect("the binary is built");
     command.env("ARCHON_COORDINATORS", "127.0.0.1:1").args(["kv", "put", "a"]).timeout(HANG);
     let output = command.output().expect("the binary runs");
@@ -113,14 +113,14 @@ fn what_the_environment_says_is_not_in_the_usage_line() {
 }
 
 #[test]
-fn how_many_partitions_are_wise_is_said_where_they_are_chosen() {
+fn help_of_table_create_recommends_a_partition_count() {
     let help = archon(&["table", "create", "--help"]);
     let text = String::from_utf8_lossy(&help.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("8 to 10 or more for each node or participant"), "{text}");
 }
 
 #[test]
-fn the_version_is_said_to_people_and_programs() {
+fn version_is_printed_for_people_and_programs() {
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(String::from_utf8_lossy(&archon(&["version"]).stdout), format!("archon {version}\n"));
     let json = archon(&["version", "--json"]);
@@ -128,13 +128,13 @@ fn the_version_is_said_to_people_and_programs() {
 }
 
 #[test]
-fn endpoints_are_another_word_for_coordinators() {
+fn endpoints_is_an_alias_of_coordinators() {
     let output = archon(&["status", "--endpoints", &nobody(), "--timeout", "300ms"]);
     assert!(matches!(code(&output), 5 | 6), "{output:?}");
 }
 
 #[test]
-fn a_bad_address_is_a_usage_error_that_says_what_would_be_right() {
+fn invalid_address_is_a_usage_error_with_a_correction() {
     for bad in ["nowhere", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:99999", "a b:1"] {
         let output = archon(&["status", "--coordinators", bad]);
         assert_eq!(code(&output), 2, "{bad}: {output:?}");
@@ -143,7 +143,7 @@ fn a_bad_address_is_a_usage_error_that_says_what_would_be_right() {
 }
 
 #[test]
-fn no_address_at_all_names_flag_and_variable() {
+fn missing_address_error_names_flag_and_variable() {
     for line in [&["status"][..], &["kv", "get", "k"]] {
         let output = archon(line);
         assert_eq!(code(&output), 2);
@@ -153,7 +153,7 @@ fn no_address_at_all_names_flag_and_variable() {
 }
 
 #[test]
-fn plaintext_beyond_this_machine_needs_a_word() {
+fn plaintext_beyond_this_machine_needs_a_flag() {
     let output = archon(&["status", "--coordinators", "192.0.2.1:7101"]);
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("--insecure"), "{}", stderr(&output));
@@ -166,7 +166,7 @@ fn plaintext_beyond_this_machine_needs_a_word() {
 }
 
 #[test]
-fn what_draws_on_a_terminal_names_what_prints_where_there_is_none() {
+fn terminal_verbs_name_the_alternative_without_a_terminal() {
     for line in [&["top"][..], &["top", "-o", "json"]] {
         let output = archon(&[line, &["--coordinators", &nobody()]].concat());
         assert_eq!(code(&output), 2, "{line:?}: {output:?}");
@@ -174,7 +174,7 @@ fn what_draws_on_a_terminal_names_what_prints_where_there_is_none() {
     }
 }
 
-/// Every verb that asks somebody ends with 5 (or 6) within its time-out if nobody is there.
+/// Every verb that needs the cluster ends with 5 (or 6) within its time-out if no coordinator is reachable.
 #[test]
 fn unreachable_coordinators_end_within_the_time_out() {
     let address = nobody();
@@ -211,7 +211,7 @@ fn unreachable_coordinators_end_within_the_time_out() {
 }
 
 #[test]
-fn wrong_keys_and_values_are_refused_before_anybody_is_called() {
+fn invalid_keys_and_values_are_rejected_before_any_call() {
     let address = nobody();
     let long = "k".repeat(4097);
     for key in ["", long.as_str()] {
@@ -226,7 +226,7 @@ fn wrong_keys_and_values_are_refused_before_anybody_is_called() {
 }
 
 #[test]
-fn a_batch_is_checked_line_by_line_before_anybody_is_called() {
+fn batch_is_checked_line_by_line_before_any_call() {
     let address = nobody();
     for (text, part) in [
         ("put k v\nfetch k\n", "standard input, line 2"),
@@ -242,7 +242,7 @@ fn a_batch_is_checked_line_by_line_before_anybody_is_called() {
 }
 
 #[test]
-fn a_configuration_file_is_checked_with_line_and_suggestion() {
+fn configuration_file_is_checked_with_line_and_suggestion() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("node.toml");
     std::fs::write(&path, "name = \"athens\"\nlisten = \"127.0.0.1:0\"\ncordinators = [\"127.0.0.1:1\"]\n")
@@ -257,7 +257,7 @@ fn a_configuration_file_is_checked_with_line_and_suggestion() {
 }
 
 #[test]
-fn a_log_filter_that_cannot_be_read_is_a_usage_error() {
+fn invalid_log_filter_is_a_usage_error() {
     let data = tempfile::tempdir().expect("a temporary directory");
     let data = data.path().to_str().expect("a path in UTF-8");
     let line = ["node", "--name", "a", "--listen", "127.0.0.1:0", "--coordinators", "127.0.0.1:1", "--data-dir", data];
@@ -269,7 +269,7 @@ fn a_log_filter_that_cannot_be_read_is_a_usage_error() {
 }
 
 #[test]
-fn every_help_ends_well_and_mentions_an_example() {
+fn every_help_succeeds_and_has_an_example() {
     for verb in [
         &["demo"][..],
         &["coordinator"],
@@ -340,10 +340,10 @@ fn completion_scripts_name_the_verbs() {
     assert_eq!(code(&archon(&["completion", "tcsh-but-not-quite"])), 2);
 }
 
-/// A process of the demonstration whose parent has gone does not start.
+/// A process of the demonstration does not start without its parent.
 #[cfg(target_os = "linux")]
 #[test]
-fn an_orphan_of_the_demonstration_does_not_start() {
+fn orphan_of_the_demonstration_does_not_start() {
     let data = tempfile::tempdir().expect("a temporary directory");
     let data = data.path().to_str().expect("a path in UTF-8");
     let mut command = Command::cargo_bin("archon").expect("the binary is built");
@@ -365,7 +365,7 @@ fn an_orphan_of_the_demonstration_does_not_start() {
 }
 
 #[test]
-fn who_would_add_a_coordinator_was_told_to_set_an_address() {
+fn adding_a_coordinator_is_explained_by_its_start_command() {
     for verb in ["add", "join"] {
         let output = archon(&["quorum", verb]);
         let said = stderr(&output);
@@ -374,9 +374,9 @@ fn who_would_add_a_coordinator_was_told_to_set_an_address() {
     }
 }
 
-/// What is wrong with how a table by ranges is asked for is said of the option that is wrong.
+/// A fault in the options of a table by ranges is reported for the faulty option.
 #[test]
-fn what_a_table_by_ranges_lacks_is_said_once() {
+fn fault_of_a_table_by_ranges_is_reported_once() {
     let create = |options: &[&str]| {
         let output = archon(&[&["table", "create", "times", "--coordinators", "127.0.0.1:1"], options].concat());
         assert_eq!(code(&output), 2, "{options:?}: {output:?}");
@@ -396,7 +396,7 @@ fn what_a_table_by_ranges_lacks_is_said_once() {
 }
 
 #[test]
-fn a_key_that_is_no_utf_8_was_said_to_be_one_of_the_arguments() {
+fn key_that_is_no_utf_8_is_reported_with_its_position() {
     use std::os::unix::ffi::OsStrExt as _;
     let key = std::ffi::OsStr::from_bytes(b"caf\xe9");
     let mut command = Command::cargo_bin("archon").expect("the binary is built");
