@@ -59,7 +59,7 @@ impl Authority {
         let Some(identity) = &connected.identity else { return Ok(connected.clone()) };
         let status = match (identity.coordinator(), &self.coordinators) {
             (Some(number), Some(status)) => status(number),
-            // Nodes learn of removed coordinators like of revoked certificates.
+            // Nodes learn of removed coordinators in the same way as of revoked certificates.
             _ => CoordinatorStatus::Unknown,
         };
         if status == CoordinatorStatus::Removed && (path != REMOVED_COORDINATOR_CALL || behalf.is_some()) {

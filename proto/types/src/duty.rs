@@ -168,7 +168,7 @@ pub enum Fact {
     /// The reporter leads, and the partition has been small for a while: it could be merged with a small neighbour.
     Undersized(Undersized),
     /// End of the log of the reporter's copy, which was set aside by [`Duty::Inspect`]. The report's epoch is the
-    /// highest that the copy has persisted; its version is the incarnation of the report.
+    /// highest that the copy has persisted; its version is the incarnation in which it is reported.
     Inspected {
         /// Last entry of the copy.
         last: Position,

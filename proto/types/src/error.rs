@@ -127,7 +127,7 @@ kinds! {
 }
 
 impl ErrorKind {
-    /// Returns true if the same request may succeed later without any intervention. Such an error means that the
+    /// Returns true if the same request may succeed later unchanged. Such an error means that the
     /// operation did not take effect.
     pub const fn is_retryable(self) -> bool {
         match self {

@@ -77,7 +77,7 @@ impl LeaseTiming {
     }
 }
 
-/// Rejected timing.
+/// Reason why a timing is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LeaseTimingError {
     /// A heartbeat interval of zero would be a busy loop.

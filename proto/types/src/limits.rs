@@ -173,7 +173,7 @@ pub fn check_why(why: &str) -> Result<(), ErrorDetail> {
     Ok(())
 }
 
-/// Checks the address of a process: `host:port`, with a valid port and IPv6 in brackets.
+/// Checks the address of a process: `host:port`, with a port that can be dialled and IPv6 in brackets.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`], quoting the address.

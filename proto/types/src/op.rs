@@ -87,7 +87,7 @@ impl Op {
         }
     }
 
-    /// Checks the sizes of its key and value, or the limit of a scan, like both client and server do.
+    /// Checks the sizes of its key and value, or the limit of a scan; client and server both do.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument), naming the value found and the limit.

@@ -10,8 +10,7 @@ use std::fmt;
 pub const SPLIT_BYTES_MIN: u64 = 1024 * 1024;
 /// Minimum rate limit for automatic splits, in operations per second: a lower rate is no load for any node.
 pub const SPLIT_RATE_MIN: u64 = 100;
-/// Two partitions are merged automatically only if together they have at most this fraction (one divided by it) of the
-/// limits that would split them again.
+/// Inverse of the fraction of the split limits below which two partitions together may be merged automatically.
 const MERGE_PART: u64 = 2;
 
 /// Limits for automatic splits and merges in a table by ranges; without limits there are none.

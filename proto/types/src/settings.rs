@@ -122,7 +122,7 @@ impl Settings {
     }
 }
 
-/// Rejected settings.
+/// Reason why settings are rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs)] // The messages document the fields.
 pub enum SettingsError {

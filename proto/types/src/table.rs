@@ -173,7 +173,7 @@ impl Table {
     }
 }
 
-/// Existing tables: a receiver drops its data of every other table that is as old.
+/// Existing tables: a receiver forgets every other table that is as old.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TableList {
     /// Log index of the last drop of a table.
