@@ -49,7 +49,7 @@ impl FrameReader {
     /// Returns the next message. Cancel safe.
     ///
     /// # Errors
-    /// The end of the stream; [`FrameError::Closed`] at the end of the connection. No message follows.
+    /// The reason for the end of the stream; [`FrameError::Closed`] at the end of the connection. No message follows.
     pub async fn next<M: Message + Default>(&mut self) -> Result<M, FrameError> {
         loop {
             while let Some(frame) = cut(&mut self.received, self.bytes_max)? {
