@@ -1,6 +1,6 @@
-//! What should be looked at although everything is served, or before it is not: too few members, too little room, leases
-//! that nobody extends, orders that somebody may have forgotten. What is not served has its reasons in [`crate::explain`]; that
-//! it stays so is said here.
+//! Alerts: conditions that need attention before or while everything is served, such as too few members, too little
+//! capacity, stale leases and orders that may be forgotten. [`crate::explain`] gives the reasons for unavailable
+//! partitions; an alert reports that they stay unavailable.
 
 use crate::controls::Bar;
 use crate::coordinators::majority;
@@ -13,23 +13,23 @@ use crate::state::ClusterState;
 use archon_types::{Millis, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Table, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many heartbeats that did not come are worth a look.
+/// Number of missed heartbeats that raises an alert.
 const HEARTBEATS_OVERDUE: u64 = 3;
-/// But less time than this is not: a busy machine is late by so much, in milliseconds.
+/// Minimum silence that raises an alert, in milliseconds: a busy machine is late by less.
 const OVERDUE_MS_MIN: u64 = 1_000;
 
-/// From when on something is worth a look.
+/// Thresholds of alerts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Thresholds {
-    /// A lease that was not extended for so long, in milliseconds; `None`: for twice the failure time-out of its member.
+    /// Time without a lease extension, in milliseconds; `None`: twice the failure time-out of the member.
     pub stale_after_ms: Option<u64>,
-    /// Fewer members than this that take partitions: of one table, or nodes.
+    /// Minimum number of members that take partitions: participants of one table, or nodes.
     pub members_min: Option<(Option<TableId>, u32)>,
-    /// An order that stands for so long, in milliseconds, may have been forgotten.
+    /// Age from which an order may have been forgotten, in milliseconds.
     pub held_for_ms: u64,
 }
 
-/// An order that stands.
+/// A standing order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Held {
     /// A member is barred from partitions.
@@ -40,103 +40,105 @@ pub enum Held {
     Goal(NodeId, NodeGoal),
 }
 
-/// Something to be looked at.
+/// A condition that needs attention.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Alert {
-    /// Partitions that ought to be served are not, for longer than a failover takes, whatever the reason.
+    /// Partitions that should be served have been unavailable for longer than a failover takes, for any reason.
     NotServed {
         /// The table.
         table: TableId,
-        /// How many of it.
+        /// Number of its partitions.
         partitions: u32,
-        /// The one of which that holds for longest.
+        /// The partition that is unavailable for longest.
         longest: PartitionId,
-        /// Since when, on the wall clock.
+        /// Start of that unavailability, on the wall clock.
         since: Millis,
     },
-    /// All members together take fewer partitions, or copies, than there are. `None`: of all tables that hold data.
+    /// The limits of all members together are below the number of partitions or copies. `None`: of all tables that hold
+    /// data.
     TooLittleRoom {
         /// The lease table.
         table: Option<TableId>,
-        /// How many they take.
+        /// Sum of the limits.
         have: u64,
-        /// How many there are.
+        /// Number of partitions or copies.
         need: u64,
     },
-    /// There is room, but not without the member that takes most.
+    /// Capacity suffices, but not without the member with the highest limit.
     NoSpareRoom {
-        /// As above.
+        /// The lease table; `None`: all tables that hold data.
         table: Option<TableId>,
-        /// Without whom there is too little.
+        /// The member with the highest limit.
         without: NodeId,
-        /// How many the others take.
+        /// Sum of the limits of the others.
         have: u64,
-        /// How many there are.
+        /// Number of partitions or copies.
         need: u64,
     },
-    /// Fewer members take partitions than should.
+    /// Fewer members take partitions than required.
     TooFewMembers {
         /// The table; `None`: nodes.
         table: Option<TableId>,
-        /// How many do.
+        /// Number of members that do.
         have: u32,
-        /// How many should.
+        /// Required number.
         need: u32,
     },
-    /// So few coordinators vote that none of them may fail, also while all of them answer.
+    /// The failure of any one voter ends the quorum, even while all voters answer.
     TooFewVoters {
-        /// How many vote.
+        /// Number of voters.
         voters: u32,
-        /// Whether there were others before: the quorum was recovered, or some have left.
+        /// True if there were more voters before: the quorum was recovered, or some have left.
         had_more: bool,
     },
-    /// A member owns partitions, and its lease was not extended for long.
+    /// A member owns partitions and its lease has not been extended for long.
     LeaseStale {
-        /// Which member.
+        /// The member.
         member: NodeId,
-        /// For how long, in milliseconds.
+        /// Time since the last extension, in milliseconds.
         for_ms: u64,
     },
-    /// A member owns partitions, and some of its heartbeats did not come: it may be dead, long before it is failed.
+    /// A member owns partitions and missed some heartbeats: it may be dead, although its failure time-out has not
+    /// passed.
     HeartbeatsOverdue {
-        /// Which member.
+        /// The member.
         member: NodeId,
-        /// For how long its lease was not extended, in milliseconds.
+        /// Time since its lease was extended, in milliseconds.
         for_ms: u64,
-        /// After how much more silence it is failed, in milliseconds.
+        /// Silence left until it is failed, in milliseconds.
         left_ms: u64,
     },
-    /// A participant serves a table that is not there, or holds data.
+    /// A participant serves a table that does not exist or that holds data.
     NoLeaseTable {
-        /// Which participant.
+        /// The participant.
         member: NodeId,
-        /// The name of the table.
+        /// Name of the table.
         table: String,
     },
-    /// Nodes in maintenance lead partitions of a table, since nobody else takes them. Of leases [`crate::Why::OwnerStays`] says
-    /// it.
+    /// Nodes in maintenance lead partitions of a table, since no other node takes them. For leases
+    /// [`crate::Why::OwnerStays`] covers this.
     OnlyInMaintenance {
         /// The table.
         table: TableId,
-        /// How many of it.
+        /// Number of its partitions.
         partitions: u32,
-        /// One of them.
+        /// First of these partitions.
         first: PartitionId,
-        /// Who leads that one.
+        /// Its leader.
         member: NodeId,
     },
     /// An order stands.
     Held {
-        /// Which one.
+        /// The order.
         held: Held,
-        /// Since when, on the wall clock.
+        /// Start of the order, on the wall clock.
         since: Millis,
-        /// For so long that somebody may have forgotten it.
+        /// True if the order is old enough to be forgotten.
         long: bool,
     },
 }
 
-/// Everything that should be looked at.
+/// Returns all alerts.
 pub fn alerts(state: &ClusterState, liveness: &Liveness, now: Millis, thresholds: Thresholds) -> Vec<Alert> {
     let mut alerts = Vec::new();
     alerts.extend(too_few_members(state, thresholds));
@@ -148,7 +150,7 @@ pub fn alerts(state: &ClusterState, liveness: &Liveness, now: Millis, thresholds
     }
     for row in state.members().filter(|row| state.partitions.leaders_on(row.node.id) > 0) {
         let member = row.node.id;
-        // One that was never answered by this coordinator was not heard for as long as that leads.
+        // A member that this coordinator never answered counts as silent since this coordinator leads.
         let for_ms = now.since(liveness.extended(member).unwrap_or(liveness.became_leader_at()));
         let timing = state.timing_of(member);
         if for_ms >= thresholds.stale_after_ms.unwrap_or(timing.failure_timeout_ms.saturating_mul(2)) {
@@ -167,7 +169,7 @@ pub fn alerts(state: &ClusterState, liveness: &Liveness, now: Millis, thresholds
     let wall = liveness.wall(now);
     alerts.extend(held(state).filter_map(|(held, since)| {
         let long = wall.since(since) >= thresholds.held_for_ms;
-        // A partition that is offline has a reason of its own, but not before its leader has released it.
+        // An offline partition has its own reason, but only once its leader has released it.
         let is_told =
             matches!(held, Held::Offline(partition) if state.partitions.get(partition).is_none_or(is_offline));
         (long || !is_told).then_some(Alert::Held { held, since, long })
@@ -179,7 +181,7 @@ fn is_offline(row: &Partition) -> bool {
     row.status == PartitionStatus::Offline
 }
 
-/// What ceases to be served once those nodes stop that are in maintenance: one for each table.
+/// Returns one alert per table that loses service once the nodes in maintenance stop.
 fn only_in_maintenance(state: &ClusterState) -> impl Iterator<Item = Alert> {
     let mut tables: BTreeMap<TableId, (u32, PartitionId, NodeId)> = BTreeMap::new();
     for (member, _) in state.controls.maintenance() {
@@ -191,8 +193,8 @@ fn only_in_maintenance(state: &ClusterState) -> impl Iterator<Item = Alert> {
     tables.into_iter().map(alert)
 }
 
-/// Returns one alert per table with partitions unserved for longer than a failover takes. A lease table without participants has
-/// an alarm of its own, which names the cause.
+/// Returns one alert per table with partitions unserved for longer than a failover takes. A lease table without
+/// participants has an alarm of its own, which names the cause.
 pub fn not_served(state: &ClusterState, remembered: &Remembered, now: Millis) -> Vec<Alert> {
     let mut tables: BTreeMap<TableId, (u32, Millis, PartitionId)> = BTreeMap::new();
     let without_participants: BTreeSet<TableId> =
@@ -209,7 +211,7 @@ pub fn not_served(state: &ClusterState, remembered: &Remembered, now: Millis) ->
     tables.into_iter().map(alert).collect()
 }
 
-/// Every order that stands, with the time since when.
+/// Returns every standing order with its start time.
 fn held(state: &ClusterState) -> impl Iterator<Item = (Held, Millis)> {
     let bars = state.controls.bars().map(|(member, bar, note)| (Held::Bar(member, bar), note.at));
     let offline = state.controls.offline().map(|(partition, note)| (Held::Offline(partition), note.at));
@@ -228,7 +230,8 @@ fn too_few_members(state: &ClusterState, thresholds: Thresholds) -> Option<Alert
     (have < need).then_some(Alert::TooFewMembers { table, have, need })
 }
 
-/// Whether one voter's failure ends the quorum however the others are. That one of more does not answer is said of that one.
+/// Returns an alert if the failure of any one voter would end the quorum. Voters that do not answer have alerts of
+/// their own.
 fn too_few_voters(state: &ClusterState) -> Option<Alert> {
     let voters = state.coordinators.voters().len();
     let had_more = state.generation > 1 || !state.coordinators.retired.is_empty();
@@ -236,14 +239,14 @@ fn too_few_voters(state: &ClusterState) -> Option<Alert> {
     (voters > 0 && majority(voters) == voters).then_some(Alert::TooFewVoters { voters: voters_u32, had_more })
 }
 
-/// Copies of all tables that hold data.
+/// Returns the number of copies that all tables that hold data want.
 fn copies_wanted(state: &ClusterState) -> u64 {
     let copies = |table: &Table| u64::from(state.partitions.count_of(table.id)) * u64::from(table.replication);
     state.data_tables().map(copies).sum()
 }
 
-/// Whether members that have limits take so many together, also without the largest of them. One member alone has no spare:
-/// whoever runs it so knows.
+/// Compares the limits of the members with the need, with and without the largest limit. A single member has no spare
+/// by design, so it raises no alert.
 fn room<'a>(table: Option<&Table>, members: impl Iterator<Item = &'a NodeRow>, need: u64) -> Option<Alert> {
     let members: Vec<&NodeRow> = members.collect();
     let limits: Option<Vec<(u64, NodeId)>> =

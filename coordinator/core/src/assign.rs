@@ -1,5 +1,5 @@
-//! First assignment: round robin over the nodes that are alive in order of registration, or by shares where zones or limits do not
-//! let it go round.
+//! First assignment of partitions: round robin over the alive nodes in order of registration, or by shares if zones or
+//! limits prevent that.
 
 use crate::command::Command;
 use crate::edit::{Edit, PartitionChange};
@@ -11,20 +11,20 @@ use archon_types::{Millis, NodeId, Partition, PartitionId, Placement, PlacementI
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Partitions assigned by one command, which is one log entry's worth.
+/// Number of partitions assigned by one command, which bounds a log entry.
 const PARTITIONS_PER_COMMAND: usize = 512;
 
-/// How many nodes there are to assign to, and how many a table of this replication waits for.
+/// Returns the number of eligible nodes, and the number for which a table of this replication waits.
 pub fn nodes_needed(state: &ClusterState, replication: u8) -> (u64, u64) {
     let have = state.nodes.eligible_count() as u64;
     (have, u64::from(state.settings.nodes_min).max(u64::from(replication)))
 }
 
-/// Assigns up to `limit` partitions that have no copy yet. Replica r of partition p goes to node (p + r) mod n, as long as
-/// no node stands in a zone and none would come to its limit by that. Otherwise each node has its share by weight, within
-/// its limit, with no more for a zone than one copy of each partition; the zones and nodes that lack most of it come first.
-/// So whatever the limits let be placed is placed, and no partition has two copies in a zone that need not be there.
-/// Returns the commands and whether partitions are left for another turn.
+/// Assigns up to `limit` partitions that have no copy yet. Replica r of partition p goes to node (p + r) mod n, as long
+/// as no node has a zone and none would reach its limit. Otherwise each node has its share by weight, within its limit,
+/// and a zone has at most one copy of each partition if there are enough zones; the zones and nodes that lack most of
+/// their shares come first. Thus all partitions that fit within the limits are placed, and no partition has two copies
+/// in a zone without need. Returns the commands, and true if partitions are left for another turn.
 pub(crate) fn assign(state: &ClusterState, liveness: &mut Liveness, now: Millis, limit: usize) -> (Vec<Command>, bool) {
     if !state.data_tables().any(|table| state.partitions.awaits_assignment(table.id)) {
         return (Vec::new(), false);
@@ -35,7 +35,7 @@ pub(crate) fn assign(state: &ClusterState, liveness: &mut Liveness, now: Millis,
     let mut more = false;
     for table in state.data_tables() {
         let Some(replication) = hand_out.replication_of(table) else { continue };
-        // With too few nodes that have room, however many partitions wait, none of them is gone through.
+        // With too few nodes that have room, the waiting partitions are not iterated.
         let waiting = hand_out.has_room(replication).then(|| state.partitions.unassigned_in(table.id));
         for row in waiting.into_iter().flatten() {
             if !hand_out.has_room(replication) {
@@ -65,8 +65,8 @@ pub(crate) fn assign(state: &ClusterState, liveness: &mut Liveness, now: Millis,
     (commands, more)
 }
 
-/// How many nodes are at their limits, if that is why the first assignment passes over this partition; and whether evening
-/// out the copies that there are would give enough of the others room.
+/// Returns the number of nodes at their limits if that is why the first assignment skips this partition, and whether
+/// balancing the existing copies would give enough nodes room.
 pub(crate) fn nodes_at_limit(state: &ClusterState, partition: PartitionId) -> Option<(u32, bool)> {
     let row = state.partitions.get(partition)?;
     let mut hand_out = HandOut::new(state);
@@ -82,9 +82,9 @@ pub(crate) fn nodes_at_limit(state: &ClusterState, partition: PartitionId) -> Op
 /// A node that takes copies.
 struct EligibleNode<'a> {
     row: &'a NodeRow,
-    /// What it has, with what it was given here.
+    /// Its copies, including those assigned here.
     count: u32,
-    /// What it should have.
+    /// Its share.
     quota: u32,
     zone: usize,
 }
@@ -94,29 +94,29 @@ impl EligibleNode<'_> {
         self.row.room_beside(self.count)
     }
 
-    /// Nodes that are full come last, then those that have their share.
+    /// Order of choice: nodes below their share, then nodes at their share, full nodes last.
     fn order(&self, slot: usize) -> (bool, bool, Need) {
         let need = Need { count: self.count, weight: self.row.node.weight.max(1), slot };
         (self.room() == 0, self.count >= self.quota, need)
     }
 }
 
-/// A zone; a node that stands in none is one by itself.
+/// A zone; a node without one forms a zone by itself.
 #[derive(Default)]
 struct Zone {
-    /// Its nodes, those that should have a copy first in front.
+    /// Its nodes in order of choice.
     nodes: BTreeSet<(bool, bool, Need)>,
-    /// What its nodes lack of their shares.
+    /// Number of copies that its nodes lack of their shares.
     lacks: u64,
 }
 
-/// The nodes with what they have and should have.
+/// The nodes with their copies and shares.
 struct HandOut<'a> {
     state: &'a ClusterState,
     nodes: Vec<EligibleNode<'a>>,
-    /// How many of them have room.
+    /// Number of nodes that have room.
     open: usize,
-    /// Whether the copies go round by turns.
+    /// True if the copies go round robin.
     by_turns: bool,
     zones: Vec<Zone>,
     /// The zones, those that lack most first.
@@ -143,13 +143,13 @@ impl<'a> HandOut<'a> {
         let open = nodes.iter().filter(|node| node.room() > 0).count();
         let mut this = Self { state, nodes, open, by_turns: named.is_empty(), zones, order: BTreeSet::new() };
         let coming = this.share_out();
-        // By turns no node gets more than this, partly begun rounds of each table included.
+        // Round robin gives no node more than this, including partial rounds of each table.
         let turns = coming.div_ceil(this.nodes.len().max(1) as u64) + state.tables.len() as u64;
         this.by_turns &= this.nodes.iter().all(|node| u64::from(node.room()) >= turns);
         this
     }
 
-    /// Works out what each node should have. Returns how many copies are to be handed out.
+    /// Computes the share of each node. Returns the number of copies to assign.
     fn share_out(&mut self) -> u64 {
         let (mut coming, mut zone_max, mut partitions) = (0, 0, 0);
         for table in self.state.data_tables() {
@@ -182,18 +182,18 @@ impl<'a> HandOut<'a> {
         coming
     }
 
-    /// How many copies a partition of this table gets, if there are nodes enough.
+    /// Returns the number of copies of a partition of this table, if there are enough nodes.
     fn replication_of(&self, table: &Table) -> Option<u8> {
         let needed = usize::try_from(self.state.settings.nodes_min).unwrap_or(usize::MAX);
         (self.nodes.len() >= needed.max(usize::from(table.replication))).then_some(table.replication)
     }
 
-    /// Whether so many nodes have room.
+    /// Returns true if that many nodes have room.
     const fn has_room(&self, replication: u8) -> bool {
         self.open >= replication as usize
     }
 
-    /// The nodes for a partition, which count as given; none if they have no room for all of its copies.
+    /// Chooses the nodes for a partition and counts its copies; `None` if they have no room for all copies.
     fn choose(&mut self, row: &Partition, replication: u8) -> Option<Vec<NodeId>> {
         let chosen = match self.by_turns {
             true => self.next_by_turns(row, replication)?,
@@ -205,13 +205,13 @@ impl<'a> HandOut<'a> {
         Some(chosen.into_iter().map(|slot| self.nodes[slot].row.node.id).collect())
     }
 
-    /// Whether the node holds no copy of it, also none that is to be deleted, and is not barred from it.
+    /// Returns true if the node holds no copy of it, not even one to be deleted, and is not barred from it.
     fn may_have(&self, row: &Partition, slot: usize) -> bool {
         let node = self.nodes[slot].row.node.id;
         row.placement_on(node).is_none() && !self.state.bars(row.id, node)
     }
 
-    /// None of the nodes is full; one of them may still hold an old copy that is to be deleted.
+    /// Chooses nodes round robin. No node is full; one may still hold an old copy that is to be deleted.
     fn next_by_turns(&self, row: &Partition, replication: u8) -> Option<Vec<usize>> {
         let mut chosen: Vec<usize> = Vec::with_capacity(usize::from(replication));
         for replica in 0..usize::from(replication) {
@@ -230,7 +230,7 @@ impl<'a> HandOut<'a> {
         };
         let wanted = usize::from(replication);
         let mut chosen: Vec<usize> = Vec::with_capacity(wanted);
-        // One of each zone, and only if there are too few zones with room, more of one.
+        // One of each zone; several of one only if too few zones have room.
         while chosen.len() < wanted {
             let before = chosen.len();
             for (_, zone) in &self.order {
@@ -245,13 +245,13 @@ impl<'a> HandOut<'a> {
                 return None;
             }
         }
-        // Who leads first is not always the one of the largest zone.
+        // Rotates, so that the first leader is not always in the largest zone.
         let turn = row.id.index as usize % wanted;
         chosen.rotate_left(turn);
         Some(chosen)
     }
 
-    /// A copy goes to this node.
+    /// Counts a copy for this node.
     fn give(&mut self, slot: usize) {
         let node = &mut self.nodes[slot];
         let (before, lacked, had_room) = (node.order(slot), node.count < node.quota, node.room() > 0);

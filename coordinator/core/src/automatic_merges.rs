@@ -1,8 +1,8 @@
-//! Merges that nobody asked for: what becomes of it when leaders say that their partitions have been small for a while.
+//! Automatic merges, started when leaders report that their partitions have been small for a while.
 //!
-//! Leaders know how little a partition holds, and what is asked of it; the coordinator knows which neighbours are small, too. What it
-//! begins is a merge like an operator's, judged by the same check, and goes on by itself. What leaders said, and how often a merge
-//! was given up, is each coordinator's own memory.
+//! Leaders know the size and load of a partition; the coordinator knows which neighbours are small, too. It starts a
+//! merge like an operator's, with the same check. Reports of leaders and counts of abandoned merges are volatile memory
+//! of each coordinator.
 
 use crate::apply::refused;
 use crate::command::Command;
@@ -14,22 +14,22 @@ use archon_types::{ErrorDetail, Millis, Partition, PartitionId, RangeLimits, Tab
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Most merges under way, operators' included, beside which another one begins by itself.
+/// Maximum number of merges in progress, including operators', beside which an automatic one starts.
 pub(crate) const AT_ONCE_MAX: usize = 4;
-/// How long the word of a leader is good, in milliseconds: it repeats it three times in that time.
+/// Validity of a leader's report, in milliseconds: leaders repeat it three times in that time.
 pub(crate) const WORD_MS: u64 = 30_000;
-/// Which partitions are small, and what became of merges that began by themselves.
+/// Small partitions and the outcomes of automatic merges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AutomaticMerges {
-    /// By where they begin, so that neighbours are found at once.
+    /// By first key, so that neighbours are found at once.
     small: BTreeMap<(TableId, Bytes), Small>,
-    /// When words that are too old are forgotten next.
+    /// Time at which expired reports are removed next.
     forget_at: Millis,
     /// By the left partition.
     proposals: Proposals,
 }
 
-/// A partition of which its leader said that it is small.
+/// A partition that its leader reported as small.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Small {
     partition: PartitionId,
@@ -39,7 +39,7 @@ struct Small {
 }
 
 impl AutomaticMerges {
-    /// Takes note of how merges ended that are over, and now and then forgets words that are too old.
+    /// Records how ended merges ended, and now and then removes expired reports.
     pub(crate) fn sync(&mut self, state: &ClusterState, now: Millis) {
         if now >= self.forget_at {
             self.forget_at = now.plus(WORD_MS);
@@ -48,11 +48,11 @@ impl AutomaticMerges {
         self.proposals.sync(now, |left, last| outcome(state, left, last, now));
     }
 
-    /// What to do when its leader says that the partition of this row has been small for a while. `None`: nothing, for no
-    /// neighbour is known to be as small.
+    /// Handles a leader's report that its partition has been small for a while. Returns `None` if no neighbour is known
+    /// to be as small.
     ///
     /// # Errors
-    /// `Refused`, with why nothing is merged now: the leader says it again.
+    /// `Refused`, with the reason why nothing is merged now: the leader repeats the report.
     pub(crate) fn judge(
         &mut self,
         state: &ClusterState,
@@ -85,7 +85,8 @@ impl AutomaticMerges {
         Ok(Some(Command::Change(vec![PartitionChange::one(left.id, left.version, edit)])))
     }
 
-    /// The partition with a neighbour that is as small, the right one first: left, right, and the bytes of both.
+    /// Returns the partition with a neighbour that is as small, the right one preferred: left, right, and the bytes of
+    /// both.
     fn pair(
         &self,
         state: &ClusterState,
@@ -111,7 +112,7 @@ impl AutomaticMerges {
         self.small.get(&(partition.table, row.range.begin.clone())).map(|small| small.has.bytes)
     }
 
-    /// Whether one more may begin, and one of this partition.
+    /// Checks that another merge may start, and one of this partition.
     fn check_room(&self, state: &ClusterState, left: PartitionId, now: Millis) -> Result<(), ErrorDetail> {
         self.proposals.check_rested(left, now, "merges")?;
         let under_way = state.partitions.merging().filter(|row| row.absorbs().is_some()).count();
@@ -126,7 +127,7 @@ impl AutomaticMerges {
     }
 }
 
-/// What became of the merge of this partition that was proposed last.
+/// Returns the outcome of the last proposed merge of this partition.
 fn outcome(state: &ClusterState, left: PartitionId, last: &LastProposal, now: Millis) -> Outcome {
     let Some(row) = state.partitions.get(left).filter(|_| state.partitions.get(last.right).is_some()) else {
         return Outcome::Done;
@@ -134,7 +135,7 @@ fn outcome(state: &ClusterState, left: PartitionId, last: &LastProposal, now: Mi
     if row.absorbs().is_some_and(|(_, right)| right == last.right) || last.may_come(now) {
         return Outcome::UnderWay;
     }
-    // A row that is as it was has seen nothing of it.
+    // An unchanged row was not touched by it.
     if row.version == last.version { Outcome::Void } else { Outcome::GivenUp }
 }
 
@@ -143,7 +144,7 @@ impl Small {
         now.since(self.said) < WORD_MS
     }
 
-    /// Whether its leader said so not long ago, and it has the keys still.
+    /// Returns true if the report is fresh and the partition still has these keys.
     fn is_as_said(&self, state: &ClusterState, now: Millis) -> bool {
         let row = state.partitions.get(self.partition).filter(|_| self.is_fresh(now));
         row.is_some_and(|row| row.range.end == self.end && !row.is_reshaped())

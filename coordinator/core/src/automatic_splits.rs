@@ -1,8 +1,8 @@
-//! Splits that nobody asked for: what becomes of it when a leader says that its partition is above a limit of its table.
+//! Automatic splits, started when a leader reports that its partition is above a limit of its table.
 //!
-//! Leaders know how much a partition holds, and what is asked of it; the coordinator knows what else is going on. What it begins is
-//! a split like an operator's, judged by the same check, and goes on by itself. Only how often one was given up is each coordinator's
-//! own memory.
+//! Leaders know the size and load of a partition; the coordinator knows what else is in progress. It starts a split
+//! like an operator's, with the same check. Only the counts of abandoned splits are volatile memory of each
+//! coordinator.
 
 use crate::apply::refused;
 use crate::command::Command;
@@ -13,25 +13,25 @@ use crate::state::ClusterState;
 use archon_types::{ErrorDetail, Millis, NodeId, Outgrown, Partition, PartitionId};
 use bytes::Bytes;
 
-/// Most splits under way, operators' included, beside which another one begins by itself.
+/// Maximum number of splits in progress, including operators', beside which an automatic one starts.
 pub(crate) const AT_ONCE_MAX: usize = 4;
-/// What became of splits that began by themselves, as far as it matters for the next ones.
+/// Outcomes of automatic splits, as far as they matter for the next ones.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AutomaticSplits {
     proposals: Proposals,
 }
 
 impl AutomaticSplits {
-    /// Takes note of how those ended that are over.
+    /// Records how ended splits ended.
     pub(crate) fn sync(&mut self, state: &ClusterState, now: Millis) {
         self.proposals.sync(now, |left, last| outcome(state, left, last, now));
     }
 
-    /// What to do when its leader says that the partition of this row should be split at `at`. `None`: nothing, for it is above no
-    /// limit any more, or that is under way.
+    /// Handles a leader's report that its partition should be split at `at`. Returns `None` if it is above no limit any
+    /// longer, or a split is in progress.
     ///
     /// # Errors
-    /// `Refused`, with why it is not split now: the leader says it again.
+    /// `Refused`, with the reason why it is not split now: the leader repeats the report.
     pub(crate) fn judge(
         &mut self,
         state: &ClusterState,
@@ -55,7 +55,7 @@ impl AutomaticSplits {
         Ok(Some(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)])))
     }
 
-    /// Whether one more may begin beside those that are under way: a node copies rows for one at a time.
+    /// Checks that another split may start: a node copies rows for one split at a time.
     fn check_room(&self, state: &ClusterState, row: &Partition) -> Result<(), ErrorDetail> {
         let proposed = self.proposals.under_way().filter_map(|(left, _)| state.partitions.get(left));
         let proposed = proposed.filter(|left| left.split.is_none());
@@ -77,7 +77,7 @@ impl AutomaticSplits {
     }
 }
 
-/// What became of the split of this partition that was proposed last.
+/// Returns the outcome of the last proposed split of this partition.
 fn outcome(state: &ClusterState, left: PartitionId, last: &LastProposal, now: Millis) -> Outcome {
     let Some(row) = state.partitions.get(left).filter(|_| state.range_limits(left.table).is_set()) else {
         return Outcome::Done;

@@ -1,31 +1,31 @@
-//! What may change: facts under guards, decided once by the coordinator that leads, carried by the log and applied by
-//! every one alike. "Log effects, not intents": applying never decides.
+//! State changes: guarded facts, decided once by the leading coordinator, carried by the log and applied equally by
+//! all. "Log effects, not intents": applying never decides.
 //!
-//! What an operator can do, the pure check that says beforehand whether and with what effect, and what is committed:
+//! Operators' verbs, the pure check of each that computes feasibility and effect in advance, and the committed command:
 //!
 //! | verb | check | command | allowed when | then |
 //! |---|---|---|---|---|
-//! | cordon | – | `SetNode {Cordon}` | always | no new copies, no leadership it need not take; keeps what it has |
-//! | uncordon, undrain | – | `SetNode {Serve}` | always | takes copies again; what a drain made too many is unloaded |
-//! | zone, weight, limit of a node | [`crate::check_alter_node`] | `AlterNode` with `if_version` | always | plans, first assignments and repair go by them; copies stay where they are until a plan moves them |
+//! | cordon | – | `SetNode {Cordon}` | always | no new copies, no leadership that another node can take; keeps what it has |
+//! | uncordon, undrain | – | `SetNode {Serve}` | always | takes copies again; surplus copies of a drain are unloaded |
+//! | zone, weight, limit of a node | [`crate::check_alter_node`] | `AlterNode` with `if_version` | always | plans, first assignments and repair use them; copies stay where they are until a plan moves them |
 //! | drain | [`crate::check_drain`] | `SetNode {Drain}` with `if_nodes` | its copies fit elsewhere | leaderships go first, then every copy is replaced ([`crate::repair`]) |
-//! | remove | [`crate::check_remove`] | `RemoveNode` | not alive, holds nothing that counts | the node is forgotten |
+//! | remove | [`crate::check_remove`] | `RemoveNode` | not alive, holds no in-sync copy | the node is forgotten |
 //! | lost | [`crate::check_lose_node`] | `NodeLost` | failed | its copies leave the Live sets; they are replaced at once |
-//! | copies of a table | [`crate::check_alter_table`] | `AlterTable` with `if_version` | there are nodes enough | repair makes or retires copies; a partition's `min_in_sync` rises once all of its copies count, and falls at once |
-//! | when partitions are split by themselves | the same | the same | the table is by ranges | leaders look, and say when one is above (`automatic_splits`) |
-//! | drop a table | – | `DropTable` | always | it is gone with its rows; every node deletes its copies ([`crate::condemned`]) |
-//! | change settings | [`crate::check_configure`] | `Configure` with `if_version` | they fit each other, and none of them is [fixed](archon_types::Setting::fixed) | what reads them takes the new ones: the next turn, and nodes with the next answer to a heartbeat |
-//! | rights of clients | [`crate::check_access`] | `SetAccess` with `before` | the table is there | nodes go by it from their next push on |
-//! | certificates that count no more | [`crate::check_withdrawal`] | `Withdraw` with `before` | – | coordinators go by it at once, nodes from their next push on |
+//! | copies of a table | [`crate::check_alter_table`] | `AlterTable` with `if_version` | there are nodes enough | repair makes or retires copies; a partition's `min_in_sync` rises once all of its copies are in sync, and falls at once |
+//! | limits of automatic splits | the same | the same | the table is by ranges | leaders watch, and report partitions above a limit (`automatic_splits`) |
+//! | drop a table | – | `DropTable` | always | the table and its rows are removed; every node deletes its copies ([`crate::condemned`]) |
+//! | change settings | [`crate::check_configure`] | `Configure` with `if_version` | they fit each other, and none of them is [fixed](archon_types::Setting::fixed) | the next turn uses them; nodes get them with the next heartbeat answer |
+//! | rights of clients | [`crate::check_access`] | `SetAccess` with `before` | the table exists | nodes apply them from their next push on |
+//! | revoke certificates | [`crate::check_withdrawal`] | `Withdraw` with `before` | – | coordinators apply it at once, nodes from their next push on |
 //! | bump, bar, offline, maintenance | [`crate::check_order`] | `Control` with `if_controls` | see [`crate::controls`] | the same |
-//! | – | – | `RecordMaintenance` | that order stands | its time left goes on from there under the next leader ([`crate::controls`]) |
-//! | change the quorum | [`crate::check_quorum_change`], [`crate::check_join`] | `ChangeQuorum` with `if_version` | a majority of those left answers | whoever leads has Raft do it step by step ([`crate::next_step`]) |
-//! | raise the protocol | [`crate::check_raise`] | `RaiseProtocol` | every member speaks it | what older versions cannot read is written from then on ([`crate::upgrade`]) |
-//! | note a door | – | `NoteDoor` | that life goes on | an event (`doors`) |
-//! | compare the states | – | `CheckState` | – | nothing changes; each coordinator sums its state up as of then ([`crate::StateChecksum`]) |
-//! | hold the protocol | – | `HoldProtocol` | the cluster speaks protocol 2 | it rises only when an operator says so |
-//! | go on after a recovery | [`crate::check_settle`] | `AcceptRecovery` | every node that is not lost told what it holds | the next turn settles it ([`crate::recovery`]) |
-//! | force-leader | [`crate::check_force_leader`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
+//! | – | – | `RecordMaintenance` | that order stands | the next leader continues its remaining time from there ([`crate::controls`]) |
+//! | change the quorum | [`crate::check_quorum_change`], [`crate::check_join`] | `ChangeQuorum` with `if_version` | a majority of the remaining voters answers | the leader carries it out in Raft step by step ([`crate::next_step`]) |
+//! | raise the protocol | [`crate::check_raise`] | `RaiseProtocol` | every member speaks it | forms that older versions cannot read are written from then on ([`crate::upgrade`]) |
+//! | note a door | – | `NoteDoor` | that incarnation goes on | an event (`doors`) |
+//! | compare the states | – | `CheckState` | – | nothing changes; each coordinator computes the checksum of its state as of then ([`crate::StateChecksum`]) |
+//! | hold the protocol | – | `HoldProtocol` | the cluster speaks protocol 2 | it rises only when an operator orders it |
+//! | continue after a recovery | [`crate::check_settle`] | `AcceptRecovery` | every node that is not lost reported its copies | the next turn settles it ([`crate::recovery`]) |
+//! | force-leader | [`crate::check_force_leader`] | `AcceptLoss` | no in-sync copy is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
 use crate::controls::Order;
 use crate::coordinators::{CHECKED_SINCE, WITHDRAWN_SINCE, Wish};
@@ -44,33 +44,33 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 
-/// Who caused a change.
+/// Originator of a change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Actor {
     /// A coordinator's own control turn, by its id.
     Coordinator(u64),
     /// A node's registration or report.
     Node(NodeId),
-    /// A node that registers for the first time, by the name it gives itself.
+    /// A node that registers for the first time, with its own name.
     Newcomer(String),
     /// A person or script.
     Admin {
-        /// Who that is, as its certificate says: `admin/alice`. Nobody knows without TLS.
+        /// Identity in its certificate: `admin/alice`. Unknown without TLS.
         identity: Option<String>,
-        /// The address that it came from.
+        /// Its address.
         from: IpAddr,
-        /// The coordinator through which it asked, at a console: `coordinator/2`. Not written while there is none: older versions do not
-        /// know it.
+        /// The coordinator through whose console it asked: `coordinator/2`. Not written if `None`: older versions do
+        /// not know it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         via: Option<String>,
     },
 }
 
-/// The protocol that brought [`Actor::Admin::via`].
+/// First protocol with [`Actor::Admin::via`].
 const VIA_SINCE: u32 = 2;
 
 impl Actor {
-    /// The same, without what is only known from a later protocol than this one on.
+    /// Returns the actor without fields that are newer than this protocol.
     #[must_use]
     pub fn by_protocol(self, protocol: u32) -> Self {
         match self {
@@ -80,14 +80,14 @@ impl Actor {
     }
 }
 
-/// One log entry: commands that one proposer decided at one moment.
+/// One log entry: commands that one proposer decided at once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CommandBatch {
-    /// Repeating a request with the same id gives the first answer and changes nothing.
+    /// Id of the request; repeating it returns the first answer and changes nothing.
     pub request: Option<RequestId>,
     /// The proposer's wall clock.
     pub at: Millis,
-    /// Who caused it.
+    /// Originator.
     pub who: Actor,
     /// The coordinator that decided.
     pub proposer: u64,
@@ -110,100 +110,102 @@ impl fmt::Display for CommandBatch {
 /// One guarded change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Command {
-    /// Makes the cluster, once, with its `default` table.
+    /// Creates the cluster, once, with its `default` table.
     Bootstrap {
-        /// The id it will have.
+        /// Id of the cluster.
         cluster: ClusterId,
         /// Its settings, checked.
         settings: Settings,
     },
-    /// A node begins a new life (PROTOCOL rules 8 and 19).
+    /// Starts a new incarnation of a node (PROTOCOL rules 8 and 19).
     Register(Box<Register>),
     /// The node stored its incarnation durably and may act in it.
     Activate {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// Its present life.
+        /// Its present incarnation.
         incarnation: Incarnation,
     },
-    /// This life of the node is over, its leases too; all its leaderships end and successors are named at once.
+    /// Fences this incarnation of the node; its leases and leaderships end and successors are named at once.
     NodeFailed {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// The life that ended.
+        /// The fenced incarnation.
         incarnation: Incarnation,
-        /// Who leads next, where another Live replica can. One whose guard fails is left out, the rest holds.
+        /// Next leaders of partitions with another Live replica. A successor with a failed guard is skipped, the rest
+        /// is applied.
         successors: Vec<Successor>,
     },
-    /// What the operator wants of a node: serve, cordon, drain. Judged feasible by [`crate::check_drain`] beforehand.
+    /// Sets an operator's goal for a node: serve, cordon, drain. Checked for feasibility by [`crate::check_drain`]
+    /// beforehand.
     SetNode {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// What is wanted.
+        /// The goal.
         goal: NodeGoal,
-        /// The version of the newest node row on which the judgement rests; the command is void once that changed, so
-        /// that two drains that are feasible alone cannot both pass. `None`: whatever the other nodes do.
+        /// The version of the newest node row on which the check rests; the command is void once that changed, so that
+        /// two drains that are feasible alone cannot both pass. `None`: independent of other nodes.
         if_nodes: Option<Version>,
     },
-    /// Gives a node another zone, weight and limit, whatever it registered with. Judged by [`crate::check_alter_node`].
+    /// Sets a node's zone, weight and limit, overriding its registration. Checked by [`crate::check_alter_node`].
     AlterNode {
-        /// Which node.
+        /// The node.
         node: NodeId,
         /// The version of its row when the operator decided.
         if_version: Version,
-        /// All three as they are to be.
+        /// The new traits.
         traits: NodeTraits,
     },
-    /// The operator declares that a failed node's data is lost: its copies leave their Live sets (PROTOCOL rule 2).
+    /// Declares the data of a failed node lost, by an operator: its copies leave their Live sets (PROTOCOL rule 2).
     NodeLost {
-        /// Which node.
+        /// The node.
         node: NodeId,
         /// The version of its row when the operator decided.
         if_version: Version,
     },
-    /// Forgets a node that is not alive and holds nothing that counts.
+    /// Forgets a node that is not alive and holds no in-sync copy.
     RemoveNode {
-        /// Which node.
+        /// The node.
         node: NodeId,
         /// The version of its row when the operator decided.
         if_version: Version,
     },
-    /// Makes a table.
+    /// Creates a table.
     CreateTable {
         /// Its name, unique.
         name: String,
-        /// The partitions that it begins with.
+        /// Its first partitions.
         partitioning: Partitioning,
-        /// Copies wanted of each, `1..=7`; 1 of leases.
+        /// Copies of each partition, `1..=7`; 1 for leases.
         replication: u8,
-        /// What its partitions are.
+        /// Content of its partitions.
         holds: Holds,
     },
-    /// Wants another number of copies of each partition of a table, or other limits above which they are split. Judged by
+    /// Sets the number of copies of each partition of a table and its split limits. Checked by
     /// [`crate::check_alter_table`].
     AlterTable {
-        /// Which table.
+        /// The table.
         table: TableId,
         /// The version of its row when the operator decided.
         if_version: Version,
-        /// All of it as it is to be.
+        /// The new traits.
         traits: TableTraits,
     },
-    /// Drops a table, with everything in it. Named by its number: another table may go by the name by then.
+    /// Drops a table with all its data. It is identified by number: another table may have taken the name.
     DropTable {
-        /// Which table.
+        /// The table.
         table: TableId,
     },
-    /// A node has deleted its copy of a dropped table.
+    /// Records that a node deleted its copy of a dropped table.
     Deleted {
-        /// Which node.
+        /// The node.
         node: NodeId,
         /// The copy.
         placement: PlacementId,
     },
-    /// Changes rows. All of them, or none when one guard fails.
+    /// Changes rows: all of them, or none if one guard fails.
     Change(Vec<PartitionChange>),
-    /// Carries out a plan, unless the table moved on or another plan runs.
+    /// Carries out a plan, unless the table changed or another plan runs.
     StartPlan {
         /// The version for which it was made.
         table_version: Version,
@@ -212,122 +214,123 @@ pub enum Command {
         /// Its moves.
         moves: Vec<PlannedMove>,
     },
-    /// A migration's next stage, together with the change to the row that makes it so.
+    /// Sets a migration's next stage, together with the change of the row.
     SetMigration {
-        /// Which migration.
+        /// The migration.
         migration: MigrationId,
         /// Its new stage.
         stage: Stage,
         /// The change to its partition's row, if there is one.
         change: Option<PartitionChange>,
     },
-    /// The operator wants what runs undone, as far as leadership has not moved.
+    /// Cancels the running plan, as far as leadership has not moved.
     CancelPlan,
-    /// Changes settings of the cluster. Judged by [`crate::check_configure`] beforehand; of those on which leases rest none
-    /// changes (PROTOCOL rule 16).
+    /// Changes settings of the cluster. Checked by [`crate::check_configure`] beforehand; settings on which leases rest
+    /// do not change (PROTOCOL rule 16).
     Configure {
-        /// The version of the settings on which the judgement rests.
+        /// The version of the settings on which the check rests.
         if_version: Version,
-        /// What changes, each setting once.
+        /// The changes, each setting once.
         changes: Vec<SettingChange>,
     },
-    /// Grants a right to clients, or takes one back. Judged by [`crate::check_access`].
+    /// Grants a right to clients, or revokes one. Checked by [`crate::check_access`].
     SetAccess {
-        /// Whose rights, to which tables.
+        /// Clients and tables of the right.
         scope: Scope,
-        /// What was granted for exactly this when the operator decided.
+        /// The right granted for exactly this scope when the operator decided.
         before: Option<Right>,
-        /// What is from now on.
+        /// The new right.
         after: Option<Right>,
     },
-    /// Withdraws certificates of an identity, or has them count again. Judged by [`crate::check_withdrawal`].
+    /// Revokes certificates of an identity, or restores them. Checked by [`crate::check_withdrawal`].
     Withdraw {
-        /// Whose: `admin/alice`.
+        /// The identity: `admin/alice`.
         identity: String,
-        /// What was withdrawn when the operator decided: what begins before that.
+        /// The revocation when the operator decided: certificates that begin before it are revoked.
         before: Option<Millis>,
-        /// What is from now on.
+        /// The new revocation.
         after: Option<Millis>,
     },
-    /// An order of an operator about a partition or a member. Judged by [`crate::check_order`].
+    /// An operator's order about a partition or a member. Checked by [`crate::check_order`].
     Control {
-        /// The version of all orders on which the judgement rests.
+        /// The version of all orders on which the check rests.
         if_controls: Version,
         /// The order.
         order: Order,
-        /// In the operator's words; may be empty.
+        /// The operator's reason; may be empty.
         why: String,
     },
-    /// Records how much time is left of a maintenance, so that the next leading coordinator goes on from there.
+    /// Records the remaining time of a maintenance, so that the next leading coordinator continues from there.
     RecordMaintenance {
         /// The member.
         member: NodeId,
-        /// The end that the order was given with. The record of another order is refused.
+        /// The end of the order. A record for another order is refused.
         until: Millis,
-        /// Milliseconds that are left.
+        /// Remaining milliseconds.
         left_ms: u64,
     },
-    /// A node told where the log of one of its copies ends, while the state is recovered.
+    /// Records where the log of a copy ends, as its node reported during a recovery.
     Inspected {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// Its present life.
+        /// Its present incarnation.
         incarnation: Incarnation,
         /// The copy.
         placement: PlacementId,
-        /// What it is.
+        /// Its reported standing.
         standing: Standing,
     },
-    /// Every member speaks this protocol, and from now on the cluster does. Judged by [`crate::check_raise`].
+    /// Raises the protocol of the cluster: every member speaks it. Checked by [`crate::check_raise`].
     RaiseProtocol {
-        /// Which one.
+        /// The new protocol.
         to: u32,
     },
-    /// An operator wants the protocol to stay as it is, or to rise by itself again.
+    /// Holds the protocol by an operator's order, or lets it rise automatically again.
     HoldProtocol {
-        /// Whether it stays.
+        /// True to hold it.
         held: bool,
     },
-    /// The leading coordinator finds that clients do not reach a node, or reach it again. It is remembered as an event.
+    /// Records as an event that clients do not reach a node, or reach it again, as the leading coordinator found.
     NoteDoor(DoorNews),
-    /// Each coordinator sums its state up as of this entry, so that they can be compared. Nothing changes.
+    /// Makes each coordinator compute the checksum of its state as of this entry, for comparison. Nothing changes.
     CheckState,
-    /// An operator accepts what may be lost by the recovery.
+    /// Accepts possible data loss of the recovery, by an operator.
     AcceptRecovery,
-    /// What nodes told is taken for true, and partitions go on from it.
+    /// Ends the recovery: accepts the reports of the nodes, and partitions continue from them.
     SettleRecovery,
-    /// Something is wanted of the quorum. Judged by [`crate::check_quorum_change`] or [`crate::check_join`].
+    /// Starts a change of the quorum. Checked by [`crate::check_quorum_change`] or [`crate::check_join`].
     ChangeQuorum {
-        /// The version of [`crate::Coordinators`] on which the judgement rests.
+        /// The version of [`crate::Coordinators`] on which the check rests.
         if_version: Version,
-        /// What is wanted.
+        /// The change.
         wish: Wish,
     },
-    /// What was wanted of the quorum is so, or is not wanted any more.
+    /// Ends the pending change of the quorum: it took effect or was cancelled.
     EndQuorumChange {
-        /// The version of [`crate::Coordinators`] on which the judgement rests.
+        /// The version of [`crate::Coordinators`] on which the check rests.
         if_version: Version,
-        /// Whether it is done; else it is taken back, as far as it has not come.
+        /// True if it took effect; else it is undone as far as it has not come.
         done: bool,
     },
-    /// The operator accepts that acknowledged writes of a partition are lost (PROTOCOL rule 23): one copy is made its
-    /// leader, or it begins anew and empty, and all other copies retire in the same commit.
+    /// Accepts by an operator that acknowledged writes of a partition are lost (PROTOCOL rule 23): one copy becomes its
+    /// leader, or it starts empty, and all other copies retire in the same commit.
     AcceptLoss {
-        /// Which partition.
+        /// The partition.
         partition: PartitionId,
         /// The row's version when the operator decided.
         if_version: Version,
-        /// What becomes of it.
+        /// The outcome.
         outcome: LossOutcome,
     },
 }
 
-/// The protocol that brought [`Command::RecordMaintenance`].
+/// First protocol with [`Command::RecordMaintenance`].
 pub(crate) const MAINTENANCE_RECORDED_SINCE: u32 = 2;
 
 impl Command {
-    /// The protocol that brought it: nothing of it is written before the cluster speaks that (PROTOCOL rule 64). What raises the
-    /// protocol is written one step earlier, when everybody can read it.
+    /// Returns the first protocol with this command, which is not written before the cluster speaks that protocol
+    /// (PROTOCOL rule 64). The command that raises the protocol is written one step earlier, when every member can read
+    /// it.
     pub fn since(&self) -> u32 {
         match self {
             Self::Bootstrap { .. }
@@ -367,7 +370,7 @@ impl Command {
         }
     }
 
-    /// Its name, for logs.
+    /// Returns its name, for logs.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Bootstrap { .. } => "Bootstrap",
@@ -405,49 +408,49 @@ impl Command {
     }
 }
 
-/// What becomes of a partition whose loss was accepted.
+/// Outcome for a partition with accepted loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LossOutcome {
-    /// This copy, Live or Load, leads from now on, with whatever it holds.
+    /// This copy, Live or Load, leads with the data that it holds.
     Lead {
         /// The copy.
         placement: PlacementId,
-        /// The life of its node.
+        /// The incarnation of its node.
         incarnation: Incarnation,
     },
-    /// None is left: the partition is assigned anew.
+    /// No copy is left: the partition is assigned again.
     Empty,
 }
 
-/// Who leads a partition after a node failed.
+/// Next leader of a partition after a node failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Successor {
-    /// Which partition.
+    /// The partition.
     pub partition: PartitionId,
     /// The row's version on which the choice rests.
     pub if_version: Version,
     /// The Live copy that leads next.
     pub placement: PlacementId,
-    /// The life of its node.
+    /// The incarnation of its node.
     pub incarnation: Incarnation,
 }
 
-/// One move of a plan, as the log carries it: a disk format, so what is shown ([`archon_types::plan::Move`]) has a type of its own, and
-/// why it was planned ([`crate::MoveReason`]) is a sentence by now.
+/// One move of a plan in the log. This is a disk format: the displayed move ([`archon_types::plan::Move`]) is a
+/// separate type, and the reason ([`crate::MoveReason`]) is stored as a sentence.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PlannedMove {
-    /// What is moved.
+    /// Kind of move.
     pub kind: MoveKind,
-    /// Which partition.
+    /// The partition.
     pub partition: PartitionId,
-    /// The copy that is to go. Of a leadership, the copy that leads when the plan is made; what counts is its node.
+    /// The copy to remove. For a leadership: the copy that leads when the plan is made; only its node matters.
     pub placement: PlacementId,
-    /// Where it stands, or will when the plan's earlier moves of this partition are made.
+    /// Its node, or its node after the plan's earlier moves of this partition.
     pub from: NodeId,
-    /// Where a copy is to come, or where one is to lead.
+    /// The node that gets the copy or the leadership.
     pub to: NodeId,
-    /// Why, for people.
+    /// Reason, for people.
     pub reason: String,
-    /// Bytes to copy, as estimated.
+    /// Estimated bytes to copy.
     pub bytes: u64,
 }

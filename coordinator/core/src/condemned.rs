@@ -1,50 +1,50 @@
-//! Copies of partitions that are no more (dropped, merged, split in vain) which their nodes have not deleted yet.
+//! Copies of removed partitions (dropped, merged, abandoned splits) which their nodes have not deleted yet.
 
 use archon_types::{NodeId, PartitionId, PlacementId};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// Condemned copies by node: whoever is to delete them, now or when it returns. Serialised as a plain map.
+/// Condemned copies by the node that must delete them, now or when it returns. Serialised as a plain map.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(from = "BTreeMap<NodeId, BTreeMap<PlacementId, PartitionId>>")]
 pub struct Condemned {
-    /// No node without a copy stands here.
+    /// Contains no node without a copy.
     by_node: BTreeMap<NodeId, BTreeMap<PlacementId, PartitionId>>,
     len: usize,
 }
 
 impl Condemned {
-    /// How many copies there are.
+    /// Returns the number of copies.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many copies are on a node.
+    /// Returns the number of copies on a node.
     pub fn count_on(&self, node: NodeId) -> usize {
         self.by_node.get(&node).map_or(0, BTreeMap::len)
     }
 
-    /// Whether this copy on this node is condemned.
+    /// Returns true if this copy on this node is condemned.
     pub fn contains(&self, node: NodeId, placement: PlacementId) -> bool {
         self.by_node.get(&node).is_some_and(|copies| copies.contains_key(&placement))
     }
 
-    /// The copies on a node, in order of their numbers, and the partitions that they were copies of.
+    /// Returns the copies on a node, in order of their numbers, with their former partitions.
     pub fn on_node(&self, node: NodeId) -> impl Iterator<Item = (PlacementId, PartitionId)> + use<'_> {
         self.by_node.get(&node).into_iter().flatten().map(|(placement, partition)| (*placement, *partition))
     }
 
-    /// The nodes that have any, in order of registration, with how many.
+    /// Returns the nodes that have any, in order of registration, with the number of copies.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, usize)> + use<'_> {
         self.by_node.iter().map(|(node, copies)| (*node, copies.len()))
     }
 
-    /// Every copy, by node and number.
+    /// Returns every copy, by node and number.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, PlacementId, PartitionId)> + use<'_> {
         self.by_node
             .iter()
@@ -57,7 +57,7 @@ impl Condemned {
         }
     }
 
-    /// Forgets a copy. Returns the partition that it was a copy of.
+    /// Forgets a copy. Returns its former partition.
     pub(crate) fn remove(&mut self, node: NodeId, placement: PlacementId) -> Option<PartitionId> {
         let copies = self.by_node.get_mut(&node)?;
         let partition = copies.remove(&placement)?;

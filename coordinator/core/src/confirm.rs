@@ -1,24 +1,25 @@
-//! A registration that would end the life of a node that is believed to live counts only once the process at that node's
-//! address has confirmed it. Whoever knows a data directory's id could take its copies out of every Live set otherwise.
+//! Confirmation of registrations: one that would fence a node that is believed alive takes effect only once the process
+//! at that node's address has confirmed it. Otherwise anyone who knows a data directory's id could take its copies out
+//! of every Live set.
 
 use crate::node_row::NodeRow;
 use crate::registration::Register;
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, ErrorKind, NodeStatus};
 
-/// What the process at a node's address says of the boot id that registers in the node's name.
+/// Answer of the process at a node's address about a boot id that registers under the node's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirmation {
-    /// It is its own.
+    /// The boot id is its own.
     Own,
     /// It is another process.
     Foreign,
-    /// Nobody answers.
+    /// No answer.
     Silent,
 }
 
-/// The node whose life this registration would end although it is believed to live, if any: the process at its address has
-/// to be asked first. What is refused whoever answers is not worth asking for.
+/// Returns the node that this registration would fence although it is believed alive, if any: the process at its
+/// address must be asked first. Registrations that fail in any case need no confirmation.
 pub fn to_confirm<'a>(state: &'a ClusterState, register: &Register) -> Option<&'a NodeRow> {
     let known = state.node_by_storage(register.storage)?;
     let another_life = known.node.status == NodeStatus::Alive && known.boot != register.boot;
@@ -26,11 +27,11 @@ pub fn to_confirm<'a>(state: &'a ClusterState, register: &Register) -> Option<&'
     (another_life && at_its_address).then_some(known)
 }
 
-/// Judges a registration by what the process at the address of `known` said.
+/// Checks a registration by the answer of the process at the address of `known`.
 ///
 /// # Errors
-/// `NameTaken` if another process is there. `Unavailable`, to be tried again, if nobody answers: either the process that
-/// registers does not listen yet, or nothing is there and the node's life is failed before long.
+/// `NameTaken` if another process is there. `Unavailable`, retryable, without an answer: either the registering process
+/// does not listen yet, or nothing is there and the node is failed before long.
 pub fn check_confirmed(state: &ClusterState, known: &NodeRow, said: Confirmation) -> Result<(), ErrorDetail> {
     let (name, address) = (&known.node.name, &known.node.address);
     let timing = &state.settings.timing;

@@ -1,4 +1,4 @@
-//! Time left of orders that end by themselves, counted on the monotonic clock of the leading coordinator.
+//! Remaining time of orders with an automatic end, counted on the monotonic clock of the leading coordinator.
 
 use crate::command::{Command, MAINTENANCE_RECORDED_SINCE};
 use crate::controls::{Maintenance, Order};
@@ -6,21 +6,21 @@ use crate::state::ClusterState;
 use archon_types::{Millis, NodeId};
 use std::collections::BTreeMap;
 
-/// Time between two records of the time left. A change of the leader prolongs an order by at most this.
+/// Time between two records of the remaining time. A change of the leader prolongs an order by at most this.
 const RECORD_EVERY_MS: u64 = 60_000;
 
-/// Orders that end by themselves. A wall clock may be hours ahead of that of the coordinator that took the order.
+/// Orders with an automatic end. The wall clock may be hours ahead of that of the coordinator that took the order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Countdowns(BTreeMap<NodeId, Countdown>);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Countdown {
-    /// The order: another one for the same member begins another count.
+    /// The order: another one for the same member starts another count.
     order: (Millis, Millis),
     left_ms: u64,
-    /// When `left_ms` was left.
+    /// Time at which `left_ms` remained.
     since: Millis,
-    /// When what is left was recorded last.
+    /// Time of the last record.
     recorded: Millis,
 }
 
@@ -31,7 +31,7 @@ impl Countdown {
 }
 
 impl Countdowns {
-    /// Begins to count orders that are new, and forgets those that are gone.
+    /// Starts to count new orders, and forgets those that are gone.
     pub(crate) fn sync(&mut self, state: &ClusterState, now: Millis) {
         let order = |maintenance: &Maintenance| (maintenance.until, maintenance.note.at);
         self.0.retain(|member, counted| {
@@ -43,12 +43,13 @@ impl Countdowns {
         }
     }
 
-    /// Time left of the maintenance of each member.
+    /// Returns the remaining time of the maintenance of each member.
     pub(crate) fn left(&self, now: Millis) -> impl Iterator<Item = (NodeId, u64)> {
         self.0.iter().map(move |(member, counted)| (*member, counted.left_ms(now)))
     }
 
-    /// Returns commands that end an order without time left and record the time left of others, and when the next ones are due.
+    /// Returns commands that end expired orders and record the remaining time of others, and the time at which the next
+    /// ones are due.
     pub(crate) fn due(&mut self, state: &ClusterState, now: Millis) -> (Vec<Command>, Option<Millis>) {
         let (mut commands, mut due) = (Vec::new(), None::<Millis>);
         let over = self.0.iter().find(|(_, counted)| counted.left_ms(now) == 0);

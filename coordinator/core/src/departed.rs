@@ -1,4 +1,4 @@
-//! What is known of copies that do not count any more: how much of the data each may still hold.
+//! Copies that left sync, and how much data each may still hold.
 
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
@@ -6,20 +6,20 @@ pub use archon_types::Condition;
 use archon_types::{Partition, PartitionStatus, Placement, PlacementId, ReplicaState, Version};
 use serde::{Deserialize, Serialize};
 
-/// A copy that counted once and does not now. An entry is also kept for an Unload copy until its node was told to delete it.
+/// A copy that left sync. An entry is also kept for an Unload copy until its node has the order to delete it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Departed {
-    /// The row's version at which it ceased to count.
+    /// The row's version at which it left sync.
     pub at: Version,
-    /// What it holds, never [`Condition::Partial`].
+    /// Condition of its data, never [`Condition::Partial`].
     pub condition: Condition,
-    /// It was lost or damaged, not merely dropped: nobody brings it up to date. It stays as it is until another one may
-    /// take its place, or an operator names it.
+    /// It was lost or damaged, not merely dropped: it is not brought up to date. It stays as it is until another copy
+    /// may replace it, or an operator names it.
     pub lost: bool,
 }
 
-/// How good a copy that does not count is beside others: by what it may still hold (Gone < Partial < Older < Whole), then by
-/// when it ceased to count. The greatest is the best.
+/// Returns the rank of an out-of-sync copy: the data it may still hold (Gone < Partial < Older < Whole), then the
+/// version at which it left sync. The greatest rank is the best.
 pub(crate) fn rank(state: &ClusterState, placement: &Placement) -> (Condition, Version) {
     state
         .departed
@@ -27,34 +27,34 @@ pub(crate) fn rank(state: &ClusterState, placement: &Placement) -> (Condition, V
         .map_or((Condition::Partial, Version::ZERO), |departed| (departed.condition, departed.at))
 }
 
-/// What a copy that does not count may still hold.
+/// Returns the data that an out-of-sync copy may still hold.
 pub(crate) fn condition(state: &ClusterState, placement: &Placement) -> Condition {
     rank(state, placement).0
 }
 
-/// Whether the copy counted once, and was lost or damaged since.
+/// Returns true if the copy was in sync, and was lost or damaged since.
 pub(crate) fn is_lost(state: &ClusterState, id: PlacementId) -> bool {
     state.departed.get(&id).is_some_and(|departed| departed.lost)
 }
 
-/// Whether the copy is to be deleted and its node has not been told so: the node was not alive when that was decided, and by
-/// the time it returns the other copies may be gone.
+/// Returns true if the copy is to be deleted and its node has no order to do so: the node was not alive at the
+/// decision, and by its return the other copies may be gone.
 pub(crate) fn delete_not_issued(state: &ClusterState, placement: &Placement) -> bool {
     placement.state == ReplicaState::Unload && state.departed.contains_key(&placement.id)
 }
 
-/// Whether this copy may be deleted now (PROTOCOL rule 7). A copy that may hold data can be deleted only if at least
-/// `max(1, min_in_sync)` other Live copies are on nodes that are alive. Exception, where fewer Live copies exist at all: every
-/// remaining Live copy must be on such a node, the partition must have a leader and its full number of placements, and no
-/// other copy may be on its way. So lost copies are replaced one at a time.
+/// Checks that this copy may be deleted now (PROTOCOL rule 7). A copy that may hold data can be deleted only if at
+/// least `max(1, min_in_sync)` other Live copies are on nodes that are alive. Exception, if fewer Live copies exist at
+/// all: every remaining Live copy must be on such a node, the partition must have a leader and its full number of
+/// placements, and no other copy may be on its way. Thus lost copies are replaced one at a time.
 ///
 /// # Errors
-/// How many other Live copies are on nodes that are alive, and how many must be.
+/// The number of other Live copies on nodes that are alive, and the required number.
 pub(crate) fn may_go(state: &ClusterState, row: &Partition, id: PlacementId) -> Result<(), (usize, usize)> {
     let others = || row.live().filter(|live| live.id != id);
     let alive = others().filter(|live| state.is_alive(live.node)).count();
     let wanted = usize::from(row.min_in_sync).max(1);
-    // It is being deleted, or it is being made.
+    // The copy is being deleted or made.
     let on_its_way = |other: &Placement| match other.state {
         ReplicaState::Unload => state.is_alive(other.node) && !delete_not_issued(state, other),
         ReplicaState::Load => !state.departed.contains_key(&other.id),
@@ -71,8 +71,8 @@ pub(crate) fn may_go(state: &ClusterState, row: &Partition, id: PlacementId) -> 
     }
 }
 
-/// Whether the order to delete may be given now: only if at least one Live copy is on a node that is alive, for the decision
-/// may be out of date. An Unassigned partition has no data, so anything may go.
+/// Returns true if the order to delete may be issued now: at least one Live copy must be on a node that is alive, since
+/// the decision may be outdated. An Unassigned partition has no data, so all its copies may go.
 pub(crate) fn may_issue_delete(state: &ClusterState, row: &Partition) -> bool {
     row.status == PartitionStatus::Unassigned
         || row.live().any(|live| state.is_alive(live.node))

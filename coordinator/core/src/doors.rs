@@ -1,7 +1,7 @@
-//! Nodes that live and that clients do not reach: what their keepers say is judged here (PROTOCOL rules 74 to 76).
+//! Verdicts on live nodes that clients cannot reach, from the reports of their keepers (PROTOCOL rules 74 to 76).
 //!
-//! All of it is in memory: a new leader starts afresh. What follows from a verdict is a withdrawal as any other (rules 15 and 16), so a
-//! wrong one costs a hand-over and nothing else.
+//! All of this is volatile: a new leader starts empty. A verdict leads to a withdrawal like any other (rules 15 and
+//! 16), so a wrong one costs only a hand-over.
 
 use crate::liveness::Liveness;
 use crate::mutant::Mutant;
@@ -13,34 +13,34 @@ use archon_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Of so many live nodes one may be unreached at once; of fewer, one as well (rule 75).
+/// One of this many live nodes may be unreached at a time; with fewer nodes, one as well (rule 75).
 const NODES_PER_UNREACHED: usize = 20;
 
-/// A verdict on a node began or ended. It goes into the events, and nothing is decided by it there.
+/// Beginning or end of a verdict on a node. It is recorded as an event only; no decision is based on the event.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DoorNews {
-    /// Whose door it is.
+    /// The node.
     pub node: NodeId,
-    /// In which life.
+    /// Its incarnation.
     pub incarnation: Incarnation,
-    /// Who finds it shut; nobody: it is open again.
+    /// The keepers that find its door shut; empty: it is open again.
     pub by: Vec<NodeId>,
-    /// For how long it has been shut, or was, in milliseconds.
+    /// Time for which it is or was shut, in milliseconds.
     pub shut_for_ms: u64,
 }
 
-/// How the door of a node is, for people.
+/// State of a node's door, for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DoorView {
-    /// How it is.
+    /// The state.
     pub state: DoorState,
-    /// For how long, in milliseconds, if it is not just open.
+    /// Age of the state in milliseconds, unless it is simply open.
     pub for_ms: Option<u64>,
     /// The keepers that find it shut.
     pub by: Vec<NodeId>,
 }
 
-/// What a keeper said last.
+/// Last report of a keeper.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Word {
     incarnation: Incarnation,
@@ -48,46 +48,46 @@ struct Word {
     report: DoorReport,
 }
 
-/// What the keepers of one node say of it.
+/// Reports of the keepers of one node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Said {
-    /// Those that find its door shut, each since when.
+    /// Keepers that find its door shut, each with the start.
     shut: Vec<(NodeId, Millis)>,
-    /// Both keepers do, for long enough, and both can be believed.
+    /// Both keepers find it shut for long enough, and both are credible.
     agreed: bool,
     /// A keeper reaches it.
     reached: bool,
 }
 
-/// A verdict on one life.
+/// A verdict on one incarnation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Judged {
     incarnation: Incarnation,
-    /// Since when its door is shut.
+    /// Time at which its door was shut.
     since: Millis,
-    /// When it was open again, if it is.
+    /// Time at which it opened again, if it did.
     opened: Option<Millis>,
     by: Vec<NodeId>,
 }
 
-/// What the leading coordinator knows of doors.
+/// Knowledge of the leading coordinator about doors.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Doors {
     words: BTreeMap<NodeId, Word>,
     judged: BTreeMap<NodeId, Judged>,
-    /// The doors that some keeper finds shut, as they were judged last.
+    /// The doors that some keeper finds shut, as of the last verdicts.
     doubted: BTreeMap<NodeId, Vec<(NodeId, Millis)>>,
     news: Vec<DoorNews>,
 }
 
 impl Doors {
-    /// A keeper says what it finds. Its latest word stands.
+    /// Records the report of a keeper, replacing its previous one.
     pub(crate) fn note(&mut self, keeper: NodeId, incarnation: Incarnation, report: DoorReport, now: Millis) {
         self.words.insert(keeper, Word { incarnation, at: now, report });
     }
 
-    /// Judges what was said by now, of a coordinator that has led since then; nodes that leave anyway are left alone. Returns whether any
-    /// verdict began or ended.
+    /// Updates the verdicts from the reports for a coordinator that leads since `leads_since`; skips nodes that leave
+    /// anyway. Returns true if any verdict began or ended.
     pub(crate) fn judge(
         &mut self,
         state: &ClusterState,
@@ -127,7 +127,7 @@ impl Doors {
         changed
     }
 
-    /// Begins verdicts, as many as there may be.
+    /// Begins verdicts, up to the limit.
     fn condemn(
         &mut self,
         state: &ClusterState,
@@ -144,7 +144,7 @@ impl Doors {
         let agreed = said.iter().filter(|(node, said)| said.agreed && !leaves(**node));
         let mut due: Vec<(Millis, NodeId)> = agreed
             .filter(|(node, _)| self.judged.get(*node).is_none_or(|judged| judged.opened.is_some()))
-            // Since both of them say so.
+            // The later keeper's start: since then both agree.
             .map(|(node, said)| (said.shut.iter().map(|(_, since)| *since).max().unwrap_or(now), *node))
             .collect();
         due.sort_unstable();
@@ -160,7 +160,7 @@ impl Doors {
         changed
     }
 
-    /// What is said of all nodes of which anything is said that matters, by those who are to say it.
+    /// Returns the reports about all nodes that are reported shut or have a verdict, from their present keepers.
     fn said(&self, state: &ClusterState) -> BTreeMap<NodeId, Said> {
         let accused = self.words.values().flat_map(|word| &word.report.shut).map(|door| door.node);
         let named: BTreeSet<NodeId> = accused.chain(self.judged.keys().copied()).collect();
@@ -174,7 +174,7 @@ impl Doors {
         rows.map(|row| (row.node.id, self.said_of(state, &row.node, &keepers))).collect()
     }
 
-    /// What a node's keepers say of its present life (rule 74).
+    /// Returns the reports of a node's keepers about its present incarnation (rule 74).
     fn said_of(&self, state: &ClusterState, node: &Node, keepers: &[RelayCandidate<'_>]) -> Said {
         let mut said = Said::default();
         let two = keepers_of(RelayCandidate::of(node), keepers);
@@ -183,7 +183,7 @@ impl Doors {
             let Some(Word { report, at, .. }) = self.words.get(keeper) else { continue };
             match report.of(node.id).filter(|door| door.incarnation == node.incarnation) {
                 Some(door) => {
-                    // What was said a moment ago is not known to be so since.
+                    // A report covers only the time up to its arrival.
                     let since_ms = door.since_ms.min(at.get());
                     said.shut.push((*keeper, Millis::new(at.get() - since_ms)));
                     let long = door.since_ms >= state.settings.door_silent_ms;
@@ -197,27 +197,28 @@ impl Doors {
         said
     }
 
-    /// The nodes that clients do not reach.
+    /// Returns the nodes that clients cannot reach.
     pub(crate) fn unreached(&self) -> impl Iterator<Item = NodeId> + use<'_> {
         self.judged.iter().filter(|(_, judged)| judged.opened.is_none()).map(|(node, _)| *node)
     }
 
-    /// Whether the node leads only what no other copy can lead: clients do not reach it, or have not for long enough.
+    /// Returns true if the node may lead only partitions without another possible leader: it is unreached, or was until
+    /// recently.
     pub(crate) fn spares(&self, node: NodeId) -> bool {
         self.judged.contains_key(&node)
     }
 
-    /// Whether clients do not reach it.
+    /// Returns true if clients cannot reach the node.
     fn is_unreached(&self, node: NodeId) -> bool {
         self.judged.get(&node).is_some_and(|judged| judged.opened.is_none())
     }
 
-    /// Verdicts that began or ended since this was asked for last.
+    /// Takes the verdicts that began or ended since the last call.
     pub(crate) fn take_news(&mut self) -> Vec<DoorNews> {
         std::mem::take(&mut self.news)
     }
 
-    /// How every door is that is not just open, for people; `None` if nobody says anything of doors.
+    /// Returns the state of every door that is not simply open, for people; `None` without any reports.
     pub(crate) fn views(&self, now: Millis) -> Option<BTreeMap<NodeId, DoorView>> {
         if self.words.is_empty() {
             return None;
@@ -240,32 +241,33 @@ impl Doors {
 }
 
 impl Liveness {
-    /// A life that was heard says what it finds at the doors at which it knocks.
+    /// Records a live keeper's report about the doors at which it knocks.
     pub fn note_doors(&mut self, keeper: NodeId, incarnation: Incarnation, report: DoorReport, now: Millis) {
         self.doors.note(keeper, incarnation, report, now);
     }
 
-    /// How many nodes clients do not reach.
+    /// Returns the number of nodes that clients cannot reach.
     pub fn unreached(&self) -> usize {
         self.unreached_nodes().count()
     }
 
-    /// The nodes that clients do not reach.
+    /// Returns the nodes that clients cannot reach.
     pub fn unreached_nodes(&self) -> impl Iterator<Item = NodeId> + use<'_> {
         self.doors.unreached()
     }
 
-    /// The nodes that are given only leaderships that nobody else can have: clients do not reach them, or have not for long enough.
+    /// Returns the nodes that get only leaderships without another candidate: they are unreached, or were until
+    /// recently.
     pub fn spared(&self) -> BTreeSet<NodeId> {
         self.doors.judged.keys().copied().collect()
     }
 
-    /// Verdicts that began or ended since this was asked for last.
+    /// Takes the verdicts that began or ended since the last call.
     pub fn door_news(&mut self) -> Vec<DoorNews> {
         self.doors.take_news()
     }
 
-    /// Judges the doors at `now`. What follows is for the next pass.
+    /// Updates the verdicts at `now`. The next pass acts on them.
     pub(crate) fn judge_doors(&mut self, state: &ClusterState, now: Millis) {
         let mut doors = std::mem::take(&mut self.doors);
         if doors.judge(state, self.became_leader_at(), |node| !self.may_lead(node), now) {
@@ -274,7 +276,7 @@ impl Liveness {
         self.doors = doors;
     }
 
-    /// What nodes lead that clients do not reach, where another copy can lead: withdrawn, so that they release it.
+    /// Withdraws leaderships of unreached nodes where another copy can lead, so that they release them.
     pub(crate) fn withdraw_unreached(&mut self, state: &ClusterState) {
         let leading = |node: &NodeId| state.partitions.leaders_on(*node) > 0;
         for node in self.doors.unreached().filter(leading).collect::<Vec<_>>() {
@@ -286,8 +288,8 @@ impl Liveness {
         }
     }
 
-    /// Whether a leadership of a node that clients do not reach ends: there are enough copies elsewhere to serve without it, and one of them
-    /// can lead (rule 76).
+    /// Returns true if a leadership of an unreached node ends: enough other copies exist to serve without it, and one
+    /// of them can lead (rule 76).
     fn goes_elsewhere(&self, state: &ClusterState, row: &Partition) -> bool {
         if state.breaks(Mutant::UnreachedLosesTheLast) {
             return true;
@@ -301,7 +303,7 @@ impl Liveness {
     }
 }
 
-/// Whether that life of the node goes on.
+/// Returns true if this is the present incarnation of an alive node.
 fn is_that_life(state: &ClusterState, node: NodeId, incarnation: Incarnation) -> bool {
     state
         .nodes

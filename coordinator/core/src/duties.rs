@@ -1,5 +1,5 @@
-//! What a node should do, and what a holder of an older table lacks: both derived from state whenever they are asked
-//! for, so that nothing needs to be remembered in a queue.
+//! Duties of nodes, and deltas for holders of older tables: both derived from state on demand, so that no queue is
+//! needed.
 
 use crate::departed::{delete_not_issued, is_lost, may_issue_delete};
 use crate::migrate::hands_over;
@@ -11,15 +11,16 @@ use archon_types::{
     Duty, ErrorDetail, ErrorKind, NodeDelta, NodeId, PartitionStatus, ReplicaState, TableId, TablePiece, Version,
 };
 
-/// Most copies of partitions that are no more which one list of duties names; the others follow when these are deleted. A copy that no duty
-/// names is not served either.
+/// Maximum number of condemned copies in one list of duties; the others follow when these are deleted. A copy without a
+/// duty is not served either.
 const CONDEMNED_AT_ONCE: usize = 4_096;
 
-/// The full list of a node's duties, by partition and last those about dropped tables, or `None` while the node must be told nothing: it is not alive, or has
-/// not said yet that it stored its present incarnation. An empty list is not the same: it tells a node to host nothing.
+/// Returns the full list of a node's duties, by partition and last those about dropped tables, or `None` while the node
+/// must get no list: it is not alive, or has not confirmed that it stored its present incarnation. An empty list
+/// differs: it orders a node to host nothing.
 ///
-/// No duty names a copy that was lost or damaged, so its node keeps it as it is: were it hosted, a leader would empty it
-/// to copy it anew. Nor does one name a copy that must not be deleted at this moment.
+/// No duty names a copy that was lost or damaged, so its node keeps it as it is: if it were hosted, a leader would
+/// empty it to copy it again. Nor does one name a copy that must not be deleted at this moment.
 pub fn duties(state: &ClusterState, node: NodeId) -> Option<Vec<Duty>> {
     if !state.is_active(node) {
         return None;
@@ -52,25 +53,26 @@ pub fn duties(state: &ClusterState, node: NodeId) -> Option<Vec<Duty>> {
     Some(duties.chain(condemned).collect())
 }
 
-/// What a node is asked of while the state is recovered: it hosts nothing meanwhile.
+/// Returns the node's inventory during a recovery: it hosts nothing meanwhile.
 fn inventory(state: &ClusterState, node: NodeId) -> Option<&Inventory> {
     state.recovery.as_ref()?.inventories.get(&node)
 }
 
-/// What a node's duties follow from. As long as it is the same, so are the duties, and they need not be derived anew.
+/// Inputs of a node's duties. As long as it is equal, the duties are, and need not be derived again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DutiesMark {
     rows: u64,
     copies: u32,
-    /// Copies of partitions that are no more, and the last drop if there are any.
+    /// Number of condemned copies, and the last drop if there are any.
     condemned: Option<(usize, Version)>,
-    /// Who else acts, what is moved and what is barred, where leaderships of this node are to be handed over or copies to be deleted.
+    /// Versions of members, moves and orders, if leaderships of this node are to be handed over or copies to be
+    /// deleted.
     others: Option<(Version, Version, Version)>,
-    /// It only tells what it holds.
+    /// It only reports its copies.
     inspects: bool,
 }
 
-/// The mark of a node's duties, or `None` while it must be told nothing, as [`duties`].
+/// Returns the mark of a node's duties, or `None` while it must get none, like [`duties`].
 pub fn duties_mark(state: &ClusterState, node: NodeId) -> Option<DutiesMark> {
     let row = state.node(node).filter(|row| row.is_active())?;
     if inventory(state, node).is_some() {
@@ -90,13 +92,13 @@ pub fn duties_mark(state: &ClusterState, node: NodeId) -> Option<DutiesMark> {
     })
 }
 
-/// The nodes newer than `since`, oldest change first and about `bytes_max` of them: the delta's version says how far it
-/// goes. Who is gone is told with every part, as far as it is known here.
+/// Returns the nodes newer than `since`, oldest change first and about `bytes_max` of them: the delta's version marks
+/// its end. Every part names the removed nodes, as far as they are known here.
 pub fn nodes_delta(state: &ClusterState, since: Version, bytes_max: usize) -> NodeDelta {
     let mut delta = NodeDelta { since, version: since, nodes: Vec::new(), removed: state.removed_since(since) };
     let mut bytes = 0;
     for node in state.nodes.newer_than(since).map(|row| &row.node) {
-        // Those of one version stay together.
+        // Nodes of one version stay together.
         if bytes >= bytes_max && node.version > delta.version {
             return delta;
         }
@@ -108,15 +110,15 @@ pub fn nodes_delta(state: &ClusterState, since: Version, bytes_max: usize) -> No
     delta
 }
 
-/// The piece at `from` of a table's rows newer than `since`, for a holder that gets the nodes otherwise
-/// ([`nodes_delta`]); `None` if there is no such table. Version zero asks for all rows.
+/// Returns the piece at `from` of a table's rows newer than `since`, for a holder that gets the nodes by
+/// [`nodes_delta`]; `None` if there is no such table. Version zero asks for all rows.
 pub fn rows_piece(state: &ClusterState, table: TableId, since: Version, from: u64) -> Option<TablePiece> {
     let (row, version) = (state.tables.get(&table)?.clone(), state.version_of(table));
     let rows = state.partitions.newer_than(table, since);
     Some(TablePiece::cut(row, since, version, rows, std::iter::empty(), None, from))
 }
 
-/// As [`rows_piece`], with the nodes newer than `since`.
+/// Like [`rows_piece`], with the nodes newer than `since`.
 pub fn table_piece(state: &ClusterState, table: TableId, since: Version, from: u64) -> Option<TablePiece> {
     let (row, version) = (state.tables.get(&table)?.clone(), state.version_of(table));
     let rows = state.partitions.newer_than(table, since);
@@ -124,7 +126,7 @@ pub fn table_piece(state: &ClusterState, table: TableId, since: Version, from: u
     Some(TablePiece::cut(row, since, version, rows, members, state.removed_of_since(table, since), from))
 }
 
-/// Whether the table has been assigned, so that it can be used at all.
+/// Checks that the table has been assigned, so that it can be used at all.
 ///
 /// # Errors
 /// `NotFound` for an unknown table; `NotEnoughNodes {have, need}` while its first assignment waits for nodes;
@@ -134,7 +136,7 @@ pub fn table_ready(state: &ClusterState, table: TableId) -> Result<(), ErrorDeta
         return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no table {table}")));
     };
     if row.holds == archon_types::Holds::Lease {
-        return Ok(()); // That nobody owns a partition is what its callers need to know.
+        return Ok(()); // Callers must learn that a partition has no owner.
     }
     let assigned = |row: &archon_types::Partition| row.status != PartitionStatus::Unassigned;
     if state.partitions.of_table(table).any(assigned) {

@@ -4,145 +4,146 @@ use archon_types::{Epoch, Incarnation, Outgrown, PartitionId, Placement, Placeme
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Edits of one row, in order, under one guard: the version the row must have. All of them hold or none; the row gets
+/// Edits of one row, in order, under one guard: the version the row must have. All of them pass or none; the row gets
 /// the log index as its version once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PartitionChange {
-    /// Which partition.
+    /// The partition.
     pub partition: PartitionId,
     /// The version the row must have.
     pub if_version: Version,
-    /// What changes.
+    /// The edits.
     pub edits: Vec<Edit>,
 }
 
 impl PartitionChange {
-    /// One edit of one row.
+    /// Returns a change with one edit.
     pub fn one(partition: PartitionId, if_version: Version, edit: Edit) -> Self {
         Self { partition, if_version, edits: vec![edit] }
     }
 }
 
-/// How a leadership came to its end.
+/// Cause of the end of a leadership.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Ending {
-    /// Its holder said that it stopped, for good (PROTOCOL rule 12).
+    /// Its holder reported that it stopped for good (PROTOCOL rule 12).
     Released,
-    /// It was withdrawn and the lease that covered it is over (rules 15, 16); the holder may not know yet.
+    /// It was withdrawn and its lease has ended (rules 15, 16); the holder may not know yet.
     Lapsed,
 }
 
 /// One edit of a row.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Edit {
-    /// First assignment: all copies are Live, for there is nothing to copy yet; the first one leads.
+    /// First assignment: all copies are Live, since there is no data to copy; the first one leads.
     Assign(Vec<Placement>),
-    /// Ends the leadership, naming nobody.
+    /// Ends the leadership without a successor.
     Vacate(Ending),
-    /// Grants the leadership to a Live copy, in that life of its node. Whoever led before has released or lapsed.
+    /// Grants the leadership to a Live copy, in that incarnation of its node. The previous leader has released or
+    /// lapsed.
     Lead {
-        /// Who leads.
+        /// The new leader.
         placement: PlacementId,
-        /// The life of its node.
+        /// The incarnation of its node.
         incarnation: Incarnation,
-        /// How the present leadership ended, if there is one.
+        /// Cause of the end of the present leadership, if there is one.
         ending: Ending,
     },
     /// Adds a copy, in state Load, as the target of a migration.
     Add(Placement),
-    /// Adds a copy, in state Load, in place of one that is missing, failed or to go; and why, for the events.
+    /// Adds a copy, in state Load, in place of one that is missing, failed or to go; with the reason for the events.
     Repair(Placement, String),
-    /// Load → Live, in that life of its node (PROTOCOL rule 5).
+    /// Load → Live, in that incarnation of its node (PROTOCOL rule 5).
     Promote(PlacementId, Incarnation),
-    /// Live → Load, in that life of its node; never below `min_in_sync`, never the leader.
+    /// Live → Load, in that incarnation of its node; never below `min_in_sync`, never the leader.
     Demote(PlacementId, Incarnation),
-    /// Live → lost, because the copy is damaged: also below `min_in_sync`, also the leader, which has stopped. Of a copy
-    /// in state Load it is remembered that nothing whole is left of it.
+    /// Live → lost, because the copy is damaged: also below `min_in_sync`, also the leader, which has stopped. For a
+    /// copy in state Load it is recorded that no whole data is left.
     Lose(PlacementId, String),
-    /// A copy in state Load has thrown its data away to be copied anew: nothing whole is left of it.
+    /// A copy in state Load has discarded its data to be copied again: no whole data is left.
     Emptied(PlacementId),
     /// Load or Live → Unload: to be deleted. Never the leader; a Live one only while `min_in_sync` Live copies on live
     /// nodes remain without it (rule 7).
     Unload(PlacementId),
-    /// As `Unload`, of a copy that is not needed any more; and why, for the events.
+    /// Like `Unload`, for a copy that is no longer needed; with the reason for the events.
     Retire(PlacementId, String),
-    /// Removes a copy that is deleted, or that stood on a lost node and does not count.
+    /// Removes a copy that is deleted, or an out-of-sync copy of a lost node.
     Forget(PlacementId),
     /// The leader serves in this epoch.
     Online(Epoch),
-    /// The former holder of this epoch said that it stopped.
+    /// The former holder of this epoch reported that it stopped.
     Settle(Epoch),
-    /// A copy knows this epoch, above the row's: what is granted next lies above it (rule 25). Goes before `Lead` or `Vacate`.
+    /// A copy knows this epoch, above the row's: the next grant lies above it (rule 25). Precedes `Lead` or `Vacate`.
     Surpass(Epoch),
     /// This copy contradicts its leader of that epoch: one of the two lost data. For the events; only the version changes.
     Dispute {
-        /// Who says so.
+        /// The reporting copy.
         placement: PlacementId,
         /// The leader's copy.
         leader: PlacementId,
         /// The epoch it leads.
         epoch: Epoch,
-        /// Up to here the copy knows the log as committed.
+        /// The copy knows the log as committed up to here.
         commit: Seq,
-        /// Up to here at most the two logs agree.
+        /// The two logs agree at most up to here.
         agreed: Seq,
     },
-    /// Its keys from `at` on are to become those of a new partition, with a copy beside each copy of it.
+    /// Starts a split: the keys from `at` on move to a new partition, with a copy beside each copy of this one.
     Split {
-        /// The first key that is given up.
+        /// The first key to move.
         at: Bytes,
         /// The number of the new partition: the table's next one.
         right: u32,
-        /// Nobody asked for it: the partition is above this limit of its table.
+        /// The exceeded limit of the table, if the split is automatic.
         outgrown: Option<Outgrown>,
     },
-    /// A copy of the partition that is split off has every key and gets whatever is written, in that life of its node.
+    /// A copy of the new partition has every key and receives all writes, in that incarnation of its node.
     Mirroring {
         /// The version in which the split began.
         attempt: Version,
-        /// Which copy.
+        /// The copy.
         placement: PlacementId,
-        /// The life of its node.
+        /// The incarnation of its node.
         incarnation: Incarnation,
     },
-    /// The leader is to give the keys up now: the copies of the new partition have them.
+    /// Orders the leader to give the keys up: the copies of the new partition have them.
     Cut,
-    /// A copy of the partition that is split off is whole, in that life of its node.
+    /// A copy of the new partition is whole, in that incarnation of its node.
     Formed {
         /// The version in which the split began.
         attempt: Version,
-        /// Which copy.
+        /// The copy.
         placement: PlacementId,
-        /// The life of its node.
+        /// The incarnation of its node.
         incarnation: Incarnation,
-        /// Where the entry stands in the log of this partition with which it gave the keys up.
+        /// Position of the entry in this partition's log that gave the keys up.
         position: Position,
     },
-    /// The split is done: the keys change hands, and this copy, which is formed, leads the new partition.
+    /// Completes the split: the keys move, and this formed copy leads the new partition.
     Part {
-        /// Who leads.
+        /// The new leader.
         leader: PlacementId,
-        /// The life of its node.
+        /// The incarnation of its node.
         incarnation: Incarnation,
     },
-    /// The split is given up, and why, for the events. Its copies are to be deleted.
+    /// Abandons the split, with the reason for the events. Its copies are deleted.
     AbandonSplit(String),
-    /// The partition that begins where this one ends is to be merged into it.
+    /// Starts a merge of the partition that begins where this one ends into this one.
     Merge {
-        /// That partition's number.
+        /// Number of that partition.
         right: u32,
         /// The version that its row must have.
         right_version: Version,
-        /// How many bytes the two hold together, if they are merged by themselves for that.
+        /// Bytes of both together, if the merge is automatic.
         undersized_bytes: Option<u64>,
     },
-    /// The merge is done: the keys change hands, and the other partition is none any more.
+    /// Completes the merge: the keys move, and the other partition is removed.
     Widen {
         /// The version in which the merge began.
         attempt: Version,
     },
-    /// The merge is given up, and why, for the events: both partitions keep their keys.
+    /// Abandons the merge, with the reason for the events: both partitions keep their keys.
     AbandonMerge(String),
-    /// The answer "no" to what the leader asked for: nothing changes but the version (rule 3).
+    /// Rejects the leader's request: only the version changes (rule 3).
     Refuse,
 }

@@ -1,5 +1,5 @@
-//! The nodes that may take a copy, in the order in which they should, by zone: so that the right one is found without
-//! looking at all of them for every copy.
+//! Nodes that may take a copy, ordered by zone and need, so that the right one is found without a scan of all of them
+//! per copy.
 
 use crate::node_row::NodeRow;
 use crate::score::Need;
@@ -7,15 +7,15 @@ use crate::state::ClusterState;
 use archon_types::{NodeId, Partition, ReplicaState};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a new copy should go.
+/// Target of a new copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Target {
     pub(crate) node: NodeId,
-    /// Another copy that stays stands in the same zone.
+    /// True if another remaining copy stands in the same zone.
     pub(crate) zone_doubled: bool,
 }
 
-/// One of them.
+/// A node that may take copies.
 struct EligibleNode<'a> {
     row: &'a NodeRow,
     need: Need,
@@ -25,13 +25,13 @@ struct EligibleNode<'a> {
 pub(crate) struct EligibleNodes<'a> {
     nodes: BTreeMap<NodeId, EligibleNode<'a>>,
     zones: BTreeMap<Option<&'a str>, BTreeSet<(Need, NodeId)>>,
-    /// How many nodes were looked at for targets, all searches together.
+    /// Number of nodes examined for targets, in all searches.
     #[cfg(test)]
     pub(crate) looked: std::cell::Cell<usize>,
 }
 
 impl<'a> EligibleNodes<'a> {
-    /// These nodes, in order of registration, each with what it has now.
+    /// Orders these nodes, given in order of registration, by their present number of copies.
     pub(crate) fn new(nodes: impl Iterator<Item = &'a NodeRow>, has: impl Fn(NodeId) -> u32) -> Self {
         let mut eligible = Self {
             nodes: BTreeMap::new(),
@@ -50,8 +50,8 @@ impl<'a> EligibleNodes<'a> {
         eligible
     }
 
-    /// The node that should take a copy of this partition: one that holds none of it, stands in a zone without one if there
-    /// is any such node, and has least for its weight. Of `leaving` nodes the copies do not matter.
+    /// Returns the node that should take a copy of this partition: one that holds none of it, in a zone without one if
+    /// there is such a node, with the least copies for its weight. Copies on `leaving` nodes are ignored.
     pub(crate) fn target(
         &self,
         state: &ClusterState,
@@ -76,12 +76,12 @@ impl<'a> EligibleNodes<'a> {
         Some(Target { node, zone_doubled })
     }
 
-    /// Returns whether every node is full.
+    /// Returns true if every node is full.
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// A copy goes to this node.
+    /// Counts a copy for this node.
     pub(crate) fn note(&mut self, node: NodeId) {
         let Some(mut eligible) = self.take(node) else { return };
         eligible.need.count += 1;
@@ -91,7 +91,7 @@ impl<'a> EligibleNodes<'a> {
         }
     }
 
-    /// This node takes nothing more.
+    /// Excludes this node.
     pub(crate) fn remove(&mut self, node: NodeId) {
         self.take(node);
     }

@@ -1,4 +1,4 @@
-//! Why a partition is not served, and how many of everything there are: data, not prose.
+//! Reasons for unavailable partitions, and counts of all objects: data, not prose.
 
 use crate::controls::Note;
 use crate::departed;
@@ -16,7 +16,7 @@ use archon_types::{
 };
 use serde::{Deserialize, Serialize};
 
-/// One reason why a partition is not served, or not as it should be.
+/// A reason why a partition is unavailable or degraded.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)] // The fields are named after the types they hold, which are documented.
 pub enum Why {
@@ -24,46 +24,46 @@ pub enum Why {
     NotEnoughNodes { have: u64, need: u64 },
     /// The first assignment follows at once.
     AboutToBeAssigned,
-    /// No participant that serves its table takes partitions.
+    /// No participant of its table takes partitions.
     NoParticipant { table: String },
-    /// Its copies have nowhere to go: these many nodes are at their limits. `plan`: evening out the copies that there are
-    /// may make room.
+    /// No node has room for its copies: these many nodes are at their limits. `plan`: balancing the existing copies may
+    /// make room.
     NodesAtLimit { full: u32, plan: bool },
-    /// Its leader hears too few Live copies, its own included, and admits no write.
+    /// Its leader hears too few Live copies, including its own, and admits no write.
     LeaderHearsTooFew { node: NodeId, hears: u32, need: u32 },
-    /// A failed node's copy is not replaced, since so many nodes are failed.
+    /// A failed node's copy is not replaced, since too many nodes are failed.
     RepairWithheld { failed: u64, of: u64 },
-    /// A leader is named and does not serve yet.
+    /// Its leader is named and does not serve yet.
     TakingOver { node: NodeId },
-    /// A copy knew an epoch that nobody had granted; leadership is being granted above it.
+    /// A copy knew an epoch that was not granted; leadership is being granted above it.
     EpochSurpassed { known: Epoch },
     /// The former holder's lease may still run.
     WaitingForLease { node: NodeId, incarnation: Incarnation },
-    /// The only copies that count are on failed nodes: one of them must come back.
+    /// The only in-sync copies are on failed nodes: one of them must come back.
     NoLiveReplica { node: NodeId, placement: PlacementId, since: Millis },
-    /// A node that holds a copy that counts has registered and not confirmed its incarnation.
+    /// A node with an in-sync copy has registered and not confirmed its incarnation.
     HolderRegistering { node: NodeId },
     /// A leader can be elected and follows at once.
     AboutToBeElected,
-    /// No copy counts any more: only an operator can accept that the data is lost.
+    /// No in-sync copy is left: only an operator can accept the loss of the data.
     DataLost,
-    /// Fewer copies count than are wanted.
+    /// Fewer copies are in sync than wanted.
     UnderReplicated { have: u32, want: u32 },
-    /// A copy was lost or damaged, and is kept and not replaced until `need` others count on nodes that are alive.
+    /// A copy was lost or damaged; it is kept and not replaced until `need` others are in sync on nodes that are alive.
     LostCopyKept { node: NodeId, alive: u32, need: u32 },
     /// An operator has taken it offline.
     Offline { note: Note },
     /// Every participant that takes partitions of its table is barred from it.
     AllBarred { participants: u32 },
-    /// Its owner is to give it up, and stays: nobody else may own it.
+    /// Its owner should give it up, and stays: no other participant may own it.
     OwnerStays { node: NodeId },
-    /// All participants that could own it, so many, gave it up a moment ago.
+    /// All participants that could own it, this many, gave it up a moment ago.
     GivenUp { participants: u32 },
-    /// It is being moved, and the move waits.
+    /// It is being moved, and the move is blocked.
     MoveWaits { migration: MigrationId, why: String },
 }
 
-/// Explains one thing after the other; what is the same for all of them is worked out once.
+/// Explains any number of partitions; shared inputs are computed once.
 pub struct Explainer<'a> {
     state: &'a ClusterState,
     remembered: &'a Remembered,
@@ -71,31 +71,31 @@ pub struct Explainer<'a> {
     lacks: Lacks<'a>,
 }
 
-/// How many partitions lack copies that are wanted and not being made, by why.
+/// Number of partitions with missing copies that are not being made, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shortage {
     /// The nodes that could take one are at their limits.
     pub nodes_at_limit: u32,
-    /// Other nodes have room, so that a plan may make room for one of them.
+    /// Other nodes have room, so that a plan may make room for the copy.
     pub plan: bool,
     /// No other node takes copies.
     pub no_node: u32,
-    /// Too many nodes are failed, and how many.
+    /// Too many nodes are failed, and their number.
     pub withheld: Option<(u32, Withheld)>,
 }
 
 impl<'a> Explainer<'a> {
-    /// What is, and what the leading coordinator remembers.
+    /// Creates an explainer from the state and the memory of the leading coordinator.
     pub fn new(state: &'a ClusterState, remembered: &'a Remembered) -> Self {
         Self { state, remembered, waits: Waits::new(state), lacks: Lacks::new(state, remembered) }
     }
 
-    /// The partitions whose leaders are known to admit no write.
+    /// Returns the partitions with leaders known to admit no write.
     pub fn isolated(&self) -> impl Iterator<Item = PartitionId> {
         self.remembered.isolated.keys().copied()
     }
 
-    /// What is wanted and not done about copies, in all partitions together.
+    /// Returns the missing copies that are not being made, over all partitions.
     pub fn shortage(&self) -> Shortage {
         let mut shortage = Shortage::default();
         for row in self.lacks.candidates() {
@@ -115,7 +115,8 @@ impl<'a> Explainer<'a> {
         shortage
     }
 
-    /// Why a partition is not served, or not as it should be; empty when all is well. `None`: there is no such partition.
+    /// Returns the reasons why a partition is unavailable or degraded; empty if there is none. `None`: there is no such
+    /// partition.
     pub fn explain(&self, partition: PartitionId) -> Option<Vec<Why>> {
         let state = self.state;
         let row = state.partitions.get(partition)?;
@@ -235,17 +236,17 @@ impl<'a> Explainer<'a> {
     }
 }
 
-/// Why one partition is not served, or not as it should be. For several see [`Explainer`].
+/// Returns the reasons why one partition is unavailable or degraded. For several see [`Explainer`].
 pub fn explain(state: &ClusterState, remembered: &Remembered, partition: PartitionId) -> Option<Vec<Why>> {
     Explainer::new(state, remembered).explain(partition)
 }
 
-/// How many of everything there are.
+/// Counts of all objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Nodes believed alive.
     pub nodes_alive: u32,
-    /// Nodes that were silent too long or stopped.
+    /// Nodes that were silent for too long or stopped.
     pub nodes_failed: u32,
     /// Nodes whose data is gone.
     pub nodes_lost: u32,
@@ -259,19 +260,19 @@ pub struct Counts {
     pub partitions_unassigned: u32,
     /// Partitions without a leader.
     pub partitions_unavailable: u32,
-    /// Partitions that operators have taken offline and that nobody leads any more.
+    /// Partitions that operators have taken offline, without a leader.
     pub partitions_offline: u32,
-    /// Assigned partitions with fewer copies that count than are wanted.
+    /// Assigned partitions with fewer in-sync copies than wanted.
     pub partitions_under_replicated: u32,
-    /// Copies waiting to be deleted, those of partitions that are no more included.
+    /// Copies to be deleted, including condemned ones.
     pub placements_unloading: u32,
-    /// Moves that are not over, queued ones included.
+    /// Unfinished moves, including queued ones.
     pub migrations_running: u32,
-    /// Splits and merges under way.
+    /// Splits and merges in progress.
     pub reshapings_running: u32,
 }
 
-/// Counts everything, in one pass over the partitions.
+/// Counts all objects, in one pass over the partitions.
 pub fn counts(state: &ClusterState) -> Counts {
     let mut counts = Counts {
         migrations_running: u32::try_from(state.migrations.active_count()).unwrap_or(u32::MAX),

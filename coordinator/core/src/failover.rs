@@ -1,4 +1,4 @@
-//! Who leads next: after a node failed, and wherever a partition has nobody.
+//! Elections of leaders: after a node failed, and for any partition without one.
 
 use crate::command::{Command, Successor};
 use crate::edit::{Edit, Ending, PartitionChange};
@@ -10,7 +10,7 @@ use crate::state::ClusterState;
 use archon_types::{Incarnation, Millis, NodeGoal, NodeId, Partition, Placement, PlacementId, ReplicaState, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One command that fails a node and names every successor.
+/// Returns one command that fails a node and names every successor.
 pub(crate) fn node_failed(
     state: &ClusterState,
     liveness: &Liveness,
@@ -23,7 +23,7 @@ pub(crate) fn node_failed(
     let successors = state
         .partitions
         .on_node(node)
-        // Who owns a lease next is elected in the next turn, among all participants.
+        // The next owner of a lease is elected in the next turn, among all participants.
         .filter(|row| !state.is_lease(row.id.table) && !state.is_offline(row.id))
         .filter(|row| row.leader_placement().is_some_and(|leader| leader.node == node))
         .filter_map(|row| {
@@ -34,10 +34,10 @@ pub(crate) fn node_failed(
     Command::NodeFailed { node, incarnation, successors }
 }
 
-/// The nodes that were silent for too long, each with its successors. They get no answer from here on.
+/// Returns commands for the nodes that were silent for too long, with successors. They get no answer from here on.
 pub(crate) fn failures(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Vec<Command> {
     let silent = liveness.silent(state, now);
-    // All of them stop being answered before any successor is chosen: none of them may be one.
+    // All of them stop being answered before any successor is chosen: none of them may become one.
     let due: Vec<(NodeId, Incarnation)> =
         silent.into_iter().filter(|(node, _)| liveness.stop_answering(*node, now)).collect();
     due.into_iter().map(|(node, incarnation)| node_failed(state, liveness, node, incarnation)).collect()
@@ -49,12 +49,12 @@ pub(crate) enum Election {
     Elect(Command),
     /// The former holder's lease may run until then.
     Wait(Millis),
-    /// Nobody can lead, or nothing is to be elected.
+    /// No member can lead, or no election is due.
     Nothing,
 }
 
-/// The partitions without a leader that somebody could lead: one who holds a copy, or who takes more of a lease table. All others
-/// wait for whoever comes, which changes the state, and are not gone through until then.
+/// Returns the partitions without a leader that have a possible leader: a holder of a copy, or a participant with room
+/// of a lease table. All others wait for a new member, which changes the state, and are not scanned until then.
 pub(crate) fn electable<'a>(
     state: &'a ClusterState,
     liveness: &Liveness,
@@ -68,7 +68,7 @@ pub(crate) fn electable<'a>(
     held.chain(taken.into_iter().flat_map(|table| state.partitions.leaderless_in(table)))
 }
 
-/// Elects a leader where there is none, or where the present leadership was withdrawn and its lease is over.
+/// Elects a leader if there is none, or if the present leadership was withdrawn and its lease has ended.
 pub(crate) fn elect(
     state: &ClusterState,
     liveness: &Liveness,
@@ -114,9 +114,10 @@ pub(crate) fn elect(
     Election::Elect(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]))
 }
 
-/// The Live copy that should lead: the one a migration is moving to (or back to, if cancelled), else one on a node that
-/// serves as usual (not cordoned, in maintenance or to be emptied) and is not barred from it, and of these the one whose node leads least for its weight; `extra` counts
-/// those that were named already and that the state does not know yet. One on a node that is `spared` only if there is no other.
+/// Returns the Live copy that should lead: the target of a migration (or its source, if cancelled), else one on a node
+/// that serves as usual (not cordoned, in maintenance or drained) and is not barred from it; of these the one with the
+/// fewest leaderships for its weight. `extra` counts leaderships that were named already and are not in the state yet.
+/// A copy on a `spared` node is chosen only if there is no other.
 pub(crate) fn candidate(
     state: &ClusterState,
     row: &Partition,

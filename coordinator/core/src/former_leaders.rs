@@ -1,4 +1,4 @@
-//! Leaderships that were ended without the holder's word: that life of the node may still believe that it leads.
+//! Leaders deposed without acknowledgement: that incarnation of the node may still believe that it leads.
 
 use crate::state::ClusterState;
 use archon_types::{Epoch, Incarnation, NodeId, Partition, PartitionId, PlacementId};
@@ -10,24 +10,25 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct FormerLeader {
     /// The partition it led.
     pub partition: PartitionId,
-    /// In which epoch.
+    /// Its epoch.
     pub epoch: Epoch,
     /// Its copy.
     pub placement: PlacementId,
     /// Its node.
     pub node: NodeId,
-    /// The life of the node to which the leadership belonged.
+    /// The incarnation of the node that held the leadership.
     pub incarnation: Incarnation,
-    /// The failure time-out of that life, in milliseconds: participants have their own.
+    /// The failure time-out of that incarnation, in milliseconds: participants have their own.
     pub failure_timeout_ms: u64,
-    /// Its lease was known to be over when a successor was named. It no longer blocks an election, but as long as that
-    /// life goes on, every answer to it must list this leadership as withdrawn (PROTOCOL rule 15), or its next lease
-    /// would cover it again.
+    /// Its lease was known to have ended when a successor was named. It no longer blocks an election, but as long as
+    /// that incarnation goes on, every answer to it must list this leadership as withdrawn (PROTOCOL rule 15):
+    /// otherwise its next lease would cover it again.
     pub lapsed: bool,
 }
 
 impl FormerLeader {
-    /// Whoever leads this partition by its row, in the present life, as one that may go on believing so; `None` if nobody does.
+    /// Returns the leader of this partition by its row, in its present incarnation, as a former leader that may not
+    /// know the end; `None` without a leader.
     pub(crate) fn holding(state: &ClusterState, row: &Partition) -> Option<Self> {
         let leader = row.leader_placement()?;
         Some(Self {
@@ -51,17 +52,17 @@ pub struct FormerLeaders {
 }
 
 impl FormerLeaders {
-    /// Every former holder, by partition and epoch.
+    /// Returns every former holder, by partition and epoch.
     pub fn iter(&self) -> impl Iterator<Item = &FormerLeader> {
         self.rows.values()
     }
 
-    /// The former holders of a partition's leadership, oldest epoch first.
+    /// Returns the former holders of a partition's leadership, oldest epoch first.
     pub fn of_partition(&self, partition: PartitionId) -> impl Iterator<Item = &FormerLeader> {
         self.rows.range((partition, Epoch::ZERO)..=(partition, Epoch::new(u64::MAX))).map(|(_, former)| former)
     }
 
-    /// The leaderships that this life of a node may still believe in.
+    /// Returns the leaderships that this incarnation of a node may still believe in.
     pub fn of_holder(
         &self,
         node: NodeId,
@@ -74,17 +75,17 @@ impl FormerLeaders {
             .map(|(_, _, partition, epoch)| (*partition, *epoch))
     }
 
-    /// The former holder in this epoch.
+    /// Returns the former holder in this epoch.
     pub fn get(&self, partition: PartitionId, epoch: Epoch) -> Option<&FormerLeader> {
         self.rows.get(&(partition, epoch))
     }
 
-    /// How many there are.
+    /// Returns the number of former leaders.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -1,5 +1,5 @@
-//! What is done for every change, heartbeat or turn costs as much in a large cluster as in a small one: counted in rows
-//! of partitions that are looked at, which no machine makes faster.
+//! Tests that the cost of a change, heartbeat or turn does not grow with the cluster. The cost is the number of
+//! examined partition rows, which does not depend on the machine.
 
 use crate::partitions::LOOKED_AT;
 use crate::waits::copies_by_node;
@@ -21,7 +21,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Nodes with as many partitions each, two copies of every one, all Online.
+    /// Creates nodes with equally many partitions, two copies of each, all Online.
     pub(crate) fn new(nodes: u64, partitions_per_node: u32) -> Self {
         let now = Millis::new(1);
         let mut world = Self { state: ClusterState::new(), liveness: Liveness::new(now), now };
@@ -49,7 +49,7 @@ impl World {
         self.register(Register::new(format!("n{number}"), format!("n{number}:1"), storage, boot));
     }
 
-    /// It registers, and acts from then on.
+    /// Registers and activates a node.
     pub(crate) fn register(&mut self, register: Register) -> NodeId {
         let responses = self.commit(vec![Command::Register(Box::new(register))]);
         let [Response::Registered { node, incarnation }] = responses[..] else { panic!("{responses:?}") };
@@ -76,7 +76,7 @@ impl World {
         assert_eq!(self.turn(), []);
     }
 
-    /// One row changes its version.
+    /// Changes the version of one row.
     pub(crate) fn touch(&mut self) -> PartitionId {
         let row = self.state.partitions.get(PartitionId::new(TableId::new(1), 7)).unwrap();
         let (id, edit) = (row.id, Edit::Online(row.epoch));
@@ -85,20 +85,20 @@ impl World {
     }
 }
 
-/// How many rows that looks at.
+/// Returns the number of rows that the work examines.
 pub(crate) fn looks<T>(work: impl FnOnce() -> T) -> usize {
     let before = LOOKED_AT.get();
     let _ = work();
     LOOKED_AT.get() - before
 }
 
-/// The same work in a cluster and in one of eight times its size.
+/// Runs the same work in a cluster and in one of eight times its size.
 fn both(work: impl Fn(&mut World) -> usize) -> (usize, usize) {
     (work(&mut World::new(5, 40)), work(&mut World::new(40, 40)))
 }
 
 #[test]
-fn a_change_costs_the_same_in_a_cluster_eight_times_as_large() {
+fn change_cost_is_independent_of_cluster_size() {
     let apply = |world: &mut World| looks(|| world.touch());
     let (small, large) = both(apply);
     assert_eq!(small, large);
@@ -125,7 +125,7 @@ fn a_change_costs_the_same_in_a_cluster_eight_times_as_large() {
 }
 
 #[test]
-fn a_heartbeat_looks_at_no_row_even_if_other_nodes_leaderships_are_withdrawn() {
+fn heartbeat_examines_no_row() {
     let heartbeat = |world: &mut World| {
         let ids: Vec<PartitionId> = world.state.partitions.on_node(NodeId::new(1)).map(|row| row.id).collect();
         ids.into_iter().for_each(|id| {
@@ -143,13 +143,13 @@ fn a_heartbeat_looks_at_no_row_even_if_other_nodes_leaderships_are_withdrawn() {
 }
 
 #[test]
-fn totals_of_a_cluster_that_is_well_look_at_no_row() {
+fn totals_of_healthy_cluster_examine_no_row() {
     let totals = |world: &mut World| looks(|| Totals::of(&world.state));
     assert_eq!(both(totals), (0, 0));
 }
 
 #[test]
-fn a_failover_looks_at_the_rows_of_the_failed_node_alone() {
+fn failover_examines_only_rows_of_failed_node() {
     let failover = |world: &mut World| {
         let node = NodeId::new(2);
         let incarnation = world.state.incarnation(node).unwrap();
@@ -159,9 +159,9 @@ fn a_failover_looks_at_the_rows_of_the_failed_node_alone() {
     assert_eq!((small, large), (80, 80), "each of two copies of forty partitions per node");
 }
 
-/// Moves that wait for the copy limit are not gone through for every change.
+/// Moves that wait for the copy limit are not scanned for every change.
 #[test]
-fn a_turn_does_not_go_through_the_moves_that_wait_for_the_copy_limit() {
+fn turn_skips_moves_blocked_by_copy_limit() {
     let under_way = |world: &mut World| {
         let joined = world.state.nodes.len() as u64 + 1;
         world.join(joined);
@@ -179,7 +179,7 @@ fn a_turn_does_not_go_through_the_moves_that_wait_for_the_copy_limit() {
     assert!(looked_at * 4 < moves, "{looked_at} rows looked at while {moves} moves wait");
 }
 
-/// Half of the nodes have just joined, a plan has begun, and its copies go on.
+/// Returns a world where half of the nodes have just joined and a plan copies, with its number of moves.
 fn a_large_plan_under_way() -> (World, usize) {
     let mut world = World::new(10, 800);
     (11..=20).for_each(|number| world.join(number));
@@ -191,7 +191,7 @@ fn a_large_plan_under_way() -> (World, usize) {
 }
 
 #[test]
-fn a_page_of_a_watched_plan_counted_the_copies_under_way_for_every_move_in_it() {
+fn plan_page_counts_copies_once() {
     let (world, moves) = a_large_plan_under_way();
     let under_way = looks(|| copies_by_node(&world.state));
     let page = |after: MigrationId| {
@@ -212,7 +212,7 @@ fn a_page_of_a_watched_plan_counted_the_copies_under_way_for_every_move_in_it() 
 }
 
 #[test]
-fn a_summary_of_a_plan_looks_at_the_moves_that_run_alone() {
+fn plan_summary_examines_only_running_moves() {
     let (world, moves) = a_large_plan_under_way();
     let running = world.state.migrations.all_running().count();
     let mut summary = PlanSummary::default();
@@ -224,7 +224,7 @@ fn a_summary_of_a_plan_looks_at_the_moves_that_run_alone() {
 }
 
 #[test]
-fn the_mark_of_duties_changes_with_everything_that_they_follow_from() {
+fn duties_mark_changes_with_every_input() {
     let mut world = World::new(5, 4);
     let node = NodeId::new(2);
     let mut last = duties_mark(&world.state, node);
@@ -255,9 +255,9 @@ fn the_mark_of_duties_changes_with_everything_that_they_follow_from() {
     assert_eq!(duties_mark(&world.state, node), last, "what does not concern it changes nothing");
 }
 
-/// An image is what was, whatever happens meanwhile, and reads as the state itself.
+/// An image keeps the state of its creation and reads like the state itself.
 #[test]
-fn an_image_holds_what_was_while_rows_change() {
+fn image_keeps_state_while_rows_change() {
     let mut world = World::new(5, 40);
     let before = world.state.clone();
     let image = world.state.image();
@@ -271,7 +271,7 @@ fn an_image_holds_what_was_while_rows_change() {
 }
 
 #[test]
-fn many_nodes_come_in_parts_that_lose_nobody() {
+fn nodes_delta_parts_contain_every_node() {
     let mut world = World::new(3, 4);
     (4..=40).for_each(|number| world.join(number));
     let bytes_max = 6 * archon_types::piece::node_bytes(&world.state.nodes.values().next_back().unwrap().node) + 1;

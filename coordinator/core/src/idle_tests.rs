@@ -1,5 +1,5 @@
-//! What nothing can be done about costs nothing, however much of it there is: partitions that nobody takes or could lead are not
-//! gone through, neither for every change nor from time to time.
+//! Tests that stuck work costs nothing, however much there is: partitions that no member takes or could lead are
+//! scanned neither for every change nor periodically.
 
 use crate::growth_tests::{World, looks};
 use crate::{Command, NodeRow, Register};
@@ -8,11 +8,11 @@ use archon_types::{
 };
 use uuid::Uuid;
 
-/// How long a process waits for its next turn at most.
+/// Maximum time between two turns of a process.
 const TICK_MS: u64 = 50;
 
 impl World {
-    /// A few nodes that are well.
+    /// Creates a few healthy nodes.
     fn small() -> Self {
         Self::new(3, 4)
     }
@@ -36,8 +36,8 @@ impl World {
         self.commit(vec![Command::NodeFailed { node, incarnation, successors: Vec::new() }]);
     }
 
-    /// Time passes, everybody alive is heard, and whatever is decided is committed. Gives how often there was more to do than to
-    /// see that nothing changed.
+    /// Lets time pass, with heartbeats of all alive members, and commits all decisions. Returns the number of turns
+    /// with more work than finding that nothing changed.
     fn pass(&mut self, millis: u64) -> usize {
         let (until, mut passes) = (self.now.plus(millis), 0);
         while self.now < until {
@@ -56,7 +56,7 @@ impl World {
         passes
     }
 
-    /// Something changed that concerns nobody.
+    /// Changes the state without an effect on anything.
     fn change(&mut self) {
         self.commit(Vec::new());
     }
@@ -66,7 +66,7 @@ impl World {
     }
 }
 
-/// How many rows a turn looks at after a change, where there are few and many of which nothing can come.
+/// Returns the rows that a turn examines after a change, with few and with many stuck objects.
 fn after_a_change(world: impl Fn(u32) -> World) -> (usize, usize) {
     let after = |many: u32| {
         let mut world = world(many);
@@ -76,9 +76,9 @@ fn after_a_change(world: impl Fn(u32) -> World) -> (usize, usize) {
     (after(50), after(800))
 }
 
-/// Each was evened out at a time of its own, and said when it might be again: the other one's next turn.
+/// Each table was balanced at its own time and announced when it might be due again: at the other one's next turn.
 #[test]
-fn two_lease_tables_were_the_reason_for_one_anothers_next_turn_ten_times_a_second_for_ever() {
+fn even_lease_tables_cause_no_further_turns() {
     for participants in [0, 3] {
         let mut world = World::small();
         (0..participants).for_each(|number| {
@@ -96,7 +96,7 @@ fn two_lease_tables_were_the_reason_for_one_anothers_next_turn_ten_times_a_secon
 }
 
 #[test]
-fn a_table_that_became_uneven_a_moment_after_it_was_even_is_evened_out_at_once() {
+fn uneven_lease_table_is_balanced_at_once() {
     let mut world = World::small();
     let table = world.create("jobs", 12, Holds::Lease, 1);
     let first = world.participate(1, &["jobs"], None);
@@ -121,7 +121,7 @@ fn a_table_that_became_uneven_a_moment_after_it_was_even_is_evened_out_at_once()
 }
 
 #[test]
-fn leases_that_nobody_takes_were_gone_through_for_every_change() {
+fn unowned_leases_are_not_scanned_per_change() {
     let unserved = |partitions| {
         let mut world = World::small();
         let table = world.create("jobs", partitions, Holds::Lease, 1);
@@ -159,7 +159,7 @@ fn leases_that_nobody_takes_were_gone_through_for_every_change() {
 }
 
 #[test]
-fn partitions_that_too_few_nodes_take_were_gone_through_for_every_change() {
+fn unassignable_partitions_are_not_scanned_per_change() {
     let waiting = |partitions| {
         let mut world = World::small();
         let table = world.create("orders", partitions, Holds::Data, 5);
@@ -184,7 +184,7 @@ fn partitions_that_too_few_nodes_take_were_gone_through_for_every_change() {
 }
 
 #[test]
-fn partitions_whose_copies_are_all_on_failed_nodes_were_gone_through_for_every_change() {
+fn partitions_on_failed_nodes_are_not_scanned_per_change() {
     let out_of_reach = |partitions_per_node| {
         let mut world = World::new(8, partitions_per_node);
         (2..=8).for_each(|node| world.end_life(NodeId::new(node)));

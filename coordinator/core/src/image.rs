@@ -1,17 +1,16 @@
-//! A state written down while it goes on changing.
+//! Images of the state, serialised while the state goes on changing.
 
 use crate::state::ClusterState;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// A state at one instant, for writing it down, or for working on it elsewhere. Nothing can be looked up in it as it is.
+/// A state at one instant, to be serialised or used elsewhere. It has no indexes for look-ups.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub struct Image(ClusterState);
 
 impl Image {
-    /// The state that this is an image of, in which everything can be looked up again: the indexes are made anew, which
-    /// takes time and holds up nobody.
+    /// Returns the state of this image with rebuilt indexes, which takes time and blocks nothing.
     pub fn restored(self) -> ClusterState {
         let partitions = self.0.partitions.indexed();
         ClusterState { partitions, ..self.0 }
@@ -19,8 +18,8 @@ impl Image {
 }
 
 impl ClusterState {
-    /// What is written down of this state while it goes on changing. Taking it costs little: rows of partitions are
-    /// shared, not copied. It serialises as the state itself.
+    /// Returns the serialisable content of this state while it goes on changing. It is cheap: partition rows are
+    /// shared, not copied. It serialises like the state itself.
     pub fn image(&self) -> Image {
         Image(Self {
             cluster: self.cluster,

@@ -1,10 +1,11 @@
-//! Leaders that hear too few followers (PROTOCOL rule 6). Dropping the silent ones would leave fewer than `min_in_sync`, so
-//! that is refused, and the leader admits no write. If another Live copy would do better, the leadership is moved there,
-//! through release, and not again soon: in a partial partition it would bounce for ever.
+//! Leaders that hear too few followers (PROTOCOL rule 6). Dropping the silent ones would leave fewer than
+//! `min_in_sync`, so that is refused, and the leader admits no write. If another Live copy would do better, the
+//! leadership is moved there, through release, and not again soon: in a partial network partition it would bounce
+//! forever.
 //!
-//! Who reaches whom is taken from what leaders do all the time: a node that serves as leader of some partition reaches
-//! every follower that is Live there, or it would have said within the replication time-out that it is silent. A node of
-//! which nothing is known that way is not given the leadership.
+//! Reachability is inferred from the regular work of leaders: a node that serves as leader of some partition reaches
+//! every follower that is Live there, or it would have reported within the replication time-out that it is silent. A
+//! node without such evidence does not get the leadership.
 
 use crate::state::ClusterState;
 use archon_types::{
@@ -12,32 +13,32 @@ use archon_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long a leader's word that a follower is silent counts, in milliseconds.
+/// Validity of a leader's report that a follower is silent, in milliseconds.
 const SILENT_MS: u64 = 30_000;
-/// How long after it people are told of it, in milliseconds: a leader that goes on says nothing more.
+/// Time for which people see such a report, in milliseconds: a leader that recovers reports nothing more.
 const LATELY_MS: u64 = 10_000;
 /// The first pause before the leadership of a partition is moved again, in milliseconds; it doubles with every move.
 const PAUSE_MS: u64 = 10_000;
-/// The longest pause, in milliseconds; after twice that without a move all is forgotten.
+/// The longest pause, in milliseconds; after twice that without a move the record is dropped.
 const PAUSE_MS_MAX: u64 = 600_000;
-/// How long the copy that was found is waited for before any other may be elected, in milliseconds.
+/// Time for which the chosen copy is preferred before any other may be elected, in milliseconds.
 const WAIT_MS: u64 = 5_000;
 
-/// What a leader said that may not drop its silent followers.
+/// Report of a leader that may not drop its silent followers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Isolated {
     epoch: Epoch,
-    /// The Live copies it hears, its own included.
+    /// The Live copies it hears, including its own.
     hears: BTreeSet<PlacementId>,
     first: Millis,
     last: Millis,
 }
 
-/// A leadership that was moved.
+/// A moved leadership.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Moved {
     to: PlacementId,
-    /// The epoch that was ended.
+    /// The ended epoch.
     epoch: Epoch,
     at: Millis,
     times: u32,
@@ -49,17 +50,17 @@ impl Moved {
     }
 }
 
-/// What the leading coordinator remembers of it.
+/// Memory of the leading coordinator about isolated leaders.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct IsolatedLeaders {
     isolated: BTreeMap<PartitionId, Isolated>,
-    /// When this node said last that it does not hear that one.
+    /// Time of the last report by the first node that it does not hear the second one.
     silent: BTreeMap<(NodeId, NodeId), Millis>,
     moved: BTreeMap<PartitionId, Moved>,
 }
 
 impl IsolatedLeaders {
-    /// A leader on `node` asked to drop these followers.
+    /// Records that a leader on `node` asked to drop these followers.
     pub(crate) fn note(&mut self, row: &Partition, node: NodeId, silent: &[ReplicaName], now: Millis) {
         let is_silent = |id: PlacementId| silent.iter().any(|name| name.placement == id);
         for placement in row.placements.iter().filter(|placement| is_silent(placement.id)) {
@@ -75,7 +76,7 @@ impl IsolatedLeaders {
         self.isolated.insert(row.id, Isolated { epoch: row.epoch, hears, first, last: now });
     }
 
-    /// The leaders that were not allowed to go on alone and have said so lately, each with its epoch and how many Live
+    /// Returns the leaders that may not go on alone and reported recently, each with its epoch and the number of Live
     /// copies it hears.
     pub(crate) fn refused(&self, now: Millis) -> impl Iterator<Item = (PartitionId, (Epoch, u32))> {
         let lately = self.isolated.iter().filter(move |(_, isolated)| now.since(isolated.last) < LATELY_MS);
@@ -84,7 +85,7 @@ impl IsolatedLeaders {
         })
     }
 
-    /// Forgets what is over.
+    /// Drops expired records.
     pub(crate) fn sync(&mut self, state: &ClusterState, now: Millis) {
         self.silent.retain(|_, at| now.since(*at) < SILENT_MS);
         self.moved.retain(|_, moved| now.since(moved.at) < 2 * PAUSE_MS_MAX);
@@ -95,7 +96,8 @@ impl IsolatedLeaders {
         });
     }
 
-    /// The leaderships that should move now, each with the copy that does better. They count as moved from here on.
+    /// Returns the leaderships that should move now, each with the copy that does better. They count as moved from here
+    /// on.
     pub(crate) fn take_due(
         &mut self,
         state: &ClusterState,
@@ -118,8 +120,8 @@ impl IsolatedLeaders {
                 });
                 state.is_active(live.node) && may_lead(live.node) && reached.count() >= usize::from(row.min_in_sync)
             };
-            // One that need not wait for a copy to be added is better; but if the leader dropped one follower before it
-            // found the other silent, too, there is only one that adds the dropped copy while it takes over.
+            // A copy that need not wait for an addition is better; but if the leader dropped one follower before it
+            // found the other silent, too, the only candidate adds the dropped copy while it takes over.
             let better = candidates()
                 .find(|live| would_do(live, &mut row.live()))
                 .or_else(|| candidates().find(|live| would_do(live, &mut row.placements.iter())));
@@ -135,7 +137,7 @@ impl IsolatedLeaders {
         due.into_iter().map(|(partition, _, _)| partition).collect()
     }
 
-    /// The node that is to lead next, if that was decided here a moment ago and it is still able to.
+    /// Returns the node chosen here a moment ago to lead next, if it is still able to.
     pub(crate) fn successor(&self, row: &Partition, now: Millis, able: impl Fn(NodeId) -> bool) -> Option<NodeId> {
         let moved = self.moved.get(&row.id).filter(|moved| now.since(moved.at) < WAIT_MS)?;
         let same = row.epoch == moved.epoch || moved.epoch.next() == Some(row.epoch);
@@ -143,7 +145,7 @@ impl IsolatedLeaders {
         (row.leader != Some(to.id)).then_some(to.node)
     }
 
-    /// Whether a node serves a partition in which the other one follows, and has not said that it does not hear it.
+    /// Returns true if a node serves a partition in which the other one follows, and has not reported it as silent.
     fn reaches(&self, state: &ClusterState, node: NodeId, other: NodeId) -> bool {
         let follows = |row: &Partition| {
             row.status == PartitionStatus::Online

@@ -1,4 +1,4 @@
-//! Why copies that are wanted are not being made: what repair decided, for people.
+//! Reasons why wanted copies are not being made: decisions of repair, for people.
 
 use crate::eligible_nodes::EligibleNodes;
 use crate::remembered::Remembered;
@@ -7,18 +7,19 @@ use crate::state::ClusterState;
 use archon_types::{NodeId, NodeStatus, Partition};
 use serde::{Deserialize, Serialize};
 
-/// So many nodes are failed that copies of failed nodes are not replaced: rather the coordinators are cut off, or a whole
-/// room is, than that so many machines died; copying would load those that are left with what comes back by itself.
+/// So many nodes are failed that copies of failed nodes are not replaced: a cut-off of the coordinators or the loss of
+/// a whole room is more likely than the death of so many machines. Copying would load the remaining nodes with data
+/// that comes back by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Withheld {
-    /// Failed nodes that hold copies, and are neither being emptied nor in maintenance.
+    /// Failed nodes that hold copies, and are neither drained nor in maintenance.
     pub failed: u64,
-    /// These, and the live ones.
+    /// These and the live ones.
     pub of: u64,
 }
 
-/// Whether copies of failed nodes are not replaced now. Nodes that hold nothing any more, and those that an operator wants
-/// empty, may stop as they like: that says nothing about the others.
+/// Returns the failed nodes if copies of failed nodes are not replaced now. Nodes without copies, drained nodes and
+/// nodes in maintenance are ignored: their stop indicates nothing about the others.
 pub fn withheld(state: &ClusterState) -> Option<Withheld> {
     let mut live = state.nodes.len() as u64;
     let mut failed = 0;
@@ -31,7 +32,7 @@ pub fn withheld(state: &ClusterState) -> Option<Withheld> {
     (3 * failed > of).then_some(Withheld { failed, of })
 }
 
-/// Why a copy that is wanted is not made.
+/// Reason why a wanted copy is not made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Lack {
     /// Too many nodes are failed.
@@ -47,7 +48,7 @@ pub(crate) enum Lack {
     NoNode,
 }
 
-/// What repair decides about rows, the copy limit aside: nodes are below it again soon.
+/// Decisions of repair about rows, ignoring the copy limit: nodes are below it again soon.
 pub(crate) struct Lacks<'a> {
     state: &'a ClusterState,
     repairs: Repairs<'a>,
@@ -56,7 +57,7 @@ pub(crate) struct Lacks<'a> {
 }
 
 impl<'a> Lacks<'a> {
-    /// As of now.
+    /// Computes the decisions as of now.
     pub(crate) fn new(state: &'a ClusterState, remembered: &Remembered) -> Self {
         let repairs = Repairs::of(state, remembered);
         let open = state.nodes.eligible().filter(|row| !remembered.excluded.contains(&row.node.id));
@@ -65,13 +66,13 @@ impl<'a> Lacks<'a> {
         Self { state, repairs, eligible, full }
     }
 
-    /// The rows that may lack something.
+    /// Returns the rows that may lack something.
     pub(crate) fn candidates(&self) -> impl Iterator<Item = &'a Partition> {
         let state = self.state;
         self.repairs.candidates().into_iter().filter_map(|id| state.partitions.get(id))
     }
 
-    /// Why this row has fewer copies than are wanted, if nothing is done about it.
+    /// Returns the reason why this row has fewer copies than wanted, if repair does nothing about it.
     pub(crate) fn of(&self, row: &Partition) -> Option<Lack> {
         let because_failed = self.repairs.wants(row)?;
         if let Some(withheld) = self.repairs.withheld().filter(|_| because_failed) {

@@ -1,36 +1,36 @@
-//! What the coordinator decides, and nothing else: no clock, no randomness, no I/O, no hash order.
+//! Decisions of the coordinator, and nothing else: no clock, no randomness, no I/O, no hash order.
 //!
-//! The flow is one way. A shell tells a [`Term`] of heartbeats and reports, and asks it for a turn, which looks at
-//! the [`ClusterState`] and names what should change as [`Command`]s; the shell commits them as a [`CommandBatch`]
-//! through Raft; [`apply()`] changes the state under guards, without deciding anything; [`duties()`] and [`table_piece()`]
-//! derive from the new state what each node is pushed. [`plan()`] answers the operator.
+//! The flow is one way. A shell passes heartbeats and reports to a [`Term`] and calls it for a turn, which examines the
+//! [`ClusterState`] and returns changes as [`Command`]s; the shell commits them as a [`CommandBatch`] through Raft;
+//! [`apply()`] changes the state under guards, without deciding anything; [`duties()`] and [`table_piece()`] derive the
+//! pushes to each node from the new state. [`plan()`] answers the operator.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `state`, `image`, `names`, `node_row`, `partitions`, `former_leaders`, `condemned`, `migration` | what is |
-//! | `command`, `edit`, `registration`, `response`, `apply/` | what may change, and how |
-//! | `liveness`, `withdrawals`, `failover` | silence → failed; who leads next; when a lease is over |
-//! | `controls/` | bars, partitions offline, renewed leaderships, maintenance: what operators ordered |
-//! | `coordinators/` | the members of the quorum, and how it is changed step by step |
+//! | `state`, `image`, `names`, `node_row`, `partitions`, `former_leaders`, `condemned`, `migration` | the state |
+//! | `command`, `edit`, `registration`, `response`, `apply/` | changes, and their application |
+//! | `liveness`, `withdrawals`, `failover` | silence → failed; next leaders; ends of leases |
+//! | `controls/` | bars, partitions offline, renewed leaderships, maintenance: orders of operators |
+//! | `coordinators/` | the members of the quorum, and its changes step by step |
 //! | `upgrade/` | the protocol rises once every member speaks the next one |
-//! | `recovery/` | the state begins anew from less than a majority, and nodes tell what is true |
-//! | `departed` | what copies that do not count can still hold |
-//! | `leases/` | partitions of other services: who owns each, and how they stay evenly spread |
+//! | `recovery/` | recovery of the state from less than a majority, with reports of the nodes |
+//! | `departed` | data that out-of-sync copies may still hold |
+//! | `leases/` | partitions of other services: owners, and their even spread |
 //! | `isolated_leaders` | leaders that hear too few followers |
 //! | `assign`, `plan`, `score` | first assignment; few moves to an even spread |
-//! | `repair`, `lack` | copies in place of failed, lost and leaving ones; why some are not made |
-//! | `operate` | what an operator may do, judged beforehand |
-//! | `migrate`, `waits`, `tally` | the next step of a move, and its phase; what moves wait for; how a plan's moves stand |
-//! | `automatic_splits`, `automatic_merges`, `proposals` | which partitions that are above a limit, or small, are split and merged by themselves, and when |
-//! | `splits`, `merges`, `rest` | when those under way are done or given up; how long nothing is tried again after that |
-//! | `reshapings` | how far those under way are, and whom they wait for, for people |
-//! | `turn`, `report` | one control turn; facts that nodes tell |
-//! | `term/` | what a coordinator does while it leads: turns, leases after quorum rounds, answers to reports |
-//! | `doors` | which nodes clients do not reach, by the word of those who knock there |
-//! | `unserved` | since when what ought to be served is not |
-//! | `alerts` | what should be looked at before something is not served, or since it stays so |
-//! | `totals` | how much of everything there is, from indexes |
-//! | `duties`, `explain`, `remembered`, `events` | what a node should do; why something is not served; what happened |
+//! | `repair`, `lack` | replacements of failed, lost and leaving copies; reasons for missing ones |
+//! | `operate` | advance checks of operators' verbs |
+//! | `migrate`, `waits`, `tally` | next step and phase of a move; blockers of moves; progress of a plan |
+//! | `automatic_splits`, `automatic_merges`, `proposals` | automatic splits and merges of partitions above a limit, or small |
+//! | `splits`, `merges`, `rest` | completion and abandonment of splits and merges; pauses before the next attempt |
+//! | `reshapings` | progress and blockers of splits and merges, for people |
+//! | `turn`, `report` | one control turn; reports of nodes |
+//! | `term/` | work of the leading coordinator: turns, leases after quorum rounds, answers to reports |
+//! | `doors` | nodes that clients cannot reach, by the reports of their keepers |
+//! | `unserved` | start of the unavailability of partitions |
+//! | `alerts` | conditions that need attention before or while a partition is unavailable |
+//! | `totals` | counts of all objects, from indexes |
+//! | `duties`, `explain`, `remembered`, `events` | duties of nodes; reasons for unavailability; past events |
 //! | `invariants/` | one property per file, shared by every test |
 
 mod alerts;

@@ -1,7 +1,7 @@
-//! What the leading coordinator remembers of the nodes' lives, in memory only: when it last heard each, when it last
-//! extended its lease, and which leaderships it has withdrawn. A new leader starts afresh (PROTOCOL rules 13 to 16).
+//! Volatile memory of the leading coordinator about the nodes' incarnations: the last heartbeat, the last lease
+//! extension, and the withdrawn leaderships. A new leader starts empty (PROTOCOL rules 13 to 16).
 //!
-//! All instants are on this coordinator's own monotone clock.
+//! All instants are on this coordinator's own monotonic clock.
 
 use crate::automatic_merges::AutomaticMerges;
 use crate::automatic_splits::AutomaticSplits;
@@ -19,36 +19,36 @@ use crate::withdrawals::{Withdrawals, Withdrawn};
 use archon_types::{Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long an edit that had no effect yet is not proposed again for the same row version, in milliseconds.
+/// Minimum time between two proposals of an edit without effect for the same row version, in milliseconds.
 const REPEAT_MS: u64 = 1_000;
 
-/// What a heartbeat is answered with.
+/// Answer to a heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HeartbeatAnswer {
-    /// How long the node may serve, counted from when it sent the heartbeat.
+    /// Time for which the node may serve, counted from the sending of the heartbeat.
     pub lease_ms: u64,
-    /// Leaderships of this life that the lease does not cover. The node stops serving them for good and reports
-    /// `Released`.
+    /// Leaderships of this incarnation that the lease does not cover. The node stops serving them permanently and
+    /// reports `Released`.
     pub withdrawn: Vec<(PartitionId, Epoch)>,
-    /// How long a follower may leave its leader without an answer, as the settings say now.
+    /// Time for which a follower may leave its leader without an answer, from the present settings.
     pub replication_timeout_ms: u64,
 }
 
-/// One node's present life.
+/// Memory of one node's present incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Life {
     incarnation: Incarnation,
     /// The highest number of its heartbeats; zero before the first.
     number: u64,
-    /// When it was heard last, or first known of.
+    /// Time of its last heartbeat, or of its first mention.
     heard: Millis,
-    /// When its lease was extended last.
+    /// Time of its last lease extension.
     answered: Option<Millis>,
-    /// When its failure was proposed: since then it gets no answer (rule 15).
+    /// Time at which its failure was proposed: since then it gets no answer (rule 15).
     failing: Option<Millis>,
-    /// Proposals of its failure that Raft was handed, or is about to be.
+    /// Proposals of its failure that were passed to Raft, or are about to be.
     failures_proposed: u32,
-    /// It said that it is about to exit: it is granted nothing any more.
+    /// It announced that it is about to exit: it gets no further grant.
     stopping: bool,
     /// Its failure time-out, in milliseconds.
     timeout_ms: u64,
@@ -70,54 +70,54 @@ impl Life {
     }
 }
 
-/// The leader's memory of lives and leases.
+/// The leader's memory of incarnations and leases.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Liveness {
     became_leader_at: Millis,
     lives: BTreeMap<NodeId, Life>,
-    /// The last answers to lives that were replaced, each kept for that life's failure time-out, in milliseconds.
+    /// The last answers to replaced incarnations, each kept for that incarnation's failure time-out, in milliseconds.
     earlier: BTreeMap<(NodeId, Incarnation), (Millis, u64)>,
-    /// Leaderships that no lease covers any more.
+    /// Leaderships that no lease covers any longer.
     withdrawals: Withdrawals,
-    /// Since when each leader has been asked to hand over.
+    /// Time since each leader has been asked to hand over.
     pub(crate) hand_overs: BTreeMap<PartitionId, (Epoch, Millis)>,
-    /// For which version of each row an edit was proposed, and when.
+    /// The row version for which an edit was proposed last, and its time.
     proposed: BTreeMap<PartitionId, (Version, Millis)>,
-    /// The highest placement number handed out, which may not be in the state yet.
+    /// The highest assigned placement number, which may not be in the state yet.
     pub(crate) placement_last: u64,
     /// The applied index and the next instant for which the last full pass was made.
     pub(crate) passed: Option<(u64, Millis)>,
     /// Leaders that hear too few followers (rule 6).
     pub(crate) isolated: IsolatedLeaders,
-    /// Nodes that clients do not reach (rules 74 to 76).
+    /// Nodes that clients cannot reach (rules 74 to 76).
     pub(crate) doors: Doors,
-    /// Since when each failed node is known to be one.
+    /// Time since each failed node is known to be failed.
     failed_since: BTreeMap<NodeId, Millis>,
-    /// Every node that is being failed or about to exit is among these.
+    /// A superset of the nodes that are being failed or about to exit.
     excluded: BTreeSet<NodeId>,
-    /// Up to which version of the rows of nodes and participants their lives are noted here.
+    /// Versions of the rows of nodes and participants up to which incarnations are recorded here.
     synced: (Version, Version),
-    /// Participants that came, went or gave something up.
+    /// Participants that came, went or gave partitions up.
     pub(crate) churn: Churn,
-    /// Since when partitions are not served.
+    /// Start of the unavailability of partitions.
     pub(crate) unserved: Unserved,
-    /// Splits under way.
+    /// Splits in progress.
     pub(crate) splits: Splits,
-    /// Splits that begin by themselves.
+    /// Automatic splits.
     pub(crate) automatic_splits: AutomaticSplits,
-    /// Merges that do.
+    /// Automatic merges.
     pub(crate) automatic_merges: AutomaticMerges,
     pub(crate) merges: Merges,
-    /// Time left of orders that end by themselves.
+    /// Remaining time of orders with an automatic end.
     pub(crate) countdowns: Countdowns,
-    /// How far the wall clock is ahead of this coordinator's own.
+    /// Advance of the wall clock over this coordinator's monotonic clock.
     wall_ahead_ms: u64,
-    /// Before this nobody's time is up, by the failure time-out that it was reckoned with.
+    /// No node's time-out passes before this time, and the failure time-out used to compute it.
     nobody_fails_before: Option<(Millis, u64)>,
 }
 
 impl Liveness {
-    /// The memory of a coordinator that begins to lead at `now`.
+    /// Creates the memory of a coordinator that begins to lead at `now`.
     pub fn new(now: Millis) -> Self {
         Self {
             became_leader_at: now,
@@ -145,7 +145,7 @@ impl Liveness {
         }
     }
 
-    /// Restarts the timers that count silence, after a time in which nothing could be heard.
+    /// Restarts the timers that count silence, after a time in which no heartbeats could arrive.
     pub(crate) fn resume(&mut self, now: Millis) {
         self.became_leader_at = now;
         self.nobody_fails_before = None;
@@ -153,22 +153,22 @@ impl Liveness {
         self.passed = None;
     }
 
-    /// The wall clock shows `wall` now. Nothing ends by it: it dates what people are shown.
+    /// Sets the wall clock. No time-out depends on it: it dates displayed values.
     pub const fn set_wall(&mut self, now: Millis, wall: Millis) {
         self.wall_ahead_ms = wall.since(now);
     }
 
-    /// What the wall clock shows.
+    /// Returns the wall clock.
     pub(crate) const fn wall(&self, now: Millis) -> Millis {
         now.plus(self.wall_ahead_ms)
     }
 
-    /// When this coordinator began to lead, or its present session began.
+    /// Returns the time at which this coordinator's leadership or present session began.
     pub const fn became_leader_at(&self) -> Millis {
         self.became_leader_at
     }
 
-    /// Takes note of lives that began or ended in the state.
+    /// Records incarnations that began or ended in the state.
     pub fn sync(&mut self, state: &ClusterState, now: Millis) {
         self.failed_since.retain(|node, _| state.node(*node).is_some_and(|row| row.node.status == NodeStatus::Failed));
         self.churn.sync(state.participants_version > self.synced.1, now);
@@ -212,13 +212,13 @@ impl Liveness {
         });
     }
 
-    /// A heartbeat arrived, the life's `number`th. Returns whether it is a sign of life: one that repeats what was heard, or that a
-    /// later one has overtaken, says nothing of the present and is not answered (rule 56).
+    /// Records a heartbeat, the incarnation's `number`th. Returns true if it is a sign of life: a repeated or overtaken
+    /// heartbeat shows nothing about the present and is not answered (rule 56).
     ///
     /// # Errors
-    /// `StaleIncarnation` when this life is over: the node should register again. `Unavailable` (retryable) when its registration is not
-    /// applied here yet, or when it is being failed: whether that is committed is not known yet, and a coordinator that was paused, and
-    /// leads no more, takes everybody for silent.
+    /// `StaleIncarnation` if this incarnation is fenced: the node should register again. `Unavailable` (retryable) if
+    /// its registration is not applied here yet, or if it is being failed: that may not be committed, and a coordinator
+    /// that was paused, and no longer leads, takes all nodes for silent.
     pub fn heard(
         &mut self,
         state: &ClusterState,
@@ -240,12 +240,12 @@ impl Liveness {
         Ok(true)
     }
 
-    /// The answer to a heartbeat, to be asked for after a quorum round that began after its arrival confirmed that this
-    /// coordinator leads, and sent at once. Everything is judged as it is now, nothing as it was when the heartbeat arrived
-    /// (rule 54), and that it is given is noted before it leaves (rule 55).
+    /// Returns the answer to a heartbeat, to be called after a quorum round that began after its arrival confirmed this
+    /// coordinator as leader, and sent at once. All of it is judged as of now, not as of the arrival of the heartbeat
+    /// (rule 54), and the extension is recorded before the answer leaves (rule 55).
     ///
     /// # Errors
-    /// As [`heard`](Self::heard): no lease is given.
+    /// Like [`heard`](Self::heard): no lease is granted.
     pub fn answer(
         &mut self,
         state: &ClusterState,
@@ -259,7 +259,7 @@ impl Liveness {
         Ok(answer)
     }
 
-    /// What the answer would be. It is given by [`answer`](Self::answer) alone.
+    /// Computes the answer. Only [`answer`](Self::answer) grants it.
     pub(crate) fn judge(
         &mut self,
         state: &ClusterState,
@@ -288,7 +288,7 @@ impl Liveness {
         Ok(HeartbeatAnswer { lease_ms: state.timing_of(node).lease_ms, withdrawn, replication_timeout_ms })
     }
 
-    /// From now on no lease covers the present leadership of `partition`. Returns whether there is one to withdraw.
+    /// Withdraws the present leadership of `partition`: no lease covers it from now on. Returns true if there is one.
     pub fn withdraw(&mut self, state: &ClusterState, partition: PartitionId) -> bool {
         let Some(row) = state.partitions.get(partition) else { return false };
         let Some(leader) = row.leader_placement() else { return false };
@@ -303,14 +303,13 @@ impl Liveness {
         true
     }
 
-    /// The partitions whose present leadership is withdrawn.
+    /// Returns the partitions with a withdrawn present leadership.
     pub fn withdrawn(&self) -> impl Iterator<Item = (PartitionId, Epoch)> + use<'_> {
         self.withdrawals.iter()
     }
 
-    /// A node said that it is about to exit. Until it begins another life it is granted no leadership: it would only
-    /// release it again, and again, until its time-out.
-    /// Returns whether that is news, upon which a turn is due.
+    /// Records that a node is about to exit. Until it has another incarnation it gets no leadership: it would only
+    /// release it again, and again, until its time-out. Returns true if that is news, which makes a turn due.
     pub fn note_stopping(&mut self, node: NodeId, incarnation: Incarnation) -> bool {
         let life = self.lives.get_mut(&node).filter(|life| life.incarnation == incarnation && !life.stopping);
         let Some(life) = life else { return false };
@@ -320,32 +319,32 @@ impl Liveness {
         true
     }
 
-    /// The nodes that are about to exit.
+    /// Returns the nodes that are about to exit.
     pub(crate) fn stopping(&self) -> impl Iterator<Item = NodeId> + use<'_> {
         self.excluded.iter().copied().filter(|node| self.lives.get(node).is_some_and(|life| life.stopping))
     }
 
-    /// When the next failed node has been one for `replace_after_ms`.
+    /// Returns the time at which the next failed node has been failed for `replace_after_ms`.
     pub(crate) fn replace_due(&self, replace_after_ms: u64, now: Millis) -> Option<Millis> {
         self.failed_since.values().map(|since| since.plus(replace_after_ms)).filter(|due| *due > now).min()
     }
 
-    /// The nodes that may not be given a leadership.
+    /// Returns the nodes that may not get a leadership.
     pub(crate) fn excluded(&self) -> impl Iterator<Item = NodeId> + use<'_> {
         self.excluded.iter().copied().filter(|node| !self.may_lead(*node))
     }
 
-    /// When the lease of this member was extended last, by this coordinator.
+    /// Returns the time at which this coordinator extended the lease of this member last.
     pub(crate) fn extended(&self, member: NodeId) -> Option<Millis> {
         self.lives.get(&member).and_then(|life| life.answered)
     }
 
-    /// Whether the node may be given a leadership: it is neither being failed nor about to exit.
+    /// Returns true if the node may get a leadership: it is neither being failed nor about to exit.
     pub(crate) fn may_lead(&self, node: NodeId) -> bool {
         self.lives.get(&node).is_none_or(|life| life.failing.is_none() && !life.stopping)
     }
 
-    /// From when on no lease can cover this former leadership (rule 16).
+    /// Returns the time from which no lease can cover this former leadership (rule 16).
     pub fn former_over_at(&self, state: &ClusterState, former: &FormerLeader) -> Millis {
         if former.lapsed {
             return Millis::ZERO;
@@ -353,14 +352,15 @@ impl Liveness {
         self.over_at(state, former.failure_timeout_ms, self.last_answer(state, former.node, former.incarnation))
     }
 
-    /// From when on no lease is left that an earlier coordinator granted, to whomever.
+    /// Returns the time from which no lease granted by an earlier coordinator remains.
     pub(crate) fn earlier_leases_over_at(&self, state: &ClusterState) -> Millis {
         let timeouts = state.members().map(|row| state.timing_of(row.node.id).failure_timeout_ms);
         let longest_ms = timeouts.max().unwrap_or(0).max(state.settings.timing.failure_timeout_ms);
         self.over_at(state, longest_ms, None)
     }
 
-    /// From when on no lease can cover the present leadership of a partition; `None` if it is not withdrawn.
+    /// Returns the time from which no lease can cover the present leadership of a partition; `None` if it is not
+    /// withdrawn.
     pub(crate) fn withdrawn_over_at(&self, state: &ClusterState, partition: PartitionId) -> Option<Millis> {
         let withdrawn = self.withdrawals.get(partition)?;
         let row = state.partitions.get(partition)?;
@@ -369,7 +369,7 @@ impl Liveness {
         present.then(|| self.over_at(state, timeout_ms, withdrawn.answered))
     }
 
-    /// From when on the node's life counts as over if nothing more is heard of it.
+    /// Returns the time at which the node is failed if no more heartbeats arrive.
     pub(crate) fn fails_at(&self, state: &ClusterState, node: NodeId) -> Option<Millis> {
         let life = self.lives.get(&node)?;
         let answered = life.answered.filter(|_| !state.breaks(Mutant::FailFromHeard)); // rule 16
@@ -377,8 +377,8 @@ impl Liveness {
         Some(self.over_at(state, timeout_ms, Some(answered.unwrap_or_default().max(life.heard))))
     }
 
-    /// The lives whose time may be up. Looking through all of them is needed only once in a while: whoever is heard gets
-    /// more time, never less.
+    /// Returns the incarnations whose time-out may have passed. A full scan is only needed now and then: heartbeats
+    /// only extend the time.
     pub(crate) fn silent(&mut self, state: &ClusterState, now: Millis) -> Vec<(NodeId, Incarnation)> {
         let timeout_ms = state.settings.timing.failure_timeout_ms;
         if self.nobody_fails_before.is_some_and(|(at, reckoned_ms)| now < at && reckoned_ms == timeout_ms) {
@@ -397,12 +397,13 @@ impl Liveness {
         silent
     }
 
-    /// The failed nodes that have been so for this long.
+    /// Returns the nodes that have been failed for this long.
     pub(crate) fn failed_for(&self, millis: u64, now: Millis) -> impl Iterator<Item = NodeId> + use<'_> {
         self.failed_since.iter().filter(move |(_, since)| now.since(**since) >= millis).map(|(node, _)| *node)
     }
 
-    /// Stops answering a life whose failure is proposed. Returns whether to propose it now: not again within a second.
+    /// Stops answering an incarnation whose failure is proposed. Returns true if it is to be proposed now: not again
+    /// within a second.
     pub(crate) fn stop_answering(&mut self, node: NodeId, now: Millis) -> bool {
         let Some(life) = self.lives.get_mut(&node) else { return false };
         let due = life.failing.is_none_or(|when| now.since(when) >= REPEAT_MS);
@@ -414,7 +415,8 @@ impl Liveness {
         due
     }
 
-    /// Raft was never handed a failure of this life. If no other proposal of it is under way, the life is answered again.
+    /// Records that a failure of this incarnation was not passed to Raft. Without another proposal in progress, the
+    /// incarnation is answered again.
     pub(crate) fn retract_failure(&mut self, node: NodeId, incarnation: Incarnation) {
         let Some(life) = self.lives.get_mut(&node).filter(|life| life.incarnation == incarnation) else { return };
         life.failures_proposed = life.failures_proposed.saturating_sub(1);
@@ -423,17 +425,17 @@ impl Liveness {
         }
     }
 
-    /// Whether an edit of this row version may be proposed now, or was only just.
+    /// Returns true if an edit of this row version may be proposed now, and was not just proposed.
     pub(crate) fn may_propose(&self, partition: PartitionId, version: Version, now: Millis) -> bool {
         self.proposed.get(&partition).is_none_or(|(at, when)| *at != version || now.since(*when) >= REPEAT_MS)
     }
 
-    /// Takes note that an edit of this row version is proposed.
+    /// Records that an edit of this row version is proposed.
     pub(crate) fn note_proposed(&mut self, partition: PartitionId, version: Version, now: Millis) {
         self.proposed.insert(partition, (version, now));
     }
 
-    /// When the next proposal may be repeated, if one is outstanding.
+    /// Returns the time at which the next proposal may be repeated, if one is outstanding.
     pub(crate) fn repeat_at(&self) -> Option<Millis> {
         self.proposed.values().map(|(_, when)| when.plus(REPEAT_MS)).min()
     }
@@ -455,7 +457,7 @@ impl Liveness {
         }
     }
 
-    /// The life in memory; one that the state has just begun is entered.
+    /// Returns the recorded incarnation, creating the record for a new one.
     fn life(&mut self, state: &ClusterState, node: NodeId, incarnation: Incarnation, now: Millis) -> &mut Life {
         let life = self.lives.entry(node).or_insert_with(|| Life::new(state, node, incarnation, now));
         if life.incarnation != incarnation {
@@ -468,7 +470,7 @@ impl Liveness {
     }
 }
 
-/// It is not granted a lease, and not told that its life is over: no row says so yet.
+/// Returns the error for a node that is being failed: it gets no lease, and is not reported as fenced, since no row is.
 fn being_failed(state: &ClusterState, node: NodeId) -> ErrorDetail {
     let message = format!("{} is being failed, which is not committed yet; try again", state.node_name(node));
     let kind = if state.breaks(Mutant::FailingIsOver) { ErrorKind::StaleIncarnation } else { ErrorKind::Unavailable };

@@ -1,8 +1,8 @@
-//! Merges under way: when one is given up.
+//! Merges in progress, and when they are abandoned.
 //!
-//! All that a merge needs stands in the rows of both partitions, so any coordinator goes on with it: it is done by the command that
-//! its left partition's leader asks for. Only how long it has taken is each coordinator's own memory: a new one gives it the whole
-//! time again.
+//! The rows of both partitions hold all that a merge needs, so any coordinator can continue it: the command that its
+//! left partition's leader requests completes it. Only its duration is volatile memory of each coordinator: a new one
+//! grants the whole time again.
 
 use crate::command::Command;
 use crate::edit::{Edit, PartitionChange};
@@ -11,23 +11,23 @@ use crate::state::ClusterState;
 use archon_types::{Millis, Partition, PartitionId, Version};
 use std::collections::BTreeMap;
 
-/// How long a merge may take, in milliseconds: for as long the right partition is not served.
+/// Maximum duration of a merge, in milliseconds: the right partition is not served for that time.
 pub(crate) const MERGE_MS_MAX: u64 = 10_000;
 
-/// Since when merges are under way.
+/// Start times of merges in progress.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Merges {
     begun: BTreeMap<PartitionId, (Version, Millis)>,
 }
 
 impl Merges {
-    /// Forgets what is over.
+    /// Forgets ended merges.
     pub(crate) fn retain(&mut self, state: &ClusterState) {
         let goes_on = |id: &PartitionId| state.partitions.get(*id).is_some_and(|row| row.absorbs().is_some());
         self.begun.retain(|id, _| goes_on(id));
     }
 
-    /// What to do about the merge of this row, which is the left one, with `right`.
+    /// Returns the next step of the merge of this row, the left one, with `right`.
     pub(crate) fn step(&mut self, state: &ClusterState, row: &Partition, right: PartitionId, now: Millis) -> Step {
         let attempt = row.merge.as_ref().map_or(Version::ZERO, |merge| merge.attempt);
         let begun = self.begun.entry(row.id).or_insert((attempt, now));

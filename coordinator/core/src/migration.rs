@@ -1,4 +1,4 @@
-//! The persisted record of one placement's move. How far it is (its phase) is derived from the partition's row by
+//! Persisted record of one placement's move. Its phase is derived from the partition's row by
 //! [`crate::migrate::phase`], so record and row cannot disagree.
 
 use crate::tally::Tally;
@@ -14,12 +14,12 @@ use std::fmt;
 pub struct MigrationId(u64);
 
 impl MigrationId {
-    /// Wraps a raw number, as it came from the wire or the disk.
+    /// Wraps a raw number from the wire or the disk.
     pub const fn new(value: u64) -> Self {
         Self(value)
     }
 
-    /// The raw number.
+    /// Returns the raw number.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -31,7 +31,7 @@ impl fmt::Display for MigrationId {
     }
 }
 
-/// What is recorded of a migration's course; the finer phase is derived.
+/// Recorded stage of a migration; the finer phase is derived.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Stage {
     /// Nothing done yet.
@@ -46,22 +46,22 @@ pub enum Stage {
         /// The copy that was made.
         target: PlacementId,
     },
-    /// Undone at the operator's wish; the source serves as before.
+    /// Cancelled by the operator; the source serves as before.
     Cancelled,
-    /// Given up because the cluster changed meanwhile and it has lost its point; nothing went wrong.
+    /// Ended because other changes of the cluster made it pointless, without a failure.
     Superseded {
-        /// What changed, for people.
+        /// The change, for people.
         why: String,
     },
-    /// Undone because it could not go on.
+    /// Undone because it could not continue.
     Failed {
-        /// Why, for people.
+        /// Reason, for people.
         why: String,
     },
 }
 
 impl Stage {
-    /// Whether nothing more will happen.
+    /// Returns true if this stage is final.
     pub const fn is_over(&self) -> bool {
         match self {
             Self::Queued | Self::Running { .. } => false,
@@ -69,7 +69,7 @@ impl Stage {
         }
     }
 
-    /// The copy being made or made, if there is one.
+    /// Returns the copy that is being made or was made, if there is one.
     pub const fn target(&self) -> Option<PlacementId> {
         match self {
             Self::Running { target } | Self::Done { target } => Some(*target),
@@ -85,27 +85,27 @@ pub struct Migration {
     pub id: MigrationId,
     /// The log index of the plan it belongs to.
     pub plan: u64,
-    /// What it moves.
+    /// Kind of move.
     pub kind: MoveKind,
     /// The partition.
     pub partition: PartitionId,
-    /// The copy that is to go, or that leads.
+    /// The copy to remove, or the leading copy.
     pub source: PlacementId,
-    /// Where that stands.
+    /// Its node.
     pub from: NodeId,
-    /// Where a copy is to come, or to lead.
+    /// The node that gets the copy or the leadership.
     pub to: NodeId,
-    /// Why the plan moves it, for people.
+    /// Reason of the plan, for people.
     pub reason: String,
-    /// Bytes to copy as estimated when it was planned.
+    /// Estimate of the bytes to copy, made with the plan.
     pub bytes: u64,
-    /// How far it is.
+    /// Its stage.
     pub stage: Stage,
-    /// The operator wants it undone; obeyed until leadership has moved.
+    /// True if the operator cancelled it; obeyed until leadership has moved.
     pub cancel: bool,
-    /// When it was asked for, on the proposer's wall clock.
+    /// Time of the request, on the proposer's wall clock.
     pub asked_at: Millis,
-    /// When its record last changed, on the proposer's wall clock.
+    /// Time of the last change of the record, on the proposer's wall clock.
     pub changed_at: Millis,
 }
 
@@ -116,102 +116,103 @@ pub struct Migrations {
     rows: BTreeMap<MigrationId, Migration>,
     active: BTreeSet<MigrationId>,
     running: BTreeMap<PartitionId, MigrationId>,
-    /// Those of them that move something away from each node.
+    /// Running migrations by the node from which they move something.
     running_from: BTreeSet<(NodeId, MigrationId)>,
-    /// Those that are not over, by partition.
+    /// Unfinished migrations, by partition.
     by_partition: BTreeSet<(PartitionId, MigrationId)>,
-    /// Copies that have not begun, by where they come from and by where they go.
+    /// Queued copies, by source and by target node.
     queued_from: BTreeMap<NodeId, BTreeSet<MigrationId>>,
     queued_to: BTreeMap<NodeId, BTreeSet<MigrationId>>,
-    /// Leaderships that have not begun.
+    /// Queued moves of leaderships.
     queued_leads: BTreeSet<MigrationId>,
-    /// The moves of the newest plan, counted.
+    /// Counts of the newest plan's moves.
     tally: Tally,
 }
 
 impl Migrations {
-    /// A migration's record.
+    /// Returns a migration's record.
     pub fn get(&self, id: MigrationId) -> Option<&Migration> {
         self.rows.get(&id)
     }
 
-    /// Every record, oldest first.
+    /// Returns every record, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Migration> {
         self.rows.values()
     }
 
-    /// The moves of the newest plan with a number above `after`, oldest first.
+    /// Returns the moves of the newest plan with a number above `after`, oldest first.
     pub fn of_newest_plan(&self, after: MigrationId) -> impl Iterator<Item = &Migration> {
         let from = self.tally.first.max(MigrationId(after.0.saturating_add(1)));
         self.rows.range(from..).map(|(_, migration)| migration)
     }
 
-    /// The moves of the newest plan, counted.
+    /// Returns the counts of the newest plan's moves.
     pub(crate) const fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Those that are not over, oldest first.
+    /// Returns the unfinished ones, oldest first.
     pub fn active(&self) -> impl Iterator<Item = &Migration> {
         self.active.iter().filter_map(|id| self.rows.get(id))
     }
 
-    /// Those of a table's partitions that are not over, by partition.
+    /// Returns the unfinished ones of a table's partitions, by partition.
     pub fn active_of(&self, table: TableId) -> impl Iterator<Item = &Migration> {
         let first = (PartitionId::new(table, 0), MigrationId::new(0));
         let last = (PartitionId::new(table, u32::MAX), MigrationId::new(u64::MAX));
         self.by_partition.range(first..=last).filter_map(|(_, id)| self.rows.get(id))
     }
 
-    /// Those that have begun and are not over, by partition.
+    /// Returns the running ones, by partition.
     pub fn all_running(&self) -> impl Iterator<Item = &Migration> {
         self.running.values().filter_map(|id| self.rows.get(id))
     }
 
-    /// The copies that have not begun, and could as far as their two nodes go: `open` says of a node whether it may give
-    /// or take another copy. Oldest first.
+    /// Returns the queued copies that could begin as far as their two nodes are concerned: `open` returns true if a
+    /// node may give or take another copy. Oldest first.
     pub(crate) fn could_begin(&self, open: impl Fn(NodeId) -> bool) -> BTreeSet<MigrationId> {
         let waiting = |index: &BTreeMap<NodeId, BTreeSet<MigrationId>>| -> usize {
             index.iter().filter(|(node, _)| open(**node)).map(|(_, ids)| ids.len()).sum()
         };
-        // Either side will do; the shorter one has fewer that wait for the other.
+        // Either side works; the shorter index has fewer moves that wait for the other side.
         let by =
             if waiting(&self.queued_from) < waiting(&self.queued_to) { &self.queued_from } else { &self.queued_to };
         by.iter().filter(|(node, _)| open(**node)).flat_map(|(_, ids)| ids).copied().collect()
     }
 
-    /// The leaderships that have not begun, oldest first.
+    /// Returns the queued moves of leaderships, oldest first.
     pub(crate) fn queued_leads(&self) -> impl Iterator<Item = MigrationId> {
         self.queued_leads.iter().copied()
     }
 
-    /// Whether one that has begun moves something away from this node.
+    /// Returns true if a running one moves something away from this node.
     pub fn any_running_from(&self, node: NodeId) -> bool {
         self.running_from.range((node, MigrationId::new(0))..).next().is_some_and(|(from, _)| *from == node)
     }
 
-    /// How many are not over.
+    /// Returns the number of unfinished ones.
     pub fn active_count(&self) -> usize {
         self.active.len()
     }
 
-    /// The one that has begun to move a copy of this partition; never more than one.
+    /// Returns the running one of this partition; there is at most one.
     pub fn running(&self, partition: PartitionId) -> Option<&Migration> {
         self.running.get(&partition).and_then(|id| self.rows.get(id))
     }
 
-    /// The oldest one of this partition that is not over: moves of a partition are made in the order of their numbers.
+    /// Returns the oldest unfinished one of this partition: moves of a partition are made in the order of their
+    /// numbers.
     pub fn first_active(&self, partition: PartitionId) -> Option<MigrationId> {
         let from = (partition, MigrationId::new(0));
         self.by_partition.range(from..).next().filter(|(of, _)| *of == partition).map(|(_, id)| *id)
     }
 
-    /// How many records are kept.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -265,7 +266,7 @@ impl Migrations {
         self.rows.insert(migration.id, migration);
     }
 
-    /// Forgets the oldest records that are over, beyond `kept`.
+    /// Forgets the oldest finished records, beyond `kept`.
     pub(crate) fn trim(&mut self, kept: usize) {
         let excess = self.rows.len().saturating_sub(kept);
         let old: Vec<MigrationId> =
@@ -274,7 +275,7 @@ impl Migrations {
             let Some(row) = self.rows.remove(&id).filter(|row| row.plan == self.tally.plan) else { continue };
             self.tally.leave(&row);
             if self.tally.first == id {
-                // The numbers of a plan's moves follow one another, and no newer plan has any.
+                // The numbers of a plan's moves are consecutive, and no newer plan has any.
                 self.tally.first = self.rows.range(id..).next().map_or(id, |(next, _)| *next);
             }
         }

@@ -1,19 +1,19 @@
-//! What nodes and partitions are called, for people.
+//! Display names of nodes and partitions.
 
 use crate::events::EventKind;
 use crate::state::ClusterState;
 use archon_types::{NodeId, PartitionId, TableId};
 
-/// Most partitions that a sentence names.
+/// Maximum number of partitions named in a sentence.
 const NAMED_MAX: usize = 5;
 
 impl ClusterState {
-    /// A node's name, or its number if it is unknown.
+    /// Returns a node's name, or its number if it is unknown.
     pub fn node_name(&self, id: NodeId) -> String {
         self.node(id).map_or_else(|| format!("node {id}"), |row| row.node.name.clone())
     }
 
-    /// A table's name; of one that is dropped the name that it had, as long as the events tell of it.
+    /// Returns a table's name; for a dropped one its former name, as long as an event contains it.
     pub fn table_name(&self, id: TableId) -> Option<&str> {
         let had = || {
             self.events.iter().rev().find_map(|event| match &event.what {
@@ -26,7 +26,7 @@ impl ClusterState {
         self.tables.get(&id).map(|table| table.name.as_str()).or_else(had)
     }
 
-    /// A partition as people name it: `orders/7`.
+    /// Returns a partition's display name: `orders/7`.
     pub fn partition_name(&self, id: PartitionId) -> String {
         match self.table_name(id.table) {
             Some(table) => format!("{table}/{}", id.index),
@@ -34,7 +34,7 @@ impl ClusterState {
         }
     }
 
-    /// Several partitions as people name them, the first few of many.
+    /// Returns the display names of several partitions, the first few of many.
     pub fn partition_names(&self, ids: impl IntoIterator<Item = PartitionId>) -> String {
         let mut ids = ids.into_iter();
         let mut named: Vec<String> = ids.by_ref().take(NAMED_MAX).map(|id| self.partition_name(id)).collect();

@@ -1,13 +1,12 @@
-//! Every node's row, with the indexes that keep ten thousand of them cheap: by name, address, data directory and version,
-//! and those that are not simply live and serving.
+//! Rows of nodes, with the indexes that keep ten thousand of them cheap: by name, address, data directory and version,
+//! and those that are not simply alive and serving.
 
 use crate::node_row::NodeRow;
 use archon_types::{NodeGoal, NodeId, NodeStatus, StorageId, Version};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The rows of all nodes, lost ones included. Serialised as a plain map by number; the indexes are rebuilt when it
-/// is read.
+/// The rows of all nodes, including lost ones. Serialised as a plain map by number; reading rebuilds the indexes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(from = "BTreeMap<NodeId, NodeRow>")]
 pub struct Nodes {
@@ -16,98 +15,98 @@ pub struct Nodes {
     by_name: BTreeMap<String, BTreeSet<NodeId>>,
     by_address: BTreeMap<String, BTreeSet<NodeId>>,
     by_version: BTreeSet<(Version, NodeId)>,
-    /// To be emptied.
+    /// Draining nodes.
     draining: BTreeSet<NodeId>,
-    /// Those whose leaderships are to go to others.
+    /// Nodes that give up their leaderships.
     handing_over: BTreeSet<NodeId>,
     /// Failed or lost.
     down: BTreeSet<NodeId>,
-    /// Those that take placements.
+    /// Nodes that take placements.
     eligible: BTreeSet<NodeId>,
-    /// The participants that there are, by the tables that they serve.
+    /// Participants by the tables that they serve.
     serving: BTreeMap<String, BTreeSet<NodeId>>,
 }
 
 impl Nodes {
-    /// A node's row.
+    /// Returns a node's row.
     pub fn get(&self, id: &NodeId) -> Option<&NodeRow> {
         self.rows.get(id)
     }
 
-    /// Every row, in order of registration.
+    /// Returns every row, in order of registration.
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &NodeRow> + ExactSizeIterator + Clone {
         self.rows.values()
     }
 
-    /// Every number, in order of registration.
+    /// Returns every number, in order of registration.
     pub fn keys(&self) -> impl DoubleEndedIterator<Item = &NodeId> + ExactSizeIterator {
         self.rows.keys()
     }
 
-    /// Every number with its row, in order of registration.
+    /// Returns every number with its row, in order of registration.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&NodeId, &NodeRow)> + ExactSizeIterator {
         self.rows.iter()
     }
 
-    /// How many there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The first one with this data directory.
+    /// Returns the first node with this data directory.
     pub fn with_storage(&self, storage: StorageId) -> Option<&NodeRow> {
         let (found, id) = self.by_storage.range((storage, NodeId::ZERO)..).next()?;
         if *found == storage { self.rows.get(id) } else { None }
     }
 
-    /// Those with this name, lost ones included, in order of registration.
+    /// Returns the nodes with this name, including lost ones, in order of registration.
     pub fn named(&self, name: &str) -> impl DoubleEndedIterator<Item = &NodeRow> {
         self.by_name.get(name).into_iter().flatten().filter_map(|id| self.rows.get(id))
     }
 
-    /// Those with this address, lost ones included, in order of registration.
+    /// Returns the nodes with this address, including lost ones, in order of registration.
     pub fn reached_at(&self, address: &str) -> impl DoubleEndedIterator<Item = &NodeRow> {
         self.by_address.get(address).into_iter().flatten().filter_map(|id| self.rows.get(id))
     }
 
-    /// The rows newer than `since`, oldest change first.
+    /// Returns the rows newer than `since`, oldest change first.
     pub fn newer_than(&self, since: Version) -> impl Iterator<Item = &NodeRow> {
         let after = (Version::new(since.get().saturating_add(1)), NodeId::ZERO);
         let changed = self.by_version.range(after..).filter(move |(version, _)| *version > since);
         changed.filter_map(|(_, id)| self.rows.get(id))
     }
 
-    /// Those that are to be emptied, in order of registration.
+    /// Returns the draining nodes, in order of registration.
     pub fn draining(&self) -> impl Iterator<Item = &NodeRow> {
         self.draining.iter().filter_map(|id| self.rows.get(id))
     }
 
-    /// Those whose leaderships are to go to others, in order of registration.
+    /// Returns the nodes that give up their leaderships, in order of registration.
     pub fn handing_over(&self) -> impl Iterator<Item = &NodeRow> {
         self.handing_over.iter().filter_map(|id| self.rows.get(id))
     }
 
-    /// Those that are failed or lost, in order of registration.
+    /// Returns the failed and lost nodes, in order of registration.
     pub fn down(&self) -> impl Iterator<Item = &NodeRow> {
         self.down.iter().filter_map(|id| self.rows.get(id))
     }
 
-    /// Those that take placements, in order of registration.
+    /// Returns the nodes that take placements, in order of registration.
     pub fn eligible(&self) -> impl DoubleEndedIterator<Item = &NodeRow> + Clone {
         self.eligible.iter().filter_map(|id| self.rows.get(id))
     }
 
-    /// How many take placements.
+    /// Returns the number of nodes that take placements.
     pub fn eligible_count(&self) -> usize {
         self.eligible.len()
     }
 
-    /// The participants that serve the table of this name, down or not, in order of registration.
+    /// Returns the participants that serve the table of this name, down or not, in order of registration.
     pub fn serving(&self, table: &str) -> impl DoubleEndedIterator<Item = &NodeRow> {
         self.serving.get(table).into_iter().flatten().filter_map(|id| self.rows.get(id))
     }
@@ -138,7 +137,7 @@ impl Nodes {
         self.rows.insert(id, row);
     }
 
-    /// Changes a row. Returns whether there is one.
+    /// Changes a row. Returns true if there is one.
     pub(crate) fn update(&mut self, id: NodeId, change: impl FnOnce(&mut NodeRow)) -> bool {
         let Some(mut row) = self.remove(id) else { return false };
         change(&mut row);

@@ -1,8 +1,8 @@
-//! Every partition's row, with the indexes that keep a million of them cheap: by node, by version, by what is unfinished
-//! about them. Whatever is done for each change or in each turn looks at an index, never at all rows.
+//! Rows of partitions, with the indexes that keep a million of them cheap: by node, by version, by unfinished work. The
+//! work for each change and in each turn uses an index, never all rows.
 //!
-//! The rows stand in chunks that are shared with whoever took an image of them (for a snapshot): taking one costs a
-//! pointer per chunk, and a chunk is copied when a row in it changes while an image holds it.
+//! The rows stand in chunks that are shared with images of them (for snapshots): taking an image costs a pointer per
+//! chunk, and a chunk is copied when a row in it changes while an image holds it.
 
 use archon_types::{NodeId, Partition, PartitionId, PartitionStatus, ReplicaState, TableId, Version, mixed};
 use serde::ser::SerializeSeq as _;
@@ -11,19 +11,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Partition numbers per chunk: what a change copies at most, and what an image does not copy.
+/// Partition numbers per chunk: the maximum number of rows that a change copies.
 const CHUNK_NUMBERS: u32 = 64;
 
-/// Rows of one table with neighbouring numbers, by number; or those that there are.
+/// Existing rows of one table with neighbouring numbers, by number.
 type Chunk = Vec<Partition>;
 
-/// The rows of all tables. Serialised as a plain list of rows; the indexes are rebuilt when it is read.
+/// The rows of all tables. Serialised as a plain list of rows; reading rebuilds the indexes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(from = "Vec<Partition>")]
 pub struct Partitions {
     chunks: BTreeMap<(TableId, u32), Arc<Chunk>>,
     count: usize,
-    /// How many each table has.
+    /// Number of partitions of each table.
     counts: BTreeMap<TableId, u32>,
     by_node: BTreeMap<NodeId, BTreeSet<PartitionId>>,
     by_version: BTreeSet<(TableId, Version, u32)>,
@@ -33,33 +33,33 @@ pub struct Partitions {
     leaders: BTreeMap<NodeId, u32>,
     /// Copies to be deleted.
     unloading: BTreeMap<NodeId, u32>,
-    /// Without copies yet.
+    /// Partitions without copies yet.
     unassigned: BTreeSet<PartitionId>,
-    /// Assigned, and nobody leads.
+    /// Assigned partitions without a leader.
     leaderless: BTreeSet<PartitionId>,
-    /// The same by who holds copies of them.
+    /// The same by the holders of their copies.
     leaderless_on: BTreeMap<NodeId, BTreeSet<PartitionId>>,
-    /// Whatever the reason.
+    /// Partitions that are not Online for any reason.
     not_online: BTreeSet<PartitionId>,
-    /// With a copy that is not Live.
+    /// Partitions with a copy that is not Live.
     unsettled: BTreeSet<PartitionId>,
-    /// Being split.
+    /// Partitions that are being split.
     splitting: BTreeSet<PartitionId>,
-    /// To absorb their right neighbours.
+    /// Partitions that absorb their right neighbours.
     merging: BTreeSet<PartitionId>,
-    /// Assigned ones by the number of their copies, whatever the state of these.
+    /// Assigned partitions by the number of their copies in any state.
     by_copies: BTreeSet<(TableId, usize, u32)>,
 }
 
 impl Partitions {
-    /// A partition's row.
+    /// Returns a partition's row.
     pub fn get(&self, id: PartitionId) -> Option<&Partition> {
         looked_at(1);
         let chunk = self.chunks.get(&chunk_of(id))?;
         chunk.binary_search_by_key(&id.index, |row| row.id.index).ok().and_then(|place| chunk.get(place))
     }
 
-    /// Every row, by table and number.
+    /// Returns every row, by table and number.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Partition> {
         self.chunks.values().flat_map(|chunk| {
             looked_at(chunk.len());
@@ -67,7 +67,7 @@ impl Partitions {
         })
     }
 
-    /// The rows of one table, by number.
+    /// Returns the rows of one table, by number.
     pub fn of_table(&self, table: TableId) -> impl Iterator<Item = &Partition> {
         self.chunks.range((table, 0)..=(table, u32::MAX)).flat_map(|(_, chunk)| {
             looked_at(chunk.len());
@@ -75,115 +75,117 @@ impl Partitions {
         })
     }
 
-    /// How many partitions there are.
+    /// Returns the number of partitions.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// How many a table has.
+    /// Returns the number of partitions of a table.
     pub fn count_of(&self, table: TableId) -> u32 {
         self.counts.get(&table).copied().unwrap_or(0)
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The rows with a copy on `node`, whatever its state, by table and number.
+    /// Returns the rows with a copy in any state on `node`, by table and number.
     pub fn on_node(&self, node: NodeId) -> impl Iterator<Item = &Partition> {
         self.by_node.get(&node).into_iter().flatten().filter_map(|id| self.get(*id))
     }
 
-    /// How many copies stand on `node`, whatever their state.
+    /// Returns the number of copies in any state on `node`.
     pub fn count_on(&self, node: NodeId) -> u32 {
         self.by_node.get(&node).map_or(0, |set| u32::try_from(set.len()).unwrap_or(u32::MAX))
     }
 
-    /// How many copies of one table stand on `node`, whatever their state.
+    /// Returns the number of copies in any state of one table on `node`.
     pub fn count_in(&self, table: TableId, node: NodeId) -> u32 {
         let all = PartitionId::new(table, 0)..=PartitionId::new(table, u32::MAX);
         self.by_node.get(&node).map_or(0, |set| u32::try_from(set.range(all).count()).unwrap_or(u32::MAX))
     }
 
-    /// A number that is another one after every change of a row with a copy on `node`, copies coming and going included.
+    /// Returns a number that differs after every change of a row with a copy on `node`, including added and removed
+    /// copies.
     pub fn mark_of(&self, node: NodeId) -> u64 {
         self.marks.get(&node).copied().unwrap_or(0)
     }
 
-    /// How many copies `node` holds or is loading; those it is to delete no longer count.
+    /// Returns the number of copies that `node` holds or is loading, without those to be deleted.
     pub fn held_on(&self, node: NodeId) -> u32 {
         self.count_on(node) - self.unloading.get(&node).copied().unwrap_or(0)
     }
 
-    /// How many partitions `node` leads.
+    /// Returns the number of partitions that `node` leads.
     pub fn leaders_on(&self, node: NodeId) -> u32 {
         self.leaders.get(&node).copied().unwrap_or(0)
     }
 
-    /// The rows that wait for their first assignment.
+    /// Returns the rows that wait for their first assignment.
     pub fn unassigned(&self) -> impl Iterator<Item = &Partition> {
         self.unassigned.iter().filter_map(|id| self.get(*id))
     }
 
-    /// Those of one table, by number.
+    /// Returns those of one table, by number.
     pub fn unassigned_in(&self, table: TableId) -> impl Iterator<Item = &Partition> {
         let all = PartitionId::new(table, 0)..=PartitionId::new(table, u32::MAX);
         self.unassigned.range(all).filter_map(|id| self.get(*id))
     }
 
-    /// How many partitions of a table wait for their first assignment.
+    /// Returns the number of partitions of a table that wait for their first assignment.
     pub fn unassigned_of(&self, table: TableId) -> usize {
         self.unassigned.range(PartitionId::new(table, 0)..=PartitionId::new(table, u32::MAX)).count()
     }
 
-    /// Whether a table waits for the first assignment of some partition.
+    /// Returns true if a table waits for the first assignment of some partition.
     pub fn awaits_assignment(&self, table: TableId) -> bool {
         self.unassigned.range(PartitionId::new(table, 0)..=PartitionId::new(table, u32::MAX)).next().is_some()
     }
 
-    /// A table's assigned rows that nobody leads, by number.
+    /// Returns a table's assigned rows without a leader, by number.
     pub fn leaderless_in(&self, table: TableId) -> impl Iterator<Item = &Partition> {
         let all = PartitionId::new(table, 0)..=PartitionId::new(table, u32::MAX);
         self.leaderless.range(all).filter_map(|id| self.get(*id))
     }
 
-    /// The assigned partitions that nobody leads and of which one of these nodes holds a copy, whatever its state. It looks at no row.
+    /// Returns the assigned partitions without a leader of which one of these nodes holds a copy in any state. It
+    /// examines no row.
     pub(crate) fn leaderless_on(&self, holder: impl Fn(NodeId) -> bool) -> BTreeSet<PartitionId> {
         self.leaderless_on.iter().filter(|(node, _)| holder(**node)).flat_map(|(_, ids)| ids).copied().collect()
     }
 
-    /// The partitions that are not Online.
+    /// Returns the partitions that are not Online.
     pub(crate) fn not_online(&self) -> impl Iterator<Item = PartitionId> {
         self.not_online.iter().copied()
     }
 
-    /// Whether a partition that there is is Online, without a look at its row.
+    /// Returns true if an existing partition is Online, without examining its row.
     pub(crate) fn is_online(&self, id: PartitionId) -> bool {
         !self.not_online.contains(&id)
     }
 
-    /// The rows with a copy that is not Live.
+    /// Returns the rows with a copy that is not Live.
     pub fn unsettled(&self) -> impl Iterator<Item = &Partition> {
         self.unsettled.iter().filter_map(|id| self.get(*id))
     }
 
-    /// The rows that are being split.
+    /// Returns the rows that are being split.
     pub fn splitting(&self) -> impl Iterator<Item = &Partition> {
         self.splitting.iter().filter_map(|id| self.get(*id))
     }
 
-    /// The rows that are to absorb their right neighbours.
+    /// Returns the rows that absorb their right neighbours.
     pub fn merging(&self) -> impl Iterator<Item = &Partition> {
         self.merging.iter().filter_map(|id| self.get(*id))
     }
 
-    /// A table's assigned rows with fewer copies than that, whatever their state.
+    /// Returns a table's assigned rows with fewer copies than that, in any state.
     pub fn with_copies_below(&self, table: TableId, copies: usize) -> impl Iterator<Item = &Partition> {
         self.with_copies(table, (table, 0, 0)..(table, copies, 0))
     }
 
-    /// A table's rows with more copies than that, whatever their state.
+    /// Returns a table's rows with more copies than that, in any state.
     pub fn with_copies_above(&self, table: TableId, copies: usize) -> impl Iterator<Item = &Partition> {
         self.with_copies(table, (table, copies.saturating_add(1), 0)..(table, usize::MAX, u32::MAX))
     }
@@ -193,30 +195,30 @@ impl Partitions {
         ids.filter_map(|id| self.get(id))
     }
 
-    /// The version of a table's newest row, zero if it has none.
+    /// Returns the version of a table's newest row, zero if it has none.
     pub fn newest(&self, table: TableId) -> Version {
         self.newest.get(&table).copied().unwrap_or(Version::ZERO)
     }
 
-    /// A table's rows newer than `since`, oldest change first.
+    /// Returns a table's rows newer than `since`, oldest change first.
     pub fn newer_than(&self, table: TableId, since: Version) -> impl Iterator<Item = &Partition> {
         self.ids_newer_than(table, since).filter_map(|id| self.get(id))
     }
 
-    /// The same without looking at the rows.
+    /// Like [`newer_than`](Self::newer_than), without examining the rows.
     pub(crate) fn ids_newer_than(&self, table: TableId, since: Version) -> impl Iterator<Item = PartitionId> {
         let after = (table, Version::new(since.get().saturating_add(1)), 0);
         let last = (table, Version::new(u64::MAX), u32::MAX);
-        // At the very end of the range there is nothing newer, and `after > last` cannot occur.
+        // At the very end of the range there is no newer row, and `after > last` cannot occur.
         self.by_version.range(after..=last).map(|(table, _, index)| PartitionId::new(*table, *index))
     }
 
-    /// The rows alone, without an index: for writing them down while the state goes on changing.
+    /// Returns the rows alone, without indexes, to be serialised while the state goes on changing.
     pub(crate) fn image(&self) -> Self {
         Self { chunks: self.chunks.clone(), count: self.count, ..Self::default() }
     }
 
-    /// The rows of an image with every index.
+    /// Returns the rows of an image with every index.
     pub(crate) fn indexed(&self) -> Self {
         self.chunks.values().flat_map(|chunk| chunk.iter().cloned()).collect::<Vec<_>>().into()
     }
@@ -255,7 +257,7 @@ impl Partitions {
         Some(row)
     }
 
-    /// Takes a row that was removed out of the indexes.
+    /// Removes a deleted row from the indexes.
     fn forget(&mut self, row: &Partition) {
         let version = Version::new(row.version.get().wrapping_add(1));
         let (leader, placements, status) = (None, Vec::new(), PartitionStatus::Unassigned);
@@ -265,7 +267,7 @@ impl Partitions {
         self.not_online.remove(&row.id);
     }
 
-    /// Removes all rows of a table, and gives them by number.
+    /// Removes all rows of a table, and returns them by number.
     pub(crate) fn remove_table(&mut self, table: TableId) -> Vec<Partition> {
         let chunks: Vec<(TableId, u32)> =
             self.chunks.range((table, 0)..=(table, u32::MAX)).map(|(chunk, _)| *chunk).collect();
@@ -280,7 +282,7 @@ impl Partitions {
         removed
     }
 
-    /// Enters a row into every index; entries that stand there already stay.
+    /// Enters a row into every index; existing entries stay.
     fn index(&mut self, row: &Partition) {
         for placement in &row.placements {
             self.by_node.entry(placement.node).or_default().insert(row.id);
@@ -321,7 +323,7 @@ impl Partitions {
         }
     }
 
-    /// Takes out of the indexes what held for the old row and does not for the new one.
+    /// Removes the index entries of the old row that do not apply to the new one.
     fn unindex(&mut self, old: &Partition, new: &Partition) {
         for placement in &old.placements {
             if let Some(mark) = self.marks.get_mut(&placement.node) {
@@ -372,7 +374,7 @@ impl Partitions {
     }
 }
 
-/// Counts rows that are looked at, so that tests see what a decision costs whatever the machine.
+/// Counts examined rows, so that tests see the cost of a decision on any machine.
 #[cfg(test)]
 fn looked_at(rows: usize) {
     LOOKED_AT.set(LOOKED_AT.get() + rows);
@@ -383,11 +385,11 @@ const fn looked_at(_: usize) {}
 
 #[cfg(test)]
 thread_local! {
-    /// Rows that this thread has looked at so far.
+    /// Rows that this thread has examined so far.
     pub(crate) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// A row in its version, mixed so that sums over rows tell sets of them apart.
+/// Returns a hash of a row and its version, mixed so that sums over rows distinguish sets of them.
 fn mark_of(row: &Partition) -> u64 {
     mixed(mixed(mixed(row.id.table.get()) ^ u64::from(row.id.index)) ^ row.version.get())
 }

@@ -1,4 +1,4 @@
-//! What a node or a participant says of itself when it registers.
+//! Registration of a node or participant.
 
 use archon_types::limits::WEIGHT_ORDINARY;
 use archon_types::{
@@ -7,22 +7,22 @@ use archon_types::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What a node says of itself when it registers.
+/// Registration of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Register {
     /// The operator's name for it.
     pub name: String,
-    /// Where it is reached, `host:port`.
+    /// Its address, `host:port`.
     pub address: String,
     /// Its data directory's id.
     pub storage: StorageId,
     /// Its process: the same one gets the same answer.
     pub boot: BootId,
-    /// Its failure zone, if the operator said so.
+    /// Its failure zone, if configured.
     pub zone: Option<String>,
     /// Its share of partitions relative to other nodes, at least 1.
     pub weight: u32,
-    /// Most placements it takes, if limited.
+    /// Maximum number of placements, if limited.
     pub partitions_max: Option<u32>,
     /// Oldest protocol it speaks.
     pub protocol_min: u32,
@@ -30,34 +30,34 @@ pub struct Register {
     pub protocol_max: u32,
     /// The placements it holds whole.
     pub held: Vec<PlacementId>,
-    /// The last incarnation that it stored durably, if any; of a participant, the last one that its process has had.
+    /// The last incarnation that it stored durably, if any; for a participant, the last one of its process.
     pub last_incarnation: Option<Incarnation>,
-    /// The key of the generation in which that was; nil of one that has none.
+    /// The key of the generation of that incarnation; nil if it has none.
     #[serde(default, skip_serializing_if = "is_no_key")]
     pub generation_key: GenerationKey,
-    /// The guard: the life on record of this data directory, as far as the node knows (the last one it stored, or the
-    /// one that a refusal named), `None` if it was never registered. A registration that was overtaken by another of the
-    /// same directory says what was true before, and is refused.
+    /// The guard: the recorded incarnation of this data directory, as far as the node knows (the last one it stored, or
+    /// the one named by a refusal), `None` if it was never registered. A registration that was overtaken by another one
+    /// of the same directory contains outdated facts, and is refused.
     pub expects: Option<Incarnation>,
-    /// The highest version of the coordinators' state that it was told of; zero if of none.
+    /// The highest version of the coordinators' state that it received; zero if none.
     #[serde(default)]
     pub told: Version,
-    /// It is a participant and no node of the key-value store: what it serves. Its name is its identity, and its storage id as
-    /// new as its process.
+    /// Tables that it serves, if it is a participant and no node of the key-value store. Its name is its identity, and
+    /// its storage id as new as its process.
     pub participant: Option<Participant>,
-    /// The participant showed a certificate: it owns partitions of lease tables that it was granted only.
+    /// The participant showed a certificate: it owns only partitions of lease tables that it was granted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub certified: bool,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks so.
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires it.
 const fn is_no_key(key: &GenerationKey) -> bool {
     key.is_nil()
 }
 
 impl Register {
-    /// A new node with an empty data directory: of ordinary weight, in no zone, without a limit, and speaking the oldest
-    /// protocol only.
+    /// Creates the registration of a new node with an empty data directory: of ordinary weight, without zone or limit,
+    /// speaking only the oldest protocol.
     pub fn new(name: impl Into<String>, address: impl Into<String>, storage: StorageId, boot: BootId) -> Self {
         Self {
             name: name.into(),
@@ -79,7 +79,7 @@ impl Register {
         }
     }
 
-    /// The same, without what is only known from a later protocol than this one on.
+    /// Returns the registration without fields that are newer than this protocol.
     #[must_use]
     pub fn by_protocol(mut self, protocol: u32) -> Self {
         if protocol < GENERATION_KEYS_SINCE {
@@ -89,12 +89,12 @@ impl Register {
         self
     }
 
-    /// The protocols that it speaks.
+    /// Returns the protocols that it speaks.
     pub const fn speaks(&self) -> ProtocolRange {
         ProtocolRange { oldest: self.protocol_min, newest: self.protocol_max }
     }
 
-    /// What it says of its zone, weight and limit.
+    /// Returns its zone, weight and limit.
     pub fn traits(&self) -> NodeTraits {
         NodeTraits { zone: self.zone.clone(), weight: self.weight, partitions_max: self.partitions_max }
     }

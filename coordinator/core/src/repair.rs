@@ -1,18 +1,18 @@
-//! Copies in place of those that are missing, on nodes that failed for long, or on nodes that are being emptied; and the
-//! end of copies that are too many. Nothing is remembered: each step follows from the rows alone, so any coordinator
-//! goes on where another stopped, and what a fault undid is begun again.
+//! Replacement of copies that are missing, on nodes that failed long ago, or on draining nodes; and removal of surplus
+//! copies. It keeps no memory: each step follows from the rows alone, so any coordinator continues where another one
+//! stopped, and work undone by a fault restarts.
 //!
 //! | a row has | next step | guard |
 //! |---|---|---|
-//! | fewer copies than wanted that stay where they are | `Repair`: one more, as Load, on the node that needs it most | a leader to copy from; both nodes below the copy limit; not for failed nodes while more than a third of those that hold copies or live are failed (`lack::withheld`) |
-//! | a copy that was lost or damaged | `Retire`, one at a time | enough others count on nodes that are alive (`departed::may_go`): until then it is kept as it is |
-//! | a copy to be deleted whose node was not alive to hear of it | `Unload` once more, when it is back | the same |
-//! | as many Live copies on nodes that are alive as wanted | `Retire`: what leaves, what is still loading, what is too many | never the leader; never below `min_in_sync` (PROTOCOL rule 7) |
+//! | fewer remaining copies than wanted | `Repair`: one more, as Load, on the node that needs it most | a leader to copy from; both nodes below the copy limit; not for failed nodes while more than a third of those that hold copies or live are failed (`lack::withheld`) |
+//! | a copy that was lost or damaged | `Retire`, one at a time | enough others are in sync on nodes that are alive (`departed::may_go`): until then it is kept as it is |
+//! | a copy to be deleted, with a node that was not alive to get the order | `Unload` again, when it is back | the same |
+//! | as many Live copies on nodes that are alive as wanted | `Retire`: leaving, loading and surplus copies | never the leader; never below `min_in_sync` (PROTOCOL rule 7) |
 //! | a half-made copy on a node that is not alive | `Retire` | – |
-//! | a leader on a node that is being emptied | it is told to hand over ([`crate::migrate::hands_over`]) | another Live copy on an active node |
+//! | a leader on a draining node | it is ordered to hand over ([`crate::migrate::hands_over`]) | another Live copy on an active node |
 //!
-//! A copy leaves when its node is lost, drained, barred from it, or failed for `replace_after`. What is on a node that is
-//! down for maintenance stays, though others be enough without it. Failover never waits for any of this.
+//! A copy leaves if its node is lost, drained, barred from it, or failed for `replace_after`. Copies on a node that is
+//! down for maintenance stay, even if the others suffice without them. Failover never waits for any of this.
 
 use crate::command::Command;
 use crate::departed;
@@ -30,39 +30,39 @@ use archon_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One turn's look at the copies of all partitions.
+/// One turn's view of the copies of all partitions.
 pub(crate) struct Repairs<'a> {
     state: &'a ClusterState,
-    /// Nodes whose copies have to go.
+    /// Nodes that must give up their copies.
     leaving: BTreeSet<NodeId>,
     /// Of these, the failed ones.
     failed: BTreeSet<NodeId>,
-    /// Nodes that are being failed or about to exit: one that is would not get far with a copy.
+    /// Nodes that are being failed or about to exit: they could not finish a copy.
     excluded: BTreeSet<NodeId>,
-    /// Nodes below the copy limit that may take a copy now; found out when the first copy is wanted.
+    /// Nodes below the copy limit that may take a copy now; computed when the first copy is wanted.
     eligible: Option<EligibleNodes<'a>>,
-    /// So many nodes are failed that the copies of failed ones are not replaced.
+    /// Set if too many nodes are failed, so that the copies of failed ones are not replaced.
     withheld: Option<Withheld>,
     copies_max: u32,
 }
 
-/// What to do about one row.
+/// Next step for one row.
 pub(crate) enum Step {
     /// Commit this.
     Change(Command),
     /// Load a copy there, once there is a placement number for it.
     Load(NodeId, String),
-    /// Nothing now.
+    /// No step now.
     Nothing,
 }
 
 impl<'a> Repairs<'a> {
-    /// A look at the state as it is.
+    /// Creates a view of the present state.
     pub(crate) fn new(state: &'a ClusterState, liveness: &Liveness, now: Millis) -> Self {
         Self::of(state, &Remembered::of_copies(state, liveness, now))
     }
 
-    /// As [`Repairs::new`], with what was remembered a moment ago.
+    /// Like [`Repairs::new`], with a snapshot of the memory.
     pub(crate) fn of(state: &'a ClusterState, remembered: &Remembered) -> Self {
         let failed = remembered.failed.clone();
         let lost = state.nodes.down().filter(|row| row.node.status == NodeStatus::Lost);
@@ -80,7 +80,7 @@ impl<'a> Repairs<'a> {
         }
     }
 
-    /// The partitions that may need something.
+    /// Returns the partitions that may need a step.
     pub(crate) fn candidates(&self) -> BTreeSet<PartitionId> {
         let partitions = &self.state.partitions;
         let mut found: BTreeSet<PartitionId> = partitions.unsettled().map(|row| row.id).collect();
@@ -97,22 +97,22 @@ impl<'a> Repairs<'a> {
         found
     }
 
-    /// Whether copies of failed nodes are not replaced now.
+    /// Returns the failed nodes if copies of failed nodes are not replaced now.
     pub(crate) const fn withheld(&self) -> Option<Withheld> {
         self.withheld
     }
 
-    /// Whether the copies on this node have to go.
+    /// Returns true if the copies on this node must leave.
     pub(crate) fn is_leaving(&self, node: NodeId) -> bool {
         self.leaving.contains(&node)
     }
 
-    /// Whether a copy of this row has to go from that node.
+    /// Returns true if a copy of this row must leave that node.
     fn leaves(&self, row: &Partition, node: NodeId) -> bool {
         self.is_leaving(node) || self.state.bars(row.id, node)
     }
 
-    /// Whether this row should have a copy more, and then, whether because a node failed.
+    /// Returns `Some` if this row should have one more copy: true if because a node failed.
     pub(crate) fn wants(&self, row: &Partition) -> Option<bool> {
         let wanted = usize::from(self.state.tables.get(&row.id.table)?.replication);
         if self.state.is_lease(row.id.table) {
@@ -125,9 +125,9 @@ impl<'a> Repairs<'a> {
         (view.staying() < wanted).then(|| view.why(wanted).0)
     }
 
-    /// What to do about this row. `copies` are the copies under way to and from each node.
+    /// Returns the next step for this row. `copies` are the copies in progress to and from each node.
     pub(crate) fn step(&mut self, row: &Partition, copies: &BTreeMap<NodeId, u32>) -> Step {
-        // Splits and merges last seconds, and rest on the copies that are there.
+        // Splits and merges take seconds, and rest on the present copies.
         let merged = self.state.breaks(Mutant::RepairedWhileMerged) && row.split.is_none(); // rule 44
         let stays = !row.is_reshaped() || merged;
         let table = self.state.tables.get(&row.id.table).filter(|_| stays);
@@ -159,7 +159,7 @@ impl<'a> Repairs<'a> {
         if because_failed && self.withheld.is_some() {
             return Step::Nothing;
         }
-        // Whoever leads gives the copy.
+        // The leader is the source of the copy.
         let Some(source) = row.leader_placement().filter(|leader| self.state.is_active(leader.node)) else {
             return Step::Nothing;
         };
@@ -178,7 +178,7 @@ impl<'a> Repairs<'a> {
         }
     }
 
-    /// Takes note that a copy is loaded: counted in `copies`, both ends.
+    /// Records that a copy is being loaded: counted in `copies`, both ends.
     pub(crate) fn note(&mut self, source: Option<NodeId>, target: NodeId, copies: &BTreeMap<NodeId, u32>) {
         let Some(eligible) = &mut self.eligible else { return };
         eligible.note(target);
@@ -187,19 +187,19 @@ impl<'a> Repairs<'a> {
     }
 }
 
-/// The command that adds a copy.
+/// Returns the command that adds a copy.
 pub(crate) fn load(row: &Partition, id: PlacementId, node: NodeId, why: String) -> Command {
     let placement = Placement { id, node, state: ReplicaState::Load };
     Command::Change(vec![PartitionChange::one(row.id, row.version, Edit::Repair(placement, why))])
 }
 
-/// One row with what becomes of its copies.
+/// One row with the plans for its copies.
 struct View<'a> {
     repairs: &'a Repairs<'a>,
     row: &'a Partition,
     /// The copy that a migration is making.
     coming: Option<PlacementId>,
-    /// The copy that a migration will have removed.
+    /// The copy that a migration will remove.
     going: Option<PlacementId>,
 }
 
@@ -215,7 +215,7 @@ impl<'a> View<'a> {
         Self { repairs, row, coming, going }
     }
 
-    /// A copy that was never whole, on a node that cannot go on making it.
+    /// Returns true for a copy that was never whole, on a node that cannot go on making it.
     fn is_abandoned(&self, placement: &Placement) -> bool {
         placement.state == ReplicaState::Load
             && !self.repairs.state.departed.contains_key(&placement.id)
@@ -234,7 +234,8 @@ impl<'a> View<'a> {
         placement.state == ReplicaState::Load && departed::is_lost(self.repairs.state, placement.id)
     }
 
-    /// A whole copy on a node that is down for maintenance: it comes back, and is not too many before it has.
+    /// Returns true for a whole copy on a node that is down for maintenance: it comes back, and is not surplus until
+    /// then.
     fn is_awaited(&self, placement: &Placement) -> bool {
         let state = self.repairs.state;
         state.controls.maintenance_of(placement.node).is_some()
@@ -242,14 +243,15 @@ impl<'a> View<'a> {
             && !self.repairs.leaves(self.row, placement.node)
     }
 
-    /// A copy that was lost or damaged and may be deleted by now; not while another copy of the partition is.
+    /// Returns a copy that was lost or damaged and may be deleted now; none while another copy of the partition is
+    /// being deleted.
     fn replaced(&self) -> Option<PlacementId> {
         let state = self.repairs.state;
         let goes = |copy: &&Placement| copy.state == ReplicaState::Unload && state.is_alive(copy.node);
         if self.row.placements.iter().any(|copy| goes(&copy)) {
             return None;
         }
-        // On a node that is lost there is nothing to delete: such a copy is forgotten.
+        // A lost node cannot delete anything: its copy is forgotten.
         let gone = |node: NodeId| state.node(node).is_none_or(|row| row.node.status == NodeStatus::Lost);
         let lost = |copy: &&Placement| {
             self.is_lost(copy) && !gone(copy.node) && departed::may_go(state, self.row, copy.id).is_ok()
@@ -261,11 +263,11 @@ impl<'a> View<'a> {
         self.row.placements.iter().filter(|placement| self.stays(placement)).count()
     }
 
-    /// What is to be deleted now.
+    /// Returns the copies to delete now, with reasons.
     fn retired(&self, wanted: usize) -> Vec<(PlacementId, String)> {
         let state = self.repairs.state;
         let name = |placement: &Placement| state.node_name(placement.node);
-        // Those that a migration deals with are its own affair.
+        // Migrations handle their own copies.
         let own = |placement: &&Placement| {
             placement.state != ReplicaState::Unload
                 && Some(placement.id) != self.coming
@@ -302,7 +304,8 @@ impl<'a> View<'a> {
         }
         let mut settled: Vec<&Placement> =
             self.row.placements.iter().filter(own).filter(|placement| settled(placement)).collect();
-        // First those in a zone with another copy, then those whose node has most for its weight, then the newest.
+        // Copies that share a zone with another one go first, then those on nodes with the most for their weight, then
+        // the newest.
         settled.sort_by_key(|placement| {
             let node = state.node(placement.node).map(|row| &row.node);
             let zone = node.and_then(|node| node.zone.as_ref());
@@ -328,7 +331,7 @@ impl<'a> View<'a> {
         retired
     }
 
-    /// Whether a copy is wanted because a node failed, and why, for people.
+    /// Returns true if a copy is wanted because a node failed, and the reason for people.
     fn why(&self, wanted: usize) -> (bool, String) {
         let leaving = self.row.placements.iter().filter(|placement| placement.state != ReplicaState::Unload);
         let leaving = leaving.filter(|placement| self.repairs.leaves(self.row, placement.node));

@@ -1,5 +1,5 @@
-//! Facts that nodes tell, turned into commands. The guard of every command is the version the reporter saw, so a fact
-//! that is out of date changes nothing.
+//! Conversion of nodes' reports into commands. The guard of every command is the version that the reporter saw, so an
+//! outdated fact changes nothing.
 
 use crate::command::Command;
 use crate::departed::{Condition, is_lost};
@@ -18,14 +18,14 @@ use archon_types::{
 };
 use std::collections::BTreeMap;
 
-/// What should be committed upon a node's report. An empty list means that it holds already.
+/// Returns the commands that follow from a node's report. An empty list means that the fact holds already.
 ///
-/// A request of a leader (`CaughtUp`, `Silent`) that names the row's present version always comes to a command: when the
-/// answer is no, to one that changes nothing but the version, which is how the leader learns of it (PROTOCOL rule 3).
+/// A request of a leader (`CaughtUp`, `Silent`) that names the row's present version always leads to a command: a
+/// refusal is a command that changes only the version, from which the leader learns of it (PROTOCOL rule 3).
 ///
 /// # Errors
-/// `StaleIncarnation`, `NotFound`, `StaleEpoch`, `StaleVersion`, `NotPartitionLeader`: the report does not fit the present
-/// state. The reporter waits for its next push and reports anew if the fact still holds.
+/// `StaleIncarnation`, `NotFound`, `StaleEpoch`, `StaleVersion`, `NotPartitionLeader`: the report does not fit the
+/// present state. The reporter waits for its next push and reports again if the fact still holds.
 pub fn on_report(
     state: &ClusterState,
     liveness: &mut Liveness,
@@ -37,7 +37,7 @@ pub fn on_report(
     on_reports(state, liveness, now, node, incarnation, std::slice::from_ref(report)).remove(0)
 }
 
-/// As [`on_report`], for all that a node tells at once: the leaderships that it releases are spread over the other nodes.
+/// Like [`on_report`], for several reports of a node: the leaderships that it releases are spread over the other nodes.
 pub fn on_reports(
     state: &ClusterState,
     liveness: &mut Liveness,
@@ -53,16 +53,16 @@ pub fn on_reports(
     outcomes
 }
 
-/// Reports of one node that are taken in together.
+/// Reports of one node that are processed together.
 struct Reports<'a> {
     state: &'a ClusterState,
     liveness: &'a mut Liveness,
     now: Millis,
     node: NodeId,
     incarnation: Incarnation,
-    /// How many leaderships each node was given by these reports, which the state does not know yet.
+    /// Number of leaderships that each node gets by these reports, which are not in the state yet.
     named: BTreeMap<NodeId, u32>,
-    /// The same of leases.
+    /// The same for leases.
     owners: Owners<'a>,
 }
 
@@ -116,7 +116,7 @@ impl Reports<'_> {
             Fact::Damaged { why } if own.state == ReplicaState::Live => {
                 change(row, vec![Edit::Lose(own.id, bounded(why))])
             }
-            // One that never counted is deleted, and another one is loaded in its place.
+            // A copy that was never in sync is deleted, and another one is loaded in its place.
             Fact::Damaged { why }
                 if own.state == ReplicaState::Load
                     && !state.departed.contains_key(&own.id)
@@ -124,7 +124,7 @@ impl Reports<'_> {
             {
                 change(row, vec![Edit::Retire(own.id, format!("it is damaged: {}", bounded(why)))])
             }
-            Fact::Inspected { .. } => Ok(Vec::new()), // The recovery is over.
+            Fact::Inspected { .. } => Ok(Vec::new()), // The recovery has ended.
             Fact::LostData { leader, commit, agreed } => {
                 let (placement, leader, epoch) = (own.id, *leader, report.epoch);
                 change(row, vec![Edit::Dispute { placement, leader, epoch, commit: *commit, agreed: *agreed }])
@@ -137,7 +137,7 @@ impl Reports<'_> {
                 }
                 _ => Ok(Vec::new()),
             },
-            // A word from before it ceased to count says nothing of now.
+            // A report from before it left sync does not describe the present.
             Fact::Emptied => match state.departed.get(&own.id) {
                 Some(departed)
                     if own.state == ReplicaState::Load
@@ -175,7 +175,7 @@ impl Reports<'_> {
                 let named = |began: Version| began == *attempt || state.breaks(Mutant::AbsorbedStale); // rule 47
                 match row.absorbs().filter(|(merge, _)| named(merge.attempt)) {
                     Some(_) => change(row, vec![Edit::Widen { attempt: *attempt }]),
-                    None => Ok(Vec::new()), // It is done, or given up: the row says which.
+                    None => Ok(Vec::new()), // It is done or abandoned: the row shows which.
                 }
             }
             Fact::Unabsorbable { attempt, bytes } => {
@@ -229,8 +229,8 @@ impl Reports<'_> {
         }
     }
 
-    /// A fact about a partition that there is not. Of a dropped table, and of a partition that was merged away, what matters is
-    /// that its copies are deleted; that a leader of it stopped is as it should be.
+    /// Handles a fact about a removed partition. For a partition of a dropped table or one that was merged away, only
+    /// the deletion of its copies matters; a stopped leader is as expected.
     fn of_dropped(&self, report: &Report) -> Result<Vec<Command>, ErrorDetail> {
         let state = self.state;
         let table = report.partition.table;
@@ -248,8 +248,8 @@ impl Reports<'_> {
         }
     }
 
-    /// The leader stopped. The same commit moves the leadership, to where a migration wants it or else to the Live copy
-    /// that should lead next. Where there is none, the next control turn elects.
+    /// Handles the stop of a leader. The same commit moves the leadership: to the target of a migration, or else to the
+    /// Live copy that should lead next. Without one, the next control turn elects.
     fn released(&mut self, row: &Partition) -> Result<Vec<Command>, ErrorDetail> {
         let own = self.node;
         if self.state.is_offline(row.id) {
@@ -270,17 +270,17 @@ impl Reports<'_> {
             let successor = self.successor(row, |other| other == own);
             Some(vec![successor]).filter(|edits| !matches!(edits[..], [Edit::Vacate(_)]))
         };
-        // What nobody else takes is renewed where it is all the same.
+        // A leadership that no other copy can take is renewed in place despite the goal.
         change(row, edits.unwrap_or_else(|| vec![again.unwrap_or(Edit::Vacate(Ending::Released))]))
     }
 
-    /// Whether an operator wants the leader gone from this partition.
+    /// Returns true if an operator wants the leader away from this partition.
     fn is_to_leave(&self, row: &Partition) -> bool {
         let goal = self.state.node(self.node).map(|row| row.node.goal);
         goal.is_some_and(NodeGoal::gives_up_leaderships) || self.state.bars(row.id, self.node)
     }
 
-    /// The leader stopped as well, because of an epoch that nobody granted. It may lead again, above that one.
+    /// Handles the stop of a leader because of an epoch that was not granted. It may lead again, above that epoch.
     fn overtaken(&mut self, row: &Partition, by: Epoch) -> Result<Vec<Command>, ErrorDetail> {
         change(row, vec![Edit::Surpass(by), self.successor(row, |_| false)])
     }
@@ -298,12 +298,11 @@ impl Reports<'_> {
     }
 }
 
-/// What should be committed when a node says that it has stopped: it answers nothing any more in this life, for any
-/// partition. That is its release of every leadership, so nobody needs to wait for its lease, and it counts as failed at
-/// once.
+/// Returns the commands for a node that reports its stop: this incarnation answers nothing any longer, for any
+/// partition. This releases every leadership, so its leases need not be awaited, and it is failed at once.
 ///
 /// # Errors
-/// `StaleIncarnation` when it is not that life any more.
+/// `StaleIncarnation` if this is no longer its incarnation.
 pub fn on_stopping(
     state: &ClusterState,
     liveness: &Liveness,
@@ -314,8 +313,8 @@ pub fn on_stopping(
     Ok(vec![failover::node_failed(state, liveness, node, incarnation)])
 }
 
-/// Whether this loader may be added: in state Load, not lost, on an active node, in that life, and not about to exit: it would be
-/// dropped and added again until the node is gone, and then be waited for.
+/// Returns true if this loader may be added: in state Load, not lost, on an active node, in that incarnation, and not
+/// about to exit: otherwise it would be dropped and added again until the node is gone, and then be awaited.
 fn joins(state: &ClusterState, liveness: &Liveness, row: &Partition, joiner: ReplicaName) -> bool {
     row.placement(joiner.placement).is_some_and(|placement| {
         placement.state == ReplicaState::Load
@@ -326,7 +325,8 @@ fn joins(state: &ClusterState, liveness: &Liveness, row: &Partition, joiner: Rep
     })
 }
 
-/// The silent followers that can be dropped: all of them, or none if fewer than `min_in_sync` would be left (rule 2).
+/// Returns the edits that drop the silent followers: all of them, or none if fewer than `min_in_sync` would be left
+/// (rule 2).
 fn demotions(state: &ClusterState, row: &Partition, followers: &[ReplicaName]) -> Vec<Edit> {
     let mut drop: Vec<ReplicaName> = followers
         .iter()
@@ -373,7 +373,7 @@ fn of_version(state: &ClusterState, row: &Partition, report: &Report) -> Result<
     Ok(())
 }
 
-/// The answer to a leader's request, which consumes the version also when it is no (rule 3).
+/// Returns the answer to a leader's request, which consumes the version even if it is a refusal (rule 3).
 fn answer(state: &ClusterState, row: &Partition, edits: Vec<Edit>) -> Result<Vec<Command>, ErrorDetail> {
     if edits == [Edit::Refuse] && state.breaks(Mutant::RefusalKeepsVersion) {
         return Ok(Vec::new());
@@ -385,7 +385,7 @@ fn change(row: &Partition, edits: Vec<Edit>) -> Result<Vec<Command>, ErrorDetail
     Ok(vec![Command::Change(vec![PartitionChange { partition: row.id, if_version: row.version, edits }])])
 }
 
-/// Text from a node goes into the log and the events: its length is bounded.
+/// Truncates text from a node: it goes into the log and the events, so its length is bounded.
 fn bounded(why: &str) -> String {
     const CHARS_MAX: usize = 200;
     why.chars().take(CHARS_MAX).collect()

@@ -1,4 +1,4 @@
-//! Splits and merges that are under way, as people want to see them: how far they are, whom they wait for, and why.
+//! Progress of splits and merges, for people: phase, blocking nodes and reason.
 
 use crate::command::Command;
 use crate::splits::{COPYING_STRAGGLERS_MS, STRAGGLERS_MS, can_form};
@@ -8,41 +8,41 @@ use archon_types::{
 };
 use bytes::Bytes;
 
-/// What to do about one split or merge.
+/// Next step of one split or merge.
 pub(crate) enum Step {
-    /// Nothing before that, unless something changes.
+    /// No step before that time, unless something changes.
     Wait(Millis),
-    /// This, now.
+    /// Commit this now.
     Change(Command),
 }
 
-/// A split or merge that is under way.
+/// A split or merge in progress.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reshaping {
-    /// The partition that is split, or gets the keys of the other.
+    /// The partition that is split, or absorbs the other one.
     pub partition: PartitionId,
-    /// Which of both it is.
+    /// Split or merge.
     pub kind: ReshapingKind,
-    /// How far it is.
+    /// Its phase.
     pub phase: ReshapingPhase,
-    /// The partition that is split off, or merged away.
+    /// The partition that is split off or merged away.
     pub right: PartitionId,
-    /// The first key of that one.
+    /// The first key of that partition.
     pub at: Bytes,
-    /// How much is done, `0..=99`. Of a merge nothing is known in between.
+    /// Progress, `0..=99`. Merges have no intermediate value.
     pub percent: u32,
-    /// Of a split: how many copies the new partition is to have.
+    /// Number of copies of the new partition, for a split.
     pub copies: usize,
-    /// Of these, those that have come to the end of the phase.
+    /// Number of these that have completed the phase.
     pub copies_ready: usize,
-    /// The nodes that are waited for.
+    /// The blocking nodes.
     pub waits_for: Vec<NodeId>,
-    /// What is waited for, in words.
+    /// The blocker, in words.
     pub why: String,
 }
 
 impl Reshaping {
-    /// The split or merge that this row takes part in.
+    /// Returns the split or merge in which this row takes part.
     pub fn of(state: &ClusterState, row: &Partition) -> Option<Self> {
         match row.yields() {
             Some((_, left)) => merge(state, state.partitions.get(left)?),
@@ -50,12 +50,12 @@ impl Reshaping {
         }
     }
 
-    /// How many are under way.
+    /// Returns the number in progress.
     pub fn count(state: &ClusterState) -> usize {
         state.partitions.splitting().count() + state.partitions.merging().count()
     }
 
-    /// All that are under way, splits first, each by partition.
+    /// Returns all in progress, splits first, each by partition.
     pub fn all(state: &ClusterState) -> impl Iterator<Item = Self> {
         let splits = state.partitions.splitting().filter_map(|row| split(state, row));
         splits.chain(state.partitions.merging().filter_map(|row| merge(state, row)))
@@ -82,7 +82,7 @@ fn split(state: &ClusterState, row: &Partition) -> Option<Reshaping> {
     })
 }
 
-/// How much of its way a copy has made. Walking over the rows is most of it, and nobody says how far that is.
+/// Returns the progress of a copy. Iterating over the rows is most of the work, and its progress is not reported.
 const fn percent_at(stage: RightStage) -> u32 {
     match stage {
         RightStage::Copying => 0,

@@ -1,13 +1,13 @@
-//! The outcome of a committed command.
+//! Outcome of committed commands.
 
 use crate::migration::MigrationId;
 use archon_types::{ErrorDetail, Incarnation, NodeId, SettingStep, TableId, Version};
 use serde::{Deserialize, Serialize};
 
-/// The outcome of a command.
+/// Outcome of a command.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Response {
-    /// It holds.
+    /// It took effect.
     Done {
         /// The log index, which is the version of every row it changed.
         version: Version,
@@ -16,7 +16,7 @@ pub enum Response {
     Registered {
         /// Its number.
         node: NodeId,
-        /// Its present life.
+        /// Its present incarnation.
         incarnation: Incarnation,
     },
     /// The table exists.
@@ -26,19 +26,19 @@ pub enum Response {
     },
     /// The table is gone.
     TableDropped {
-        /// The number it had.
+        /// Its former number.
         table: TableId,
-        /// Copies that its nodes are to delete.
+        /// Number of copies that its nodes are to delete.
         copies: u32,
     },
     /// The plan is being carried out.
     PlanStarted {
         /// Number of its first migration; the others follow it.
         first: MigrationId,
-        /// How many there are.
+        /// Number of migrations.
         count: u32,
     },
-    /// The plan's moves are being undone, as far as they can be.
+    /// The plan's moves are being undone, as far as possible.
     PlanCancelled {
         /// Moves that are undone.
         undone: u32,
@@ -47,21 +47,21 @@ pub enum Response {
     },
     /// The settings are changed.
     Configured {
-        /// What changed.
+        /// The changes.
         changes: Vec<SettingStep>,
     },
     /// The node's data counts as lost.
     NodeLost {
-        /// Copies that were given up, those that did not count included.
+        /// Copies that were given up, including out-of-sync ones.
         placements: u32,
-        /// Of these, copies that counted.
+        /// In-sync copies among them.
         counting: u32,
-        /// Partitions that lost their last copy that counted.
+        /// Partitions that lost their last in-sync copy.
         last_copies: u32,
     },
-    /// The node is forgotten.
+    /// The node is removed.
     NodeRemoved {
-        /// Copies that went with it; none of them counted.
+        /// Copies that were dropped with it; none was in sync.
         placements: u32,
     },
     /// Nothing changed.
@@ -69,7 +69,7 @@ pub enum Response {
 }
 
 impl Response {
-    /// The refusal, if it is one.
+    /// Returns the refusal, if it is one.
     pub fn refusal(&self) -> Option<&ErrorDetail> {
         match self {
             Self::Refused(error) => Some(error),

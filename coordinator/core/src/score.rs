@@ -1,16 +1,16 @@
-//! The order in which nodes take placements: the weightiest field first, the number last, so that it is total.
+//! Order in which nodes take placements: the most significant field first, the number last, so that it is total.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// How much a node needs placements. The least one is served first.
+/// A node's need of placements. The least one is served first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Need {
     /// Placements it has.
     pub(crate) count: u32,
     /// Its share relative to others, at least 1.
     pub(crate) weight: u32,
-    /// Its place in the list of nodes, which is in order of registration.
+    /// Its position in the list of nodes, which is in order of registration.
     pub(crate) slot: usize,
 }
 
@@ -29,12 +29,12 @@ impl PartialOrd for Need {
     }
 }
 
-/// How many placements each node should have: floor or ceiling of its share by weight, never above its limit. `has` says
-/// what it has now: the ceilings go first to those that have them already, so that little moves.
+/// Returns the quota of each node: floor or ceiling of its share by weight, never above its limit. `has` is its present
+/// number: the ceilings go first to nodes that have that many already, so that little moves.
 pub(crate) fn quotas(total: u64, nodes: &[Share]) -> Vec<u32> {
     let mut quota = vec![0u32; nodes.len()];
     let mut open: Vec<usize> = (0..nodes.len()).collect();
-    // Those whose limit is below their share come first; every one of them leaves more to the others.
+    // Nodes with a limit below their share come first; each of them leaves more to the others.
     open.sort_by(|a, b| nodes[*a].limit_per_weight(&nodes[*b]).then(a.cmp(b)));
     let mut left = total;
     let mut weight: u64 = nodes.iter().map(|node| u64::from(node.weight)).sum();
@@ -78,14 +78,14 @@ pub(crate) fn quotas(total: u64, nodes: &[Share]) -> Vec<u32> {
     quota
 }
 
-/// As [`quotas`], and no zone has more than `zone_max` as long as the others have room: what is above that goes to them.
-/// `zones` says of each node in which zone it stands; one without a zone stands in one of its own.
+/// Like [`quotas`], with at most `zone_max` per zone as long as the others have room for the excess. `zones` maps each
+/// node to its zone; a node without a zone forms one by itself.
 pub(crate) fn quotas_by_zone(total: u64, nodes: &[Share], zones: &[usize], mut zone_max: u64) -> Vec<u32> {
     let mut before = None;
     loop {
         let quota = quotas_within(total, nodes, zones, zone_max);
         let given: u64 = quota.iter().map(|quota| u64::from(*quota)).sum();
-        // More than the limits of the nodes let be given is given to nobody.
+        // An amount above the limits of the nodes stays unassigned.
         if given >= total || before == Some(given) {
             return quota;
         }
@@ -94,7 +94,7 @@ pub(crate) fn quotas_by_zone(total: u64, nodes: &[Share], zones: &[usize], mut z
     }
 }
 
-/// No zone has more than `zone_max`, whether the others have room or not.
+/// Returns quotas with at most `zone_max` per zone, even if the others have no room.
 fn quotas_within(total: u64, nodes: &[Share], zones: &[usize], zone_max: u64) -> Vec<u32> {
     let mut quota = vec![0u32; nodes.len()];
     let mut open: Vec<usize> = (0..nodes.len()).collect();
@@ -105,7 +105,7 @@ fn quotas_within(total: u64, nodes: &[Share], zones: &[usize], zone_max: u64) ->
         for slot in &open {
             *sums.entry(zones[*slot]).or_default() += u64::from(quota[*slot]);
         }
-        // What one zone may not have raises the shares of the others, so whoever is above it now stays above it.
+        // The excess of one zone raises the shares of the others, so a zone that is above the limit now stays above it.
         sums.retain(|_, sum| *sum > zone_max);
         if sums.is_empty() {
             return quota;
@@ -126,14 +126,14 @@ fn give(total: u64, nodes: &[Share], slots: &[usize], quota: &mut [u32]) {
     }
 }
 
-/// What [`quotas`] needs to know of a node.
+/// Input of [`quotas`] for one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Share {
     /// Its share relative to others, at least 1.
     pub(crate) weight: u32,
-    /// The most it takes.
+    /// Its limit.
     pub(crate) limit: u32,
-    /// What it has.
+    /// Its present number.
     pub(crate) has: u32,
 }
 
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_even_share_leaves_the_ceiling_where_it_is() {
+    fn even_share_keeps_present_ceilings() {
         let nodes =
             [share(100, u32::MAX, 3), share(100, u32::MAX, 3), share(100, u32::MAX, 3), share(100, u32::MAX, 0)];
         assert_eq!(quotas(9, &nodes), [3, 2, 2, 2]);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_and_limits_are_kept() {
+    fn quotas_respect_weights_and_limits() {
         assert_eq!(quotas(12, &[share(100, u32::MAX, 0), share(200, u32::MAX, 0), share(300, u32::MAX, 0)]), [2, 4, 6]);
         assert_eq!(quotas(12, &[share(100, 1, 4), share(100, u32::MAX, 4), share(100, u32::MAX, 4)]), [1, 6, 5]);
         assert_eq!(quotas(12, &[share(100, 1, 4), share(100, 2, 4)]), [1, 2]);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_has_no_more_than_it_may_and_the_others_share_the_rest() {
+    fn zone_excess_goes_to_other_zones() {
         let even = [share(100, u32::MAX, 0); 5];
         // One node in the first zone, three in the second, one in the third.
         assert_eq!(quotas_by_zone(20, &even, &[0, 1, 1, 1, 2], 10), [5, 4, 3, 3, 5]);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn every_quota_is_floor_or_ceiling_and_all_is_given_out() {
+    fn quotas_are_floor_or_ceiling_and_sum_to_total() {
         for total in 0..60u64 {
             let nodes = [share(1, u32::MAX, 0), share(2, u32::MAX, 9), share(3, u32::MAX, 1), share(5, u32::MAX, 2)];
             let quota = quotas(total, &nodes);

@@ -1,7 +1,7 @@
-//! Splits under way: when one is done, and when it is given up.
+//! Splits in progress: their completion and abandonment.
 //!
-//! All that a split needs stands in the row of the partition that is split, so any coordinator goes on with it. Only how long
-//! it has taken is each coordinator's own memory: a new one gives it the whole time again.
+//! The row of the split partition holds all that a split needs, so any coordinator can continue it. Only its duration
+//! is volatile memory of each coordinator: a new one grants the whole time again.
 
 use crate::command::Command;
 use crate::departed;
@@ -15,18 +15,18 @@ use archon_types::{
 };
 use std::collections::BTreeMap;
 
-/// How long copies may take until they have every key, in milliseconds. Everything is served meanwhile.
+/// Maximum time until copies have every key, in milliseconds. Everything is served meanwhile.
 pub(crate) const COPYING_MS_MAX: u64 = 30 * 60 * 1_000;
-/// How long the last copies are waited for once enough have every key, in milliseconds. One that is left out then has to be loaded
-/// from another node.
+/// Maximum wait for the last copies once enough have every key, in milliseconds. A copy that is left out must be loaded
+/// from another node later.
 pub(crate) const COPYING_STRAGGLERS_MS: u64 = 30_000;
-/// How long a split may take from when the keys are to be given up, in milliseconds: for as long the upper half of the partition
-/// is not served.
+/// Maximum duration of a split from the order to give the keys up, in milliseconds: the upper half of the partition is
+/// not served for that time.
 pub(crate) const CUT_MS_MAX: u64 = 5_000;
-/// How long the last copies are waited for once enough are formed, in milliseconds.
+/// Maximum wait for the last copies once enough are formed, in milliseconds.
 pub(crate) const STRAGGLERS_MS: u64 = 1_000;
 
-/// Since when each split is in its phase, and since when enough copies are as far as that phase brings them.
+/// Start of the present phase of each split, and the time since enough copies have completed it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Splits {
     seen: BTreeMap<PartitionId, Seen>,
@@ -41,13 +41,13 @@ struct Seen {
 }
 
 impl Splits {
-    /// Forgets what is over.
+    /// Forgets ended splits.
     pub(crate) fn retain(&mut self, state: &ClusterState) {
         let goes_on = |id: &PartitionId| state.partitions.get(*id).is_some_and(|row| row.split.is_some());
         self.seen.retain(|id, _| goes_on(id));
     }
 
-    /// What to do about the split of this row. `able` says which nodes may be given leaderships.
+    /// Returns the next step of the split of this row. `able` returns true for nodes that may get leaderships.
     pub(crate) fn step(
         &mut self,
         state: &ClusterState,
@@ -98,9 +98,9 @@ impl Splits {
     }
 }
 
-/// What a split waits for while it is in a phase, and for how long.
+/// Goal of a split in its phase, and the time limits.
 struct Phase {
-    /// To where the copies are to come.
+    /// The stage that the copies must reach.
     goal: RightStage,
     ms_max: u64,
     stragglers_ms: u64,
@@ -116,14 +116,14 @@ impl Phase {
     }
 }
 
-/// Whether a copy on a node that is there is formed, or can still be: from a copy of left. One that was lost is hosted by nobody,
-/// and not replaced before the split is over.
+/// Returns true if a copy on an active node is formed, or can still be: from a copy of left. A lost copy is not hosted,
+/// and not replaced before the split ends.
 pub(crate) fn can_form(state: &ClusterState, row: &Partition, copy: &RightCopy) -> bool {
     let has_left = || row.placement_on(copy.node).is_some_and(|left| !departed::is_lost(state, left.id));
     state.is_active(copy.node) && (copy.is_formed() || has_left())
 }
 
-/// What ends the phase of a split of which enough copies have come to its end, if somebody is there who can go on.
+/// Returns the edit that ends the phase of a split once enough copies have completed it, if a leader can continue.
 fn phase_end(state: &ClusterState, row: &Partition, split: &Split, able: impl Fn(NodeId) -> bool) -> Option<Edit> {
     if !split.cut {
         return (row.leader.is_some() && row.status == PartitionStatus::Online).then_some(Edit::Cut);
@@ -134,7 +134,7 @@ fn phase_end(state: &ClusterState, row: &Partition, split: &Split, able: impl Fn
     Some(Edit::Part { leader, incarnation })
 }
 
-/// What follows when a node says of its copy, as named by the attempt and its number, that it has come to a stage.
+/// Returns the commands for a node's report that its copy, named by attempt and number, has reached a stage.
 ///
 /// # Errors
 /// `NotFound` if that node is to form no such copy.
@@ -146,7 +146,7 @@ pub(crate) fn comes_to(
     edit: Edit,
 ) -> Result<Vec<Command>, ErrorDetail> {
     let Some(split) = row.split.as_deref().filter(|split| split.attempt == attempt) else {
-        return Ok(Vec::new()); // It is done, or given up: the row says which.
+        return Ok(Vec::new()); // It is done or abandoned: the row shows which.
     };
     match split.copy_on(node).filter(|right| right.id == copy) {
         Some(right) if right.stage >= stage => Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! What the cluster is: the state that the Raft log builds and a snapshot holds.
+//! The replicated state that the Raft log builds and a snapshot holds.
 
 use crate::condemned::Condemned;
 use crate::controls::Controls;
@@ -23,25 +23,26 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Most events kept; older ones are forgotten.
+/// Maximum number of events; older ones are dropped.
 pub const EVENTS_MAX: usize = 4_096;
-/// Most first answers kept for repeated requests.
+/// Maximum number of first answers kept for repeated requests.
 pub const ANSWERS_MAX: usize = 1_024;
-/// How long a first answer is kept, in milliseconds of the proposers' wall clocks.
+/// Time for which a first answer is kept, in milliseconds of the proposers' wall clocks.
 pub const ANSWER_AGE_MS: u64 = 600_000;
-/// Most nodes known at once, lost ones included.
+/// Maximum number of nodes, including lost ones.
 pub const NODES_MAX: usize = 20_000;
-/// Most participants known at once, those that are gone and not forgotten yet included.
+/// Maximum number of participants, including those that are gone and not yet forgotten.
 pub const PARTICIPANTS_MAX: usize = 20_000;
-/// Most strangers remembered ([`ClusterState::is_stranger`]); the newest of them stay. Far more than nodes that are set up at
-/// once, and far fewer than [`NODES_MAX`], so that nobody can keep new nodes out by registering and going away.
+/// Maximum number of strangers remembered ([`ClusterState::is_stranger`]); the newest ones stay. Far more than nodes
+/// that are set up at once, and far fewer than [`NODES_MAX`], so that registering and leaving cannot keep new nodes
+/// out.
 pub const STRANGERS_MAX: usize = 1_000;
-/// How long a stranger is remembered, in milliseconds: longer than anybody who sets a node up looks for it in vain. As long is a
-/// participant that is gone, unless something is ordered of it.
+/// Time for which a stranger is remembered, in milliseconds: longer than an operator looks for a failing new node.
+/// Participants that are gone are kept as long, unless an order names them.
 pub const STRANGER_AGE_MS: u64 = 3_600_000;
-/// Most moves in one plan that is carried out.
+/// Maximum number of moves in one plan that is carried out.
 pub const MOVES_MAX: usize = 65_536;
-/// Migrations that are over and still kept for people to look at.
+/// Number of finished migrations kept for display.
 pub const MIGRATIONS_KEPT: usize = 4_096;
 
 /// The first answer to a request, kept for its repetition.
@@ -51,7 +52,7 @@ pub struct KeptAnswer {
     pub request: RequestId,
     /// The proposer's time.
     pub at: Millis,
-    /// What was answered.
+    /// The responses.
     pub responses: Vec<Response>,
 }
 
@@ -65,7 +66,7 @@ pub struct ClusterState {
     /// Log index of the last change of the settings.
     #[serde(default)]
     pub settings_version: Version,
-    /// What clients may do to which tables.
+    /// Rights of clients to tables.
     #[serde(default)]
     pub access: Arc<Access>,
     /// Log index of the last change of it.
@@ -74,77 +75,77 @@ pub struct ClusterState {
     /// The protocol that the cluster speaks, zero before there is one; a member that does not speak it is refused.
     #[serde(rename = "feature_level")]
     pub protocol: u32,
-    /// Whether an operator wants the protocol to stay as it is, so that members can go back to the version before. Not written while
-    /// that is not so: the first protocol does not know it.
+    /// True if an operator holds the protocol, so that members can go back to the previous version. Not written while
+    /// false: the first protocol does not know it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub protocol_held: bool,
-    /// How often the state began anew from less than a majority, the first time included ([`crate::recovery`]).
+    /// Number of generations: recoveries from less than a majority, plus one ([`crate::recovery`]).
     #[serde(default = "first_generation")]
     pub generation: u64,
-    /// The keys of the generations that this state continues, its own included. Those without one are left out; so nothing is written
-    /// while all are.
+    /// The keys of the generations that this state continues, including its own. Those without one are left out, so
+    /// nothing is written while all are.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub generation_keys: BTreeMap<u64, GenerationKey>,
-    /// What is known meanwhile, if it has begun anew and is not taken for true yet.
+    /// Reports received so far, while a recovery is in progress.
     #[serde(default)]
     pub recovery: Option<Box<Recovery>>,
     /// The members of the quorum.
     #[serde(default)]
     pub coordinators: Coordinators,
-    /// Every node, lost ones included, in order of registration.
+    /// Every node, including lost ones, in order of registration.
     pub nodes: Nodes,
-    /// Every member that owns partitions of lease tables for a service of its own, in order of registration. Their numbers are
-    /// of the same series as those of nodes.
+    /// Every participant: a member that owns partitions of lease tables for another service, in order of registration.
+    /// Nodes and participants share one series of numbers.
     #[serde(default)]
     pub participants: Nodes,
     /// Every table.
     pub tables: BTreeMap<TableId, Table>,
     /// Every partition.
     pub partitions: Partitions,
-    /// Copies that counted once and do not now: when they ceased to, and what they can still hold. Of those that are
-    /// whole the one that ceased last has most of the data.
+    /// Copies that left sync: the version at which they did, and the data they may still hold. Of the whole ones the
+    /// last that left has most of the data.
     pub departed: BTreeMap<PlacementId, Departed>,
-    /// Partitions that were assigned and have not been Online since: no copy of theirs needs to exist yet.
+    /// Partitions that were assigned and have not been Online since: their copies need not exist yet.
     pub untouched: BTreeSet<PartitionId>,
-    /// Partitions of which a copy knew this epoch though nobody had granted it, until they serve above it.
+    /// Partitions of which a copy knew this epoch without a grant, until they serve above it.
     pub surpassed: BTreeMap<PartitionId, Epoch>,
     /// Ended leaderships whose holders may not know it yet.
     pub former_leaders: FormerLeaders,
-    /// Copies of partitions that are no more, dropped, merged or split in vain: until their nodes say that they are deleted.
+    /// Condemned copies of dropped and merged partitions and abandoned splits, until their nodes report their deletion.
     #[serde(default)]
     pub condemned: Condemned,
-    /// What operators have ordered of partitions and members.
+    /// Standing orders of operators about partitions and members.
     #[serde(default)]
     pub controls: Controls,
-    /// Moves under way and past.
+    /// Present and past moves.
     pub migrations: Migrations,
     /// First answers, oldest first.
     pub answers: VecDeque<KeptAnswer>,
-    /// What happened, oldest first.
+    /// Events, oldest first.
     pub events: VecDeque<Event>,
-    /// The last node number given out.
+    /// The last assigned node number.
     pub node_last: NodeId,
-    /// The last table number given out.
+    /// The last assigned table number.
     pub table_last: TableId,
-    /// The last placement number given out; numbers may be skipped, never reused.
+    /// The last assigned placement number; numbers may be skipped, never reused.
     pub placement_last: PlacementId,
-    /// The last migration number given out.
+    /// The last assigned migration number.
     pub migration_last: u64,
     /// Version of the newest node row.
     pub nodes_version: Version,
     /// Version of the newest participant's row.
     #[serde(default)]
     pub participants_version: Version,
-    /// Log index of the last removal of a node: its row is gone, and nothing else remembers it.
+    /// Log index of the last removal of a node: its row is gone, and only this records the removal.
     #[serde(default)]
     pub removed_version: Version,
-    /// The same of participants.
+    /// The same for participants.
     #[serde(default)]
     pub participants_removed_version: Version,
-    /// Log index of the last drop of a table: its rows, whose versions were below, are gone.
+    /// Log index of the last drop of a table: its rows, with lower versions, are gone.
     #[serde(default)]
     pub dropped_version: Version,
-    /// Log index of the last activation, which is nothing that others need to hear of.
+    /// Log index of the last activation, which other members need not learn.
     #[serde(default)]
     pub activated_version: Version,
     /// Log index of the last change of a migration's record.
@@ -153,15 +154,15 @@ pub struct ClusterState {
     /// Log index of the last order of an operator.
     #[serde(default)]
     pub controls_version: Version,
-    /// Index of the last log entry taken in.
+    /// Index of the last applied log entry.
     pub applied: u64,
-    /// The rule that a test takes away.
+    /// The rule that a test disables.
     #[cfg(any(test, feature = "mutants"))]
     #[serde(skip)]
     pub mutant: Option<Mutant>,
 }
 
-/// So far ahead of what is applied nobody's log is.
+/// Maximum distance of any log's end from the applied index.
 const AHEAD_MAX: u64 = 1_000_000;
 
 const fn first_generation() -> u64 {
@@ -175,7 +176,7 @@ impl Default for ClusterState {
 }
 
 impl ClusterState {
-    /// The state before the first log entry: nothing is bootstrapped.
+    /// Returns the state before the first log entry: nothing is bootstrapped.
     pub fn new() -> Self {
         Self {
             cluster: ClusterId::NIL,
@@ -220,7 +221,7 @@ impl ClusterState {
         }
     }
 
-    /// Whether a test takes this rule away.
+    /// Returns true if a test disables this rule.
     #[cfg(any(test, feature = "mutants"))]
     pub(crate) fn breaks(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)
@@ -232,68 +233,69 @@ impl ClusterState {
         false
     }
 
-    /// The key of a generation that this state continues, or of its own; nil if that has none, or is later.
+    /// Returns the key of a generation that this state continues, or of its own; nil if that has none, or is later.
     pub fn generation_key(&self, generation: u64) -> GenerationKey {
         self.generation_keys.get(&generation).copied().unwrap_or(GenerationKey::NIL)
     }
 
-    /// The number from which its generation counts.
+    /// Returns the number from which its generation counts.
     pub fn begins_at(&self) -> u64 {
         archon_types::begins_at(self.generation, self.generation_key(self.generation))
     }
 
-    /// Whether the cluster has been bootstrapped.
+    /// Returns true if the cluster has been bootstrapped.
     pub fn is_bootstrapped(&self) -> bool {
         !self.cluster.is_nil()
     }
 
-    /// The version of the newest row of all tables that hold data and of all nodes, those that are gone included: what a plan is
-    /// valid for.
+    /// Returns the version of the newest row of all tables that hold data and of all nodes, including removed ones: the
+    /// version for which a plan is valid.
     pub fn table_version(&self) -> Version {
         let newest = self.data_tables().map(|table| self.version_of(table.id)).max().unwrap_or(self.nodes_version);
         newest.max(self.dropped_version)
     }
 
-    /// The tables whose partitions have copies on nodes.
+    /// Returns the tables with copies on nodes.
     pub fn data_tables(&self) -> impl Iterator<Item = &Table> {
         self.tables.values().filter(|table| table.holds == Holds::Data)
     }
 
-    /// The partitions that have copies on nodes.
+    /// Returns the partitions that have copies on nodes.
     pub fn data_rows(&self) -> impl Iterator<Item = &Partition> {
         self.partitions.iter().filter(|row| !self.is_lease(row.id.table))
     }
 
-    /// The tables whose partitions are leases.
+    /// Returns the tables of leases.
     pub fn lease_tables(&self) -> impl Iterator<Item = &Table> {
         self.tables.values().filter(|table| table.holds == Holds::Lease)
     }
 
-    /// Whether the partitions of this table are leases.
+    /// Returns true if the partitions of this table are leases.
     pub fn is_lease(&self, table: TableId) -> bool {
         self.tables.get(&table).is_some_and(|table| table.holds == Holds::Lease)
     }
 
-    /// Whether the keys of this table are in ranges.
+    /// Returns true if the table is by ranges.
     pub fn is_range(&self, table: TableId) -> bool {
         self.tables.get(&table).is_some_and(|table| table.keys.is_range())
     }
 
-    /// What has partitions of a table split and merged by themselves; nothing in a table whose keys are hashed.
+    /// Returns the limits of automatic splits and merges of a table; none for a table with hashed keys.
     pub(crate) fn range_limits(&self, table: TableId) -> RangeLimits {
         self.tables.get(&table).map(|table| table.keys.limits()).unwrap_or_default()
     }
 
-    /// Which tables there are.
+    /// Returns the existing tables.
     pub fn table_list(&self) -> TableList {
         let tables = self.tables.keys().copied().collect();
         TableList { version: self.dropped_version, last: self.table_last, tables }
     }
 
-    /// Which nodes are gone, if one was removed after `since`.
+    /// Returns the removed nodes, if one was removed after `since`.
     pub fn removed_since(&self, since: Version) -> Option<RemovedNodes> {
         let list = || {
-            // A participant is no node that is gone: whoever carries its heartbeats would tell it that its life is over.
+            // Participants are excluded from the removed nodes: otherwise a relay of their heartbeats would report them
+            // as fenced.
             let mut there: Vec<NodeId> = self.members().map(|row| row.node.id).collect();
             there.sort_unstable();
             RemovedNodes::all_but(there.into_iter(), self.node_last, self.removed_version)
@@ -301,7 +303,7 @@ impl ClusterState {
         (self.removed_version > since).then(list)
     }
 
-    /// Which members of a table are gone, if one was removed after `since`.
+    /// Returns the removed members of a table, if one was removed after `since`.
     pub fn removed_of_since(&self, table: TableId, since: Version) -> Option<RemovedNodes> {
         if !self.is_lease(table) {
             return self.removed_since(since);
@@ -310,39 +312,39 @@ impl ClusterState {
         (version > since).then(|| RemovedNodes::all_but(self.participants.keys().copied(), self.node_last, version))
     }
 
-    /// Rises whenever a node's life begins, acts or ends, or its row changes otherwise.
+    /// Returns a version that rises whenever an incarnation begins, acts or ends, or a member's row changes otherwise.
     pub fn lives_version(&self) -> Version {
         self.nodes_version.max(self.participants_version).max(self.activated_version)
     }
 
-    /// The version of one table's newest row, its members included.
+    /// Returns the version of one table's newest row, including its members.
     pub fn version_of(&self, table: TableId) -> Version {
         let members = if self.is_lease(table) { self.participants_version } else { self.nodes_version };
         self.rows_version_of(table).max(members)
     }
 
-    /// The version of one table's newest row, nodes aside.
+    /// Returns the version of one table's newest row, without members.
     pub fn rows_version_of(&self, table: TableId) -> Version {
         let own = self.tables.get(&table).map_or(Version::ZERO, |row| row.version);
         own.max(self.partitions.newest(table))
     }
 
-    /// The row of a node or a participant.
+    /// Returns the row of a node or a participant.
     pub fn node(&self, id: NodeId) -> Option<&NodeRow> {
         self.nodes.get(&id).or_else(|| self.participants.get(&id))
     }
 
-    /// The rows of all nodes and participants.
+    /// Returns the rows of all nodes and participants.
     pub fn members(&self) -> impl Iterator<Item = &NodeRow> {
         self.nodes.values().chain(self.participants.values())
     }
 
-    /// The members of a table: its participants if it is of leases, else all nodes.
+    /// Returns the members of a table: the participants for a lease table, else all nodes.
     pub fn members_of(&self, table: TableId) -> &Nodes {
         if self.is_lease(table) { &self.participants } else { &self.nodes }
     }
 
-    /// Whether partitions of this table may be placed on this member.
+    /// Returns true if partitions of this table may be placed on this member.
     pub fn serves(&self, member: NodeId, table: TableId) -> bool {
         let Some(table) = self.tables.get(&table) else { return false };
         match self.participants.get(&member).and_then(|row| row.participant.as_ref()) {
@@ -351,75 +353,77 @@ impl ClusterState {
         }
     }
 
-    /// The heartbeats and leases of one member.
+    /// Returns the heartbeat and lease timing of one member.
     pub fn timing_of(&self, member: NodeId) -> LeaseTiming {
         let own = self.participants.get(&member).and_then(|row| row.participant.as_ref()?.timing);
         own.unwrap_or(self.settings.timing)
     }
 
-    /// The node or participant with this name that is not lost.
+    /// Returns the node or participant with this name that is not lost.
     pub fn node_by_name(&self, name: &str) -> Option<&NodeRow> {
         let named = self.nodes.named(name).chain(self.participants.named(name));
         named.into_iter().find(|row| row.node.status != NodeStatus::Lost)
     }
 
-    /// The node with this data directory.
+    /// Returns the node with this data directory.
     pub fn node_by_storage(&self, storage: StorageId) -> Option<&NodeRow> {
         self.nodes.with_storage(storage)
     }
 
-    /// The table with this name.
+    /// Returns the table with this name.
     pub fn table_by_name(&self, name: &str) -> Option<&Table> {
         self.tables.values().find(|table| table.name == name)
     }
 
-    /// A partition's row.
+    /// Returns a partition's row.
     pub fn partition(&self, id: PartitionId) -> Option<&Partition> {
         self.partitions.get(id)
     }
 
-    /// The migration that moves a copy of this partition now.
+    /// Returns the running migration of a copy of this partition.
     pub fn running_migration(&self, partition: PartitionId) -> Option<&Migration> {
         self.migrations.running(partition)
     }
 
-    /// Whether the node is alive and acts in its present life.
+    /// Returns true if the node is alive and acts in its present incarnation.
     pub fn is_active(&self, node: NodeId) -> bool {
         self.node(node).is_some_and(NodeRow::is_active)
     }
 
-    /// Whether the node is believed alive.
+    /// Returns true if the node is believed alive.
     pub fn is_alive(&self, node: NodeId) -> bool {
         self.node(node).is_some_and(|row| row.node.status == NodeStatus::Alive)
     }
 
-    /// Whether the node registered, never said that it acts, and failed, without a copy on it: nothing is lost with it.
+    /// Returns true if the node registered, never confirmed that it acts, and failed, without a copy on it: nothing is
+    /// lost with it.
     pub fn is_stranger(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|row| {
             row.node.status == NodeStatus::Failed && row.activated.is_none() && self.partitions.count_on(node) == 0
         })
     }
 
-    /// The present incarnation of a node.
+    /// Returns the present incarnation of a node.
     pub fn incarnation(&self, node: NodeId) -> Option<Incarnation> {
         self.node(node).map(|row| row.node.incarnation)
     }
 
-    /// Nodes believed alive.
+    /// Returns the number of nodes believed alive.
     pub fn nodes_alive(&self) -> usize {
         self.nodes.len() - self.nodes.down().count()
     }
 
-    /// Checks that a message comes from a node's present life.
+    /// Checks that a message comes from a node's present incarnation.
     ///
     /// # Errors
-    /// `StaleIncarnation` when its row says that this life is over: the node is removed, failed, lost or registered anew since, and
-    /// should register again. `Unavailable` (retryable) when its life is newer than this state.
+    /// `StaleIncarnation` if its row shows that this incarnation is fenced: the node was removed, failed, lost or
+    /// registered again since, and should register again. `Unavailable` (retryable) if its incarnation is newer than
+    /// this state.
     pub fn check_sender(&self, node: NodeId, incarnation: Incarnation) -> Result<&NodeRow, ErrorDetail> {
         let stale = |why: String| Err(ErrorDetail::new(ErrorKind::StaleIncarnation, why));
         let row = self.node(node);
         let known = row.map_or(Incarnation::ZERO, |row| row.node.incarnation);
-        // One of an earlier generation, or of another one of this number, is none that this state is about to learn of.
+        // An incarnation of an earlier generation, or of another one of this number, will not appear in this state.
         let coming = self.applied.saturating_add(1)..self.applied.saturating_add(AHEAD_MAX);
         if incarnation > known && coming.contains(&incarnation.get()) {
             let message = format!("incarnation {incarnation} of node {node} is not applied here yet; try again");
@@ -440,8 +444,8 @@ impl ClusterState {
         Ok(row)
     }
 
-    /// Changes the row of a node or a participant. Returns whether there is one. Whoever holds the row learns of it only if the
-    /// change gave it this version.
+    /// Changes the row of a node or a participant. Returns true if there is one. Holders of the row learn of the change
+    /// only if it set this version.
     pub(crate) fn update_member(&mut self, id: NodeId, version: Version, change: impl FnOnce(&mut NodeRow)) -> bool {
         let (members, newest) = match self.participants.get(&id) {
             Some(_) => (&mut self.participants, &mut self.participants_version),
@@ -458,7 +462,7 @@ impl ClusterState {
         changed
     }
 
-    /// Forgets a node or a participant. Whoever holds its row learns so by the version.
+    /// Forgets a node or a participant. Holders of its row learn of it by the version.
     pub(crate) fn remove_node(&mut self, node: NodeId, version: Version) {
         if self.participants.remove(node).is_some() {
             (self.participants_version, self.participants_removed_version) = (version, version);

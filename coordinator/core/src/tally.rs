@@ -1,17 +1,16 @@
-//! How the moves of one plan stand, counted as they change: whoever watches a plan of many moves looks at those that run,
-//! never at all of them.
+//! Counts of one plan's moves, updated as they change: observers of a large plan examine only the running moves.
 
 use crate::migrate::{Phase, phase};
 use crate::migration::{Migration, MigrationId, MoveKind, Stage};
 use crate::state::ClusterState;
 use serde::{Deserialize, Serialize};
 
-/// The moves of the newest plan by stage. Derived from the records, never written down.
+/// The moves of the newest plan by stage. Derived from the records, never stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     /// Log index of the entry that began the plan; zero if there was none.
     pub(crate) plan: u64,
-    /// Its first move that is still on record.
+    /// Its first recorded move.
     pub(crate) first: MigrationId,
     queued: u32,
     running: u32,
@@ -24,7 +23,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Begins anew with the first move of a newer plan.
+    /// Restarts with the first move of a newer plan.
     pub(crate) fn of_plan(plan: u64, first: MigrationId) -> Self {
         Self { plan, first, ..Self::default() }
     }
@@ -38,7 +37,7 @@ impl Tally {
         }
     }
 
-    /// Counts it no more.
+    /// Stops counting a move.
     pub(crate) fn leave(&mut self, migration: &Migration) {
         let (count, bytes) = self.place(&migration.stage);
         *count = count.saturating_sub(1);
@@ -66,37 +65,37 @@ fn copied(migration: &Migration) -> u64 {
     }
 }
 
-/// How the moves of the newest plan stand, all together.
+/// Summary of the newest plan's moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PlanSummary {
     /// Log index of the entry that began the plan; zero if there was none.
     pub plan: u64,
-    /// Moves that wait until their nodes copy less.
+    /// Moves that wait until their nodes are below the copy limit.
     pub queued: u32,
     /// Moves whose copy is being made.
     pub copying: u32,
-    /// Moves whose copy counts, or whose leadership is being handed over.
+    /// Moves with an in-sync copy, or with a leadership that is being handed over.
     pub in_sync: u32,
-    /// Moves whose new leader takes over.
+    /// Moves with a new leader that is taking over.
     pub hand_over: u32,
-    /// Moves of which the old copy is being deleted.
+    /// Moves with an old copy that is being deleted.
     pub cleanup: u32,
     /// Moves that reached their goal.
     pub done: u32,
-    /// Moves undone at the operator's wish.
+    /// Moves cancelled by the operator.
     pub cancelled: u32,
-    /// Moves that lost their point.
+    /// Moves made pointless by other changes.
     pub superseded: u32,
-    /// Moves that could not go on.
+    /// Moves that could not continue.
     pub failed: u32,
-    /// Bytes of the moves that are not over, as estimated when they were planned.
+    /// Bytes of the unfinished moves, estimated at planning.
     pub bytes_open: u64,
-    /// Bytes of those that are done, likewise.
+    /// Bytes of the finished moves, estimated at planning.
     pub bytes_done: u64,
 }
 
 impl PlanSummary {
-    /// How the newest plan stands. Looks at the moves that run, of which there are few: each node has a copy limit.
+    /// Summarises the newest plan. Examines the running moves, which are few: each node has a copy limit.
     pub fn of(state: &ClusterState) -> Self {
         let tally = state.migrations.tally();
         let mut summary = Self {
@@ -123,17 +122,17 @@ impl PlanSummary {
         summary
     }
 
-    /// Moves that have begun and are not over.
+    /// Returns the number of running moves.
     pub const fn running(&self) -> u32 {
         self.copying + self.in_sync + self.hand_over + self.cleanup
     }
 
-    /// Moves that are over, well or not.
+    /// Returns the number of ended moves, successful or not.
     pub const fn over(&self) -> u32 {
         self.done + self.cancelled + self.superseded + self.failed
     }
 
-    /// All moves of the plan.
+    /// Returns the number of all moves of the plan.
     pub const fn moves(&self) -> u32 {
         self.queued + self.running() + self.over()
     }

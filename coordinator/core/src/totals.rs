@@ -1,11 +1,10 @@
-//! How much of everything there is, for those who ask every few seconds: counted from indexes, so that a large cluster costs
-//! little as long as it is well.
+//! Counts of all objects for frequent callers: taken from indexes, so that a large healthy cluster costs little.
 
 use crate::migrate::phase;
 use crate::state::ClusterState;
 use archon_types::{MovePhase, NodeStatus, PartitionStatus};
 
-/// How much of everything there is.
+/// Counts of all objects.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Nodes, each by its status.
@@ -14,20 +13,20 @@ pub struct Totals {
     pub participants: Vec<(NodeStatus, u64)>,
     /// Partitions of all tables, each by its status.
     pub partitions: Vec<(PartitionStatus, u64)>,
-    /// Assigned partitions with fewer copies that count than are wanted.
+    /// Assigned partitions with fewer in-sync copies than wanted.
     pub under_replicated: u64,
-    /// Moves that are not over, each by its phase.
+    /// Unfinished moves, each by its phase.
     pub moves: Vec<(MovePhase, u64)>,
-    /// Copies of partitions that are no more, not deleted yet.
+    /// Condemned copies that are not deleted yet.
     pub copies_condemned: u64,
 }
 
 impl Totals {
-    /// Phases of moves that are not over.
+    /// Phases of unfinished moves.
     pub const OPEN_PHASES: [MovePhase; 5] =
         [MovePhase::Queued, MovePhase::Copying, MovePhase::InSync, MovePhase::HandOver, MovePhase::Cleanup];
 
-    /// Counts the members, the partitions that are not as they should be, and the moves that run.
+    /// Counts the members, the unhealthy partitions, and the running moves.
     pub fn of(state: &ClusterState) -> Self {
         let by_status = |statuses: &mut dyn Iterator<Item = NodeStatus>| count(NodeStatus::ALL, statuses);
         let nodes = by_status(&mut state.nodes.values().map(|row| row.node.status));
@@ -64,7 +63,7 @@ fn partitions(state: &ClusterState) -> Vec<(PartitionStatus, u64)> {
     counts
 }
 
-/// Those that have too few copies at all, and those of whose copies too few count.
+/// Counts partitions with too few copies, and those with too few in-sync copies.
 fn under_replicated(state: &ClusterState) -> u64 {
     let wanted = |table| state.tables.get(&table).map_or(0, |table| usize::from(table.replication));
     let few = state

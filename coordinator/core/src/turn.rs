@@ -1,4 +1,4 @@
-//! One turn of control: what should be committed now, from the state and the leader's memory alone.
+//! One turn of control: the commands to commit now, from the state and the leader's memory alone.
 
 use crate::assign;
 use crate::command::Command;
@@ -20,31 +20,31 @@ use archon_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most rows that one turn edits; more waits for the next, which follows at once.
+/// Maximum number of rows that one turn edits; more waits for the next, which follows at once.
 const EDITS_MAX: usize = 4_096;
-/// How long a leader may take to hand over before its leadership is withdrawn, in failure time-outs: 10 s by default.
+/// Time for a hand-over before the leadership is withdrawn, in failure time-outs: 10 s by default.
 const HAND_OFF_TIMEOUTS: u64 = 8;
 
-/// First owners of leases named by one command, which is one log entry's worth.
+/// Number of first owners of leases named by one command, which bounds a log entry.
 const FIRST_OWNERS_MAX: usize = 512;
-/// Most queued leaderships that one turn looks at.
+/// Maximum number of queued leaderships that one turn examines.
 const LEADS_LOOKED_AT_MAX: usize = 1_024;
-/// Most leaderships that a plan moves at once: each is a pause of some milliseconds for its partition, and the more there
-/// are the longer each lasts, since all wait for the same nodes.
+/// Maximum number of leaderships that a plan moves at once: each pauses its partition for some milliseconds, and more
+/// of them prolong each pause, since all wait for the same nodes.
 const HAND_OVERS_MAX: usize = 4;
 
-/// The outcome of a turn.
+/// Outcome of a turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turn {
-    /// To be committed, each under its own guard.
+    /// Commands to commit, each under its own guard.
     pub commands: Vec<Command>,
-    /// When the next turn is due if the state does not change before. A change of state calls for a turn at once.
+    /// Time of the next turn if the state does not change before. A change of state calls for a turn at once.
     pub wake_at: Millis,
 }
 
-/// Decides what should change now. It may be called at any time and as often as one likes: an edit is not named twice for
-/// the same version of a row within a second, and a full pass over restless rows is made only when the state changed or
-/// a timer is due.
+/// Decides the changes due now. It may be called at any time and any number of times: an edit is not proposed twice for
+/// the same version of a row within a second, and a full pass over unfinished rows is made only when the state changed
+/// or a timer is due.
 pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn {
     let heartbeat_ms = state.settings.timing.heartbeat_ms;
     let mut wake_at = now.plus(heartbeat_ms);
@@ -87,8 +87,8 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
     Turn { commands, wake_at }
 }
 
-/// A turn while the state is recovered: of data nothing is decided until the nodes that are left were heard, and leases that an
-/// earlier quorum granted are over (PROTOCOL rule 62); owners of leases have nothing to tell.
+/// Runs a turn during a recovery: no data is decided on until the remaining nodes have reported and leases granted by
+/// an earlier quorum have ended (PROTOCOL rule 62); owners of leases have nothing to report.
 fn recovering(
     state: &ClusterState,
     recovery: &Recovery,
@@ -119,8 +119,8 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Leaderships that a migration waits for and that are not handed over in time are withdrawn; the election follows
-    /// when the lease is over.
+    /// Withdraws leaderships that a migration waits for and that are not handed over in time; the election follows when
+    /// the lease has ended.
     fn overdue_hand_overs(&mut self) {
         let state = self.state;
         let mut asked = BTreeMap::new();
@@ -157,7 +157,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Leaderships of which another copy could make more: withdrawn, so that their holders release them.
+    /// Withdraws leaderships of isolated leaders where another copy would do better, so that their holders release
+    /// them.
     fn isolated_leaders(&mut self) {
         let mut isolated = std::mem::take(&mut self.liveness.isolated);
         let may_lead = |node| self.liveness.may_lead(node) && !self.liveness.doors.spares(node);
@@ -168,8 +169,8 @@ impl Pass<'_> {
         }
     }
 
-    /// What operators have ordered: leaderships of data that are to end are withdrawn, for another copy is ready; owners of leases
-    /// were asked to release them. Maintenance that has lasted long enough ends.
+    /// Carries out operators' orders: leaderships of data that must end are withdrawn, since another copy is ready;
+    /// owners of leases were asked to release them. Expired maintenance ends.
     fn ordered(&mut self, commands: &mut Vec<Command>) {
         let state = self.state;
         for partition in state.ending().filter(|partition| !state.is_lease(partition.table)) {
@@ -180,7 +181,7 @@ impl Pass<'_> {
         self.due = due.map_or(self.due, |due| self.due.min(due));
     }
 
-    /// Partitions without a leader, and those whose leadership was withdrawn.
+    /// Elects leaders of partitions without one or with a withdrawn leadership.
     fn elections(&mut self, commands: &mut Vec<Command>) {
         let mut extra = BTreeMap::new();
         let mut owners = Owners::new(self.state);
@@ -206,7 +207,7 @@ impl Pass<'_> {
         self.liveness.placement_last = owners.placement_last(self.liveness);
     }
 
-    /// First owners of leases, and the moves that keep each table of them even.
+    /// Names first owners of leases, and makes the moves that keep each lease table even.
     fn leases(&mut self, commands: &mut Vec<Command>) {
         let state = self.state;
         let settles_at = self.liveness.churn.settles_at();
@@ -243,7 +244,7 @@ impl Pass<'_> {
         self.liveness.placement_last = owners.placement_last(self.liveness);
     }
 
-    /// The moves that make a lease table even, at times.
+    /// Returns the moves that make a lease table even, at intervals.
     fn uneven(&mut self, table: &Table, settled: bool) -> Vec<(PartitionId, NodeId)> {
         let seen = Seen { applied: self.state.applied, settled };
         match self.liveness.churn.may_balance(table.id, seen, self.now) {
@@ -261,7 +262,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Moves of leases whose target went away before the owner handed over are taken back.
+    /// Undoes moves of leases whose target disappeared before the owner handed over.
     fn stale_targets(&mut self, table: TableId, commands: &mut Vec<Command>) {
         let state = self.state;
         for row in state.partitions.with_copies_above(table, 1) {
@@ -277,8 +278,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Copies on nodes that are about to exit cease to count while they still acknowledge, so that no leader ever waits for
-    /// one that is gone. Never below `min_in_sync`, and only where somebody else leads.
+    /// Takes copies on exiting nodes out of sync while they still acknowledge, so that no leader ever waits for one
+    /// that is gone. Never below `min_in_sync`, and only where another copy leads.
     fn departures(&mut self, commands: &mut Vec<Command>) {
         let state = self.state;
         let leaving: Vec<NodeId> = self.liveness.stopping().collect();
@@ -298,7 +299,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Copies in place of failed and leaving ones, before those that only balance.
+    /// Replaces failed and leaving copies, before copies that only balance.
     fn repairs(&mut self, commands: &mut Vec<Command>, copies: &mut BTreeMap<NodeId, u32>) {
         let state = self.state;
         let mut repairs = Repairs::new(state, self.liveness, self.now);
@@ -328,7 +329,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Splits that are done, or that are given up.
+    /// Completes or abandons splits.
     fn splits(&mut self, commands: &mut Vec<Command>) {
         let state = self.state;
         let mut splits = std::mem::take(&mut self.liveness.splits);
@@ -341,7 +342,7 @@ impl Pass<'_> {
         self.liveness.automatic_splits.sync(state, self.now);
     }
 
-    /// Merges that are given up. What is done is asked for by whoever did it.
+    /// Abandons overdue merges. The absorbing leader requests the completion itself.
     fn merges(&mut self, commands: &mut Vec<Command>) {
         let state = self.state;
         let mut merges = std::mem::take(&mut self.liveness.merges);
@@ -354,33 +355,33 @@ impl Pass<'_> {
         self.liveness.automatic_merges.sync(state, self.now);
     }
 
-    /// Does what a split or merge of this row needs now, or comes back when it may need something.
+    /// Takes the next step of a split or merge of this row, or notes when one may be due.
     fn follow(&mut self, commands: &mut Vec<Command>, row: &Partition, step: Step) {
         match step {
             Step::Wait(at) => self.due = self.due.min(at),
             Step::Change(command) if self.left > 0 && self.liveness.may_propose(row.id, row.version, self.now) => {
                 self.propose(commands, row, command);
             }
-            Step::Change(_) => {} // Its turn comes, once there is room or what was proposed is through.
+            Step::Change(_) => {} // It follows once there is room or the proposed edit is applied.
         }
     }
 
-    /// A number for a new copy.
+    /// Returns a number for a new copy.
     fn placement(&mut self) -> PlacementId {
         let last = self.liveness.placement_last.max(self.state.placement_last.get());
         self.liveness.placement_last = last + 1;
         PlacementId::new(last + 1)
     }
 
-    /// The next step of every migration, and the begin of as many as the copy limit allows.
+    /// Takes the next step of every migration, and begins as many as the copy limit allows.
     fn migrations(&mut self, commands: &mut Vec<Command>, copies: &mut BTreeMap<NodeId, u32>) {
         let running =
             |migration: &&Migration| migration.kind == MoveKind::Leadership && migration.stage.target().is_some();
         let migrations = &self.state.migrations;
         let mut handing_over = migrations.all_running().filter(running).count();
         let most = self.state.settings.copies_per_node_max;
-        // Of those that wait, only the ones that need not wait for the copy limit or for others are looked at: there may be
-        // tens of thousands, and this is done for every change of state.
+        // Of the waiting ones, only those not blocked by the copy limit or by others are examined: there may be tens of
+        // thousands, and this is done for every change of state.
         let open = |node: NodeId| !self.state.is_alive(node) || copies.get(&node).copied().unwrap_or(0) < most;
         let mut due: BTreeSet<MigrationId> = migrations.all_running().map(|migration| migration.id).collect();
         due.extend(migrations.could_begin(open));
@@ -401,7 +402,7 @@ impl Pass<'_> {
             match migrate::next(self.state, migration) {
                 Next::Step(command) => self.propose(commands, row, command),
                 Next::Wait(_) => {}
-                // Clients do not reach it.
+                // Clients cannot reach it.
                 Next::Lead(_) if self.liveness.doors.spares(migration.to) => {}
                 Next::Lead(command) if handing_over < HAND_OVERS_MAX => {
                     handing_over += 1;
@@ -422,7 +423,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Copies on lost nodes that nobody will ever delete.
+    /// Removes copies on lost nodes, which no node will ever delete.
     fn cleanup(&mut self, commands: &mut Vec<Command>) {
         let state = self.state;
         for row in state.partitions.unsettled() {
@@ -433,7 +434,7 @@ impl Pass<'_> {
                 let lost = state.node(placement.node).is_none_or(|node| node.node.status == NodeStatus::Lost);
                 lost && match placement.state {
                     ReplicaState::Unload => true,
-                    // What may be the last trace of a partition is kept for the operator.
+                    // A copy that may be the last remains of a partition is kept for the operator.
                     ReplicaState::Load => may_go(state, row, placement.id).is_ok(),
                     ReplicaState::Live => false,
                 }
@@ -447,14 +448,14 @@ impl Pass<'_> {
         }
     }
 
-    /// Nodes that registered, never acted and went away, and participants that are gone: forgotten after a while.
+    /// Forgets nodes that registered, never acted and left, and participants that are gone, after a while.
     fn strangers(&mut self, commands: &mut Vec<Command>) {
         let state = self.state;
         if let Some(due) = self.liveness.replace_due(STRANGER_AGE_MS, self.now) {
             self.due = self.due.min(due);
         }
         let gone = self.liveness.failed_for(STRANGER_AGE_MS, self.now).filter(|node| {
-            // What was ordered of it would go with it, and not hold when it returns.
+            // Its orders would be forgotten with it, and not hold when it returns.
             let ordered = |row: &NodeRow| row.node.goal != NodeGoal::Serve || state.controls.bars_member(*node);
             let served_nothing = |row: &NodeRow| !ordered(row) && state.partitions.count_on(*node) == 0;
             state.is_stranger(*node) || state.participants.get(node).is_some_and(served_nothing)
@@ -464,7 +465,7 @@ impl Pass<'_> {
         }
     }
 
-    /// First assignments.
+    /// Makes first assignments.
     fn assignments(&mut self, commands: &mut Vec<Command>) {
         let (assigned, more) = assign::assign(self.state, self.liveness, self.now, self.left);
         commands.extend(assigned);

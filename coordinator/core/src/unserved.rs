@@ -1,7 +1,7 @@
-//! Since when each partition that ought to be served is not. Every failover passes by itself within moments, and is no news to
-//! anybody; what looks the same and does not pass is.
+//! Start of the unavailability of each partition that should be served. A failover ends within moments and needs no
+//! attention; an unavailability that lasts does.
 //!
-//! Only the leading coordinator knows, in memory: a new one counts from when it began to lead.
+//! Only the leading coordinator knows, in volatile memory: a new one counts from the beginning of its leadership.
 
 use crate::former_leaders::FormerLeader;
 use crate::state::ClusterState;
@@ -9,29 +9,29 @@ use archon_types::{Millis, Partition, PartitionId, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How long a partition may be without anybody who serves it before people are called, in milliseconds, beside failure time-outs.
+/// Time for which a partition may be unavailable before an alert, in milliseconds, in addition to failure time-outs.
 const GRACE_MS: u64 = 10_000;
-/// Failure time-outs beside it: in one silence is noticed, in another one a lease may end.
+/// Number of failure time-outs in addition: one to notice the silence, one for a lease to end.
 const GRACE_TIMEOUTS: u64 = 2;
 
-/// The partitions that nobody serves, but for those that operators have taken offline.
+/// The unavailable partitions, except those that operators have taken offline.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Unserved {
-    /// Since when, on this coordinator's own clock. Shared with whoever took a look.
+    /// Start, on this coordinator's monotonic clock. Shared with snapshots.
     since: Arc<BTreeMap<PartitionId, Millis>>,
     seen: Option<Seen>,
 }
 
-/// Up to where the state was taken note of.
+/// Position up to which the state was observed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Seen {
     rows: Version,
-    /// Orders of operators and drops of tables, which concern partitions whose rows stay as they are or are gone.
+    /// Versions of operators' orders and of drops of tables, which affect partitions with unchanged or removed rows.
     others: (Version, Version),
 }
 
 impl Unserved {
-    /// Takes note of what changed. It looks at no rows: it is done for every change of state.
+    /// Records changes. It examines no rows, since it runs for every change of state.
     pub(crate) fn sync(&mut self, state: &ClusterState, now: Millis) {
         let others = (state.controls_version, state.dropped_version);
         let seen = Seen { rows: Version::new(state.applied), others };
@@ -65,12 +65,12 @@ impl Unserved {
         }
     }
 
-    /// Since when nobody serves this partition.
+    /// Returns the time since this partition is unavailable.
     pub(crate) fn since(&self, id: PartitionId) -> Option<Millis> {
         self.since.get(&id).copied()
     }
 
-    /// Those that nobody has served for longer than a failover takes, each since when.
+    /// Returns the partitions that have been unavailable for longer than a failover takes, each with the start.
     pub(crate) fn overdue<'a>(
         &'a self,
         state: &'a ClusterState,
@@ -83,7 +83,8 @@ impl Unserved {
     }
 }
 
-/// How long a partition may be without anybody who serves it. Whoever takes it over or led it may have long time-outs of its own.
+/// Returns the time for which a partition may be unavailable. Its new and former leaders may have long time-outs of
+/// their own.
 fn grace_ms(state: &ClusterState, row: &Partition) -> u64 {
     let own = |former: &FormerLeader| former.failure_timeout_ms;
     let members = row.placements.iter().map(|copy| state.timing_of(copy.node).failure_timeout_ms);

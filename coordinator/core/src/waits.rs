@@ -1,4 +1,4 @@
-//! What moves wait for, above all the copy limit: how many copies may be under way at each node.
+//! Blockers of moves, above all the copy limit: the maximum number of copies in progress at each node.
 
 use crate::migrate::{Next, Phase, next, phase};
 use crate::migration::{Migration, MoveKind};
@@ -7,18 +7,18 @@ use archon_types::{NodeId, ReplicaState};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-/// How many copies are under way to or from each node, migrations and repairs together.
+/// Returns the number of copies in progress to or from each node, migrations and repairs together.
 pub(crate) fn copies_by_node(state: &ClusterState) -> BTreeMap<NodeId, u32> {
     let mut copies = BTreeMap::new();
     for row in state.partitions.unsettled() {
         let target = state.migrations.running(row.id).and_then(|migration| migration.stage.target());
-        // One that counted once has its data and mostly catches up from the log.
+        // A copy that was in sync has its data and mostly catches up from the log.
         let loading = row.placements.iter().filter(|placement| {
             placement.state == ReplicaState::Load
                 && Some(placement.id) != target
                 && !state.departed.contains_key(&placement.id)
         });
-        // Without a leader nothing is copied: a partition that lost everything must not use up the limit for ever.
+        // Without a leader nothing is copied: a partition that lost everything must not use up the limit forever.
         let Some(leader) = row.leader_placement() else { continue };
         for placement in loading {
             *copies.entry(placement.node).or_default() += 1;
@@ -34,20 +34,20 @@ pub(crate) fn copies_by_node(state: &ClusterState) -> BTreeMap<NodeId, u32> {
     copies
 }
 
-/// What moves wait for, for people. The copies under way are counted once for all moves that are asked about, and only if
-/// one of them may wait for the copy limit.
+/// Blockers of moves, for people. The copies in progress are counted once for all queried moves, and only if one of
+/// them may wait for the copy limit.
 pub struct Waits<'a> {
     state: &'a ClusterState,
     copies: OnceCell<BTreeMap<NodeId, u32>>,
 }
 
 impl<'a> Waits<'a> {
-    /// What they wait for now.
+    /// Creates a view of the present state.
     pub const fn new(state: &'a ClusterState) -> Self {
         Self { state, copies: OnceCell::new() }
     }
 
-    /// Why nothing happens to a move now; `None` when something does.
+    /// Returns the blocker of a move; `None` if it is in progress.
     pub fn waiting_for(&self, migration: &Migration) -> Option<String> {
         if migration.stage.is_over() {
             return None;
@@ -67,7 +67,7 @@ impl<'a> Waits<'a> {
     }
 }
 
-/// Why nothing happens to one move now, for people; `None` when something does. For several see [`Waits`].
+/// Returns the blocker of one move, for people; `None` if it is in progress. For several see [`Waits`].
 pub fn waiting_for(state: &ClusterState, migration: &Migration) -> Option<String> {
     Waits::new(state).waiting_for(migration)
 }

@@ -1,10 +1,10 @@
-//! Leaderships that no lease covers any more, while their holders' lives go on (PROTOCOL rule 15).
+//! Leaderships that no lease covers any longer, while their holders' incarnations go on (PROTOCOL rule 15).
 
 use crate::state::ClusterState;
 use archon_types::{Epoch, Incarnation, Millis, NodeId, PartitionId, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One of them.
+/// A withdrawn leadership.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Withdrawn {
     pub(crate) epoch: Epoch,
@@ -14,7 +14,7 @@ pub(crate) struct Withdrawn {
     pub(crate) answered: Option<Millis>,
 }
 
-/// All of them.
+/// All withdrawn leaderships.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Withdrawals {
     by_partition: BTreeMap<PartitionId, Withdrawn>,
@@ -27,7 +27,7 @@ impl Withdrawals {
         self.by_partition.get(&partition)
     }
 
-    /// In place of an earlier one of the partition.
+    /// Adds one, replacing an earlier one of the partition.
     pub(crate) fn insert(&mut self, partition: PartitionId, withdrawn: Withdrawn) {
         if let Some(before) = self.by_partition.insert(partition, withdrawn) {
             self.by_node.remove(&(before.node, partition));
@@ -39,7 +39,7 @@ impl Withdrawals {
         self.by_partition.iter().map(|(partition, withdrawn)| (*partition, withdrawn.epoch))
     }
 
-    /// Those of one life.
+    /// Returns those of one incarnation.
     pub(crate) fn of(
         &self,
         node: NodeId,
@@ -52,7 +52,8 @@ impl Withdrawals {
         of_life.map(|(partition, withdrawn)| (partition, withdrawn.epoch))
     }
 
-    /// What the state has ended is listed from there (`former_leaders`) or belongs to a life that gets no answer.
+    /// Drops ended leaderships: those ended by the state are listed from there (`former_leaders`) or belong to an
+    /// incarnation that gets no answer.
     pub(crate) fn sync(&mut self, state: &ClusterState) {
         let by_node = &mut self.by_node;
         self.by_partition.retain(|partition, withdrawn| {

@@ -1,4 +1,4 @@
-//! Rights of clients, granted and taken back; certificates that count no more.
+//! Grants and revocations of client rights, and revocations of certificates.
 
 use super::{Entry, not_found, refused, stale};
 use crate::events::EventKind;
@@ -8,7 +8,7 @@ use archon_types::access::{WITHDRAWN_MAX, check_identity};
 use archon_types::{ErrorDetail, Millis, RIGHTS_MAX, Right, Scope};
 use std::sync::Arc;
 
-/// Grants exactly this, in place of `before`.
+/// Sets the right of a scope to `after` if it is `before`.
 pub(super) fn set(
     state: &mut ClusterState,
     entry: Entry<'_>,
@@ -22,7 +22,7 @@ pub(super) fn set(
         Err(id) => return Err(not_found(format!("there is no table with number {id} any more"))),
     };
     if state.access.granted(scope) != before {
-        // Versions of all rights: a single one has none of its own.
+        // All rights share one version: a single right has none of its own.
         return Err(stale("what was granted", state.access_version, entry.version()));
     }
     if before == after {
@@ -40,7 +40,7 @@ pub(super) fn set(
     entry.done()
 }
 
-/// Withdraws exactly this of an identity's certificates, in place of `before`.
+/// Sets the revocation time of an identity's certificates to `after` if it is `before`.
 pub(super) fn withdraw(
     state: &mut ClusterState,
     entry: Entry<'_>,

@@ -1,4 +1,4 @@
-//! What an operator changes of nodes and tables that are there.
+//! Changes of existing nodes and tables by operators.
 
 use super::cluster::check_replication;
 use super::{Entry, not_found, refused, stale};
@@ -11,7 +11,7 @@ use archon_types::{
     ErrorDetail, Holds, Keys, NodeId, NodeTraits, Partition, PartitionStatus, TableId, TableTraits, Version,
 };
 
-/// A node's zone, weight and limit.
+/// Sets a node's zone, weight and limit.
 pub(super) fn node(
     state: &mut ClusterState,
     entry: Entry<'_>,
@@ -37,8 +37,7 @@ pub(super) fn node(
     entry.done()
 }
 
-/// How many copies a table wants of each partition, and above what these are split. Which copies are made or retired for that is
-/// for `repair`.
+/// Sets a table's replication and split limits. `repair` adds or retires the copies.
 pub(super) fn table(
     state: &mut ClusterState,
     entry: Entry<'_>,
@@ -79,9 +78,9 @@ pub(super) fn table(
     entry.done()
 }
 
-/// How many copies of a partition must count for it to take writes, where `replication` copies are wanted (PROTOCOL rule 7):
-/// as many as follow from that once all of them count, or before there is any. While some are still to be made it is not
-/// more than it was, or the partition would take no writes until they are.
+/// Returns how many in-sync copies a partition needs to take writes for `replication` wanted copies (PROTOCOL rule 7):
+/// the default for `replication` once all copies are in sync, or before there is any. While copies are missing, the
+/// number does not rise: otherwise the partition would take no writes until they are made.
 pub(crate) fn min_in_sync(row: &Partition, replication: u8) -> u8 {
     let wanted = min_in_sync_default(replication);
     let whole = row.status == PartitionStatus::Unassigned || row.live().count() >= usize::from(replication);

@@ -1,4 +1,4 @@
-//! The cluster itself: bootstrap, tables, and an operator's word about loss.
+//! Commands about the cluster itself: bootstrap, creation of tables, accepted data loss.
 
 use super::stage::Staged;
 use super::{Entry, invalid, next_epoch, recovering, refused};
@@ -72,8 +72,8 @@ pub(super) fn create_table(
     state
         .tables
         .insert(id, Table { id, name: name.to_owned(), keys: partitioning.keys(), replication, holds, version });
-    // The fencing tokens of a table that goes by the name of a dropped one are above all that were given out for that one: each
-    // of those was a log entry.
+    // The fencing tokens of a table that reuses the name of a dropped table exceed all tokens of that one: each of
+    // those was a log index.
     let epoch = if holds == Holds::Lease { Epoch::new(entry.index) } else { Epoch::ZERO };
     for (index, range) in (0..).zip(ranges) {
         state.partitions.insert(Partition {
@@ -129,7 +129,7 @@ pub(super) fn accept_loss(
     if row.merge.is_some() {
         staged.abandon_merge(&mut row, "an operator accepted the loss of its data")?;
     }
-    // Whoever leads next need not have what came with a merge.
+    // The next leader need not have the data of a merge.
     row.absorbed = Version::ZERO;
     let (leader, retired) = match outcome {
         LossOutcome::Lead { placement, incarnation } => {

@@ -1,4 +1,4 @@
-//! Settings of the cluster, changed while it runs.
+//! Changes of cluster settings at run time.
 
 use super::{Entry, refused, stale};
 use crate::events::EventKind;
@@ -39,8 +39,8 @@ pub(super) fn configure(
     Ok(Response::Configured { changes: steps })
 }
 
-/// Whether each lease that was granted under the one, and may still run, is over when a failure time-out of the other has
-/// passed, and the other way round (rule 16): leases are as long as before, and either time-out outlasts them.
+/// Returns true if every lease granted under one of the settings ends before the failure time-out of the other passes
+/// (rule 16): lease lengths are unchanged, and both time-outs outlast them.
 pub(crate) fn leases_stay(before: &Settings, after: &Settings) -> bool {
     let lease = |settings: &Settings| {
         let timing = &settings.timing;

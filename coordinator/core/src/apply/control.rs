@@ -1,4 +1,4 @@
-//! Orders of operators, taken into the state. What follows from them is for the control turn.
+//! Application of operators' orders. The control turn carries them out.
 
 use super::node::want;
 use super::stage::Staged;
@@ -12,7 +12,7 @@ use archon_types::{
     ErrorDetail, Millis, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Version,
 };
 
-/// Takes one order in, or finds that it holds already.
+/// Applies one order; an order that holds already changes nothing.
 pub(super) fn control(
     state: &mut ClusterState,
     entry: Entry<'_>,
@@ -91,7 +91,8 @@ fn maintain(
     Ok(EventKind::MaintenanceBegun { member, until, why })
 }
 
-/// Records how much time is left of a maintenance. Judgements of operators do not rest on it, so the version of all orders stays.
+/// Records the remaining time of a maintenance. Operators do not base decisions on it, so the version of all orders
+/// stays.
 pub(super) fn record_maintenance(
     state: &mut ClusterState,
     entry: Entry<'_>,
@@ -112,7 +113,7 @@ fn resume(state: &mut ClusterState, entry: Entry<'_>, member: NodeId) -> Option<
     Some(EventKind::MaintenanceOver { member })
 }
 
-/// Whatever gives keys of this partition to another one is given up: they are to be served by nobody.
+/// Abandons the split or merge by which this partition gives keys away: an offline partition serves no keys.
 fn end_reshape(state: &mut ClusterState, entry: Entry<'_>, partition: PartitionId) -> Result<(), ErrorDetail> {
     let mut staged = Staged::new(state, entry);
     let mut row = staged.row(partition)?;
@@ -127,7 +128,8 @@ fn end_reshape(state: &mut ClusterState, entry: Entry<'_>, partition: PartitionI
     Ok(())
 }
 
-/// A row without a leader says whether that is as an operator wants it.
+/// Changes the status of a row from `from` to `to`, so that a row without a leader shows whether an operator wants
+/// that.
 fn set_status(
     state: &mut ClusterState,
     entry: Entry<'_>,
@@ -152,7 +154,7 @@ fn exists(state: &ClusterState, bar: Bar) -> Result<(), ErrorDetail> {
     }
 }
 
-/// What is wanted of a member that is not lost.
+/// Returns the goal of a member that is not lost.
 fn known(state: &ClusterState, member: NodeId) -> Result<NodeGoal, ErrorDetail> {
     let row = state.node(member).filter(|row| row.node.status != NodeStatus::Lost);
     row.map(|row| row.node.goal).ok_or_else(|| not_found(format!("there is no node {member}")))

@@ -1,4 +1,4 @@
-//! Tables dropped, and what is left of them until every node has deleted its copies (PROTOCOL rule 26).
+//! Dropped tables and their copies, until every node has deleted its own (PROTOCOL rule 26).
 
 use super::{Entry, not_found, refused};
 use crate::events::EventKind;
@@ -11,7 +11,7 @@ use archon_types::{ErrorDetail, NodeGoal, NodeId, NodeStatus, Partition, Partiti
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Takes a table, its rows and all that is known of them out of the state, and condemns its copies.
+/// Removes a table, its rows and everything recorded about them from the state, and condemns its copies.
 pub(super) fn drop_table(state: &mut ClusterState, entry: Entry<'_>, table: TableId) -> Result<Response, ErrorDetail> {
     let Some(name) = state.tables.get(&table).map(|row| row.name.clone()) else {
         return Err(not_found(format!("there is no table with number {table} any more")));
@@ -57,8 +57,8 @@ pub(super) fn drop_table(state: &mut ClusterState, entry: Entry<'_>, table: Tabl
     Ok(Response::TableDropped { table, copies })
 }
 
-/// Every copy of the partition is to be deleted, whoever counts elsewhere: that was said. What stood on a lost node is gone, and of
-/// a participant whose life is over there is nothing to delete.
+/// Condemns every copy of the partition, whatever is in sync elsewhere: the command demands it. Copies on lost nodes
+/// are gone, and fenced participants have nothing to delete.
 fn condemn(state: &mut ClusterState, row: &Partition) {
     if state.breaks(Mutant::CondemnedForgotten) {
         return;
@@ -73,14 +73,14 @@ fn condemn(state: &mut ClusterState, row: &Partition) {
     }
 }
 
-/// Whether there may be something to delete on this node or participant: one that is not lost; of a participant, which holds
-/// nothing but leases, one that is alive.
+/// Returns true if the member may have something to delete: a node that is not lost, or a participant that is alive,
+/// since participants hold only leases.
 pub(crate) fn may_hold(state: &ClusterState, member: NodeId) -> bool {
     let over = state.participants.get(&member).is_some_and(|row| row.node.status != NodeStatus::Alive);
     !over && state.node(member).is_some_and(|row| row.node.status != NodeStatus::Lost)
 }
 
-/// No lease covers a leadership of the partition any more, as long as the copy that holds it is not deleted.
+/// Marks leaderships of the partition as lapsed, so that no lease covers them while their copy is not deleted.
 fn withdraw(state: &mut ClusterState, row: &Partition) {
     let former: Vec<FormerLeader> = state.former_leaders.of_partition(row.id).copied().collect();
     for former in former {
@@ -104,7 +104,7 @@ fn withdraw(state: &mut ClusterState, row: &Partition) {
     }
 }
 
-/// Takes a partition whose keys its neighbour has now out of the state, with all that is known of it, and condemns its copies.
+/// Removes a partition whose keys its neighbour took over, with everything recorded about it, and condemns its copies.
 /// Returns their nodes.
 pub(super) fn merge_away(state: &mut ClusterState, entry: Entry<'_>, partition: PartitionId) -> Vec<NodeId> {
     let name = state.partition_name(partition);
@@ -123,7 +123,7 @@ pub(super) fn merge_away(state: &mut ClusterState, entry: Entry<'_>, partition: 
     row.placements.iter().map(|placement| placement.node).collect()
 }
 
-/// These moves have lost their point. Returns how many they are.
+/// Marks moves as superseded. Returns their number.
 fn supersede_moves(state: &mut ClusterState, entry: Entry<'_>, moves: &[Migration], why: &str) -> u32 {
     for migration in moves {
         let stage = Stage::Superseded { why: why.to_owned() };
@@ -135,7 +135,7 @@ fn supersede_moves(state: &mut ClusterState, entry: Entry<'_>, moves: &[Migratio
     u32::try_from(moves.len()).unwrap_or(u32::MAX)
 }
 
-/// A node has deleted a copy of a dropped table.
+/// Records that a node deleted a copy of a dropped table.
 pub(super) fn deleted(
     state: &mut ClusterState,
     entry: Entry<'_>,
@@ -146,7 +146,7 @@ pub(super) fn deleted(
     entry.done()
 }
 
-/// The node is lost or forgotten: what it holds of dropped tables is nobody's concern any more.
+/// Drops the condemned copies of a node that is lost or forgotten.
 pub(super) fn forget_node(state: &mut ClusterState, node: NodeId) {
     let copies: Vec<PlacementId> = state.condemned.on_node(node).map(|(placement, _)| placement).collect();
     for placement in copies {

@@ -1,4 +1,4 @@
-//! Members that have lived in another history of the cluster (PROTOCOL rule 60).
+//! Members that lived in another history of the cluster (PROTOCOL rule 60).
 
 use crate::mutant::Mutant;
 use crate::node_row::NodeRow;
@@ -6,14 +6,14 @@ use crate::registration::Register;
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, ErrorKind, GenerationKey, generation_of};
 
-/// Whether the directory acted last in a generation that this state does not continue, though it has the number of one that it does.
+/// Returns true if the directory last acted in a generation that has a number of this state's history but another key.
 pub(super) fn is_of_other_history(state: &ClusterState, register: &Register) -> bool {
     let generation = register.last_incarnation.map(|last| generation_of(last.get()));
     generation.is_some_and(|generation| state.generation_key(generation) != register.generation_key)
 }
 
-/// A node that has lived in a later generation than this one, or in another one of this number, was not told of by whoever recovered
-/// this state: nothing here may be taken for what it was told there (PROTOCOL rule 60).
+/// Rejects a node that lived in a later generation than this one, or in another one of this number: the recovery did
+/// not include it, so this state must not be mistaken for the one that it knows (PROTOCOL rule 60).
 pub(super) fn of_this_generation(
     state: &ClusterState,
     register: &Register,
@@ -25,7 +25,7 @@ pub(super) fn of_this_generation(
         return Ok(());
     }
     let here = known.is_some_and(|known| known.node.incarnation >= last);
-    // Of a generation without a key nothing else tells it.
+    // Nothing else distinguishes generations without a key.
     let unknown = state.recovery.is_some() && !here && register.participant.is_none();
     let (name, own) = (&register.name, state.generation_key(generation));
     let what = if generation > state.generation {
@@ -49,7 +49,7 @@ pub(super) fn of_this_generation(
     Err(ErrorDetail::new(ErrorKind::OtherHistory, message).with_retry_after_ms(1_000))
 }
 
-/// A generation's key, for people.
+/// Formats a generation's key for people.
 fn shown(key: GenerationKey) -> String {
     if key.is_nil() { "without a key".to_owned() } else { format!("key {key}") }
 }

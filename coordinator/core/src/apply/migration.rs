@@ -1,4 +1,4 @@
-//! Plans begun, undone, and the stages of their migrations.
+//! Start and cancellation of plans, and the stages of their migrations.
 
 use super::stage::Staged;
 use super::{Entry, invalid, not_found, refused};
@@ -88,7 +88,7 @@ fn check_move(state: &ClusterState, planned: &PlannedMove) -> Result<(), ErrorDe
     if state.is_lease(partition.table) {
         return Err(refused(format!("partition {name} is a lease; its table keeps itself even, without a plan")));
     }
-    // Where a leadership will be when its turn comes depends on the moves before it: that is looked at then.
+    // The place of a leadership depends on the moves before it: it is checked when its turn comes.
     if planned.kind == MoveKind::Copy {
         let source = row.placement(*placement).filter(|source| source.node == *from);
         if source.is_none_or(|source| source.state == ReplicaState::Unload) {
@@ -138,8 +138,8 @@ pub(super) fn set(
     entry.done()
 }
 
-/// Queued → Running, Cancelled, Superseded, Failed; Running → Done, Cancelled, Superseded, Failed. The move of a leadership
-/// also goes back from Running to Queued, having changed nothing.
+/// Checks a stage change: Queued → Running, Cancelled, Superseded, Failed; Running → Done, Cancelled, Superseded,
+/// Failed. The move of a leadership may also return from Running to Queued, having changed nothing.
 fn check_step(
     state: &ClusterState,
     migration: &Migration,
@@ -173,7 +173,7 @@ fn check_step(
         }
         (Stage::Running { .. }, Stage::Queued) if migration.kind == MoveKind::Leadership && change.is_none() => Ok(()),
         (Stage::Running { target }, Stage::Done { target: made }) if target == made => Ok(()),
-        // Somebody else brought the leadership there.
+        // Another change moved the leadership there.
         (Stage::Queued, Stage::Done { .. }) if migration.kind == MoveKind::Leadership => Ok(()),
         (now, next) => Err(refused(format!("migration {id} cannot go from {now:?} to {next:?}"))),
     }

@@ -1,6 +1,6 @@
-//! Guarded application of committed commands. It never decides: a command whose guard fails is refused and changes
-//! nothing; everything else was decided by the proposer. No clock, no randomness, no constant of this build decides
-//! anything here, so every coordinator comes to the same state.
+//! Guarded application of committed commands. It never decides: a command with a failed guard is refused and changes
+//! nothing; the proposer decided everything else. No clock, no randomness and no constant of this build decides
+//! anything here, so every coordinator computes the same state.
 
 mod access;
 mod alter;
@@ -28,7 +28,7 @@ use crate::response::Response;
 use crate::state::{ANSWER_AGE_MS, ANSWERS_MAX, ClusterState, KeptAnswer};
 use archon_types::{Epoch, ErrorDetail, ErrorKind, Millis, RequestId, Version};
 
-/// What surrounds a command: the entry it came in.
+/// Context of a command: its log entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
     pub(crate) index: u64,
@@ -160,13 +160,14 @@ pub(crate) fn not_found(message: impl Into<String>) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::NotFound, message)
 }
 
-/// What an operator's decision rests on is not as it was: `what` has version `now`, and was judged in version `judged`.
+/// Returns the error for a decision based on an outdated view: `what` has version `now`, and was judged in version
+/// `judged`.
 pub(crate) fn stale(what: &str, now: Version, judged: Version) -> ErrorDetail {
     let message = format!("{what} changed meanwhile; look again");
     ErrorDetail::new(ErrorKind::StaleVersion, message).with_have_need(now.get(), judged.get())
 }
 
-/// Nothing is decided of data while the state is recovered: none of its rows is taken for true.
+/// Returns the error for decisions about data during a recovery: no row is trusted then.
 pub(crate) fn recovering() -> ErrorDetail {
     let message = "the coordinators are being recovered; wait until `archon quorum list` says that it is over";
     ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(1_000)

@@ -1,4 +1,4 @@
-//! A node's activation, failure and goal.
+//! Activation, failure and goal of a node.
 
 use super::dropped::forget_node;
 use super::stage::Staged;
@@ -61,7 +61,7 @@ pub(super) fn failed(
         }
         staged.put(row);
     }
-    // This life gets no answer any more and its lease is over.
+    // This incarnation gets no answer any longer, and its lease has ended.
     for (partition, epoch) in state.former_leaders.of_holder(node, incarnation) {
         staged.forget_former(partition, epoch);
     }
@@ -69,7 +69,7 @@ pub(super) fn failed(
     effect.commit(state, entry);
     set_status(state, entry, node, NodeStatus::Failed);
     if state.participants.get(&node).is_some() {
-        forget_node(state, node); // Its lease is over, and it holds nothing else.
+        forget_node(state, node); // Its lease has ended, and it holds nothing else.
     }
     let stopped = *entry.who == Actor::Node(node);
     state.update_member(node, entry.version(), |row| row.stopped = stopped);
@@ -77,7 +77,7 @@ pub(super) fn failed(
     entry.done()
 }
 
-/// What was found at a node's door is remembered as an event, if it is of its present life.
+/// Records a probe result of a node as an event, if it concerns its present incarnation.
 pub(super) fn note_door(state: &mut ClusterState, entry: Entry<'_>, news: &DoorNews) -> Result<Response, ErrorDetail> {
     let DoorNews { node, incarnation, by, shut_for_ms } = news;
     if !state.is_alive(*node) || state.incarnation(*node) != Some(*incarnation) {
@@ -91,7 +91,8 @@ pub(super) fn note_door(state: &mut ClusterState, entry: Entry<'_>, news: &DoorN
     entry.done()
 }
 
-/// Whether the named successor still can lead: the row has not changed, and a Live copy's node acts in that life.
+/// Returns true if the named successor can still lead: the row is unchanged, and the node of its Live copy acts in that
+/// incarnation.
 fn can_lead(state: &ClusterState, row: &Partition, successor: &Successor, failed: NodeId) -> bool {
     let anyone = state.breaks(Mutant::ElectAnyone); // rule 9
     let able = |copy: &&Placement| copy.id == successor.placement && (copy.state == ReplicaState::Live || anyone);
@@ -138,7 +139,7 @@ pub(super) fn set_goal(
     entry.done()
 }
 
-/// What is wanted of a member, from now on.
+/// Sets the goal of a member.
 pub(super) fn want(state: &mut ClusterState, entry: Entry<'_>, member: NodeId, goal: NodeGoal) {
     state.update_member(member, entry.version(), |row| {
         row.node.goal = goal;
@@ -147,7 +148,7 @@ pub(super) fn want(state: &mut ClusterState, entry: Entry<'_>, member: NodeId, g
     });
 }
 
-/// The node's row in the version that the operator saw, of a node that is not alive.
+/// Returns the row of a node that is not alive, if it has the version that the operator saw.
 fn departed(state: &ClusterState, node: NodeId, if_version: Version) -> Result<&NodeRow, ErrorDetail> {
     let Some(row) = state.node(node) else {
         return Err(not_found(format!("there is no node {node}")));
@@ -193,7 +194,7 @@ pub(super) fn declare_lost(
     }
     let effect = staged.into_effect();
     match &mut state.recovery {
-        // Rows are judged once all nodes that are left have told what they hold.
+        // Rows are judged once all remaining nodes have reported their copies.
         Some(recovery) => drop(recovery.inventories.remove(&node)),
         None => effect.commit(state, entry),
     }

@@ -1,5 +1,5 @@
-//! A participant begins a new life. It holds nothing but leases, so nothing can be lost with it: its name is who it is, and a
-//! process that comes under the name of one that is gone takes its place.
+//! New incarnations of participants. A participant holds only leases, so it cannot lose data: its name is its identity,
+//! and a process with the name of a participant that is gone takes its place.
 
 use super::dropped::forget_node;
 use super::register::{begin_life, check, forget_lapsed, number};
@@ -31,7 +31,7 @@ pub(super) fn register(
         if alive && known.boot == register.boot {
             return Ok(Response::Registered { node: known.node.id, incarnation: known.node.incarnation });
         }
-        // Were it believed, each of the two would end the other's life in turn. The one that came last has the name.
+        // If it were accepted, the two processes would fence each other in turn. The latest process keeps the name.
         if alive && known.storage != register.storage && register.last_incarnation.is_some() {
             let message = format!(
                 "another process took the name {:?} over and is alive at {}; stop one of the two, or give each a name of its own",
@@ -39,8 +39,8 @@ pub(super) fn register(
             );
             return Err(refused(message));
         }
-        // At one address there can be one process only, so a restart there is believed at once. What the former life owned is
-        // given to nobody before its lease is over, whoever registers.
+        // Only one process can use an address, so a restart at the same address is accepted at once. Partitions of the
+        // former incarnation stay unowned until its lease ends, independent of registrations.
         if alive && known.node.address != register.address {
             let message = format!(
                 "the name {:?} belongs to a participant that is alive at {}; choose another name, or stop that one first",
@@ -65,7 +65,7 @@ pub(super) fn register(
     Ok(begin_life(state, entry, register, known.as_ref(), id))
 }
 
-/// Whatever the former life owned is owned by nobody, and it may not know that.
+/// Ends the ownerships of the former incarnation and remembers them, since it may not know.
 fn end_life(state: &mut ClusterState, entry: Entry<'_>, known: &NodeRow) -> Result<(), ErrorDetail> {
     let (node, incarnation) = (known.node.id, known.node.incarnation);
     let failure_timeout_ms = state.timing_of(node).failure_timeout_ms;

@@ -1,4 +1,4 @@
-//! What is wanted of the quorum, taken into the state. Raft brings it about.
+//! Application of quorum changes. Raft carries them out.
 
 use super::{Entry, refused, stale};
 use crate::coordinators::{PendingChange, Wish};
@@ -27,7 +27,7 @@ pub(super) fn change(
     entry.done()
 }
 
-/// `done`: it is as it was wanted; else an operator does not want it any more.
+/// Ends the pending change: `done` if it took effect, else an operator cancelled it.
 pub(super) fn end(
     state: &mut ClusterState,
     entry: Entry<'_>,

@@ -1,4 +1,4 @@
-//! What nodes tell of their copies while the state is recovered, and its end (PROTOCOL rules 61 and 62).
+//! Reports of nodes about their copies during a recovery, and its end (PROTOCOL rules 61 and 62).
 
 use super::register::judge_copy;
 use super::stage::Staged;
@@ -15,7 +15,7 @@ use archon_types::{
     PlacementId, ReplicaState, first_number,
 };
 
-/// A node told where the log of a copy ends.
+/// Records a node's report of where the log of a copy ends.
 pub(super) fn inspected(
     state: &mut ClusterState,
     entry: Entry<'_>,
@@ -32,14 +32,14 @@ pub(super) fn inspected(
     entry.done()
 }
 
-/// An operator wants to go on although something may be lost.
+/// Records an operator's consent to possible data loss.
 pub(super) fn accept(state: &mut ClusterState, entry: Entry<'_>) -> Result<Response, ErrorDetail> {
     let recovery = state.recovery.as_mut().ok_or_else(over)?;
     recovery.accepted = true;
     entry.done()
 }
 
-/// What nodes told is taken for true, and partitions go on from it.
+/// Ends the recovery: accepts the reports of the nodes, and partitions continue from them.
 pub(super) fn settle(state: &mut ClusterState, entry: Entry<'_>) -> Result<Response, ErrorDetail> {
     let recovery = state.recovery.as_deref().ok_or_else(over)?;
     let behind = recovery.may_lose();
@@ -57,7 +57,7 @@ pub(super) fn settle(state: &mut ClusterState, entry: Entry<'_>) -> Result<Respo
         let choice = choose(recovery.leaders.get(&row.id).copied(), &told);
         let choice = choice.filter(|_| !state.breaks(Mutant::RowsTrusted)); // rule 62
         if choice.is_none() && state.untouched.contains(&row.id) {
-            // Nobody has anything of it: it is assigned anew.
+            // No reported copy has any data of it: it is assigned again.
             (row.status, row.placements, row.split) = (PartitionStatus::Unassigned, Vec::new(), None);
             staged.touched(row.id);
             staged.put(row);
@@ -73,7 +73,7 @@ pub(super) fn settle(state: &mut ClusterState, entry: Entry<'_>) -> Result<Respo
         judge_others(&mut staged, state, recovery, &mut row)?;
         staged.put(row);
     }
-    // Numbers of partitions that nobody here gave are not given again.
+    // Partition numbers that this state did not assign are not reused.
     let strange: Vec<PartitionId> = standings.into_keys().collect();
     staged.into_effect().commit(state, entry);
     for partition in strange {
@@ -89,7 +89,7 @@ pub(super) fn settle(state: &mut ClusterState, entry: Entry<'_>) -> Result<Respo
     entry.done()
 }
 
-/// The copies that are chosen count. Others that nodes told of do not until they were brought up to date.
+/// Makes the chosen copies Live. Other reported copies are Load until they have caught up.
 fn go_on_from(row: &mut Partition, choice: &Choice) {
     for placement in row.placements.iter_mut().filter(|placement| placement.state == ReplicaState::Live) {
         if choice.lags.contains(&placement.id) {
@@ -100,9 +100,9 @@ fn go_on_from(row: &mut Partition, choice: &Choice) {
         let counts = |placement: &Placement| choice.counts.contains(&(placement.id, placement.node));
         let other = |placement: &Placement| placement.node == *node && placement.id != *id && counts(placement);
         if row.placements.iter().any(other) {
-            continue; // Two copies on one node that are alike: one is enough.
+            continue; // One of two equal copies on a node is enough.
         }
-        // What else the row has on that node stays there, and no row names it any more.
+        // Other copies of the row on that node stay there, and no row names them any longer.
         row.placements.retain(|placement| placement.node != *node || placement.id == *id);
         match row.placements.iter_mut().find(|placement| placement.id == *id) {
             Some(placement) => placement.state = ReplicaState::Live,
@@ -111,7 +111,7 @@ fn go_on_from(row: &mut Partition, choice: &Choice) {
     }
 }
 
-/// Copies of which nobody told do not count: their nodes are lost, or do not hold them any more.
+/// Removes or demotes copies without a report: their nodes are lost, or do not hold them any longer.
 fn judge_others(
     staged: &mut Staged<'_>,
     state: &ClusterState,
@@ -133,7 +133,7 @@ fn judge_others(
         } else if placement.state == ReplicaState::Live {
             staged.lose(row, placement.id, Condition::Gone, "its node does not hold it")?;
         } else {
-            // It was deleted, or never begun; its number is not to be begun again.
+            // It was deleted or never begun; its number is not reused.
             row.placements.retain(|other| other.id != placement.id);
         }
     }

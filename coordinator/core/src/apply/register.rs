@@ -1,4 +1,4 @@
-//! A node begins a new life (PROTOCOL rules 8 and 19).
+//! Registration of a node's new incarnation (PROTOCOL rules 8 and 19).
 
 use super::dropped::forget_node;
 use super::histories::{is_of_other_history, of_this_generation};
@@ -49,7 +49,7 @@ pub(super) fn register(
             return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(50));
         }
     }
-    // Whoever registered by a change that a recovery lost, and holds nothing, is as good as new.
+    // A member that registered by a change that the recovery lost, and that holds nothing, is as good as new.
     let of_before = |last: Incarnation| generation_of(last.get()) < state.generation && register.held.is_empty();
     let comes_back = register.last_incarnation.is_some_and(|last| !of_before(last));
     if known.is_none() && comes_back && state.recovery.is_none() {
@@ -67,7 +67,7 @@ pub(super) fn register(
     }
 
     let mut staged = Staged::new(state, entry);
-    // While the state is recovered no row is taken for true: what the node holds is judged at the end.
+    // During a recovery no row is trusted: the node's copies are judged at the end.
     if let Some(known) = known.as_ref().filter(|_| state.recovery.is_none()) {
         end_life(&mut staged, state, known, register)?;
     }
@@ -88,7 +88,7 @@ pub(super) fn register(
     }
     let effect = staged.into_effect();
 
-    // All guards held: from here on the state changes.
+    // All guards passed: from here on the state changes.
     effect.commit(state, entry);
     let id = number(state, known.as_ref());
     if let Some(replaced) = replaced {
@@ -112,7 +112,7 @@ pub(super) fn register(
         recovery.note_directory(id, incarnation, last, older || elsewhere);
         let copies = register.held.iter().map(|placement| (*placement, None)).collect();
         let told = match recovery.inventories.get(&id) {
-            // It registers again: what it was told of this generation, it was told of this state.
+            // It registers again: it learned the versions of this generation from this state.
             Some(before) if generation_of(told(register).get()) == state.generation => before.told,
             Some(before) => told(register).max(before.told),
             None => told(register),
@@ -127,14 +127,14 @@ pub(super) fn register(
     Ok(begin_life(state, entry, register, known.as_ref(), id))
 }
 
-/// The number of a member that registers: its own if it is known, else the next one.
+/// Returns the number of a registering member: its own if it is known, else the next one.
 pub(super) fn number(state: &mut ClusterState, known: Option<&NodeRow>) -> NodeId {
     let id = known.map_or_else(|| NodeId::new(state.node_last.get() + 1), |known| known.node.id);
     state.node_last = state.node_last.max(id);
     id
 }
 
-/// Enters the member in its new life, among the nodes or among the participants.
+/// Records the member with its new incarnation, as a node or participant.
 pub(super) fn begin_life(
     state: &mut ClusterState,
     entry: Entry<'_>,
@@ -185,7 +185,7 @@ pub(super) fn begin_life(
     Response::Registered { node: id, incarnation }
 }
 
-/// A life that is over gets no answer any more, so it needs not be told again of what had lapsed.
+/// Forgets the lapsed leaderships of a fenced incarnation: it gets no answer any longer, so no notice is due.
 pub(super) fn forget_lapsed(staged: &mut Staged<'_>, state: &ClusterState, life: (NodeId, Incarnation)) {
     for (partition, epoch) in state.former_leaders.of_holder(life.0, life.1) {
         if state.former_leaders.get(partition, epoch).is_some_and(|former| former.lapsed) {
@@ -194,15 +194,15 @@ pub(super) fn forget_lapsed(staged: &mut Staged<'_>, state: &ClusterState, life:
     }
 }
 
-/// What the registration says of the directory (which copies it holds, which life it stored) was said before another one
-/// took effect. Believing it would give up copies that are whole.
+/// Returns the error for a registration overtaken by another one: its statements about the directory (its copies, its
+/// stored incarnation) predate that. Accepting them would discard whole copies.
 fn overtaken(known: &NodeRow, expects: Option<Incarnation>) -> ErrorDetail {
     let (name, have) = (&known.node.name, known.node.incarnation);
     let message = format!("the data directory of {name} was registered as incarnation {have} since; register again");
     ErrorDetail::new(ErrorKind::StaleVersion, message).with_have_need(have.get(), expects.map_or(0, Incarnation::get))
 }
 
-/// The directory of a node that was removed: its copies are no longer known here, and its number is not given out again.
+/// Returns the error for the directory of a removed node: its copies are unknown here, and its number is not reused.
 fn forgotten(register: &Register) -> ErrorDetail {
     refused(format!(
         "the data directory of {} belongs to a node that was removed from this cluster (or that this cluster never knew); \
@@ -211,13 +211,13 @@ fn forgotten(register: &Register) -> ErrorDetail {
     ))
 }
 
-/// An empty directory takes over a failed node's name, and what that node held is lost. Where one of its copies is the
-/// last that counts, this is more likely a wrong path than a decision, so it has to be said.
+/// Rejects an empty directory that takes over a failed node's name while that node holds a last in-sync copy: its
+/// copies would be lost. A wrong path is more likely than a decision, so an explicit command is required.
 fn keeps_last_copies(state: &ClusterState, replaced: NodeId) -> Result<(), ErrorDetail> {
     let last = |row: &&Partition| {
         let mut live = row.live();
         let only = live.next().is_some_and(|copy| copy.node == replaced) && live.next().is_none();
-        // What was assigned and never served has nothing to lose.
+        // A partition that was assigned and never served has nothing to lose.
         only && !state.untouched.contains(&row.id)
     };
     let rows: Vec<&Partition> = state.partitions.on_node(replaced).filter(last).collect();
@@ -235,9 +235,9 @@ fn keeps_last_copies(state: &ClusterState, replaced: NodeId) -> Result<(), Error
     Err(ErrorDetail::new(ErrorKind::DataLoss, message))
 }
 
-/// A directory that was copied and started a second time elsewhere, while the first process lives. Were both accepted,
-/// each would end the other's life for ever. On the same address there can be one process only, so a restart there is
-/// believed at once; one that comes back at another address waits until the former life was failed.
+/// Returns the error for a directory that was copied and started a second time while the first process lives. If both
+/// were accepted, each would fence the other forever. Only one process can use an address, so a restart at the same
+/// address is accepted at once; a restart at another address waits until the former incarnation is failed.
 fn started_twice(known: &NodeRow, register: &Register, retry_ms: u64) -> ErrorDetail {
     let (name, address) = (&known.node.name, &known.node.address);
     let message = format!(
@@ -248,7 +248,7 @@ fn started_twice(known: &NodeRow, register: &Register, retry_ms: u64) -> ErrorDe
     ErrorDetail::new(ErrorKind::NameTaken, message).with_retry_after_ms(retry_ms)
 }
 
-/// Ends every leadership of the node's former life, and finds which of its copies do not count any more.
+/// Ends every leadership of the node's former incarnation, and finds which of its copies are no longer in sync.
 fn end_life(
     staged: &mut Staged<'_>,
     state: &ClusterState,
@@ -276,8 +276,8 @@ fn end_life(
     Ok(())
 }
 
-/// Finds whether a copy still counts of whose node is known which copies it `holds` whole, and whether its directory is
-/// `other_copy` than the one that acted last. Returns whether that changed anything.
+/// Decides whether a copy stays in sync, given which copies its node `holds` whole and whether its directory is
+/// `other_copy` than the last active one. Returns true if anything changed.
 pub(super) fn judge_copy(
     staged: &mut Staged<'_>,
     state: &ClusterState,
@@ -286,9 +286,9 @@ pub(super) fn judge_copy(
     (holds, other_copy): (&dyn Fn(PlacementId) -> bool, bool),
 ) -> Result<bool, ErrorDetail> {
     let node = placement.node;
-    // A copy that was assigned and never served may not have reached the disk: then there is nothing to lose, and
-    // its node begins it anew. Without this a node killed right after the first assignment would lock its
-    // partitions for good.
+    // A copy that was assigned and never served may not have reached the disk: then there is nothing to lose, and its
+    // node starts it again. Otherwise a node killed right after the first assignment would lock its partitions
+    // permanently.
     let listed = holds(placement.id) || state.breaks(Mutant::UnheldStaysLive); // rule 19
     let missing = !listed && !state.untouched.contains(&row.id);
     let lost = placement.state == ReplicaState::Live && (other_copy || missing);
@@ -320,12 +320,12 @@ pub(super) fn judge_copy(
     Ok(lost || spoiled || unformed)
 }
 
-/// What the node was told before: with a registration, or after it.
+/// Returns the table version that the node received, with a registration or after it.
 fn told(register: &Register) -> Version {
     register.told.max(Version::new(register.last_incarnation.map_or(0, Incarnation::get)))
 }
 
-/// While the state is recovered nobody gives up what a node held that has not told of it.
+/// Returns the error for a takeover during a recovery: the copies of a node that has not reported are not given up.
 fn taken_over_later(state: &ClusterState, replaced: NodeId) -> ErrorDetail {
     let name = state.node_name(replaced);
     let message = format!(
@@ -335,19 +335,19 @@ fn taken_over_later(state: &ClusterState, replaced: NodeId) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(1_000)
 }
 
-/// Whether the directory is not the one that the last activated life wrote to: rolled back, cloned before that life, or
-/// from a future that this cluster does not know. A life between the last activated and the present one was stored but
-/// not confirmed, and has done nothing.
+/// Returns true if the directory is not the one that the last activated incarnation wrote to: rolled back, cloned
+/// before that incarnation, or from a future that this cluster does not know. An incarnation between the last activated
+/// and the present one was stored but not confirmed, and has done nothing.
 fn is_other_copy(known: &NodeRow, last: Option<Incarnation>) -> bool {
     is_rolled_back(known, last) || last.is_some_and(|last| last > known.node.incarnation)
 }
 
-/// Whether the directory is from before the last activated life.
+/// Returns true if the directory predates the last activated incarnation.
 fn is_rolled_back(known: &NodeRow, last: Option<Incarnation>) -> bool {
     known.activated.is_some_and(|activated| last.is_none_or(|last| last < activated))
 }
 
-/// Whether name and address are free for this node. Returns the failed node whose name it takes over, if any.
+/// Checks that name and address are free for this node. Returns the failed node whose name it takes over, if any.
 fn claim(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> Result<Option<NodeId>, ErrorDetail> {
     let own = known.map(|known| known.node.id);
     let retry_ms = state.settings.timing.failure_timeout_ms;
@@ -366,7 +366,8 @@ fn claim(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> 
     for other in alike.into_iter().filter_map(|id| state.node(id)).map(|row| &row.node) {
         let live = other.status == NodeStatus::Alive;
         let same_name = other.name == register.name && other.status != NodeStatus::Lost;
-        // The directory of a node whose name another one took over: its copies may be worth more than what took their place.
+        // The directory of a node that lost its name to another one: its copies may be worth more than their
+        // replacements.
         let former = known.is_some_and(|known| known.node.name == other.name);
         if same_name && live {
             let way_out = match former {
@@ -411,20 +412,19 @@ fn claim(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> 
     Ok(replaced)
 }
 
-/// Whether a known directory may take its own name back from the failed node that has it now.
+/// Returns true if a known directory may take its own name back from the failed node that has it now.
 ///
 /// The first registration of a directory that was wiped since may arrive late and take the name from the directory that
-/// replaced it, for a life that nobody lives. Such a holder never said that it acts, so nothing was pushed to it and it
-/// was given no copy: taking the name from it loses nothing. Copies of an earlier life of it may count; then it is left
-/// alone.
+/// replaced it, for an incarnation without a process. Such a holder never acted, so it received no push and no copy:
+/// taking the name from it loses nothing. If copies of its earlier incarnation are in sync, it keeps the name.
 fn takes_back(state: &ClusterState, known: &NodeRow, register: &Register, holder: &Node) -> bool {
     let acted = state.node(holder.id).is_none_or(|row| row.activated == Some(row.node.incarnation));
     let counts = |row: &Partition| row.placement_on(holder.id).is_some_and(|copy| copy.state == ReplicaState::Live);
     known.node.name == register.name && !acted && !state.partitions.on_node(holder.id).any(counts)
 }
 
-/// Keeps the number of nodes bounded: strangers that went away longest ago are forgotten first, then lost nodes that hold
-/// nothing.
+/// Keeps the number of nodes bounded: forgets the strangers that left longest ago first, then lost nodes without
+/// copies.
 fn make_room(state: &mut ClusterState, version: Version) -> Result<(), ErrorDetail> {
     let strangers = state.nodes.down().filter(|row| state.is_stranger(row.node.id));
     let mut strangers: Vec<(Version, NodeId)> = strangers.map(|row| (row.node.version, row.node.id)).collect();

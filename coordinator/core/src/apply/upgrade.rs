@@ -1,4 +1,4 @@
-//! The protocol rises (PROTOCOL rule 63).
+//! Raises of the protocol (PROTOCOL rule 63).
 
 use super::{Entry, refused};
 use crate::command::Actor;
@@ -11,13 +11,13 @@ use crate::upgrade::registered_laggard;
 use archon_types::{ErrorDetail, OWN_SINCE, Right, Scope, TableId};
 use std::sync::Arc;
 
-/// From now on the cluster speaks this protocol. Who registered meanwhile counts: that is known here and was not when it was
-/// decided. Of coordinators the one that leads knows, and whoever could not read this entry does not come here.
+/// Raises the protocol of the cluster. Members that registered since the decision count: they are known here. The
+/// leader has checked the coordinators, and a coordinator that cannot read this entry does not get here.
 pub(super) fn raise(state: &mut ClusterState, entry: Entry<'_>, to: u32) -> Result<Response, ErrorDetail> {
     if to <= state.protocol {
         return entry.done();
     }
-    // One that is on its way was decided before an operator was told that it stays.
+    // The raise was decided before the operator's hold took effect.
     if state.protocol_held && matches!(entry.who, Actor::Coordinator(_)) && !state.breaks(Mutant::HoldOverridden) {
         return Err(refused("the protocol is held"));
     }
@@ -35,16 +35,16 @@ pub(super) fn raise(state: &mut ClusterState, entry: Entry<'_>, to: u32) -> Resu
     if before < OWN_SINCE && to >= OWN_SINCE {
         keep_owners(state, entry);
     }
-    // What it was held for is over.
+    // The reason for the hold is gone.
     state.protocol_held = false;
-    // Whoever was judged fit to join before may not speak it.
+    // A newcomer that passed the check before may not speak the new protocol.
     state.coordinators.version = entry.version();
     entry.note(state, EventKind::ProtocolRaised { before, after: to });
     entry.done()
 }
 
-/// Until now every participant could own partitions of every lease table. It goes on to, of the tables that are there, until an
-/// admin takes that back.
+/// Grants every participant the existing lease tables until an admin revokes that: before this protocol participants
+/// needed no grant.
 fn keep_owners(state: &mut ClusterState, entry: Entry<'_>) {
     let tables: Vec<TableId> = state.lease_tables().map(|table| table.id).collect();
     for table in tables {
@@ -53,7 +53,7 @@ fn keep_owners(state: &mut ClusterState, entry: Entry<'_>) {
     }
 }
 
-/// The protocol stays as it is until an operator wants otherwise, or rises by itself again.
+/// Holds the protocol, or lets it rise automatically again.
 pub(super) fn hold(state: &mut ClusterState, entry: Entry<'_>, held: bool) -> Result<Response, ErrorDetail> {
     if state.protocol_held != held {
         state.protocol_held = held;

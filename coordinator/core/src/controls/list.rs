@@ -1,4 +1,4 @@
-//! A map written down as a list: its keys are no texts, which some formats want.
+//! Serialization of a map as a list, for formats that allow only text keys.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;

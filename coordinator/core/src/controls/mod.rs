@@ -1,19 +1,19 @@
-//! What operators have ordered of partitions and members beside where copies are: bars, partitions taken offline, renewed
-//! leaderships, maintenance. Each stands with who ordered it, why and when, until it is taken back, is done, or its subject is
-//! gone.
+//! Orders of operators about partitions and members, apart from the placement of copies: bars, partitions taken
+//! offline, renewed leaderships, maintenance. Each is stored with its originator, reason and time until it is revoked,
+//! done, or its subject is gone.
 //!
 //! | order | what follows |
 //! |---|---|
-//! | bump | the leadership ends; once released, or its lease is over, the same member leads in the next epoch |
-//! | bar | the member gets no copy of the partition and leads it no more; a copy that it has is replaced elsewhere first |
-//! | offline | the leadership ends, and nobody is given another one; the data stays where it is |
-//! | maintenance | the member's leaderships go to others and nothing new comes to it; its copies stay, and are not replaced while it is down; it ends by itself |
+//! | bump | the leadership ends; once released, or after its lease, the same member leads in the next epoch |
+//! | bar | the member gets no copy of the partition and does not lead it; an existing copy is replaced elsewhere first |
+//! | offline | the leadership ends, and no other one is granted; the data stays where it is |
+//! | maintenance | the member's leaderships go to others and it gets nothing new; its copies stay, and are not replaced while it is down; it ends by itself |
 //!
-//! The leadership of data that is to end is withdrawn at once, for the leader has nothing to finish. The owner of a lease is asked
-//! to release it first, as for a hand-over: were it withdrawn, the service would be told that it is lost, and all would wait for
-//! the end of the lease.
+//! A leadership of data that must end is withdrawn at once, since the leader has nothing to finish. The owner of a
+//! lease is asked to release it first, as for a hand-over: a withdrawal would report the lease to the service as lost,
+//! and everyone would wait for the end of the lease.
 //!
-//! Other rooms ask three questions: [`ClusterState::bars`], [`ClusterState::is_offline`] and [`ClusterState::is_bumped`].
+//! Other rooms use three queries: [`ClusterState::bars`], [`ClusterState::is_offline`] and [`ClusterState::is_bumped`].
 
 mod list;
 mod order;
@@ -26,42 +26,43 @@ use archon_types::{Epoch, Millis, NodeGoal, NodeId, PartitionId, TableId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most bars and partitions offline at once.
+/// Maximum number of bars and partitions offline together.
 pub const CONTROLS_MAX: usize = 65_536;
 
-/// Why something stands as it was ordered.
+/// Reason, originator and time of an order.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Note {
-    /// In the operator's words; may be empty.
+    /// The operator's reason; may be empty.
     pub why: String,
-    /// Who ordered it.
+    /// Originator.
     pub who: Actor,
-    /// When, on the proposer's wall clock.
+    /// Time, on the proposer's wall clock.
     pub at: Millis,
 }
 
-/// A member is being worked on.
+/// Maintenance of a member.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Maintenance {
-    /// When it ends by itself, on the wall clock of the coordinator that took the order, as `note.at`. Only the time between the two counts.
+    /// Its automatic end, on the wall clock of the coordinator that took the order, like `note.at`. Only the time
+    /// between the two matters.
     pub until: Millis,
-    /// What was wanted of the member before, and is again afterwards.
+    /// The member's goal before, restored afterwards.
     pub before: NodeGoal,
-    /// Why.
+    /// Reason, originator and time.
     pub note: Note,
-    /// Time left when it was recorded last, in milliseconds; `None`: all of it.
+    /// Remaining time at the last record, in milliseconds; `None`: all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_ms: Option<u64>,
 }
 
 impl Maintenance {
-    /// Time left when it was recorded last, in milliseconds. The leading coordinator counts on from there.
+    /// Returns the remaining time at the last record, in milliseconds. The leading coordinator counts on from there.
     pub fn left_ms(&self) -> u64 {
         self.left_ms.unwrap_or_else(|| self.until.since(self.note.at))
     }
 }
 
-/// All orders that stand.
+/// All standing orders.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Controls {
     #[serde(with = "list")]
@@ -74,54 +75,54 @@ pub struct Controls {
 }
 
 impl Controls {
-    /// Every bar with its member, by member.
+    /// Returns every bar with its member, by member.
     pub fn bars(&self) -> impl Iterator<Item = (NodeId, Bar, &Note)> {
         self.bars.iter().map(|((member, bar), note)| (*member, *bar, note))
     }
 
-    /// The bars that keep this partition from members.
+    /// Returns the bars that keep members from this partition.
     pub fn bars_of(&self, partition: PartitionId) -> impl Iterator<Item = (NodeId, Bar, &Note)> {
         self.bars().filter(move |(_, bar, _)| bar.covers(partition))
     }
 
-    /// Every partition that was taken offline.
+    /// Returns every partition that was taken offline.
     pub fn offline(&self) -> impl Iterator<Item = (PartitionId, &Note)> {
         self.offline.iter().map(|(partition, note)| (*partition, note))
     }
 
-    /// Why the partition was taken offline, if it was.
+    /// Returns the note of the order that took the partition offline, if any.
     pub fn offline_of(&self, partition: PartitionId) -> Option<&Note> {
         self.offline.get(&partition)
     }
 
-    /// Every member in maintenance.
+    /// Returns every member in maintenance.
     pub fn maintenance(&self) -> impl Iterator<Item = (NodeId, &Maintenance)> {
         self.maintenance.iter().map(|(member, maintenance)| (*member, maintenance))
     }
 
-    /// The maintenance of this member, if it is in one.
+    /// Returns the maintenance of this member, if it is in one.
     pub fn maintenance_of(&self, member: NodeId) -> Option<&Maintenance> {
         self.maintenance.get(&member)
     }
 
-    /// The orders that would take back everything that stands.
+    /// Returns the orders that would revoke all standing orders.
     pub fn reversals(&self) -> impl Iterator<Item = Order> {
         let bars = self.bars().map(|(member, bar, _)| Order::Unbar { bar, member });
         let offline = self.offline().map(|(partition, _)| Order::Online { partition });
         bars.chain(offline).chain(self.maintenance().map(|(member, _)| Order::Resume { member }))
     }
 
-    /// Whether there is any bar against this member.
+    /// Returns true if any bar names this member.
     pub(crate) fn bars_member(&self, member: NodeId) -> bool {
         self.bars.range((member, Bar::FIRST)..).next().is_some_and(|((of, _), _)| *of == member)
     }
 
-    /// The members against which there is a bar.
+    /// Returns the members with a bar.
     pub(crate) fn barred(&self) -> BTreeSet<NodeId> {
         self.bars.keys().map(|(member, _)| *member).collect()
     }
 
-    /// Whether another bar or partition offline would be too many.
+    /// Returns true if no other bar or offline partition fits.
     pub(crate) fn is_full(&self) -> bool {
         self.bars.len() + self.offline.len() >= CONTROLS_MAX
     }
@@ -138,7 +139,7 @@ impl Controls {
         self.bars.remove(&(member, bar));
     }
 
-    /// What keeps members from one partition keeps them from another one from now on. Returns whether there is anything.
+    /// Copies the bars of one partition to another one. Returns true if there are any.
     pub(crate) fn inherit_bars(&mut self, from: PartitionId, to: PartitionId) -> bool {
         let bars = self.bars.iter().filter(|((_, bar), _)| *bar == Bar::Partition(from));
         let bars: Vec<(NodeId, Note)> = bars.map(|((member, _), note)| (*member, note.clone())).collect();
@@ -159,7 +160,7 @@ impl Controls {
         self.bumped.insert(partition, epoch);
     }
 
-    /// The partition is in this epoch now: a renewal of an earlier one is done.
+    /// Removes the renewal of an earlier epoch once the partition is in this one.
     pub(crate) fn reached(&mut self, partition: PartitionId, epoch: Epoch) {
         if self.bumped.get(&partition).is_some_and(|bumped| *bumped < epoch) {
             self.bumped.remove(&partition);
@@ -170,7 +171,7 @@ impl Controls {
         self.maintenance.insert(member, maintenance);
     }
 
-    /// Records how much time is left of the maintenance that was ordered until then. Returns whether there is one.
+    /// Records the remaining time of the maintenance with this end. Returns true if there is one.
     pub(crate) fn record_left(&mut self, member: NodeId, until: Millis, left_ms: u64) -> bool {
         let Some(maintenance) = self.maintenance.get_mut(&member).filter(|order| order.until == until) else {
             return false;
@@ -183,21 +184,21 @@ impl Controls {
         self.maintenance.remove(&member)
     }
 
-    /// The table is gone.
+    /// Forgets the orders about a removed table.
     pub(crate) fn forget_table(&mut self, table: TableId) {
         self.bars.retain(|(_, bar), _| bar.table() != table);
         self.offline.retain(|partition, _| partition.table != table);
         self.bumped.retain(|partition, _| partition.table != table);
     }
 
-    /// The partition is gone.
+    /// Forgets the orders about a removed partition.
     pub(crate) fn forget_partition(&mut self, partition: PartitionId) {
         self.bars.retain(|(_, bar), _| *bar != Bar::Partition(partition));
         self.offline.remove(&partition);
         self.bumped.remove(&partition);
     }
 
-    /// The member is gone.
+    /// Forgets the orders about a removed member.
     pub(crate) fn forget_member(&mut self, member: NodeId) {
         self.bars.retain(|(of, _), _| *of != member);
         self.maintenance.remove(&member);
@@ -220,19 +221,19 @@ impl ClusterState {
         self.controls.bars_member(member) || self.lacks_any_grant(member)
     }
 
-    /// Whether an operator has taken the partition offline.
+    /// Returns true if an operator has taken the partition offline.
     pub fn is_offline(&self, partition: PartitionId) -> bool {
         self.controls.offline.contains_key(&partition)
     }
 
-    /// The partitions that are led as yet, and should not be, or not in this epoch.
+    /// Returns the partitions that are led but should not be, or not in this epoch.
     pub(crate) fn ending(&self) -> impl Iterator<Item = PartitionId> {
         let led = |partition: &PartitionId| self.partitions.get(*partition).is_some_and(|row| row.leader.is_some());
         let offline = self.controls.offline.keys().copied();
         offline.chain(self.controls.bumped.keys().copied().filter(|partition| self.is_bumped(*partition))).filter(led)
     }
 
-    /// Whether the present leadership of the partition is to be renewed.
+    /// Returns true if the present leadership of the partition is to be renewed.
     pub fn is_bumped(&self, partition: PartitionId) -> bool {
         let row = self.partitions.get(partition);
         row.is_some_and(|row| self.controls.bumped.get(&partition) == Some(&row.epoch))

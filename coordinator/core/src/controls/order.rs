@@ -1,9 +1,9 @@
-//! What an operator may order.
+//! Orders of operators.
 
 use archon_types::{Epoch, Millis, NodeId, PartitionId, TableId};
 use serde::{Deserialize, Serialize};
 
-/// From what a member is barred.
+/// Partitions from which a member is barred.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Bar {
     /// All partitions of a table.
@@ -16,7 +16,7 @@ impl Bar {
     /// The first one in order.
     pub(super) const FIRST: Self = Self::Table(TableId::ZERO);
 
-    /// The table that it is about.
+    /// Returns the table of the bar.
     pub const fn table(self) -> TableId {
         match self {
             Self::Table(table) => table,
@@ -24,7 +24,7 @@ impl Bar {
         }
     }
 
-    /// Whether it is about this partition.
+    /// Returns true if the bar includes this partition.
     pub fn covers(self, partition: PartitionId) -> bool {
         match self {
             Self::Table(table) => partition.table == table,
@@ -36,47 +36,47 @@ impl Bar {
 /// An order about a partition or a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Order {
-    /// Let the leader of this epoch lead in the next one.
+    /// Renew the leadership: the leader of this epoch leads in the next one.
     Bump {
-        /// Which partition.
+        /// The partition.
         partition: PartitionId,
-        /// The epoch that is to end.
+        /// The epoch to end.
         epoch: Epoch,
     },
-    /// Keep partitions from a member.
+    /// Bar a member from partitions.
     Bar {
-        /// Which partitions.
+        /// The partitions.
         bar: Bar,
-        /// Which member.
+        /// The member.
         member: NodeId,
     },
-    /// Take a bar back.
+    /// Lift a bar.
     Unbar {
-        /// Which partitions.
+        /// The partitions.
         bar: Bar,
-        /// Which member.
+        /// The member.
         member: NodeId,
     },
-    /// Let nobody lead the partition.
+    /// Take the partition offline: it gets no leader.
     Offline {
-        /// Which partition.
+        /// The partition.
         partition: PartitionId,
     },
-    /// Let the partition be led again.
+    /// Bring the partition online again.
     Online {
-        /// Which partition.
+        /// The partition.
         partition: PartitionId,
     },
-    /// Let a member lead nothing, and keep its copies, for a while.
+    /// Put a member in maintenance: it leads nothing and keeps its copies.
     Maintain {
-        /// Which member.
+        /// The member.
         member: NodeId,
-        /// When that ends by itself, on the wall clock.
+        /// Automatic end, on the wall clock.
         until: Millis,
     },
     /// End the maintenance of a member.
     Resume {
-        /// Which member.
+        /// The member.
         member: NodeId,
     },
 }

@@ -1,5 +1,5 @@
-//! What operators have ordered is about what there is, and rows say so: a partition is `Offline` exactly if it was taken offline
-//! and nobody leads it, a member is in maintenance exactly if that is what is wanted of it.
+//! Operators' orders refer to existing objects and agree with the rows: a partition is `Offline` exactly if it was
+//! taken offline and has no leader, a member is in maintenance exactly if that is its goal.
 
 use super::{Violation, violated};
 use crate::controls::Bar;

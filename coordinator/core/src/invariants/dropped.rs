@@ -1,5 +1,5 @@
-//! Nothing is left of a dropped table but orders to delete its copies, one for each node that may hold one; and nobody is
-//! told to by anything but the drop of a table, a split that came to nothing, and a merge.
+//! A dropped table leaves only orders to delete its copies, one for each node that may hold one; such orders come only
+//! from drops of tables, abandoned splits and merges.
 
 use super::merges::merged_away;
 use super::splits::formed_on;
@@ -29,7 +29,7 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     }
     for (node, placement, partition) in state.condemned.iter() {
         let known = state.node(node).is_some_and(|row| row.node.status != NodeStatus::Lost);
-        // Copies that a split or a merge left over: their partition came to nothing, does without them, or is none any more.
+        // Copies left over by a split or merge: their partition was abandoned, continues without them, or was removed.
         let left_over = state
             .tables
             .get(&partition.table)

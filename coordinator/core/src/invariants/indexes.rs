@@ -1,4 +1,4 @@
-//! The indexes say what the rows say.
+//! The indexes agree with the rows.
 
 use super::{Violation, violated};
 use crate::condemned::Condemned;

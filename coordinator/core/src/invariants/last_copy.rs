@@ -1,4 +1,4 @@
-//! Nobody is told to delete a copy that may hold data while no copy that counts is on a node that is alive.
+//! No copy that may hold data gets an order to be deleted while no in-sync copy is on a node that is alive.
 
 use super::{Violation, violated};
 use crate::departed::delete_not_issued;
@@ -9,9 +9,9 @@ const NAME: &str = "last_copy";
 
 pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
     if after.applied != before.applied + 1 {
-        return Ok(()); // Who was alive in between is not known.
+        return Ok(()); // It is unknown which nodes were alive in between.
     }
-    // Only a change of the row gives an order.
+    // Only a change of the row issues an order.
     let changed = |row: &&Partition| before.partitions.get(row.id).is_some_and(|known| known.version != row.version);
     for row in after.partitions.iter().filter(changed) {
         let delete_issued = |copy: &Placement| copy.state == ReplicaState::Unload && !delete_not_issued(after, copy);
@@ -20,7 +20,7 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
             known.is_some_and(|known| known.state == ReplicaState::Live) || before.departed.contains_key(&copy.id)
         };
         let Some(gone) = row.placements.iter().filter(|copy| delete_issued(copy)).find(counted) else { continue };
-        // An operator's word that it begins empty is the only exception.
+        // The only exception is an operator's order that it begins empty.
         let alive = row.live().any(|live| before.is_alive(live.node) || after.is_alive(live.node));
         if !alive && row.status != PartitionStatus::Unassigned {
             return violated(

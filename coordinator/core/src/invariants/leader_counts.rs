@@ -1,4 +1,4 @@
-//! Only a Live replica on a node that is alive leads, and the status of a row says whether there is a leader.
+//! Only a Live replica on a node that is alive leads, and the status of a row agrees with its leader.
 
 use super::{Violation, violated};
 use crate::state::ClusterState;

@@ -1,4 +1,4 @@
-//! Participants hold leases and nothing else, nodes anything but leases; a lease has nothing that could be out of sync.
+//! Participants hold only leases, nodes hold no leases; a lease has no data that could be out of sync.
 
 use super::{Violation, violated};
 use crate::state::ClusterState;

@@ -1,5 +1,5 @@
-//! Once assigned, a partition keeps a copy that counts, unless its data was declared lost: by an event, never silently.
-//! A copy that does not count comes to count only by a leader's request, by a first assignment, or by an operator's acceptance of loss.
+//! Once assigned, a partition keeps an in-sync copy, unless its data was declared lost: by an event, never silently. An
+//! out-of-sync copy becomes Live only by a leader's request, a first assignment, or an operator's acceptance of loss.
 
 use super::{Violation, violated};
 use crate::events::EventKind;
@@ -35,7 +35,7 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
         if earlier.live().next().is_some() && row.live().next().is_none() && !declared && !accepted {
             return violated(NAME, format!("{} lost its last Live copy silently", row.id));
         }
-        // Over a single step: whoever newly counts was a loader under a leader, or is new in a first assignment.
+        // Over a single step: a copy that became Live was a loader under a leader, or is new in a first assignment.
         if after.applied == before.applied + 1 && !settled && earlier.status != PartitionStatus::Unassigned && !accepted
         {
             for placement in row.live() {

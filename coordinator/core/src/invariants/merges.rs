@@ -1,5 +1,5 @@
-//! A merge is of two neighbours whose rows agree about it; and no partition of a table that there is goes away but by one, which
-//! leaves its keys to its left neighbour and orders to delete its copies.
+//! A merge has two neighbours with agreeing rows; a partition of an existing table disappears only by a merge, which
+//! leaves its keys to its left neighbour and orders the deletion of its copies.
 
 use super::{Violation, violated};
 use crate::apply::may_hold;
@@ -33,7 +33,7 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
 pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
     let there = |row: &archon_types::Partition| after.tables.contains_key(&row.id.table);
     if after.applied != before.applied + 1 {
-        return Ok(()); // Nodes may have deleted copies in between, and the keys changed hands again.
+        return Ok(()); // Nodes may have deleted copies in between, and the keys may have moved again.
     }
     for row in before.partitions.iter().filter(|row| there(row) && after.partitions.get(row.id).is_none()) {
         let Some((merge, left)) = row.yields() else {
@@ -55,7 +55,7 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
     Ok(())
 }
 
-/// Whether the partition went away in a merge.
+/// Returns true if the partition was removed by a merge.
 pub(super) fn merged_away(before: &ClusterState, after: &ClusterState, partition: archon_types::PartitionId) -> bool {
     let yielded = before.partitions.get(partition).is_some_and(|row| row.yields().is_some());
     yielded && after.partitions.get(partition).is_none() && after.tables.contains_key(&partition.table)

@@ -1,4 +1,4 @@
-//! What must hold of every state and every step, one property per file; shared by unit tests, property tests and the
+//! Invariants of every state and every step, one property per file; shared by unit tests, property tests and the
 //! simulator.
 
 mod controls;
@@ -23,12 +23,12 @@ mod spoken;
 use crate::state::ClusterState;
 use std::fmt;
 
-/// A property that does not hold, and where.
+/// A violated property, and its place.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub struct Violation {
     /// The property, by the name of its file.
     pub invariant: &'static str,
-    /// Where it does not hold.
+    /// Place of the violation.
     pub detail: String,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks everything that must hold of any state.
+/// Checks all invariants of a state.
 ///
 /// # Errors
 /// The first violation found.
@@ -60,7 +60,7 @@ pub fn check(state: &ClusterState) -> Result<(), Violation> {
     indexes::check(state)
 }
 
-/// Checks everything that must hold between a state and any later one.
+/// Checks all invariants between a state and any later one.
 ///
 /// # Errors
 /// The first violation found.

@@ -1,4 +1,5 @@
-//! Names of nodes and participants are unique, and so are addresses of nodes that are alive; a former holder led in an epoch that is over.
+//! Names of nodes and participants are unique, and so are addresses of alive nodes; a former holder led in an earlier
+//! epoch.
 
 use super::{Violation, violated};
 use crate::state::ClusterState;

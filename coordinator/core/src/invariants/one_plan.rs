@@ -1,4 +1,4 @@
-//! All migrations that are not over belong to one plan, and no partition has two that began.
+//! All unfinished migrations belong to one plan, and no partition has two running ones.
 
 use super::{Violation, violated};
 use crate::migration::Stage;

@@ -1,4 +1,4 @@
-//! A placement number stands for one copy of one partition on one node, for ever.
+//! A placement number permanently stands for one copy of one partition on one node.
 
 use super::splits::formed_on;
 use super::{Violation, violated};
@@ -25,7 +25,7 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     Ok(())
 }
 
-/// The node that told of a copy while the state was recovered, which lacked it.
+/// Returns the node that reported a copy during a recovery which the state lacked.
 fn told_of(before: &ClusterState, partition: PartitionId, placement: PlacementId) -> Option<NodeId> {
     let inventories = &before.recovery.as_ref()?.inventories;
     let told = inventories.iter().find(|(_, inventory)| {

@@ -1,5 +1,5 @@
-//! The coordinators (PROTOCOL rules 57 and 58): a number and a directory belong to one of them for ever, voters change by joint
-//! consensus, and one change is over before another one begins.
+//! The coordinators (PROTOCOL rules 57 and 58): a number and a directory permanently belong to one of them, voters
+//! change by joint consensus, and one change ends before another one begins.
 
 use super::{Violation, violated};
 use crate::state::ClusterState;

@@ -1,4 +1,5 @@
-//! Each key of a table has one partition: by its hash, or because the ranges of a table by ranges lie side by side.
+//! Each key of a table has exactly one partition: by its hash, or because the ranges of a table by ranges are
+//! contiguous.
 
 use super::{Violation, violated};
 use crate::state::ClusterState;

@@ -1,5 +1,5 @@
-//! A split is of a partition of a table by ranges, at a key that it has; its copies stand beside copies of that partition, and
-//! its number is no partition's.
+//! A split concerns a partition of a table by ranges, at a key in its range; its copies stand beside copies of that
+//! partition, and its number is unused.
 
 use super::{Violation, violated};
 use crate::apply::may_hold;
@@ -9,7 +9,7 @@ use archon_types::{NodeId, PartitionId, PlacementId};
 
 const NAME: &str = "splits";
 
-/// The node on which a copy of this partition is to be formed, that is to be split off.
+/// Returns the node on which a copy of this new partition is to be formed.
 pub(super) fn formed_on(state: &ClusterState, partition: PartitionId, copy: PlacementId) -> Option<NodeId> {
     let splits = state.partitions.splitting().filter_map(|row| Some((row.id, row.split.as_ref()?)));
     let mut own = splits.filter(|(left, split)| split.right_of(*left) == partition);
@@ -42,7 +42,7 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     Ok(())
 }
 
-/// No copy that was to be formed is forgotten: it goes on, or is the new partition's, or its node is told to delete it.
+/// No copy to be formed is forgotten: it goes on, belongs to the new partition, or its node has an order to delete it.
 pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
     if after.applied != before.applied + 1 {
         return Ok(()); // Nodes may have deleted copies in between.

@@ -1,4 +1,4 @@
-//! Every node and participant speaks the protocol of the cluster (PROTOCOL rules 63 and 64), and that never falls.
+//! Every node and participant speaks the protocol of the cluster (PROTOCOL rules 63 and 64), which never falls.
 
 use super::{Violation, violated};
 use crate::state::ClusterState;

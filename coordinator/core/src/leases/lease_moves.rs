@@ -1,4 +1,4 @@
-//! Keeping a lease table even: which partitions should change their owner, and to whom.
+//! Balancing of a lease table: the partitions that should change their owner, and the new owners.
 
 use crate::liveness::Liveness;
 use crate::node_row::NodeRow;
@@ -7,12 +7,13 @@ use crate::state::ClusterState;
 use archon_types::{NodeGoal, NodeId, Partition, PartitionId, PartitionStatus, Placement, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most partitions of one table that change their owner at once.
+/// Maximum number of partitions of one table that change their owner at once.
 const MOVES_MAX: usize = 64;
 
-/// The moves to begin now, fewest that bring every participant to floor or ceiling of its share by weight, within its limit; what
-/// participants own that drain, or are barred from it, goes first. One that is cordoned keeps what it has. As long as participants
-/// come and go (not `settled`) only what must leave does: each newcomer for itself would make partitions move twice.
+/// Returns the moves to begin now: the fewest that bring every participant to floor or ceiling of its share by weight,
+/// within its limit. Partitions of draining or barred participants go first; a cordoned one keeps its own. While
+/// participants come and go (not `settled`), only partitions that must leave move: balancing for each newcomer would
+/// move partitions twice.
 pub(crate) fn lease_moves(
     state: &ClusterState,
     table: &Table,
@@ -53,7 +54,7 @@ pub(crate) fn lease_moves(
             receivers.insert((Need { count: share.has, weight: share.weight, slot }, node, *quota));
         }
     }
-    // Barred from all who have too few, a partition would stand for one that can leave.
+    // A partition that no receiver may own would take the place of one that can leave.
     let finds = |row: &Partition| receivers.iter().any(|(_, node, _)| may_own(state, liveness, row, *node));
     for (row, (share, quota)) in eligible.iter().zip(shares.iter().zip(&quota)).filter(|_| settled) {
         let above = usize::try_from(share.has.saturating_sub(*quota)).unwrap_or(usize::MAX);
@@ -79,7 +80,7 @@ pub(crate) fn lease_moves(
     moves
 }
 
-/// What each participant has, moves that are under way done.
+/// Returns the partitions of each participant once the moves in progress are done.
 fn heading<'a>(state: &'a ClusterState, table: &Table, serving: &[&NodeRow]) -> BTreeMap<NodeId, Vec<&'a Partition>> {
     let mut heading: BTreeMap<NodeId, Vec<&Partition>> = BTreeMap::new();
     for row in serving.iter().flat_map(|member| state.partitions.on_node(member.node.id)) {
@@ -94,8 +95,8 @@ fn heading<'a>(state: &'a ClusterState, table: &Table, serving: &[&NodeRow]) -> 
     heading
 }
 
-/// Moves of what participants own that are barred from it, each to whoever has least for its weight, its share aside: nobody
-/// may be below it. `heading` is as after these moves.
+/// Returns moves of partitions whose owners are barred from them, each to the participant with the least for its
+/// weight, independent of shares: no participant may be below its share. `heading` is updated to after these moves.
 fn barred_moves<'a>(
     state: &'a ClusterState,
     table: &Table,
@@ -127,23 +128,23 @@ fn barred_moves<'a>(
     moves
 }
 
-/// How many partitions of the table the participant may have at most, for its limit is one for all tables.
+/// Returns the maximum number of partitions of the table for the participant: its limit covers all tables.
 fn limit_in(state: &ClusterState, table: &Table, row: &NodeRow) -> u32 {
     let elsewhere = state.partitions.count_on(row.node.id) - state.partitions.count_in(table.id, row.node.id);
     row.room_beside(elsewhere)
 }
 
-/// Whether the participant takes partitions of the table.
+/// Returns true if the participant takes partitions of the table.
 fn takes(state: &ClusterState, table: &Table, liveness: &Liveness, row: &NodeRow) -> bool {
     row.takes_placements() && liveness.may_lead(row.node.id) && !state.bars_all(table.id, row.node.id)
 }
 
-/// Whether the participant may own this partition, and does not yet.
+/// Returns true if the participant may own this partition, and does not yet.
 fn may_own(state: &ClusterState, liveness: &Liveness, row: &Partition, node: NodeId) -> bool {
     !liveness.churn.avoids(node, row.id) && !state.bars(row.id, node) && row.placement_on(node).is_none()
 }
 
-/// Whether the partition is served by its one owner, so that a move of it may begin.
+/// Returns true if the partition is served by its only owner, so that it may start to move.
 fn can_move(row: &Partition) -> bool {
     let alone = |placements: &[Placement]| matches!(placements, [only] if row.leader == Some(only.id));
     row.status == PartitionStatus::Online && alone(&row.placements)

@@ -1,11 +1,11 @@
-//! Lease tables: partitions of which there is nothing but who owns each. A lease's only copy stands on its owner and is Live from
-//! the start, for it holds nothing. Epochs, leases, withdrawal, former owners and hand-overs are those of every partition
-//! (PROTOCOL rules 12 to 16). What differs is here:
+//! Lease tables: partitions without data that only record their owner. A lease's only copy stands on its owner and is
+//! Live from the start, since it holds nothing. Epochs, leases, withdrawal, former owners and hand-overs are those of
+//! every partition (PROTOCOL rules 12 to 16). Differences:
 //!
 //! - Any participant that serves the table may own a partition next, not only one that has a copy ([`Owners`]).
-//! - A move begins by adding the next owner's placement to the row, at once Live; the present owner is then told to hand over.
-//!   The new leadership and the end of the old placement are one commit ([`take_over`]).
-//! - What operators order to end is asked for first ([`hands_over`]), and withdrawn only if it is not released in time.
+//! - A move begins with the next owner's placement in the row, Live at once; then the present owner is ordered to hand
+//!   over. The new leadership and the end of the old placement are one commit ([`take_over`]).
+//! - Leaderships that operators end are requested first ([`hands_over`]), and withdrawn only if not released in time.
 //! - A table keeps itself even, with few moves, as participants come and go ([`lease_moves`]).
 
 mod churn;
@@ -23,17 +23,18 @@ use crate::edit::{Edit, Ending};
 use crate::state::ClusterState;
 use archon_types::{Incarnation, NodeId, Partition, PartitionStatus, Placement, PlacementId, ReplicaState, Table};
 
-/// Who owns a partition next.
+/// Next owner of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NextOwner {
     /// Its placement: one of the row, or a new one.
     pub(crate) placement: Placement,
-    /// The life of its member.
+    /// The incarnation of its member.
     pub(crate) incarnation: Incarnation,
 }
 
-/// The placement to which the owner of a lease is to hand over, if one was added for that. Where operators have ordered that
-/// the leadership ends, it is its own: what counts is that the owner ends its work, which it would not if that were withdrawn.
+/// Returns the placement to which the owner of a lease must hand over, if one was added for that. If operators ordered
+/// the end of the leadership, it is the owner's own: the owner must end its work, which it would not do after a
+/// withdrawal.
 pub(crate) fn hands_over(state: &ClusterState, row: &Partition, owner: &Placement) -> Option<PlacementId> {
     if state.is_offline(row.id) || state.is_bumped(row.id) {
         return Some(owner.id);
@@ -42,7 +43,7 @@ pub(crate) fn hands_over(state: &ClusterState, row: &Partition, owner: &Placemen
     row.live().find(able).map(|other| other.id)
 }
 
-/// The edits by which a partition is owned from now on by `next`, and by nobody else.
+/// Returns the edits that make `next` the only owner of a partition.
 pub(crate) fn take_over(row: &Partition, next: NextOwner, ending: Ending) -> Vec<Edit> {
     let NextOwner { placement, incarnation } = next;
     if row.status == PartitionStatus::Unassigned {
@@ -58,7 +59,7 @@ pub(crate) fn take_over(row: &Partition, next: NextOwner, ending: Ending) -> Vec
 }
 
 impl ClusterState {
-    /// The tables that this participant serves and that hold no leases, or are not there, by name.
+    /// Returns the tables that this participant serves by name and that hold no leases or do not exist.
     pub fn tables_not_leased(&self, member: NodeId) -> impl Iterator<Item = &String> {
         let served = self.tables_served(member);
         served.iter().filter(|name| !self.lease_tables().any(|table| table.name == **name))
@@ -76,7 +77,7 @@ impl ClusterState {
     }
 }
 
-/// How many participants take partitions of this table.
+/// Returns the number of participants that take partitions of this table.
 pub(crate) fn eligible_count(state: &ClusterState, table: &Table) -> usize {
     state.participants.serving(&table.name).filter(|row| row.takes_placements()).count()
 }

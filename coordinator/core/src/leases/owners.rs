@@ -1,4 +1,4 @@
-//! Who owns a lease next, one partition after another: the state knows of none of them yet.
+//! Choice of next owners, one partition after another; the state does not contain the choices yet.
 
 use super::{NextOwner, placed};
 use crate::liveness::Liveness;
@@ -8,14 +8,15 @@ use crate::state::ClusterState;
 use archon_types::{NodeGoal, NodeId, Partition, Placement, PlacementId, Table, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The participants of each table, with what they have and were given here. Making one costs nothing: most turns need none.
+/// The participants of each table, with their partitions including those given here. Creating one is free: most turns
+/// need none.
 pub(crate) struct Owners<'a> {
     state: &'a ClusterState,
-    /// The participants that can take more, by table that was asked for.
+    /// The participants that can take more, for each requested table.
     eligible: BTreeMap<TableId, BTreeSet<(Need, NodeId)>>,
-    /// How many each participant was given here, of all tables.
+    /// Number of partitions given here to each participant, over all tables.
     given: BTreeMap<NodeId, u32>,
-    /// The last placement number that was given out here; zero: none was.
+    /// The last placement number assigned here; zero: none was.
     placement_last: u64,
 }
 
@@ -24,19 +25,21 @@ impl<'a> Owners<'a> {
         Self { state, eligible: BTreeMap::new(), given: BTreeMap::new(), placement_last: 0 }
     }
 
-    /// The last placement number that was given out here, or before.
+    /// Returns the last placement number assigned here, or before.
     pub(crate) fn placement_last(&self, liveness: &Liveness) -> u64 {
         self.placement_last.max(liveness.placement_last)
     }
 
-    /// Whether there is anybody who can take more of this table. If not, nobody is given what has no placement yet.
+    /// Returns true if some participant can take more of this table. Otherwise partitions without a placement stay
+    /// unassigned.
     pub(crate) fn takes(&mut self, liveness: &Liveness, table: &Table) -> bool {
         let state = self.state;
         !self.eligible.entry(table.id).or_insert_with(|| eligible(state, table, liveness)).is_empty()
     }
 
-    /// Who should own this partition next. The target of a move goes first, then whoever owned it last: nothing moves without
-    /// need. Else it is the participant that has least of the table for its weight, takes partitions and is below its limit.
+    /// Returns the next owner of this partition. The target of a move is preferred, then the last owner: nothing moves
+    /// without need. Else it is the participant with the least of the table for its weight that takes partitions and is
+    /// below its limit.
     pub(crate) fn next(
         &mut self,
         liveness: &Liveness,
@@ -58,7 +61,7 @@ impl<'a> Owners<'a> {
                 && !goal.is_some_and(NodeGoal::gives_up_leaderships)
                 && !barred(copy.node)
         };
-        // The newest one is where a move goes.
+        // The newest placement is the target of a move.
         if let Some(copy) = row.placements.iter().rev().find(stays) {
             return Some(NextOwner { placement: *copy, incarnation: state.incarnation(copy.node)? });
         }
@@ -80,7 +83,7 @@ impl<'a> Owners<'a> {
         Some(NextOwner { placement, incarnation: state.incarnation(node)? })
     }
 
-    /// A new placement on this participant.
+    /// Creates a new placement on this participant.
     pub(crate) fn place(&mut self, liveness: &Liveness, node: NodeId) -> Placement {
         self.placement_last = self.placement_last(liveness).max(self.state.placement_last.get()) + 1;
         placed(PlacementId::new(self.placement_last), node)

@@ -1,10 +1,11 @@
-//! Leases that are to leave their owners and stay, since nobody else may own them: a bar or a drain that has no effect.
+//! Leases that should leave their owners and stay, since no other participant may own them: a bar or drain without
+//! effect.
 
 use crate::state::ClusterState;
 use archon_types::{NodeId, Partition, PartitionId, PartitionStatus, TableId};
 use std::collections::BTreeMap;
 
-/// Who may own partitions of each table next, as far as what is known of the table alone tells. Worked out once for each table.
+/// Possible next owners per table, as far as the table alone determines them. Computed once for each table.
 pub(crate) struct Successors<'a> {
     state: &'a ClusterState,
     by_table: BTreeMap<TableId, Vec<(NodeId, u32)>>,
@@ -15,24 +16,24 @@ impl<'a> Successors<'a> {
         Self { state, by_table: BTreeMap::new() }
     }
 
-    /// The owner of a lease, if it is to give it up and nobody else may own it.
+    /// Returns the owner of a lease, if it should give it up and no other participant may own it.
     pub(crate) fn staying(&mut self, row: &Partition) -> Option<NodeId> {
         let owner = self.leaving(row)?;
         (!self.may_go(row, owner)).then_some(owner)
     }
 
-    /// Whether anybody beside its owner may own this lease.
+    /// Returns true if any participant other than its owner may own this lease.
     pub(crate) fn may_go(&mut self, row: &Partition, owner: NodeId) -> bool {
         let state = self.state;
         self.of_table(row.id.table).iter().any(|(node, _)| *node != owner && !state.bars(row.id, *node))
     }
 
-    /// How many more partitions of the table others than this one take together.
+    /// Returns the number of further partitions of the table that the other participants take together.
     pub(crate) fn room_beside(&mut self, table: TableId, owner: NodeId) -> u64 {
         self.of_table(table).iter().filter(|(node, _)| *node != owner).map(|(_, room)| u64::from(*room)).sum()
     }
 
-    /// The owner of a lease that it is to give up, as long as no move of it is under way.
+    /// Returns the owner of a lease that it should give up, unless a move of it is in progress.
     fn leaving(&self, row: &Partition) -> Option<NodeId> {
         let owner = row.leader_placement()?.node;
         let goal = self.state.participants.get(&owner)?.node.goal;
@@ -51,7 +52,7 @@ impl<'a> Successors<'a> {
     }
 }
 
-/// Every lease that its owner is to give up and that nobody else may own, by owner.
+/// Returns every lease that its owner should give up and that no other participant may own, by owner.
 pub fn staying_leases(state: &ClusterState) -> BTreeMap<NodeId, Vec<PartitionId>> {
     let mut successors = Successors::new(state);
     let mut staying: BTreeMap<NodeId, Vec<PartitionId>> = BTreeMap::new();

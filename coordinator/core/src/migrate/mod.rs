@@ -1,21 +1,22 @@
-//! The steps of a migration. Each is one commit that changes the partition's row and the migration's record together;
+//! Steps of a migration. Each is one commit that changes the partition's row and the migration's record together;
 //! between two of them lies a node's report. Any coordinator can take the next step from state alone.
 //!
 //! | phase | seen from | next step |
 //! |---|---|---|
 //! | Queued | record | add the target as Load, when source and target are below the copy limit |
 //! | Copying | target is Load | the leader reports `CaughtUp`: Promote |
-//! | InSync | target is Live, source leads | the leader is told to hand over; its `Released` moves the leadership in one commit |
+//! | InSync | target is Live, source leads | the leader is ordered to hand over; its `Released` moves the leadership in one commit |
 //! | HandOver | target leads (or source never led) | the leader reports Online: source becomes Unload |
 //! | Cleanup | source is Unload | its node reports Unloaded: Forget, Done |
 //!
-//! A leadership alone is moved by the steps InSync and HandOver: its target counts already, and nothing is removed.
+//! The move of a leadership alone uses only the steps InSync and HandOver: its target is Live already, and nothing is
+//! removed.
 //!
-//! A move that lost its point meanwhile (a failover brought the leadership elsewhere, the copy is gone) is Superseded: it
-//! ends where it is, and is no failure. One whose target is down is Failed.
+//! A move made pointless by other changes (a failover moved the leadership, the copy is gone) is Superseded: it ends
+//! where it is, without a failure. One with a target that is down is Failed.
 //!
-//! Until the leadership moved, a cancelled or failed migration is undone by unloading the target. From then on it only
-//! goes forward (PROTOCOL rule 7).
+//! Until the leadership has moved, a cancelled or failed migration is undone by unloading the target. After that it
+//! only goes forward (PROTOCOL rule 7).
 
 mod phase;
 
@@ -30,8 +31,8 @@ use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::{NodeGoal, NodeId, NodeStatus, Partition, PartitionStatus, Placement, PlacementId, ReplicaState};
 
-/// The copy to which this partition's leader should hand over now: the target of a migration that has come that far, or
-/// another copy that counts if the leader's node is being emptied.
+/// Returns the copy to which this partition's leader should hand over now: the target of a migration that has reached
+/// that step, or another in-sync copy if the leader's node gives up its leaderships.
 pub fn hands_over(state: &ClusterState, row: &Partition) -> Option<PlacementId> {
     let leader = row.leader_placement()?;
     if state.is_lease(row.id.table) {
@@ -55,7 +56,7 @@ pub fn hands_over(state: &ClusterState, row: &Partition) -> Option<PlacementId> 
     if !leaves || state.is_offline(row.id) {
         return None;
     }
-    // The same one each time it is asked for, and not the same one for all partitions.
+    // Stable over calls, and spread over partitions.
     let others = |goal: NodeGoal| {
         let able = |live: &&Placement| {
             goal_of(live) == Some(goal) && state.is_active(live.node) && !state.bars(row.id, live.node)
@@ -72,20 +73,20 @@ pub fn hands_over(state: &ClusterState, row: &Partition) -> Option<PlacementId> 
 
 const TOO_FEW: &str = "too few copies on nodes that are alive would remain";
 
-/// What a migration should do next.
+/// Next step of a migration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// Commit this.
     Step(Command),
     /// Add the target, when the copy limit allows it and there is a placement number for it.
     Begin,
-    /// Commit this, which begins the move of a leadership, when not too many are under way.
+    /// Commit this, which begins the move of a leadership, unless too many are in progress.
     Lead(Command),
-    /// Nothing, for this reason.
+    /// No step, for this reason.
     Wait(String),
 }
 
-/// The next step of a migration that is not over, as far as it follows from state alone.
+/// Returns the next step of an unfinished migration, as far as it follows from state alone.
 pub(crate) fn next(state: &ClusterState, migration: &Migration) -> Next {
     let Some(row) = state.partitions.get(migration.partition) else {
         return set(migration, failed("the partition is gone"), None);
@@ -149,7 +150,7 @@ fn running(state: &ClusterState, migration: &Migration, row: &Partition, id: Pla
     };
     let target_node = state.node(target.node).map_or(NodeStatus::Lost, |node| node.node.status);
     match target.state {
-        // What becomes of it is not this migration's affair any more.
+        // This migration no longer handles the copy.
         ReplicaState::Load if is_lost(state, id) => set(migration, failed("the target's copy was lost"), None),
         ReplicaState::Unload => set(migration, failed("the target's copy was lost"), None),
         ReplicaState::Load if state.departed.contains_key(&id) && may_go(state, row, id).is_err() => {
@@ -172,7 +173,7 @@ fn running(state: &ClusterState, migration: &Migration, row: &Partition, id: Pla
     }
 }
 
-/// The move of a leadership to a copy that counts already.
+/// Returns the next step of the move of a leadership to a Live copy.
 fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> Next {
     let begun = migration.stage.target();
     if begun.is_none() {
@@ -184,7 +185,7 @@ fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> N
         }
     }
     let Some(leader) = row.leader_placement() else {
-        // Nobody will be elected by itself where every copy was lost: the plan must not wait for that for ever.
+        // If every copy was lost, no leader is elected automatically: the plan must not wait for that forever.
         if row.live().next().is_none() {
             return set(migration, failed("no copy of the partition counts any more"), None);
         }
@@ -211,8 +212,8 @@ fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> N
         let why = format!("{} holds no copy of the partition by now", name(state, migration.to));
         return set(migration, superseded(&why), None);
     };
-    // A copy that fell behind for a moment counts again soon. Others need not wait for it meanwhile: a move that has begun
-    // goes back into the queue.
+    // A copy that fell behind for a moment is in sync again soon. Others need not wait for it meanwhile: a move that
+    // has begun returns to the queue.
     let unable = match target.state {
         ReplicaState::Live if state.is_active(target.node) => None,
         ReplicaState::Live => Some(format!("{} has just registered", name(state, target.node))),
@@ -232,7 +233,7 @@ fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> N
     }
 }
 
-/// The target counts.
+/// Returns the next step of a migration with a Live target.
 fn in_sync(
     state: &ClusterState,
     migration: &Migration,
@@ -281,7 +282,7 @@ fn in_sync(
     Next::Step(Command::Change(vec![PartitionChange::one(row.id, row.version, Edit::Unload(source.id))]))
 }
 
-/// The begin of a migration: its target, with this new number.
+/// Returns the command that begins a migration with this number for its target.
 pub(crate) fn begin(migration: &Migration, row: &Partition, target: PlacementId) -> Command {
     let placement = Placement { id: target, node: migration.to, state: ReplicaState::Load };
     Command::SetMigration {
@@ -307,7 +308,7 @@ fn superseded(why: &str) -> Stage {
     Stage::Superseded { why: why.to_owned() }
 }
 
-/// Why nothing can be moved to the target's node, if so.
+/// Returns the reason why no copy can be moved to the target's node, if any.
 fn target_is_down(state: &ClusterState, migration: &Migration) -> Option<&'static str> {
     match state.node(migration.to).map(|node| node.node.status) {
         Some(NodeStatus::Alive) => None,
@@ -316,7 +317,7 @@ fn target_is_down(state: &ClusterState, migration: &Migration) -> Option<&'stati
     }
 }
 
-/// Whether a copy is gone, or is going to be because it was lost.
+/// Returns true if a copy is gone, or will be because it was lost.
 fn is_gone(state: &ClusterState, row: &Partition, id: PlacementId) -> bool {
     row.placement(id).is_none_or(|copy| copy.state == ReplicaState::Unload) || is_lost(state, id)
 }

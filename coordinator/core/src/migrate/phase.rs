@@ -1,4 +1,4 @@
-//! How far a migration is, as people see it.
+//! Phase of a migration, for people.
 
 use crate::migration::{Migration, MoveKind, Stage};
 use crate::state::ClusterState;
@@ -6,7 +6,7 @@ use archon_types::{MovePhase, ReplicaState};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How far a migration is.
+/// Phase of a migration.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Phase {
     /// Waits until both nodes are below the copy limit.
@@ -19,24 +19,24 @@ pub enum Phase {
     HandOver,
     /// The source's copy is being deleted.
     Cleanup,
-    /// Over; the target has taken the source's place.
+    /// Done: the target has replaced the source.
     Done,
-    /// Undone at the operator's wish.
+    /// Cancelled by the operator.
     Cancelled,
-    /// Given up because the cluster changed meanwhile and it has lost its point.
+    /// Ended because other changes of the cluster made it pointless.
     Superseded {
-        /// What changed, for people.
+        /// The change, for people.
         why: String,
     },
     /// Undone.
     Failed {
-        /// Why, for people.
+        /// Reason, for people.
         why: String,
     },
 }
 
 impl Phase {
-    /// What it is called where only the word counts.
+    /// Returns the phase without its reasons.
     pub const fn word(&self) -> MovePhase {
         match self {
             Self::Queued => MovePhase::Queued,
@@ -58,7 +58,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// How far a migration is, from its record and its partition's row.
+/// Computes the phase of a migration from its record and its partition's row.
 pub fn phase(state: &ClusterState, migration: &Migration) -> Phase {
     let target = match &migration.stage {
         Stage::Queued => return Phase::Queued,

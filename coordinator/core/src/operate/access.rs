@@ -1,4 +1,4 @@
-//! Rights of clients: what granting one, or taking one back, does. Certificates that count no more.
+//! Checks of grants and revocations of client rights, and of revocations of certificates.
 
 use crate::command::Command;
 use crate::coordinators::WITHDRAWN_SINCE;
@@ -10,17 +10,17 @@ use archon_types::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What an operator wants of a right.
+/// Change of a right by an operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AccessChange {
-    /// It is to be had, whatever was granted before: who may write goes on to.
+    /// Grants the right; a higher existing right stays.
     Grant(Right),
-    /// It is not to be had any more. Without reading there is no writing either.
+    /// Revokes the right. Revoking read also revokes write.
     Revoke(Right),
 }
 
 impl AccessChange {
-    /// What is granted afterwards.
+    /// Returns the right after the change.
     fn after(self, before: Option<Right>) -> Option<Right> {
         match self {
             Self::Grant(right) => before.max(Some(right)),
@@ -31,10 +31,10 @@ impl AccessChange {
     }
 }
 
-/// What changes a right; `None` if it is so already.
+/// Returns the command that changes a right; `None` if it needs no change.
 ///
 /// # Errors
-/// If no client can have that name, or the table does not hold what the right is about: rows, or leases to own.
+/// If the name is invalid for a client, or the table does not hold the subject of the right: rows, or leases to own.
 pub fn check_access(state: &ClusterState, scope: &Scope, change: AccessChange) -> Result<Option<Command>, ErrorDetail> {
     scope.check()?;
     let table = scope.table.and_then(|table| state.tables.get(&table));
@@ -71,11 +71,11 @@ pub fn check_access(state: &ClusterState, scope: &Scope, change: AccessChange) -
     Ok((before != after).then_some(command))
 }
 
-/// What withdraws the certificates of an identity that begin before `begins_before`, or has all count again; `None` if it is so already.
-/// What was withdrawn stays so until it is to count again: a moment that lies before the one that holds changes nothing.
+/// Returns the command that revokes the certificates of an identity that begin before `begins_before`, or restores all;
+/// `None` if it needs no change. A revocation stays until it is lifted: a time before the present one changes nothing.
 ///
 /// # Errors
-/// If nobody can be called so, or a coordinator was removed for good.
+/// If the identity is invalid, or the coordinator was removed permanently.
 pub fn check_withdrawal(
     state: &ClusterState,
     identity: &str,
@@ -95,15 +95,15 @@ pub fn check_withdrawal(
 /// Certificates of one identity that members refuse, by two independent facts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RefusedCertificates {
-    /// An admin withdrew those that begin before this.
+    /// An admin revoked those that begin before this.
     pub begins_before: Option<Millis>,
-    /// The coordinator was removed from the quorum. Nodes refuse all of its certificates; coordinators let it ask whether it was
-    /// removed, unless they were withdrawn as well.
+    /// The coordinator was removed from the quorum. Nodes refuse all of its certificates; coordinators let it ask about
+    /// its removal, unless the certificates were revoked as well.
     pub removed: bool,
 }
 
 impl ClusterState {
-    /// Certificates that members refuse, by identity.
+    /// Returns the certificates that members refuse, by identity.
     pub fn refused_certificates(&self) -> BTreeMap<String, RefusedCertificates> {
         let withdrawn =
             |begins_before: &Millis| RefusedCertificates { begins_before: Some(*begins_before), removed: false };
@@ -115,14 +115,15 @@ impl ClusterState {
         refused
     }
 
-    /// Returns true if this member is a participant with a certificate that was not granted the partitions of the lease table. It is
-    /// kept from them as by a bar. Before [`OWN_SINCE`] every participant may own them.
+    /// Returns true if this member is a participant with a certificate that was not granted the partitions of the lease
+    /// table. It is kept from them like by a bar. Before [`OWN_SINCE`] every participant may own them.
     pub(crate) fn lacks_grant(&self, member: NodeId, table: TableId) -> bool {
         let Some(row) = self.participants.get(&member) else { return false };
         row.certified && self.protocol >= OWN_SINCE && !self.access.may_own(&row.node.name, table)
     }
 
-    /// Returns a lease table that a participant with a certificate wants to serve, if it was granted none of those that exist.
+    /// Returns a lease table that a participant with a certificate wants to serve, if it was granted none of the
+    /// existing ones.
     pub fn not_granted(&self, name: &str, participant: &Participant) -> Option<&Table> {
         let served = participant.tables.iter().filter_map(|served| self.table_by_name(served));
         let leased: Vec<&Table> = served.filter(|table| table.holds == Holds::Lease).collect();
@@ -138,7 +139,7 @@ impl ClusterState {
         tables.filter(|table| table.holds == Holds::Lease).any(|table| self.lacks_grant(member, table.id))
     }
 
-    /// Rights and refused certificates, as nodes go by them.
+    /// Returns rights and refused certificates, as nodes apply them.
     pub fn access_list(&self) -> AccessList {
         let mut access = Arc::clone(&self.access);
         if self.protocol >= WITHDRAWN_SINCE {

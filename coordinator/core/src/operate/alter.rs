@@ -1,4 +1,4 @@
-//! Changing nodes and tables while they are there.
+//! Checks of changes of existing nodes and tables.
 
 use super::order::check_there;
 use super::reshape::{hashed, of_leases};
@@ -6,22 +6,22 @@ use crate::command::Command;
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, ErrorKind, NodeId, NodeTraits, Table, TableChange, TraitsChange};
 
-/// What changing a node does.
+/// Effect of changing a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeAlteration {
-    /// What it had.
+    /// Traits before.
     pub before: NodeTraits,
-    /// What it has then.
+    /// Traits after.
     pub after: NodeTraits,
-    /// What does it; `None` if it has that already.
+    /// The command; `None` if the node has these traits already.
     pub command: Option<Command>,
 }
 
-/// Whether a node can be given another zone, weight or limit: any that is not lost can. Copies beyond a new limit stay
-/// until a plan moves them.
+/// Checks that a node can get another zone, weight or limit: any node that is not lost can. Copies beyond a new limit
+/// stay until a plan moves them.
 ///
 /// # Errors
-/// Why not: `NotFound`, or `InvalidArgument` with the range.
+/// `NotFound`, or `InvalidArgument` with the range.
 pub fn check_alter_node(
     state: &ClusterState,
     node: NodeId,
@@ -36,11 +36,12 @@ pub fn check_alter_node(
     Ok(NodeAlteration { before, after, command })
 }
 
-/// Whether there are nodes enough for so many copies of each partition of a table. One that wants more would wait for more
-/// of them, perhaps for ever. Before the first nodes come, the least cluster that was asked for counts.
+/// Checks that there are enough nodes for this number of copies of each partition of a table. Otherwise the table would
+/// wait for more nodes, perhaps forever. Before the first nodes register, the configured minimum size of the cluster
+/// counts.
 ///
 /// # Errors
-/// `Refused`, with what to do.
+/// `Refused`, with a remedy.
 pub fn check_nodes_for(state: &ClusterState, name: &str, replication: u8) -> Result<(), ErrorDetail> {
     let registered = state.nodes.values().filter(|row| row.keeps_placements()).count() as u64;
     let have = registered.max(state.settings.nodes_min.into());
@@ -54,12 +55,12 @@ pub fn check_nodes_for(state: &ClusterState, name: &str, replication: u8) -> Res
     Err(ErrorDetail::new(ErrorKind::Refused, message).with_have_need(have, replication.into()))
 }
 
-/// Whether a table can be changed so, and by what; `None` if it is so already. Fewer copies of each partition are always possible:
-/// repair retires the superfluous ones, and none that is still needed. For more there must be nodes. Limits above which
-/// partitions are split are for tables by ranges.
+/// Returns the command that changes a table; `None` if it needs no change. Fewer copies of each partition are always
+/// possible: repair retires only superfluous ones. More copies need enough nodes. Split limits apply to tables by
+/// ranges.
 ///
 /// # Errors
-/// As [`check_nodes_for`]; `InvalidArgument` for limits of a table whose keys are hashed, and for some that are too low.
+/// Like [`check_nodes_for`]; `InvalidArgument` for limits of a table with hashed keys, and for limits that are too low.
 pub fn check_alter_table(
     state: &ClusterState,
     table: &Table,

@@ -1,24 +1,24 @@
-//! Changing settings of the cluster while it runs.
+//! Checks of changes of cluster settings at run time.
 
 use crate::command::Command;
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, ErrorKind, Setting, SettingChange, SettingStep, SettingsError, Version};
 use std::collections::BTreeSet;
 
-/// Why settings cannot be changed so.
+/// Reason why settings cannot be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs)] // The messages are the documentation of the fields.
 pub enum ConfigureError {
-    /// They are not what they were when the operator looked.
+    /// They changed since the operator looked.
     #[error("the settings have changed since version {looked_at}, to version {now}; look again")]
     Stale { looked_at: Version, now: Version },
-    /// Nothing that runs may see another value of it.
+    /// The setting is fixed while the cluster runs.
     #[error("{} cannot be changed while the cluster runs: {why}", .setting.as_str())]
     Fixed { setting: Setting, why: &'static str },
     /// Two values of one setting.
     #[error("{} is given twice; give each setting once", .setting.as_str())]
     Twice { setting: Setting },
-    /// One is out of its range, or two do not fit each other.
+    /// A value is out of its range, or two values conflict.
     #[error("{0}")]
     Unfit(#[from] SettingsError),
 }
@@ -38,21 +38,20 @@ impl From<ConfigureError> for ErrorDetail {
     }
 }
 
-/// What changing settings does.
+/// Effect of changing settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Configuration {
-    /// Those that change; what has its value already does not.
+    /// The settings that change; settings that have their value already are left out.
     pub changes: Vec<SettingStep>,
-    /// What does it; `None` if everything is as it should be already.
+    /// The command; `None` if no setting changes.
     pub command: Option<Command>,
 }
 
-/// Whether the settings can be changed so while the cluster runs: none of them is [fixed](Setting::fixed), and all of them
-/// together pass [`archon_types::Settings::check`] afterwards. `if_version`: as of which version the operator looked at
-/// them, if that matters.
+/// Checks a change of settings at run time: none of them may be [fixed](Setting::fixed), and all together must pass
+/// [`archon_types::Settings::check`] afterwards. `if_version`: the version that the operator saw, if that matters.
 ///
 /// # Errors
-/// Why not.
+/// The reason for the refusal.
 pub fn check_configure(
     state: &ClusterState,
     wanted: &[SettingChange],

@@ -1,4 +1,4 @@
-//! The only way past the last copy: making one lead that does not count.
+//! Checks of forced elections of an out-of-sync copy, the only remedy after the loss of the last in-sync one.
 
 use super::Obstacle;
 use crate::command::{Command, LossOutcome};
@@ -9,34 +9,34 @@ use crate::state::ClusterState;
 use archon_types::{Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, Version};
 use serde::{Deserialize, Serialize};
 
-/// What forcing a leader does.
+/// Effect of forcing a leader.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ForcedElection {
-    /// Who leads then; `None`: the partition begins empty.
+    /// The new leader; `None`: the partition begins empty.
     pub leader: Option<NodeId>,
-    /// What that copy may still hold.
+    /// Data that its copy may still hold.
     pub condition: Option<Condition>,
-    /// Nodes that are not alive and hold copies that count: starting one of them again would lose nothing.
+    /// Nodes that are not alive and hold in-sync copies: starting one of them again would lose nothing.
     pub would_lose_nothing: Vec<NodeId>,
-    /// Nodes that are not alive and hold copies better than the one that would lead: starting one of them first would lose
+    /// Nodes that are not alive and hold copies better than the new leader's: starting one of them first would lose
     /// less.
     pub would_lose_less: Vec<NodeId>,
-    /// Where none would lead: nodes that are alive and hold a part of the data, or what is left of it. They can be named.
+    /// If none would lead: alive nodes that hold a part or remains of the data. The operator can name one of them.
     pub could_be_named: Vec<NodeId>,
-    /// Nodes whose copies are to be deleted.
+    /// Nodes with copies to be deleted.
     pub retired: Vec<NodeId>,
-    /// What does it.
+    /// The command.
     pub command: Command,
 }
 
-/// Whether an operator can accept the loss of a partition's latest writes, and who would lead it: the copy on `wanted`, or
-/// else the best one on a node that is alive. Whole ones come first, of these the one that ceased to count last; then those
-/// of an older directory. One that never counted, or of which nothing whole is left, leads only if it is named, and no
-/// copy is named past a better one on a node that is alive: that one would be deleted. Without any the partition begins
-/// empty.
+/// Checks that an operator can accept the loss of a partition's latest writes, and chooses the new leader: the copy on
+/// `wanted`, or else the best one on a node that is alive. Whole copies come first, of these the last one that left
+/// sync; then those of an older directory. A copy that was never in sync, or of which no whole data is left, leads only
+/// if it is named, and no copy can be named past a better one on a node that is alive: that one would be deleted.
+/// Without any copy the partition begins empty.
 ///
 /// # Errors
-/// Why not.
+/// The obstacles.
 pub fn check_force_leader(
     state: &ClusterState,
     liveness: &Liveness,
@@ -75,7 +75,7 @@ pub fn check_force_leader(
         }
         None => LossOutcome::Empty,
     };
-    // Beside an empty partition whatever was whole once is better.
+    // Any copy that was whole once is better than an empty partition.
     let floor = chosen.map_or((Condition::Partial, Version::new(u64::MAX)), |copy| rank(state, copy));
     let better = kept(state, row).filter(|copy| !state.is_active(copy.node) && rank(state, copy) > floor);
     let parts = kept(state, row).filter(|copy| chosen.is_none() && state.is_active(copy.node));
@@ -91,12 +91,12 @@ pub fn check_force_leader(
     })
 }
 
-/// The copies that do not count and that nobody was told to delete.
+/// Returns the out-of-sync copies without an order to delete them.
 fn kept<'a>(state: &'a ClusterState, row: &'a Partition) -> impl Iterator<Item = &'a Placement> {
     row.placements.iter().filter(|copy| copy.state == ReplicaState::Load || delete_not_issued(state, copy))
 }
 
-/// The copy on the node that an operator named.
+/// Returns the copy on the node that an operator named.
 fn named<'a>(
     state: &ClusterState,
     row: &'a Partition,

@@ -1,10 +1,11 @@
-//! What a member leads on although it is in maintenance: nobody else takes it.
+//! Partitions that a member leads despite its maintenance, since no other member takes them.
 
 use crate::leases::Successors;
 use crate::state::ClusterState;
 use archon_types::{NodeGoal, NodeId, Partition, PartitionId};
 
-/// The partitions that a member goes on leading while it is in maintenance. Once it stops nobody serves them.
+/// Returns the partitions that a member goes on leading while it is in maintenance. They become unavailable once it
+/// stops.
 pub fn still_led(state: &ClusterState, member: NodeId) -> impl Iterator<Item = PartitionId> + use<'_> {
     let leads = move |row: &&Partition| row.leader_placement().is_some_and(|leader| leader.node == member);
     let rows = state.partitions.on_node(member).filter(leads).filter(|row| !state.is_offline(row.id));
@@ -16,7 +17,7 @@ pub fn still_led(state: &ClusterState, member: NodeId) -> impl Iterator<Item = P
     rows.filter(stays).map(|row| row.id)
 }
 
-/// Whether another copy that counts may lead the partition.
+/// Returns true if another Live copy may lead the partition.
 fn another_copy_takes(state: &ClusterState, row: &Partition, member: NodeId) -> bool {
     row.live().filter(|copy| copy.node != member && !state.bars(row.id, copy.node)).any(|copy| {
         let goal = state.node(copy.node).map(|row| row.node.goal);

@@ -1,4 +1,4 @@
-//! Merges by an operator, judged.
+//! Checks of merges by operators.
 
 use super::reshape::{Reshape, check_copies, check_idle, check_nodes, ranged};
 use crate::command::Command;
@@ -7,25 +7,25 @@ use crate::state::{CONDEMNED_MAX, ClusterState};
 use archon_types::text::bytes_text;
 use archon_types::{ErrorDetail, ErrorKind, KeyRange, MERGE_BYTES_MAX, PartitionId};
 
-/// What merging a partition with its right neighbour does.
+/// Effect of merging a partition with its right neighbour.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MergePlan {
-    /// The partition that ends.
+    /// The partition to remove.
     pub right: PartitionId,
-    /// The keys that the other one has then.
+    /// The key range of the merged partition.
     pub keys: KeyRange,
-    /// What begins it.
+    /// The command that begins the merge.
     pub command: Command,
 }
 
-/// Whether a partition can be merged with its right neighbour, and what begins it. `bytes_of` says how much data a partition has, as
-/// far as its nodes have told.
+/// Checks that a partition can be merged with its right neighbour, and returns the command that begins it. `bytes_of`
+/// returns the size of a partition, as far as its nodes reported it.
 ///
 /// # Errors
-/// `NotFound`; `InvalidArgument` for a table whose keys are hashed; `AssignmentInProgress` while one of the two is being split,
-/// merged or moved; `Unavailable` while nobody leads one of them; `Refused` where there is no right neighbour, while a copy does not
-/// count, a node is down or too many nodes are failed, where the right one is too large or both together would be split again at once,
-/// and at a limit.
+/// `NotFound`; `InvalidArgument` for a table with hashed keys; `AssignmentInProgress` while one of the two is being
+/// split, merged or moved; `Unavailable` while one of them has no leader; `Refused` without a right neighbour, while a
+/// copy is out of sync, a node is down or too many nodes are failed, if the right one is too large or both together
+/// would be split again at once, and at a limit.
 pub fn check_merge(
     state: &ClusterState,
     partition: PartitionId,
@@ -78,10 +78,11 @@ pub fn check_merge(
     })
 }
 
-/// What gives up the merge of this partition with its right neighbour, as long as it is not done; with it, the neighbour's number.
+/// Returns the command that abandons the unfinished merge of this partition with its right neighbour, and the
+/// neighbour.
 ///
 /// # Errors
-/// `NotFound`; `Refused` if it is not being merged, or is itself the neighbour of one that is.
+/// `NotFound`; `Refused` if it is not being merged, or is itself the right neighbour in a merge.
 pub fn check_cancel_merge(state: &ClusterState, partition: PartitionId) -> Result<(PartitionId, Command), ErrorDetail> {
     let name = state.partition_name(partition);
     let (row, _) = ranged(state, partition, &name, Reshape::Merge)?;
@@ -99,7 +100,7 @@ pub fn check_cancel_merge(state: &ClusterState, partition: PartitionId) -> Resul
     Ok((right, Command::Change(vec![PartitionChange::one(partition, row.version, edit)])))
 }
 
-/// Why a partition of this size is not merged into another one.
+/// Returns the reason why a partition of this size is not merged into another one.
 pub(crate) fn too_large(name: &str, bytes: u64) -> String {
     format!(
         "partition {name} has {} or more; one of at most {} is merged into its left neighbour: delete keys of it first, or leave it",
@@ -108,9 +109,9 @@ pub(crate) fn too_large(name: &str, bytes: u64) -> String {
     )
 }
 
-/// Why two partitions are not merged that would be split again by themselves.
+/// Returns the reason why two partitions that would be split again automatically are not merged.
 fn split_again(table: &str, (name, right): (&str, &str), both: u64, most: u64) -> String {
-    // Bytes, since two sizes that differ by little look the same in words.
+    // In bytes, since two sizes that differ by little look the same in larger units.
     format!(
         "partitions {name} and {right} have about {both} bytes together, and table {table} splits partitions above {most}: what is \
          merged would be split again at once; raise the limit first, or take it away (archon table alter {table} --split-above \

@@ -1,4 +1,4 @@
-//! Draining, giving up and forgetting nodes.
+//! Checks of draining, losing and removing nodes.
 
 use super::Obstacle;
 use crate::command::Command;
@@ -13,24 +13,24 @@ use archon_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What draining a node does, as far as can be told beforehand.
+/// Predicted effect of draining a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DrainPlan {
     /// Leaderships that go to other nodes.
     pub leaderships: u32,
     /// Copies that go to other nodes.
     pub placements: u32,
-    /// How many of them each of the other nodes gets.
+    /// Number of copies that each of the other nodes gets.
     pub gains: BTreeMap<NodeId, u32>,
-    /// Partitions of which two copies will stand in one zone, and do not now. Zones are a preference, so this does not
-    /// stand in the way.
+    /// Partitions that will newly have two copies in one zone. Zones are a preference, so this is no obstacle.
     pub zones_doubled: u32,
-    /// What begins it.
+    /// The command that begins it.
     pub command: Command,
 }
 
 impl DrainPlan {
-    /// A participant holds nothing that would have to be copied. What nobody else takes stays with it, and does not count here.
+    /// Plans the drain of a participant, which has nothing to copy. Partitions that no other participant takes stay
+    /// with it, and are not counted.
     fn of_participant(state: &ClusterState, node: NodeId) -> Self {
         let mut successors = Successors::new(state);
         let mut leave: BTreeMap<TableId, u64> = BTreeMap::new();
@@ -45,10 +45,10 @@ impl DrainPlan {
     }
 }
 
-/// Whether a node can be emptied, and where its copies would go.
+/// Checks that a node can be drained, and plans where its copies go.
 ///
 /// # Errors
-/// Everything that stands in the way, at once.
+/// All obstacles at once.
 pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<Obstacle>> {
     let Some(own) = state.node(node) else { return Err(vec![Obstacle::NoSuchNode { node }]) };
     if own.participant.is_some() {
@@ -61,7 +61,7 @@ pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<
     let mut eligible = EligibleNodes::new(others, |other| state.partitions.held_on(other));
     let held: Vec<&Partition> = rows_with(state, node, |state| state != ReplicaState::Unload);
     for table in state.tables.values().filter(|table| held.iter().any(|row| row.id.table == table.id)) {
-        // Cordoned nodes keep their copies, so they count for what they hold.
+        // Cordoned nodes keep their copies, so these count.
         let short = held.iter().filter(|row| row.id.table == table.id).any(|row| {
             let stays =
                 row.placements.iter().filter(|placement| placement.node != node && stays(state, placement.node));
@@ -117,23 +117,23 @@ pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<
     })
 }
 
-/// What declaring a node's data lost does.
+/// Effect of declaring a node's data lost.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LossPlan {
-    /// Copies that are given up, those that do not count now included.
+    /// Copies that are given up, including out-of-sync ones.
     pub placements: u32,
-    /// Of these, copies that count now and will count no more.
+    /// In-sync copies among them.
     pub counting: u32,
-    /// Partitions of which no copy that counts will be left: acknowledged writes are lost with them.
+    /// Partitions without an in-sync copy afterwards: acknowledged writes are lost with them.
     pub last_copies: Vec<PartitionId>,
-    /// What does it.
+    /// The command.
     pub command: Command,
 }
 
-/// Whether a node's data can be declared lost, and what is lost with it.
+/// Checks that a node's data can be declared lost, and returns the losses.
 ///
 /// # Errors
-/// Why not.
+/// The obstacle.
 pub fn check_lose_node(state: &ClusterState, node: NodeId) -> Result<LossPlan, Vec<Obstacle>> {
     let Some(own) = state.node(node) else { return Err(vec![Obstacle::NoSuchNode { node }]) };
     if own.node.status == NodeStatus::Alive {
@@ -153,19 +153,19 @@ pub fn check_lose_node(state: &ClusterState, node: NodeId) -> Result<LossPlan, V
     })
 }
 
-/// What forgetting a node does.
+/// Effect of removing a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RemovalPlan {
-    /// Copies that go with it. None of them counts; other copies of their partitions do.
+    /// Copies that are dropped with it. None of them is in sync; other copies of their partitions are.
     pub placements: u32,
-    /// What does it.
+    /// The command.
     pub command: Command,
 }
 
-/// Whether a node can be forgotten: nothing that counts may go with it, and no last trace of a partition.
+/// Checks that a node can be removed: it must hold no in-sync copy, and no last remains of a partition.
 ///
 /// # Errors
-/// Why not.
+/// The obstacles.
 pub fn check_remove(state: &ClusterState, node: NodeId) -> Result<RemovalPlan, Vec<Obstacle>> {
     let Some(own) = state.node(node) else { return Err(vec![Obstacle::NoSuchNode { node }]) };
     let mut obstacles = Vec::new();
@@ -178,7 +178,7 @@ pub fn check_remove(state: &ClusterState, node: NodeId) -> Result<RemovalPlan, V
         let remedy = match (own.node.status == NodeStatus::Alive, only) {
             (true, _) => "drain it first".to_owned(),
             (false, false) => "drain it first, or declare it lost".to_owned(),
-            // Nobody can copy from it, so it cannot be drained as it is.
+            // It cannot be copied from, so it cannot be drained in this state.
             (false, true) => format!(
                 "start it and drain it; if its data is gone: `archon node lost {} --accept-data-loss`, and then this",
                 own.node.name
@@ -209,7 +209,7 @@ pub fn check_remove(state: &ClusterState, node: NodeId) -> Result<RemovalPlan, V
     Ok(RemovalPlan { placements: state.partitions.held_on(node), command })
 }
 
-/// Whether a copy on this node may stay there.
+/// Returns true if copies may stay on this node.
 fn stays(state: &ClusterState, node: NodeId) -> bool {
     state.node(node).is_some_and(NodeRow::keeps_placements)
 }

@@ -1,4 +1,4 @@
-//! Orders about partitions and members, judged.
+//! Checks of orders about partitions and members.
 
 use super::Obstacle;
 use crate::command::Command;
@@ -7,13 +7,13 @@ use crate::node_row::NodeRow;
 use crate::state::ClusterState;
 use archon_types::{Holds, NodeGoal, NodeId, PartitionId};
 
-/// Whether an order can be given, and what gives it; `None` if what it wants holds already.
+/// Checks that an order can be given, and returns its command; `None` if it holds already.
 ///
-/// A bar must leave nodes enough for the copies that the table wants. Participants come and go, so of a lease any may be
-/// barred; if nobody else may own it, its owner stays, and [`crate::Why::OwnerStays`] says so.
+/// A bar must leave enough nodes for the copies that the table wants. Participants come and go, so any of them may be
+/// barred from a lease; if no other participant may own it, its owner stays, reported as [`crate::Why::OwnerStays`].
 ///
 /// # Errors
-/// Everything that stands in the way.
+/// All obstacles.
 pub fn check_order(state: &ClusterState, order: Order, why: &str) -> Result<Option<Command>, Vec<Obstacle>> {
     let news = match order {
         Order::Bump { partition, .. } => {
@@ -50,7 +50,7 @@ pub fn check_order(state: &ClusterState, order: Order, why: &str) -> Result<Opti
     Ok(news.then_some(command))
 }
 
-/// The row of a member of which something can be wanted: not of one whose data is lost.
+/// Returns the row of a member that can get orders: its data is not lost.
 pub(super) fn check_there(state: &ClusterState, member: NodeId) -> Result<&NodeRow, Vec<Obstacle>> {
     let row = state.node(member).filter(|row| !row.is_lost());
     row.ok_or_else(|| vec![Obstacle::NoSuchNode { node: member }])
@@ -60,7 +60,7 @@ fn no_partition(state: &ClusterState, partition: PartitionId) -> Vec<Obstacle> {
     vec![Obstacle::NoSuchPartition { partition: state.partition_name(partition) }]
 }
 
-/// Whether nodes enough are left for the data. Counted for the partition from which most are barred.
+/// Checks that enough nodes are left for the data, for the partition with the most bars.
 fn check_bar(state: &ClusterState, bar: Bar, member: NodeId) -> Result<(), Vec<Obstacle>> {
     let Some(table) = state.tables.get(&bar.table()).filter(|table| table.holds == Holds::Data) else { return Ok(()) };
     let holds = |row: &&NodeRow| row.keeps_placements() && row.node.id != member;
@@ -69,7 +69,7 @@ fn check_bar(state: &ClusterState, bar: Bar, member: NodeId) -> Result<(), Vec<O
     };
     let partitions: Vec<PartitionId> = match bar {
         Bar::Partition(partition) => vec![partition],
-        // Those with bars of their own, and one for all others.
+        // The partitions with own bars, and one for all others.
         Bar::Table(table) => state
             .controls
             .bars()

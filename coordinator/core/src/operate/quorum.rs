@@ -1,4 +1,4 @@
-//! Changing the quorum: who may join, and what an operator may do to its members, judged before anything is committed.
+//! Checks of quorum changes: admission of newcomers, and operators' changes of members, before anything is committed.
 
 use crate::command::Command;
 use crate::coordinators::{COORDINATORS_MAX, Members, Newcomer, QuorumHealth, Wish, majority, voters};
@@ -8,7 +8,7 @@ use archon_types::limits::check_address;
 use archon_types::{ErrorDetail, ErrorKind, QuorumChange};
 use std::collections::BTreeSet;
 
-/// Why the quorum cannot be changed so.
+/// Reason why the quorum cannot be changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs)] // The messages are the documentation of the fields.
 pub enum QuorumRefusal {
@@ -18,10 +18,10 @@ pub enum QuorumRefusal {
          (`archon quorum cancel`)"
     )]
     UnderWay { wish: String },
-    /// Nothing to take back.
+    /// No change to cancel.
     #[error("no change of the quorum is under way")]
     NothingPending,
-    /// Too late to take it back.
+    /// Too late to cancel.
     #[error("the voters are just changing, which ends by itself in a moment; change them again then")]
     TooLate,
     /// No such member.
@@ -36,25 +36,25 @@ pub enum QuorumRefusal {
     /// A number is used once.
     #[error("number {id} belonged to a coordinator that was removed, and is not used again; join as --id {next}")]
     Retired { id: u64, next: u64 },
-    /// Nobody could tell the two apart.
+    /// Two coordinators with one address could not be distinguished.
     #[error("coordinator {id} is reached at {address} already; give the newcomer an address of its own")]
     AddressTaken { id: u64, address: String },
-    /// Somebody has copied a directory.
+    /// The directory was copied.
     #[error("this data directory is a copy of that of coordinator {id}; start the newcomer with an empty one")]
     CopiedDirectory { id: u64 },
-    /// An address that nobody could dial.
+    /// The address cannot be dialled.
     #[error("{0}")]
     Address(String),
-    /// More make every decision slower and none safer.
+    /// More members make every decision slower and none safer.
     #[error("the quorum has {COORDINATORS_MAX} members, and takes no more; remove one first")]
     TooMany,
-    /// Nothing could be decided any more.
+    /// The quorum could not decide anything.
     #[error(
         "of the {voters} voters that would be left only {heard} answer, and {need} must, or nothing could be decided any \
          more; start the others first, or change another one"
     )]
     LosesMajority { voters: usize, heard: usize, need: usize },
-    /// The last one stays.
+    /// The last voter stays.
     #[error("coordinator {id} is the only voter; promote or replace it with another one first")]
     LastVoter { id: u64 },
     /// The next failure would end it.
@@ -63,16 +63,16 @@ pub enum QuorumRefusal {
          Have another one join first, or accept that with --force"
     )]
     LosesSpare { id: u64, voters: usize },
-    /// What is decided from then on is on one disk.
+    /// All later decisions would be on one disk.
     #[error(
         "without coordinator {id} only one that answers is left, and what the coordinators know would be on one disk. Have \
          another one join first, or accept that with --force"
     )]
     LastCopy { id: u64 },
-    /// It could not do what is wanted of it.
+    /// It does not answer, so it cannot do its part.
     #[error("coordinator {id} does not answer; start it first")]
     Silent { id: u64 },
-    /// A voter cannot take another voter's place without there being fewer.
+    /// Replacing a voter by another one would reduce their number.
     #[error("coordinator {id} is a voter already; to have one less, `archon quorum remove {old}`")]
     VoterAlready { id: u64, old: u64 },
 }
@@ -90,10 +90,11 @@ impl From<QuorumRefusal> for ErrorDetail {
     }
 }
 
-/// What lets a newcomer in, or has a member reached where it is now; `None` if that is so already, or on its way.
+/// Returns the command that admits a newcomer, or records the new address of a member; `None` if that is done or in
+/// progress.
 ///
 /// # Errors
-/// Why it may not join.
+/// The reason why it may not join.
 pub fn check_join(state: &ClusterState, newcomer: &Newcomer) -> Result<Option<Command>, QuorumRefusal> {
     let coordinators = &state.coordinators;
     let Newcomer { id, address, storage, .. } = newcomer;
@@ -101,7 +102,7 @@ pub fn check_join(state: &ClusterState, newcomer: &Newcomer) -> Result<Option<Co
     let next = coordinators.next_id();
     match coordinators.members.get(id) {
         Some(member) if member.storage == *storage && member.address == *address => return Ok(None),
-        // It is reached elsewhere since it was started again.
+        // It was started again at another address.
         Some(member) if member.storage == *storage => {
             check_free(&coordinators.members, *id, address)?;
             let wish = Wish::Change(QuorumChange::SetAddress { id: *id, address: address.clone() });
@@ -125,10 +126,11 @@ pub fn check_join(state: &ClusterState, newcomer: &Newcomer) -> Result<Option<Co
     unless_pending(state, Wish::Join(newcomer.clone()))
 }
 
-/// What changes the quorum so; `None` if it is so already. `force`: no other coordinator need be able to fail afterwards.
+/// Returns the command that changes the quorum; `None` if it needs no change. `force`: the quorum need not tolerate
+/// another failure afterwards.
 ///
 /// # Errors
-/// Why it cannot be changed so.
+/// The reason for the refusal.
 pub fn check_quorum_change(
     state: &ClusterState,
     health: &QuorumHealth,
@@ -175,13 +177,13 @@ pub fn check_quorum_change(
         return Err(QuorumRefusal::Silent { id });
     }
     check_spare(health, &voters(members), &voters(&wanted), leaves, force)?;
-    // Who is replaced leaves its place to another one.
+    // A replaced member has a successor.
     let less = leaves.filter(|_| comes.is_none() && !force);
     less.map_or(Ok(()), |id| check_copies(health, members, &wanted, id))?;
     Ok(Some(command))
 }
 
-/// What takes back the change under way.
+/// Returns the command that cancels the change in progress.
 ///
 /// # Errors
 /// If there is none, or it is too late.
@@ -196,7 +198,7 @@ pub fn check_cancel_quorum_change(state: &ClusterState) -> Result<Command, Quoru
     Ok(Command::EndQuorumChange { if_version: coordinators.version, done: false })
 }
 
-/// Whether enough of the voters that are wanted answer.
+/// Checks that enough of the future voters answer.
 fn check_spare(
     health: &QuorumHealth,
     before: &BTreeSet<u64>,
@@ -215,7 +217,7 @@ fn check_spare(
         return Err(QuorumRefusal::LosesMajority { voters, heard, need: majority(voters) });
     };
     match leaves {
-        // One that does not answer takes nothing with it.
+        // The removal of a silent voter loses nothing.
         Some(id) if spare == 0 && !force && health.spare(before).is_some_and(|spare| spare > 0) => {
             Err(QuorumRefusal::LosesSpare { id, voters })
         }
@@ -223,8 +225,8 @@ fn check_spare(
     }
 }
 
-/// Whether more than one that answers is left to hold what is decided, where that is so now: of the voters, which decide, and of all,
-/// which copy it.
+/// Checks that more than one answering member remains to hold decisions, if there is more than one now: among the
+/// voters, which decide, and among all members, which copy the log.
 fn check_copies(health: &QuorumHealth, before: &Members, after: &Members, id: u64) -> Result<(), QuorumRefusal> {
     let voting = |members: &Members| voters(members).intersection(&health.heard).count();
     let copying = |members: &Members| members.keys().filter(|id| health.heard.contains(id)).count();

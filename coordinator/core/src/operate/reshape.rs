@@ -1,4 +1,4 @@
-//! What has to hold of a partition that is to be split or merged, whichever.
+//! Common checks of splits and merges.
 
 use super::cancel::{CANCEL_MOVES, cancel_merge, cancel_split};
 use crate::lack::withheld;
@@ -6,7 +6,7 @@ use crate::state::ClusterState;
 use archon_types::{ErrorDetail, ErrorKind, Partition, PartitionId, PartitionStatus, ReplicaState, Table};
 use std::fmt::{self, Display, Formatter};
 
-/// Which of them.
+/// Split or merge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reshape {
     Split,
@@ -14,7 +14,7 @@ pub(super) enum Reshape {
 }
 
 impl Reshape {
-    /// What is done to the partition: "it is split".
+    /// Returns the participle for messages: "it is split".
     const fn done(self) -> &'static str {
         match self {
             Self::Split => "split",
@@ -32,10 +32,10 @@ impl Display for Reshape {
     }
 }
 
-/// The row of a partition of a table by ranges, and the table.
+/// Returns the row of a partition of a table by ranges, and the table.
 ///
 /// # Errors
-/// `NotFound`; `InvalidArgument` for a table of leases and one whose keys are hashed.
+/// `NotFound`; `InvalidArgument` for a lease table or a table with hashed keys.
 pub(super) fn ranged<'a>(
     state: &'a ClusterState,
     partition: PartitionId,
@@ -60,10 +60,10 @@ pub(super) fn ranged<'a>(
     Ok((row, table))
 }
 
-/// Nothing else goes on with it.
+/// Checks that no other operation on the partition is in progress.
 ///
 /// # Errors
-/// `AssignmentInProgress`, with what cancels that.
+/// `AssignmentInProgress`, with the command that cancels the operation.
 pub(super) fn check_idle(state: &ClusterState, row: &Partition, name: &str) -> Result<(), ErrorDetail> {
     let (what, cancel) = if let Some(split) = &row.split {
         let into = state.partition_name(split.right_of(row.id));
@@ -79,7 +79,7 @@ pub(super) fn check_idle(state: &ClusterState, row: &Partition, name: &str) -> R
     Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message))
 }
 
-/// Not too many nodes are failed: what is lost with them is to be made good first.
+/// Checks that not too many nodes are failed: their copies must be replaced first.
 ///
 /// # Errors
 /// `Refused`.
@@ -90,10 +90,10 @@ pub(super) fn check_nodes(state: &ClusterState, reshape: Reshape) -> Result<(), 
     Err(ErrorDetail::new(ErrorKind::Refused, message))
 }
 
-/// Every copy counts and is at hand, and somebody leads.
+/// Checks that every copy is in sync on an active node, and that there is a leader.
 ///
 /// # Errors
-/// `Refused`; `Unavailable` while nobody leads.
+/// `Refused`; `Unavailable` without a leader.
 pub(super) fn check_copies(
     state: &ClusterState,
     row: &Partition,
@@ -104,7 +104,7 @@ pub(super) fn check_copies(
     if state.is_offline(row.id) {
         return refused(format!("partition {name} is offline, as an operator ordered; bring it online first"));
     }
-    // One that is to be deleted may wait for its node for ever.
+    // A copy that is to be deleted may wait for its node forever.
     let mut kept = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
     if let Some(copy) = kept.clone().find(|copy| !state.is_active(copy.node)) {
         let node = state.node_name(copy.node);
@@ -128,13 +128,13 @@ pub(super) fn without_leader(row: &Partition, name: &str) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(500)
 }
 
-/// Why no partition of this table is split or merged, and it has no limits for that: it has no keys.
+/// Returns the error for a split, merge or limit of a lease table: it has no keys.
 pub(crate) fn of_leases(table: &str) -> ErrorDetail {
     let message = format!("table {table} is of leases: it has no keys, and its number of partitions stays");
     ErrorDetail::new(ErrorKind::InvalidArgument, message)
 }
 
-/// Why this table has no limits for splits and merges.
+/// Returns the error for limits of splits and merges of a table with hashed keys.
 pub(crate) fn hashed(table: &str) -> ErrorDetail {
     let message = format!(
         "the keys of table {table} are hashed, so that no partition is split or merged; only a table made with --range has limits"

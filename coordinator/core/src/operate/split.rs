@@ -1,4 +1,4 @@
-//! Splits by an operator, judged.
+//! Checks of splits by operators.
 
 use super::reshape::{Reshape, check_copies, check_idle, check_nodes, ranged, without_leader};
 use crate::command::Command;
@@ -8,27 +8,27 @@ use archon_types::split::check_split_at;
 use archon_types::{ErrorDetail, ErrorKind, KeyRange, NodeId, Partition, PartitionId, Placement};
 use bytes::Bytes;
 
-/// What splitting a partition does.
+/// Effect of splitting a partition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SplitPlan {
     /// The new partition.
     pub right: PartitionId,
-    /// The keys that the old one keeps.
+    /// The keys that the old partition keeps.
     pub left_keys: KeyRange,
-    /// The keys that the new one gets.
+    /// The keys that the new partition gets.
     pub right_keys: KeyRange,
-    /// The nodes on which it gets copies: those of the old one.
+    /// The nodes of its copies: those of the old partition.
     pub nodes: Vec<NodeId>,
-    /// What begins it.
+    /// The command that begins the split.
     pub command: Command,
 }
 
-/// Whether a partition can be split at this key, and what begins it.
+/// Checks that a partition can be split at this key, and returns the command that begins it.
 ///
 /// # Errors
-/// `NotFound`; `InvalidArgument` for a table whose keys are hashed and for what is no key; `AssignmentInProgress` while the partition is
-/// being split or moved; `Unavailable` while nobody leads it; `Refused` for a key outside the range or at its begin, while a copy of it
-/// does not count, a node of it is down, or too many nodes are failed, and at a limit.
+/// `NotFound`; `InvalidArgument` for a table with hashed keys and for an invalid key; `AssignmentInProgress` while the
+/// partition is being split or moved; `Unavailable` while it has no leader; `Refused` for a key outside the range or at
+/// its begin, while a copy is out of sync, one of its nodes is down, or too many nodes are failed, and at a limit.
 pub fn check_split(state: &ClusterState, partition: PartitionId, at: &Bytes) -> Result<SplitPlan, ErrorDetail> {
     let name = state.partition_name(partition);
     let (row, table) = ranged(state, partition, &name, Reshape::Split)?;
@@ -48,10 +48,10 @@ pub fn check_split(state: &ClusterState, partition: PartitionId, at: &Bytes) -> 
     })
 }
 
-/// Whether a partition can be split at all, at whatever key, and who leads it: the one to ask for the key.
+/// Checks that a partition can be split at some key, and returns its leader, which chooses the key.
 ///
 /// # Errors
-/// As [`check_split`], but for those that are about the key.
+/// Like [`check_split`], without errors about the key.
 pub fn check_splittable(state: &ClusterState, partition: PartitionId) -> Result<Placement, ErrorDetail> {
     let name = state.partition_name(partition);
     let (row, _) = ranged(state, partition, &name, Reshape::Split)?;
@@ -59,7 +59,7 @@ pub fn check_splittable(state: &ClusterState, partition: PartitionId) -> Result<
     row.leader_placement().copied().ok_or_else(|| without_leader(row, &name))
 }
 
-/// Whether nothing stands in the way of a split, wherever that is to be.
+/// Checks the conditions of a split that do not depend on the key.
 fn check_ready(state: &ClusterState, row: &Partition, name: &str) -> Result<(), ErrorDetail> {
     check_idle(state, row, name)?;
     check_nodes(state, Reshape::Split)?;
@@ -86,7 +86,7 @@ fn check_ready(state: &ClusterState, row: &Partition, name: &str) -> Result<(), 
     Ok(())
 }
 
-/// What gives up the split of this partition, as long as it is not done.
+/// Returns the command that abandons the unfinished split of this partition.
 ///
 /// # Errors
 /// `NotFound`; `Refused` if it is not being split.
@@ -101,7 +101,7 @@ pub fn check_cancel_split(state: &ClusterState, partition: PartitionId) -> Resul
     Ok(Command::Change(vec![PartitionChange::one(partition, row.version, edit)]))
 }
 
-/// Which partition is to be split instead, where another one has the key.
+/// Returns a hint at the partition that has the key, if it is another one.
 fn whose(state: &ClusterState, row: &Partition, at: &Bytes) -> String {
     let mut rows = state.partitions.of_table(row.id.table);
     let owner = rows.find(|other| other.id != row.id && other.range.contains(at) && !at.is_empty());

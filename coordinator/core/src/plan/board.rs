@@ -1,4 +1,4 @@
-//! All copies on all nodes as a plan moves them about.
+//! The board of a plan: all copies on all nodes, with their planned positions.
 
 use super::{Move, MoveReason, Subject, Unmet, UnmetReason};
 use crate::migration::MoveKind;
@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) enum Role {
     /// Takes placements.
     Eligible,
-    /// Keeps what it has.
+    /// Keeps its copies.
     Keeper,
-    /// Is to be emptied.
+    /// Draining.
     Leaver,
-    /// Not alive: nothing can be moved from there.
+    /// Not alive: nothing can be moved from it.
     Dead,
 }
 
@@ -25,20 +25,20 @@ pub(super) struct Slot<'a> {
     pub(super) weight: u32,
     pub(super) limit: u32,
     pub(super) zone: Option<&'a str>,
-    /// Clients do not reach it: it is given no leadership.
+    /// Clients cannot reach it: it gets no leadership.
     pub(super) spared: bool,
-    /// Pieces on it that can be moved, and all of them.
+    /// Movable pieces on it, and all of them.
     pub(super) pieces: BTreeSet<usize>,
     pub(super) count: u32,
     pub(super) count_first: u32,
     pub(super) quota: u32,
-    /// Leaderships that stand on it, and how many should.
+    /// Leaderships on it, and its share.
     leads: u32,
     leads_quota: u32,
 }
 
 impl Slot<'_> {
-    /// Whether leaderships may be moved there.
+    /// Returns true if leaderships may be moved there.
     pub(super) fn may_lead(&self) -> bool {
         self.role == Role::Eligible && !self.spared
     }
@@ -56,10 +56,10 @@ pub(super) struct Piece {
     pub(super) leads: bool,
 }
 
-/// The nodes that should have more, by zone, the neediest of each first.
+/// The nodes below their shares, by zone, the neediest of each first.
 pub(super) type NeedyByZone<'a> = BTreeMap<Option<&'a str>, BTreeSet<Need>>;
 
-/// Copies of one table that may be moved from a node, the last first.
+/// Movable copies of one table on a node, the last first.
 #[derive(Default)]
 struct MovableCopies {
     follow: Vec<usize>,
@@ -71,7 +71,7 @@ impl MovableCopies {
         self.follow.len() + self.lead.len()
     }
 
-    /// One that leads, or one that follows; where there is none of that kind, the other.
+    /// Takes a leading or a following copy; the other kind if there is none of that kind.
     fn next(&mut self, lead: bool) -> Option<usize> {
         let (first, second) =
             if lead { (&mut self.lead, &mut self.follow) } else { (&mut self.follow, &mut self.lead) };
@@ -93,7 +93,7 @@ pub(super) struct Board<'a> {
 }
 
 impl<'a> Board<'a> {
-    /// What stands. The `spared` are given no leadership.
+    /// Sets up the board from the present state. The `spared` nodes get no leadership.
     pub(super) fn new(state: &'a ClusterState, spared: BTreeSet<NodeId>) -> Self {
         let slots: Vec<Slot<'a>> = state
             .nodes
@@ -127,7 +127,7 @@ impl<'a> Board<'a> {
             by_partition: BTreeMap::new(),
             partitions_count: state.data_tables().map(|table| state.partitions.count_of(table.id)).sum(),
         };
-        // A copy on its way counts where it goes. With a leadership no copy comes or goes.
+        // A moving copy counts at its target. Moves of leaderships move no copy.
         let copies = || state.migrations.active().filter(|migration| migration.kind == MoveKind::Copy);
         let going: BTreeMap<PlacementId, NodeId> =
             copies().filter(|migration| !migration.cancel).map(|migration| (migration.source, migration.to)).collect();
@@ -177,7 +177,8 @@ impl<'a> Board<'a> {
         board
     }
 
-    /// Parts copies that stand in one zone with another one of their partition, as far as nodes of other zones have room.
+    /// Separates copies that share a zone with another one of their partition, as far as nodes of other zones have
+    /// room.
     pub(super) fn part_zones(&mut self) {
         let mut open: NeedyByZone<'a> = BTreeMap::new();
         for slot in 0..self.slots.len() {
@@ -189,7 +190,7 @@ impl<'a> Board<'a> {
             let (from, to) = self.pieces[start].siblings;
             let mut doubled: Vec<usize> =
                 (from..to).filter(|piece| self.is_doubled(*piece, self.pieces[*piece].at)).collect();
-            // Followers before leaders, then whoever has more for its weight.
+            // Followers before leaders, then copies of the node with more for its weight.
             doubled.sort_by_key(|piece| {
                 let (piece, slot) = (&self.pieces[*piece], &self.slots[self.pieces[*piece].at]);
                 let need = Need { count: slot.count, weight: slot.weight, slot: piece.at };
@@ -215,13 +216,13 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// The first piece of each partition.
+    /// Returns the first piece of each partition.
     fn partitions(&self) -> Vec<usize> {
         let first = |(index, piece): (usize, &Piece)| (piece.siblings.0 == index).then_some(index);
         self.pieces.iter().enumerate().filter_map(first).collect()
     }
 
-    /// Whether a piece would stand in one zone with another one of its partition there.
+    /// Returns true if a piece would share a zone with another one of its partition there.
     pub(super) fn is_doubled(&self, piece: usize, slot: usize) -> bool {
         let (from, to) = self.pieces[piece].siblings;
         let same =
@@ -229,7 +230,7 @@ impl<'a> Board<'a> {
         self.slots[slot].zone.is_some_and(same)
     }
 
-    /// Works out every node's share anew and moves what is above it. Returns whether anything moved.
+    /// Recomputes every node's share and moves surplus copies. Returns true if anything moved.
     pub(super) fn round(&mut self) -> bool {
         self.share_out();
         let mut needy: NeedyByZone<'a> = BTreeMap::new();
@@ -243,8 +244,8 @@ impl<'a> Board<'a> {
             let gives =
                 |slot: &usize| self.slots[*slot].role == role && self.slots[*slot].count > self.slots[*slot].quota;
             let mut givers: Vec<usize> = (0..self.slots.len()).filter(gives).collect();
-            // Whoever leads most above its share has the least choice of followers to give; what others gave first would
-            // leave it only leaders.
+            // The nodes furthest above their share of leaderships have the least choice of followers to give; gifts of
+            // the others first would leave them only leaders.
             givers.sort_by_key(|slot| {
                 let slot = &self.slots[*slot];
                 std::cmp::Reverse(slot.leads.saturating_sub(slot.leads_quota))
@@ -278,7 +279,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// In which zone each of these nodes stands, by number.
+    /// Returns the zone number of each of these nodes.
     fn zones_of(&self, eligible: &[usize]) -> Vec<usize> {
         let mut named: BTreeMap<&str, usize> = BTreeMap::new();
         let numbers = eligible.iter().enumerate().map(|(number, slot)| match self.slots[*slot].zone {
@@ -288,7 +289,8 @@ impl<'a> Board<'a> {
         numbers.collect()
     }
 
-    /// The most copies that a zone may have: one of each partition, and more only where there are fewer zones than copies.
+    /// Returns the maximum number of copies in a zone: one of each partition, and more only if there are fewer zones
+    /// than copies.
     fn zone_max(&self, zones: &[usize]) -> u64 {
         let zones = zones.iter().collect::<BTreeSet<_>>().len();
         let most = |pieces: usize| pieces.saturating_sub(zones.max(1)) as u64 + 1;
@@ -299,20 +301,21 @@ impl<'a> Board<'a> {
         self.open(slot).filter(|need| need.count < self.slots[slot].quota)
     }
 
-    /// The pieces of a partition, as a range.
+    /// Returns the pieces of a partition, as a range.
     pub(super) fn siblings_of(&self, partition: PartitionId) -> (usize, usize) {
         self.by_partition.get(&partition).copied().unwrap_or((0, 0))
     }
 
-    /// A node that may take more.
+    /// Returns the need of a node that may take more.
     pub(super) fn open(&self, slot: usize) -> Option<Need> {
         let node = &self.slots[slot];
         let takes = node.role == Role::Eligible && node.count < node.limit;
         takes.then_some(Need { count: node.count, weight: node.weight, slot })
     }
 
-    /// Moves pieces away from a node until it has its quota, taking from the table of which it has most. It gives copies
-    /// that lead as long as it leads more than its share and others less, and then those that follow before any that leads.
+    /// Moves pieces away from a node until it has its quota, from the table with the most movable ones first. It gives
+    /// leading copies as long as it leads more than its share and others less, and then following ones before any
+    /// leading one.
     fn empty_to_quota(&mut self, from: usize, needy: &mut NeedyByZone<'a>) -> bool {
         let mut by_table: BTreeMap<TableId, MovableCopies> = BTreeMap::new();
         for piece in self.slots[from].pieces.iter().rev() {
@@ -332,7 +335,7 @@ impl<'a> Board<'a> {
             let Some(piece) = by_table.get_mut(&table).and_then(|pieces| pieces.next(lead)) else {
                 break;
             };
-            // A zone is doubled only by what was doubled before.
+            // A piece may share a zone only if it did before.
             let doubled = self.is_doubled(piece, from);
             let Some(need) = self.first_that(piece, needy, |need| doubled || !self.is_doubled(piece, need.slot)) else {
                 continue;
@@ -346,7 +349,8 @@ impl<'a> Board<'a> {
         moved
     }
 
-    /// The neediest node that may take this piece: it neither holds nor gives one of the same partition, and is found good.
+    /// Returns the neediest node that may take this piece: it neither holds nor gives one of the same partition, and
+    /// passes `good`.
     pub(super) fn first_that(
         &self,
         piece: usize,
@@ -357,12 +361,12 @@ impl<'a> Board<'a> {
         let siblings = &self.pieces[own.siblings.0..own.siblings.1];
         let allowed = |need: &&Need| {
             if own.leads && !self.slots[need.slot].may_lead() {
-                return false; // With the copy goes what it leads.
+                return false; // Its leadership moves with the copy.
             }
             let holds = |other: &Piece| other.at == need.slot || other.first == need.slot && other.first != own.first;
             !siblings.iter().any(holds) && !self.blocked.contains(&(own.partition, need.slot)) && good(need)
         };
-        // Whether it is good depends on its zone alone, so one look tells of all of them.
+        // The result depends on the zone alone, so one check covers all of its nodes.
         let best = needy.values().filter_map(|nodes| {
             nodes.first().filter(|first| good(first))?;
             nodes.iter().find(allowed)
@@ -382,7 +386,7 @@ impl<'a> Board<'a> {
         self.pieces[piece].at = to;
     }
 
-    /// By partition.
+    /// Returns the moves, by partition.
     pub(super) fn moves(&self) -> Vec<Move> {
         let moved = self
             .pieces
@@ -426,7 +430,7 @@ impl<'a> Board<'a> {
         nodes.chain(self.doubled()).collect()
     }
 
-    /// The tables of which partitions have two copies in one zone, where the plan puts them.
+    /// Returns the tables with partitions that have two copies in one zone after the plan.
     fn doubled(&self) -> Vec<Unmet> {
         let mut doubled: BTreeMap<TableId, u32> = BTreeMap::new();
         for start in self.partitions() {

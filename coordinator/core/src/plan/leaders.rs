@@ -1,6 +1,6 @@
-//! Who leads what, once the copies stand where the plan puts them. A leadership moves only where that makes a node that
-//! leads more for its weight lead less than it does now without another leading as much: what cannot be improved so, along
-//! any chain of nodes, is as even as the copies allow (the optimal semi-matching of Harvey, Ladner, Lovász and Tamir).
+//! Planned leaders, once the copies stand where the plan puts them. A leadership moves only if a node that leads more
+//! for its weight then leads less than now without another one leading as much: a plan that no chain of such moves
+//! improves is as even as the copies allow (the optimal semi-matching of Harvey, Ladner, Lovász and Tamir).
 
 use super::{Board, Move, MoveReason, Role};
 use crate::migration::MoveKind;
@@ -9,18 +9,18 @@ use crate::state::ClusterState;
 use archon_types::ReplicaState;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Most nodes looked at on the way from a node that leads too much to one that leads too little.
+/// Maximum number of nodes examined on the way from a node that leads too much to one that leads too little.
 const SEARCH_MAX: usize = 512;
-/// Most copies looked at by all searches together, per leadership: searches that find nothing must not add up.
+/// Maximum number of copies examined by all searches together, per leadership: fruitless searches must not add up.
 const SEARCHED_PER_LEADERSHIP_MAX: usize = 64;
-/// And as many more, so that small clusters are never short of them.
+/// Additional constant, so that small clusters never run out.
 const SEARCHED_BASE: usize = 1_000_000;
 
 /// One leadership.
 struct Led {
-    /// The piece that leads now.
+    /// The present leader's piece.
     first: usize,
-    /// The piece that is to lead.
+    /// The planned leader's piece.
     by: usize,
     /// Pieces that may lead.
     able: Vec<usize>,
@@ -29,21 +29,21 @@ struct Led {
 /// The leaderships of a board.
 pub(super) struct Leaders {
     led: Vec<Led>,
-    /// Which leaderships each slot has.
+    /// Leaderships of each slot.
     of_slot: Vec<BTreeSet<usize>>,
     first: Vec<u32>,
-    /// How many leaderships each slot could have: of partitions with a copy there.
+    /// Number of possible leaderships of each slot: of partitions with a copy there.
     able: Vec<usize>,
-    /// The slots that could take one more, by what they would then lead for their weight.
+    /// The slots that could take one more, by their load with it.
     open: BTreeSet<Need>,
     search: Search,
 }
 
-/// How the search under way reached each slot, and how much searching is left.
+/// Paths of the present search to each slot, and the remaining search budget.
 struct Search {
     left: usize,
     number: u32,
-    /// By slot: in which search it was reached, from where, by which leadership and piece.
+    /// By slot: the search that reached it, the previous slot, the leadership and the piece.
     reached: Vec<(u32, usize, usize, usize)>,
 }
 
@@ -59,7 +59,7 @@ impl Search {
 }
 
 impl Leaders {
-    /// Works out who should lead.
+    /// Computes the planned leaders.
     pub(super) fn new(state: &ClusterState, board: &Board<'_>) -> Self {
         let slots = board.slots.len();
         let mut leaders = Self {
@@ -87,7 +87,7 @@ impl Leaders {
                 placement.is_some_and(|placement| placement.state == ReplicaState::Live)
                     && board.slots[board.pieces[*piece].at].may_lead()
             };
-            // What moves already counts where it goes, and is left to that move.
+            // A moving leadership counts at its target, and is left to that move.
             let able: Vec<usize> = if moving.is_some() { vec![first] } else { (from..to).filter(counts).collect() };
             able.iter().for_each(|piece| leaders.able[board.pieces[*piece].at] += 1);
             leaders.of_slot[board.pieces[first].at].insert(leaders.led.len());
@@ -97,7 +97,7 @@ impl Leaders {
         for slot in 0..slots {
             leaders.open.extend(leaders.need(board, slot));
         }
-        // Each step brings the loads closer together, so there is an end; the bound keeps a defect from looping.
+        // Each step brings the loads closer together, so it terminates; the bound keeps a defect from looping.
         for _ in 0..leaders.led.len() {
             if !leaders.round(board) {
                 break;
@@ -106,11 +106,11 @@ impl Leaders {
         leaders
     }
 
-    /// Lets those that lead most pass leaderships on, one after the other: whoever leads less would give what it has to get
-    /// back. Returns whether any moved.
+    /// Lets the slots with the highest loads pass leaderships on, one after the other: a slot with a lower load would
+    /// give away leaderships that it gets back. Returns true if any moved.
     fn round(&mut self, board: &Board<'_>) -> bool {
         let slots = board.slots.len();
-        // Of several that lead as much for their weight, the first of all nodes stands last.
+        // Of several with equal loads, the first of all nodes stands last.
         let place = |slot: usize| slots - 1 - slot;
         let load = |leaders: &Self, slot: usize| Need {
             count: u32::try_from(leaders.of_slot[slot].len()).unwrap_or(u32::MAX),
@@ -124,7 +124,7 @@ impl Leaders {
             let from = place(most.slot);
             if let Some(last) = self.pass_on(board, from) {
                 let now = load(self, last);
-                // It has one more than it was entered with, if it is still there.
+                // It has one more than its entry shows, if it is still there.
                 if loads.remove(&Need { count: now.count - 1, ..now }) {
                     loads.insert(now);
                 }
@@ -135,14 +135,14 @@ impl Leaders {
         moved
     }
 
-    /// Whether a leadership of `from` would do better on `to`: that one, with it, leads less for its weight.
+    /// Returns true if a leadership of `from` would do better on `to`, which then has a lower load.
     fn eases(&self, board: &Board<'_>, from: usize, to: usize) -> bool {
         let load = |slot: usize| self.of_slot[slot].len() as u64;
         let weight = |slot: usize| u64::from(board.slots[slot].weight);
         (load(to) + 1) * weight(from) < load(from) * weight(to)
     }
 
-    /// Why a leadership moves between two nodes, from what they led before the plan; for people.
+    /// Returns the reason of a move between two nodes, from their leaderships before the plan; for people.
     fn reason(&self, board: &Board<'_>, from: usize, to: usize) -> MoveReason {
         let (leads, other) = (self.first[from], self.first[to]);
         let weight = |slot: usize| u64::from(board.slots[slot].weight);
@@ -150,7 +150,7 @@ impl Leaders {
         if eases { MoveReason::Lead { leads, other } } else { MoveReason::PassOn { leads, other } }
     }
 
-    /// What a slot would lead with one more, if it could.
+    /// Returns the load of a slot with one more leadership, if it can take one.
     fn need(&self, board: &Board<'_>, slot: usize) -> Option<Need> {
         let load = self.of_slot[slot].len();
         let open = board.slots[slot].may_lead() && load < self.able[slot];
@@ -158,18 +158,20 @@ impl Leaders {
         open.then_some(Need { count, weight: board.slots[slot].weight.max(1), slot })
     }
 
-    /// Whether there is any slot at all on which a leadership of `from` would do better.
+    /// Returns true if a leadership of `from` would do better on any slot.
     fn can_ease(&self, board: &Board<'_>, from: usize) -> bool {
         self.open.first().is_some_and(|least| self.eases(board, from, least.slot))
     }
 
-    /// Passes one leadership on, over other nodes if it must be, to one that leads less; that one, if there is one.
+    /// Passes one leadership on, through other nodes if needed, to a slot with a lower load. Returns that slot, if
+    /// there is one.
     fn pass_on(&mut self, board: &Board<'_>, from: usize) -> Option<usize> {
         if !self.can_ease(board, from) {
             return None;
         }
-        // Breadth first, so that the fewest leaderships move: how each slot was reached, by which leadership and piece. Of
-        // those equally far the one that leads least, which is looked for no longer than until nobody leads less.
+        // Breadth first, so that the fewest leaderships move: the path to each slot by leadership and piece. Of the
+        // slots at equal distance the one with the lowest load wins; the search ends early when no slot has a lower
+        // one.
         self.search.number += 1;
         let least = self.open.first().map(|least| Need { slot: 0, ..*least });
         let mut best: Option<(usize, Need, usize)> = None;
@@ -224,13 +226,13 @@ impl Leaders {
             self.led[led].by = piece;
             to = slot;
         }
-        // Those between gave one and got one.
+        // The slots in between gave one and got one.
         for slot in [from, last] {
             self.open.extend(self.need(board, slot));
         }
     }
 
-    /// The leaderships that move, by partition.
+    /// Returns the moves of leaderships, by partition.
     pub(super) fn moves(&self, board: &Board<'_>) -> Vec<Move> {
         let moved = self.led.iter().filter(|led| led.by != led.first);
         let moves = moved.map(|led| {

@@ -1,6 +1,6 @@
-//! Few moves to an even spread. Pure and deterministic: it starts from what stands, and planning again after its moves
-//! were made moves nothing, but for copies that a node kept above its share because the only place for them was one that
-//! another copy of their partition was just leaving.
+//! Planning of few moves to an even spread. Pure and deterministic: it starts from the present positions, and planning
+//! again after its moves moves nothing, except copies that a node kept above its share because their only target was
+//! one that another copy of their partition was just leaving.
 
 mod board;
 mod leaders;
@@ -15,55 +15,55 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Most rounds of evening out copies.
+/// Maximum number of rounds of balancing copies.
 const ROUNDS_MAX: usize = 16;
 
-/// What a plan should reach, besides what the nodes' own goals say (cordon, drain). A node that is being emptied empties
-/// itself ([`crate::repair`]); the plan only reckons with where its copies will be.
+/// Aim of a plan, besides the nodes' own goals (cordon, drain). A draining node empties itself ([`crate::repair`]); the
+/// plan only accounts for its copies' targets.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Goal {
-    /// Most moves in the plan. `None`: as many as it takes, yet no more than one plan may have
-    /// ([`crate::state::MOVES_MAX`]); the next plan goes on from there.
+    /// Maximum number of moves in the plan. `None`: all that are needed, up to the limit of one plan
+    /// ([`crate::state::MOVES_MAX`]); the next plan continues from there.
     pub moves_max: Option<u32>,
-    /// Nodes that clients do not reach, or have not for long enough ([`Liveness::spared`](crate::Liveness::spared)): they keep their share of
-    /// copies, and no leadership is moved there (PROTOCOL rule 76).
+    /// Nodes that clients cannot reach, or could not until recently ([`Liveness::spared`](crate::Liveness::spared)):
+    /// they keep their share of copies, and no leadership is moved there (PROTOCOL rule 76).
     pub spared: BTreeSet<NodeId>,
 }
 
-/// Moves that were computed and can be looked at before they are made.
+/// Planned moves, to be reviewed before they are made.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// The table version it is valid for.
+    /// The table version for which it is valid.
     pub table_version: Version,
-    /// The version of the moves' records that it is valid for: what is under way is reckoned with as if it were done.
+    /// The version of the moves' records for which it is valid: moves in progress count as done.
     pub moves_version: Version,
-    /// What it moves.
+    /// The moves.
     pub moves: Vec<Move>,
-    /// What it cannot reach.
+    /// Goals that it cannot reach.
     pub unmet: Vec<Unmet>,
 }
 
-/// One placement's move, as it was decided: in numbers, with what it rests on. What is shown of it is an
-/// [`archon_types::plan::Move`], what the log holds a [`PlannedMove`].
+/// One placement's move as decided, with the numbers behind it. Its displayed form is an [`archon_types::plan::Move`],
+/// its form in the log a [`PlannedMove`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Move {
-    /// What is moved.
+    /// Kind of move.
     pub kind: MoveKind,
-    /// Which partition.
+    /// The partition.
     pub partition: PartitionId,
-    /// The copy that is to go, or that leads now.
+    /// The copy to remove, or the present leader.
     pub placement: PlacementId,
-    /// Where it stands; of a leadership, where it will be after the plan's moves of copies.
+    /// Its node; for a leadership, its node after the plan's moves of copies.
     pub from: NodeId,
-    /// Where a copy is to come, or to lead.
+    /// The node that gets the copy or the leadership.
     pub to: NodeId,
-    /// Why.
+    /// Reason.
     pub reason: MoveReason,
-    /// Bytes to copy. The plan does not know; whoever knows the nodes' loads fills it in.
+    /// Bytes to copy. Unknown to the plan; the caller, which knows the nodes' loads, fills it in.
     pub bytes: u64,
 }
 
-/// Why a placement is moved.
+/// Reason of a move.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum MoveReason {
     /// Its node has more than its share.
@@ -73,16 +73,16 @@ pub enum MoveReason {
         /// Its share.
         share: u32,
     },
-    /// Its node leads more for its weight than the one that is to lead.
+    /// Its node leads more for its weight than the new leader's.
     Lead {
         /// Partitions that the node leads.
         leads: u32,
         /// Partitions that the other one leads.
         other: u32,
     },
-    /// Only nodes without room may take a copy that is missing: this one moves, so that one of them has room.
+    /// Only nodes without room may take a missing copy: this move makes room on one of them.
     MakeRoom,
-    /// The other node leads as many, and passes one on in its turn, up to one that leads fewer for its weight.
+    /// The other node leads as many and passes one on, up to a node that leads fewer for its weight.
     PassOn {
         /// Partitions that the node leads.
         leads: u32,
@@ -107,7 +107,7 @@ impl fmt::Display for MoveReason {
     }
 }
 
-/// What an unmet goal is about.
+/// Subject of an unmet goal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Subject {
     /// A node.
@@ -116,24 +116,24 @@ pub enum Subject {
     Table(TableId),
 }
 
-/// Something the plan cannot reach.
+/// A goal that the plan cannot reach.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Unmet {
-    /// What it is about.
+    /// Subject.
     pub subject: Subject,
-    /// What it is.
+    /// Reason.
     pub reason: UnmetReason,
 }
 
-/// What can be in a plan's way.
+/// Reason why a plan cannot reach a goal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum UnmetReason {
-    /// The node is to be emptied, and these placements have nowhere to go.
+    /// The node is draining, and no node can take these placements.
     NotEmptied {
-        /// How many.
+        /// Number of placements.
         placements: u32,
     },
-    /// The node keeps more than its share, since no other may take these.
+    /// The node keeps more than its share, since no other node may take these.
     AboveShare {
         /// Placements on the node.
         has: u32,
@@ -149,12 +149,12 @@ pub enum UnmetReason {
     },
     /// Partitions of the table keep two copies in one zone.
     ZonesDoubled {
-        /// How many.
+        /// Number of partitions.
         partitions: u32,
     },
     /// The node is not alive, so its placements are not moved.
     NotAlive {
-        /// How many it holds.
+        /// Number of its placements.
         placements: u32,
     },
 }
@@ -190,7 +190,7 @@ impl fmt::Display for UnmetReason {
 }
 
 impl Plan {
-    /// The command that carries it out.
+    /// Returns the command that carries it out.
     pub fn start(&self) -> Command {
         let moves = self.moves.iter().map(|planned| PlannedMove {
             kind: planned.kind,
@@ -209,15 +209,15 @@ impl Plan {
     }
 }
 
-/// Plans the moves that bring every node that takes placements to floor or ceiling of its share by weight, of copies and
-/// then of leaderships, all tables together. Never two copies of a partition on a node, never above a node's limit. Zones go
-/// before even shares: copies that stand in one zone with another one of their partition are parted where that can be, no
-/// copy goes to a zone that holds another one unless it stood beside one before, and no zone's share is more than one copy
-/// of each partition.
+/// Plans the moves that bring every node that takes placements to floor or ceiling of its share by weight, of copies
+/// and then of leaderships, over all tables. A node never gets two copies of a partition, nor more than its limit.
+/// Zones take precedence over even shares: copies that share a zone with another one of their partition are separated
+/// if possible, no copy goes to a zone with another one unless it shared a zone before, and no zone's share exceeds one
+/// copy of each partition.
 pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
     let mut board = Board::new(state, goal.spared);
     board.part_zones();
-    // A round in which nothing moves is the end; few are needed, and the bound keeps a defect from looping.
+    // It ends with a round without moves; few are needed, and the bound keeps a defect from looping.
     for _ in 0..ROUNDS_MAX {
         if !board.round() {
             break;
@@ -239,7 +239,7 @@ pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
     plan
 }
 
-/// The tables that wait for nodes: before the first assignment there is nothing to plan, and that is not "all is well".
+/// Returns the tables that wait for nodes: before the first assignment an empty plan does not mean that all is well.
 fn unassigned(state: &ClusterState) -> Vec<Unmet> {
     let waits = |table: &&archon_types::Table| state.partitions.awaits_assignment(table.id);
     let unmet = state.data_tables().filter(waits).map(|table| {

@@ -1,4 +1,5 @@
-//! Room for missing copies: where every node that could take one is full, another copy moves from one of them to a node with room.
+//! Room for missing copies: if every node that could take one is full, another copy moves from one of them to a node
+//! with room.
 
 use super::board::{Board, NeedyByZone, Role};
 use crate::state::ClusterState;
@@ -9,10 +10,10 @@ use std::collections::BTreeSet;
 const PARTITIONS_MAX: usize = 64;
 
 impl<'a> Board<'a> {
-    /// Makes room for missing copies, after copies were evened out. Repair then makes the copies.
+    /// Makes room for missing copies, after the balancing of copies. Repair then makes the copies.
     pub(super) fn make_room(&mut self, state: &'a ClusterState) {
         for (partition, missing) in missing(state).take(PARTITIONS_MAX) {
-            // Room that is kept for one copy is none for another.
+            // Room reserved for one copy is not available to another.
             let mut kept = BTreeSet::new();
             for _ in 0..missing {
                 let Some(slot) = self.room_for(partition, &kept).or_else(|| self.swap_for(partition, &kept)) else {
@@ -31,7 +32,7 @@ impl<'a> Board<'a> {
         self.slots[slot].role == Role::Eligible && !holds && !self.blocked.contains(&(partition, slot))
     }
 
-    /// A node with room that may hold a new copy.
+    /// Returns a node with room that may hold a new copy.
     fn room_for(&self, partition: PartitionId, kept: &BTreeSet<usize>) -> Option<usize> {
         let free = |slot: &usize| !kept.contains(slot) && self.open(*slot).is_some();
         (0..self.slots.len()).filter(free).find(|slot| self.may_hold(partition, *slot))
@@ -62,7 +63,7 @@ impl<'a> Board<'a> {
                 if let Some((piece, to)) = found {
                     self.shift(piece, to);
                     self.swapped.insert(piece);
-                    // It is meant to have that much now.
+                    // Its larger number is intended now.
                     self.slots[to].quota = self.slots[to].quota.max(self.slots[to].count);
                     return Some(from);
                 }
@@ -72,7 +73,7 @@ impl<'a> Board<'a> {
     }
 }
 
-/// Partitions with fewer copies than wanted, each with how many are missing.
+/// Returns the partitions with fewer copies than wanted, each with the number of missing ones.
 fn missing(state: &ClusterState) -> impl Iterator<Item = (PartitionId, usize)> {
     state.data_tables().flat_map(move |table| {
         let wanted = usize::from(table.replication);

@@ -1,6 +1,6 @@
-//! Heartbeats and what they are answered with: each answer is a lease, given only after a quorum round that began after
-//! the heartbeat arrived (PROTOCOL rules 13 to 16 and 54 to 56). The types go with these steps: nothing but a round makes a
-//! [`Confirmed`] of an [`Unconfirmed`], and only a [`Confirmed`] is answered. One round serves all that came before it.
+//! Heartbeats and their answers: each answer is a lease, given only after a quorum round that began after the heartbeat
+//! arrived (PROTOCOL rules 13 to 16 and 54 to 56). The types follow these steps: only a round turns an [`Unconfirmed`]
+//! into a [`Confirmed`], and only a [`Confirmed`] is answered. One round serves all heartbeats that arrived before it.
 
 use super::Term;
 use crate::liveness::HeartbeatAnswer;
@@ -8,20 +8,20 @@ use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::{DoorReport, ErrorDetail, Incarnation, Millis, NodeId};
 
-/// A heartbeat, as far as a term is concerned.
+/// A heartbeat, reduced to the fields that a term uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Beat {
-    /// Who lives.
+    /// The member.
     pub node: NodeId,
-    /// In which life.
+    /// Its incarnation.
     pub incarnation: Incarnation,
-    /// Rises with each heartbeat of a life.
+    /// Rises with each heartbeat of an incarnation.
     pub number: u64,
-    /// The node says that it is about to exit.
+    /// The node is about to exit.
     pub stopping: bool,
 }
 
-/// A heartbeat that was taken in. Its answer waits for a quorum round that begins from now on.
+/// An accepted heartbeat. Its answer waits for a quorum round that begins from now on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a quorum round may confirm it"]
 pub struct Unconfirmed {
@@ -33,13 +33,13 @@ pub struct Unconfirmed {
 }
 
 impl Unconfirmed {
-    /// Whether it told something that a control turn should follow at once.
+    /// Returns true if a control turn should follow at once.
     pub const fn turn_due(&self) -> bool {
         self.turn_due
     }
 }
 
-/// A quorum round that has begun. It says nothing of what arrives from now on.
+/// A quorum round that has begun. It proves nothing about later arrivals.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[must_use = "a majority is to be asked"]
 pub struct Round(u64);
@@ -53,10 +53,10 @@ pub struct Confirmed {
 }
 
 impl Term {
-    /// A heartbeat arrived at `now`. `None`: it says nothing new of its life, and is not answered (rule 56).
+    /// Accepts a heartbeat that arrived at `now`. `None`: it is repeated or overtaken, and not answered (rule 56).
     ///
     /// # Errors
-    /// As [`crate::Liveness::heard`].
+    /// Like [`crate::Liveness::heard`].
     pub fn heartbeat(
         &mut self,
         state: &ClusterState,
@@ -68,31 +68,31 @@ impl Term {
             return Ok(None);
         }
         let mut turn_due = stopping && self.liveness.note_stopping(node, incarnation);
-        // A node heartbeats only once its incarnation is on its disk.
+        // A node sends heartbeats only once its incarnation is on its disk.
         if state.node(node).is_some_and(|row| row.activated != Some(incarnation)) {
             turn_due |= self.activate(node, incarnation);
         }
         Ok(Some(Unconfirmed { node, incarnation, turn_due, after: self.rounds }))
     }
 
-    /// A life that was heard says what it finds at the doors at which it knocks.
+    /// Records a live member's report about the doors at which it knocks.
     pub fn note_doors(&mut self, node: NodeId, incarnation: Incarnation, report: DoorReport, now: Millis) {
         self.liveness.note_doors(node, incarnation, report, now);
     }
 
-    /// A majority is about to be asked whether this coordinator leads. What its answer may prove is what arrived before.
+    /// Begins a round that asks a majority whether this coordinator leads. It covers only earlier arrivals.
     pub const fn begin_round(&mut self) -> Round {
         self.rounds += 1;
         Round(self.rounds)
     }
 
-    /// Whether a round began after this heartbeat had arrived (rule 54).
+    /// Returns true if a round began after this heartbeat had arrived (rule 54).
     pub fn covers(&self, state: &ClusterState, round: Round, heartbeat: Unconfirmed) -> bool {
         heartbeat.after < round.0 || state.breaks(Mutant::RoundShared)
     }
 
-    /// A quorum round is over: a majority said that this coordinator leads in term `led`, or no majority answered. `None`: the
-    /// heartbeat is not answered from here (rule 13), or not after this round (rule 54).
+    /// Ends a quorum round: a majority confirmed that this coordinator leads in term `led`, or no majority answered.
+    /// `None`: the heartbeat is not answered from here (rule 13), or not after this round (rule 54).
     pub fn confirmed(
         &self,
         state: &ClusterState,
@@ -105,11 +105,12 @@ impl Term {
         (leads && self.covers(state, round, heartbeat)).then_some(Confirmed { node, incarnation })
     }
 
-    /// The answers to heartbeats, one for each and in their order, from the state that their round confirmed or a later one, to be
-    /// sent at once. All are noted before any is given (rule 55): a successor is named only when what is noted allows it.
+    /// Returns the answers to heartbeats, one for each and in their order, from the state that their round confirmed or
+    /// a later one, to be sent at once. All are recorded before any is sent (rule 55): a successor is named only when
+    /// the records allow it.
     ///
     /// # Errors
-    /// For each as [`Liveness::heard`](crate::Liveness::heard), and then no lease is given.
+    /// For each like [`Liveness::heard`](crate::Liveness::heard); then no lease is granted.
     pub fn answers(
         &mut self,
         state: &ClusterState,

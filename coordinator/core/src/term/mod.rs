@@ -1,17 +1,17 @@
-//! One term of a coordinator: what it remembers while, and only while, it leads, and what it does with that. The coordinator's
-//! process and the simulator's coordinators drive the same code: they bring heartbeats, reports and the time, ask the quorum for
-//! rounds, and commit, push and answer what comes out.
+//! One term of a coordinator: its volatile memory while it leads, and its work with that. The coordinator's process and
+//! the simulator's coordinators drive the same code: they supply heartbeats, reports and the time, run quorum rounds,
+//! and commit, push and send the results.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod` | who leads in it since when; control turns |
+//! | `mod` | the term; control turns |
 //! | `lease` | heartbeats, quorum rounds, leases |
-//! | `reports` | what nodes report, and what proves the answer |
-//! | `news` | what the answers to carried heartbeats bring in place of pushes |
-//! | `pushes` | what a node acknowledged, what it lacks, what its answers mean |
-//! | `polls` | what a participant that asks for its duties is told |
-//! | `relaying` | who relays, for participants |
-//! | `stall` | whether this coordinator can keep its word |
+//! | `reports` | reports of nodes, and the proof that answers need |
+//! | `news` | table updates in the answers to relayed heartbeats, in place of pushes |
+//! | `pushes` | data that a node acknowledged and lacks; meanings of its answers |
+//! | `polls` | answers to participants' polls for duties |
+//! | `relaying` | relays, for participants |
+//! | `stall` | detection of a stalled coordinator |
 
 mod lease;
 mod news;
@@ -37,9 +37,9 @@ use crate::turn::{Turn, turn};
 use archon_types::{Incarnation, Millis, NodeId};
 use std::collections::BTreeMap;
 
-/// Longest pause between two control turns, in milliseconds.
+/// Maximum pause between two control turns, in milliseconds.
 pub const PAUSE_MAX_MS: u64 = 50;
-/// Most activations that wait for the next control turn.
+/// Maximum number of activations that wait for the next control turn.
 const ACTIVATIONS_MAX: usize = 20_000;
 
 /// A Raft term in which a coordinator leads, across all its sessions. A new Raft term starts with an empty memory.
@@ -47,20 +47,20 @@ const ACTIVATIONS_MAX: usize = 20_000;
 pub struct Term {
     number: u64,
     liveness: Liveness,
-    /// Lives that were heard and are not on record as active yet.
+    /// Incarnations that sent heartbeats and are not recorded as active yet.
     activations: BTreeMap<NodeId, Incarnation>,
-    /// Quorum rounds that heartbeats waited for, so far.
+    /// Number of quorum rounds for heartbeats so far.
     rounds: u64,
 }
 
 impl Term {
-    /// The coordinator began to lead in term `number` at `now`: every timer begins at zero.
+    /// Creates the memory of a coordinator that began to lead in term `number` at `now`: every timer begins at zero.
     pub fn new(number: u64, now: Millis) -> Self {
         Self { number, liveness: Liveness::new(now), activations: BTreeMap::new(), rounds: 0 }
     }
 
-    /// A later session of this Raft term begins at `now`. Silence is counted from here, because no session ran in between.
-    /// Failures and withdrawals that an earlier session decided stand: the commands that rest on them may still be committed
+    /// Begins a later session of this Raft term at `now`. Silence is counted from here, because no session ran in
+    /// between. Failures and withdrawals decided by an earlier session stand: their commands may still be committed
     /// (rule 15).
     pub fn resume(&mut self, state: &ClusterState, now: Millis) {
         match state.breaks(Mutant::TermForgotten) {
@@ -69,23 +69,23 @@ impl Term {
         }
     }
 
-    /// Its number in Raft.
+    /// Returns its number in Raft.
     pub const fn number(&self) -> u64 {
         self.number
     }
 
-    /// What is remembered of lives and leases.
+    /// Returns the memory of incarnations and leases.
     pub const fn liveness(&self) -> &Liveness {
         &self.liveness
     }
 
-    /// The wall clock shows `wall` now. By it only what people have given a time ends; leases never do.
+    /// Sets the wall clock. Only deadlines set by people depend on it, leases never.
     pub const fn set_wall(&mut self, now: Millis, wall: Millis) {
         self.liveness.set_wall(now, wall);
     }
 
-    /// One control turn: what should be committed now, each command under its own guard, and when the next turn is due if
-    /// the state does not change before.
+    /// Runs one control turn: returns the commands to commit now, each under its own guard, and the time of the next
+    /// turn if the state does not change before.
     pub fn turn(&mut self, state: &ClusterState, now: Millis) -> Turn {
         let heard = std::mem::take(&mut self.activations);
         let mut commands: Vec<Command> =
@@ -96,14 +96,16 @@ impl Term {
         Turn { commands, wake_at: turned.wake_at.min(now.plus(PAUSE_MAX_MS)) }
     }
 
-    /// The turn of a quorum that cannot commit anything: the state is observed and nothing is decided. A decision changes what
-    /// heartbeats are answered (rule 15), and without its command that change would last until the quorum has space again.
+    /// Runs the turn of a quorum that cannot commit anything: it observes the state and decides nothing. A decision
+    /// changes the answers to heartbeats (rule 15), and without its command that change would last until the quorum has
+    /// space again.
     pub fn observe(&mut self, state: &ClusterState, now: Millis) -> Turn {
         self.liveness.sync(state, now);
         Turn { commands: Vec::new(), wake_at: now.plus(PAUSE_MAX_MS) }
     }
 
-    /// Retracts commands of a turn that never reached Raft: lives that they would have failed are answered again.
+    /// Retracts commands of a turn that never reached Raft: incarnations that they would have failed are answered
+    /// again.
     pub fn retract(&mut self, commands: &[Command]) {
         for command in commands {
             if let Command::NodeFailed { node, incarnation, .. } = command {
@@ -112,7 +114,7 @@ impl Term {
         }
     }
 
-    /// A node was heard in this life: the next turn commits that it acts in it. Returns whether that is news.
+    /// Records a heartbeat of this incarnation: the next turn commits its activation. Returns true if that is new.
     fn activate(&mut self, node: NodeId, incarnation: Incarnation) -> bool {
         self.activations.len() < ACTIVATIONS_MAX && self.activations.insert(node, incarnation) != Some(incarnation)
     }

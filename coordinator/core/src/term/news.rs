@@ -1,4 +1,4 @@
-//! What a node hears of tables and nodes with the answers to its heartbeats, where others carry these (PROTOCOL rules 77 to 80).
+//! Updates of tables and nodes in the answers to heartbeats, if these are relayed (PROTOCOL rules 77 to 80).
 
 use super::pushes::Pieces;
 use crate::mutant::Mutant;
@@ -6,27 +6,29 @@ use crate::state::ClusterState;
 use archon_types::limits::NEWS_BYTES_MAX;
 use archon_types::{Millis, TableList, Version};
 
-/// For so many heartbeat intervals no push brings what answers bring as well: as many heartbeats in a row are answered meanwhile.
+/// Number of heartbeat intervals in which no push repeats the content of answers: as many consecutive heartbeats are
+/// answered meanwhile.
 const ANSWERS_AWAITED: u64 = 3;
-/// A node of which nothing was heard for so many heartbeat intervals has no heartbeats whose answers could bring it anything.
+/// Number of heartbeat intervals without a heartbeat after which no answers are expected to reach a node.
 const SILENT_AFTER: u64 = 5;
 
-/// What a node lacks of tables and nodes. It is the same for all that hold the same, and complete.
+/// Tables and nodes that a node lacks. Equal for all holders of the same version, and complete.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct News<R, N> {
-    /// Nodes that it lacks.
+    /// Missing nodes.
     pub nodes: Option<N>,
-    /// Rows that it lacks.
+    /// Missing rows.
     pub rows: Vec<R>,
-    /// Which tables there are, if one was dropped.
+    /// The existing tables, if one was dropped.
     pub tables: Option<TableList>,
-    /// With this the node holds everything up to here.
+    /// Version up to which the node then holds everything.
     pub complete: Version,
-    /// The version of the state that it was made from.
+    /// Version of the state that it was made from.
     pub newest: Version,
 }
 
-/// What a node lacks that holds everything up to `since`; `None` if it lacks nothing, or more than goes with an answer.
+/// Returns the data that a holder of everything up to `since` lacks; `None` if it lacks nothing, or more than fits into
+/// an answer.
 pub fn news<P: Pieces>(state: &ClusterState, since: Version, pieces: &P) -> Option<News<P::Rows, P::Nodes>> {
     if since >= state.table_version() || !counts(state, since) {
         return None;
@@ -43,7 +45,7 @@ pub fn news<P: Pieces>(state: &ClusterState, since: Version, pieces: &P) -> Opti
     bytes += tables.as_ref().map_or(0, |list| list.tables.len() * size_of::<Version>());
     let mut rows = Vec::new();
     for table in state.data_tables().filter(|table| state.rows_version_of(table.id) > since) {
-        // Whoever holds everything up to a version holds the tables that there were then, and no other.
+        // A holder of everything up to a version holds exactly the tables of that version.
         let is_held = table.version <= since || state.breaks(Mutant::NewTableAsChange);
         let piece = pieces.rows(state, table.id, if is_held { since } else { Version::ZERO }, 0)?;
         bytes += piece.bytes;
@@ -60,20 +62,21 @@ pub fn news<P: Pieces>(state: &ClusterState, since: Version, pieces: &P) -> Opti
     Some(News { nodes, rows, tables, complete, newest })
 }
 
-/// Whether it can be told of a node by what it says it holds what it lacks: not if it holds nothing, nor if it says what an earlier
-/// generation told it.
+/// Returns true if a node's held version determines the data that it lacks: not if it holds nothing, nor if the version
+/// is from an earlier generation.
 pub(super) fn counts(state: &ClusterState, holds: Version) -> bool {
     let begun = Version::new(state.begins_at());
     holds > Version::ZERO && (holds >= begun || state.breaks(Mutant::EarlierGenerationCounts))
 }
 
-/// How long answers are awaited that bring a node what it lacks.
+/// Deadline for answers that bring a node its missing data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Awaited(Option<(Version, Millis)>);
 
 impl Awaited {
-    /// Until when no push is to bring what answers bring; `None`: they do not. The node's last heartbeat, which a relay carried, came at
-    /// `heard` and said that it holds everything up to `holds`.
+    /// Returns the time until which pushes leave out the content of answers; `None`: answers do not bring it. The
+    /// node's last heartbeat, which was relayed, arrived at `heard` and reported that it holds everything up to
+    /// `holds`.
     pub fn until(&mut self, state: &ClusterState, heard: Millis, holds: Version, now: Millis) -> Option<Millis> {
         let heartbeat_ms = state.settings.timing.heartbeat_ms;
         if now.since(heard) > heartbeat_ms.saturating_mul(SILENT_AFTER) {
@@ -86,7 +89,7 @@ impl Awaited {
         (now < until || state.breaks(Mutant::AnswersAwaitedForEver)).then_some(until)
     }
 
-    /// A push brought it.
+    /// Records that a push brought it.
     pub fn pushed(&mut self) {
         self.0 = None;
     }

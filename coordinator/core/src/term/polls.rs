@@ -1,36 +1,36 @@
-//! What a participant's poll for duties is answered with.
+//! Answers to participants' polls for duties.
 
 use crate::duties::{DutiesMark, duties, duties_mark};
 use crate::state::ClusterState;
 use archon_types::{Duty, ErrorDetail, Incarnation, NodeId, Version};
 
-/// What a participant was told last in a term.
+/// The last duties sent to a participant in a term.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Told {
-    /// To which life of it.
+    /// Its incarnation.
     pub incarnation: Incarnation,
-    /// What its duties followed from.
+    /// Inputs of its duties.
     pub mark: DutiesMark,
-    /// The version under which they were told.
+    /// The version under which they were sent.
     pub version: Version,
 }
 
-/// What a poll is answered now.
+/// Answer to a poll.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Polled {
-    /// Its duties, all of them.
+    /// All of its duties.
     News(Told, Vec<Duty>),
-    /// It obeys them.
+    /// It obeys them already.
     Nothing,
-    /// It is not on record as active yet, and is told nothing until then.
+    /// It is not recorded as active yet, and gets no duties until then.
     NotActive,
 }
 
-/// Whether a participant that obeys the duties of `asked`, a term and version, has others by now. `told` is what it was told
-/// last in `term`.
+/// Determines whether a participant that obeys the duties of `asked`, a term and version, has others by now. `told` are
+/// the last duties sent to it in `term`.
 ///
 /// # Errors
-/// As [`ClusterState::check_sender`].
+/// Like [`ClusterState::check_sender`].
 pub fn polled(
     state: &ClusterState,
     (node, incarnation): (NodeId, Incarnation),

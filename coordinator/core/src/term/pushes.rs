@@ -1,5 +1,5 @@
-//! What one life of a node was pushed: what it acknowledged, what it lacks, and what its answers mean. Nothing here is
-//! needed by the next term, which begins with nothing and says everything anew.
+//! Pushes to one incarnation of a node: data that it acknowledged and lacks, and the meaning of its answers. The next
+//! term needs none of this: it starts empty and pushes everything again.
 
 use crate::duties::{DutiesMark, duties, duties_mark};
 use crate::mutant::Mutant;
@@ -8,71 +8,71 @@ use archon_types::limits::PIECE_BYTES_MAX;
 use archon_types::{AccessList, Duty, Millis, NodeId, TableId, TableList, Version};
 use std::collections::BTreeMap;
 
-/// What a duty takes in a message at most, roughly: a row with its copies.
+/// Approximate maximum size of a duty in a message: a row with its copies.
 const DUTY_BYTES: usize = 128;
-/// What a right of a client takes in a message at most, roughly: a name and a table's number.
+/// Approximate maximum size of a client's right in a message: a name and a table's number.
 const RIGHT_BYTES: usize = 96;
-/// A heartbeat that came sooner than this after an acknowledgement may have been sent before it, in milliseconds.
+/// Time after an acknowledgement, in milliseconds, in which an arriving heartbeat may have been sent before it.
 const HEARD_SETTLES_MS: u64 = 1_000;
 
 /// A part of a table, or of the nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Piece<T> {
-    /// What is sent.
+    /// Content.
     pub content: T,
-    /// How large that is.
+    /// Size of the content in bytes.
     pub bytes: usize,
-    /// Whoever takes it in holds this version.
+    /// Version that its receiver then holds.
     pub version: Version,
-    /// Where to go on, of what was left out for lack of space.
+    /// Position of the next piece, if some content was left out for lack of space.
     pub next: Option<u64>,
 }
 
-/// Where pieces come from. One may be a little behind the state: what it lacks comes with the next push.
+/// Source of pieces. It may be slightly behind the state: the rest follows with the next push.
 pub trait Pieces {
-    /// Rows of a table, as they are sent.
+    /// Rows of a table in their sent form.
     type Rows;
-    /// Nodes, as they are sent.
+    /// Nodes in their sent form.
     type Nodes;
 
-    /// The piece at `from` of the rows of `table` newer than `since`; `None` if there is no such table.
+    /// Returns the piece at `from` of the rows of `table` newer than `since`; `None` if there is no such table.
     fn rows(&self, state: &ClusterState, table: TableId, since: Version, from: u64) -> Option<Piece<Self::Rows>>;
 
-    /// The nodes newer than `since`, as many of them as fit into one push.
+    /// Returns the nodes newer than `since`, as many as fit into one push.
     fn nodes(&self, state: &ClusterState, since: Version) -> Option<Piece<Self::Nodes>>;
 }
 
-/// How urgently a push is due.
+/// Urgency of a push.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
-    /// The node's duties changed: somebody waits for it.
+    /// The node's duties changed: other members wait for it.
     Duties,
-    /// It only lacks something of tables and nodes.
+    /// It lacks only updates of tables and nodes.
     Table,
 }
 
-/// What a push brings.
+/// Content of a push.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Push<R, N> {
-    /// The version of the state that the node's duties follow from.
+    /// Version of the state from which the node's duties are derived.
     pub version: Version,
-    /// All its duties, unless it acknowledged them.
+    /// All of its duties, unless it acknowledged them.
     pub duties: Option<Vec<Duty>>,
-    /// Nodes that it lacks.
+    /// Missing nodes.
     pub nodes: Option<N>,
-    /// Rows that it lacks.
+    /// Missing rows.
     pub rows: Vec<R>,
-    /// Which tables there are, if one was dropped.
+    /// The existing tables, if one was dropped.
     pub tables: Option<TableList>,
-    /// What clients may do, if that changed.
+    /// Rights of clients, if changed.
     pub access: Option<AccessList>,
-    /// With this push the node holds everything up to here.
+    /// Version up to which the node then holds everything.
     pub complete: Option<Version>,
-    /// The version of the state that the push was made from.
+    /// Version of the state that the push was made from.
     pub newest: Version,
 }
 
-/// What the node will hold once it took a push.
+/// Data that the node will hold after a push.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Promise {
     version: Version,
@@ -86,47 +86,47 @@ pub struct Promise {
     partial: bool,
 }
 
-/// A push from these pieces, and what the node will hold once it took it.
+/// A push from these pieces, with the data that the node will hold after it.
 pub type Promised<P> = (Push<<P as Pieces>::Rows, <P as Pieces>::Nodes>, Promise);
 
 impl Promise {
-    /// Whether more is to follow: it did not fit.
+    /// Returns true if more follows, since not everything fit.
     pub const fn is_partial(&self) -> bool {
         self.partial
     }
 }
 
-/// How much a node has of a table of which it has the first pieces.
+/// Progress of a table of which a node has the first pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Arriving {
     table: TableId,
     since: Version,
-    /// Where to go on.
+    /// Position of the next piece.
     from: u64,
-    /// That of the oldest piece.
+    /// Version of the oldest piece.
     version: Version,
 }
 
-/// What one life of a node is known to hold.
+/// Data that one incarnation of a node is known to hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Acknowledged {
-    /// What its duties followed from, and the version with which they were pushed.
+    /// Inputs of its duties, and the version with which they were pushed.
     duties: Option<(DutiesMark, Version)>,
     tables: BTreeMap<TableId, Version>,
     /// A table of which it has the first pieces.
     arriving: Option<Arriving>,
     nodes: Version,
-    /// The last drop of a table that it was told of.
+    /// The last drop of a table that it received.
     dropped: Version,
-    /// As of when it was told what clients may do; whoever was not told lets no client do anything.
+    /// Version of the rights that it received; a node without rights admits no client.
     access: Option<Version>,
-    /// It was told that it holds everything up to here.
+    /// Version up to which it knows that it holds everything.
     complete: Version,
     at: Option<Millis>,
 }
 
 impl Acknowledged {
-    /// Whether a push is due, and how urgently; `None` if `node` lacks nothing, or must be told nothing.
+    /// Returns the urgency of a due push; `None` if `node` lacks nothing, or must get no push.
     pub fn due(&self, state: &ClusterState, node: NodeId) -> Option<Due> {
         let mark = duties_mark(state, node)?;
         if self.duties_of(state, mark).is_none() {
@@ -140,7 +140,8 @@ impl Acknowledged {
         lacks.then_some(Due::Table)
     }
 
-    /// Whether the answers to its heartbeats may bring all that `node` lacks, so that a push need not: only rows and nodes.
+    /// Returns true if the answers to its heartbeats may bring everything that `node` lacks, so that a push need not:
+    /// only rows and nodes.
     pub fn lacks_news_alone(&self, state: &ClusterState, node: NodeId) -> bool {
         self.due(state, node) == Some(Due::Table) && !self.lacks_access(state)
     }
@@ -149,23 +150,23 @@ impl Acknowledged {
         self.access.is_none_or(|held| state.access_version > held)
     }
 
-    /// As of when the node knows what clients may do.
+    /// Returns the version of the rights that the node holds.
     pub const fn access(&self) -> Option<Version> {
         self.access
     }
 
-    /// The version with which the duties were acknowledged that follow from `mark`.
+    /// Returns the version with which the duties of `mark` were acknowledged.
     fn duties_of(&self, state: &ClusterState, mark: DutiesMark) -> Option<Version> {
         let same = |acknowledged| acknowledged == mark || state.breaks(Mutant::DutiesSaidOnce);
         self.duties.filter(|(acknowledged, _)| same(*acknowledged)).map(|(_, version)| version)
     }
 
-    /// The version of a table that the node acknowledged.
+    /// Returns the version of a table that the node acknowledged.
     fn held(&self, table: TableId) -> Version {
         self.tables.get(&table).copied().unwrap_or(Version::ZERO)
     }
 
-    /// What `node` lacks, and what it holds once it took that; `None` if it lacks nothing.
+    /// Returns a push of the data that `node` lacks, and its holdings after it; `None` if it lacks nothing.
     pub fn next<P: Pieces>(&self, state: &ClusterState, node: NodeId, pieces: &P) -> Option<Promised<P>> {
         let mark = duties_mark(state, node)?;
         let nodes = if state.nodes_version > self.nodes { pieces.nodes(state, self.nodes) } else { None };
@@ -177,7 +178,7 @@ impl Acknowledged {
         bytes += tables.as_ref().map_or(0, |list| list.tables.len() * size_of::<TableId>());
         let access = self.lacks_access(state).then(|| state.access_list());
         bytes += access.as_ref().map_or(0, |list| (list.access.len() + list.access.withdrawn().len()) * RIGHT_BYTES);
-        // Rows name nodes, so the nodes come first.
+        // Rows refer to nodes, so the nodes come first.
         let mut partial = nodes.as_ref().is_some_and(|nodes| nodes.next.is_some());
         let stale = nodes.as_ref().filter(|nodes| nodes.version < state.nodes_version);
         let mut complete = stale.map_or(state.table_version(), |nodes| nodes.version);
@@ -232,24 +233,23 @@ impl Acknowledged {
         Some((Push { version, duties, nodes, rows, tables, access, complete, newest }, promise))
     }
 
-    /// Takes note of what the node now holds. It answered a push that it obeys the duties of `version`; with a `gap` it
-    /// needs everything of tables and nodes from the start. Returns whether it obeys what was pushed; if not, the push is not
-    /// to be repeated at once.
+    /// Records a node's answer to a push: it obeys the duties of `version`; with a `gap` it needs all tables and nodes
+    /// from the start. Returns true if it obeys the pushed duties; otherwise the push must not be repeated at once.
     pub fn take(&mut self, promise: Promise, version: Version, gap: bool, now: Millis) -> bool {
         if version < promise.version {
-            // It obeys an older state than this one: it did not take the push. Say it again.
+            // It obeys an older state than this one: it did not apply the push, which must be repeated.
             *self = Self::default();
             return false;
         }
         if version > promise.version {
-            // It obeys other duties than those: ones whose acknowledgement was lost. Marks come back when a drain or a move
-            // is undone, so only the version tells. Say the duties.
+            // It obeys other duties: ones with a lost acknowledgement. Marks recur when a drain or a move is undone, so
+            // only the version distinguishes them. The duties must be pushed again.
             self.duties = None;
             return false;
         }
         let duties = Some((promise.mark, promise.version));
         if gap {
-            // It obeys, and needs everything from the start; not at once, in case it says so again.
+            // It obeys, and needs everything from the start; not at once, in case it reports that again.
             *self = Self { duties, ..Self::default() };
             return false;
         }
@@ -275,14 +275,14 @@ impl Acknowledged {
         true
     }
 
-    /// This life said in a heartbeat, which came at `heard`, that it holds everything up to `holds`, by whatever way that came: it need not be
-    /// told again (rule 78).
+    /// Records that this incarnation holds everything up to `holds` from any source, as reported in a heartbeat that
+    /// arrived at `heard`: it need not be pushed again (rule 78).
     pub fn note_held(&mut self, state: &ClusterState, heard: Millis, holds: Version) {
         let holds = holds.min(state.table_version());
         if holds <= self.complete || !super::news::counts(state, holds) {
             return;
         }
-        // A table that was made or altered since is not among what it holds.
+        // A table that was created or altered later is not included.
         for table in state.data_tables().filter(|table| table.version <= holds) {
             let held = self.tables.entry(table.id).or_insert(holds);
             *held = holds.max(*held);
@@ -293,8 +293,8 @@ impl Acknowledged {
         self.at = self.at.max(Some(heard));
     }
 
-    /// This life said in a heartbeat, which came at `heard`, which version of the tables it holds. If that is less than it
-    /// acknowledged before, it gets everything again. Returns whether it does.
+    /// Compares the version of the tables that this incarnation reported in a heartbeat, which arrived at `heard`. If
+    /// it is lower than the acknowledged one, everything is pushed again. Returns true in that case.
     pub fn look_at_heartbeat(&mut self, heard: Millis, holds: Version) -> bool {
         let settled = self.at.is_some_and(|at| heard.since(at) > HEARD_SETTLES_MS);
         let lost = settled && holds < self.complete;

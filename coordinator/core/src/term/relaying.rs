@@ -1,11 +1,11 @@
-//! Who relays, for those who hold no rows of nodes: a participant is told its relays with its duties (PROTOCOL rules 69 and 81).
+//! Relays for members without rows of nodes: a participant gets its relays with its duties (PROTOCOL rules 69 and 81).
 
 use crate::state::ClusterState;
 use archon_types::{Node, NodeId, NodeStatus, RelayAddress, RelayCandidate, Version, relay_count, relays, relays_of};
 use std::collections::BTreeMap;
 
 impl ClusterState {
-    /// The nodes that relay heartbeats now.
+    /// Returns the nodes that relay heartbeats now.
     pub fn relaying(&self) -> Vec<&Node> {
         let alive = self.nodes.values().map(|row| &row.node).filter(|node| node.status == NodeStatus::Alive);
         let count = relay_count(self.nodes_alive(), self.settings.relays_from);
@@ -14,22 +14,22 @@ impl ClusterState {
     }
 }
 
-/// The nodes that relay, kept for as long as the rows of nodes stay as they are: to find them every node is looked at, and each
-/// participant asks several times a minute.
+/// The relaying nodes, cached until the rows of nodes change: finding them examines every node, and each participant
+/// asks several times a minute.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KnownRelays {
-    /// Of which rows, and by which setting.
+    /// Version of the rows and setting for which they were found.
     found_for: Option<(Version, u64)>,
     relays: BTreeMap<NodeId, Node>,
 }
 
 impl KnownRelays {
-    /// None was asked for yet.
+    /// Creates an empty cache.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The relays of a participant, the one that is to be tried first at the front.
+    /// Returns the relays of a participant, in order of preference.
     pub fn of(&mut self, state: &ClusterState, member: NodeId) -> Vec<RelayAddress> {
         let wanted = (state.nodes_version, state.settings.relays_from);
         if self.found_for != Some(wanted) {

@@ -1,4 +1,4 @@
-//! What nodes report in this term, and what must be proven before they are answered.
+//! Reports of nodes in this term, and the proof needed for their answers.
 
 use super::Term;
 use crate::command::Command;
@@ -6,26 +6,26 @@ use crate::report::{on_reports, on_stopping};
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, Incarnation, Millis, NodeId, Report};
 
-/// The outcomes of reports.
+/// Outcomes of reports.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reported {
-    /// Why each report is refused, if it is, in their order.
+    /// Refusal of each report, if any, in their order.
     pub refused: Vec<Option<ErrorDetail>>,
-    /// To be committed, each with the place of the report that it is for.
+    /// Commands to commit, each with the position of its report.
     pub commands: Vec<(usize, Command)>,
 }
 
 impl Reported {
-    /// Whether a quorum round has to confirm that this coordinator leads before the answer leaves. A node forgets a report that
-    /// was answered. A commit proves that this coordinator leads; where there is none, a round does: one that was
-    /// succeeded and does not know it would refuse what is true by now, and nobody would hear of it again.
+    /// Returns true if a quorum round must confirm that this coordinator leads before the answer leaves. A node forgets
+    /// an answered report. A commit proves that this coordinator leads; without one, a round must: a deposed
+    /// coordinator that does not know it would refuse facts that hold by now, and they would be lost.
     pub const fn needs_round(&self) -> bool {
         self.commands.is_empty()
     }
 }
 
 impl Term {
-    /// What one life of a node reports at once.
+    /// Handles reports of one incarnation of a node.
     pub fn reports(
         &mut self,
         state: &ClusterState,
@@ -48,10 +48,10 @@ impl Term {
         reported
     }
 
-    /// What should be committed when a node says farewell: as [`on_stopping`].
+    /// Returns the commands for a node's farewell, like [`on_stopping`].
     ///
     /// # Errors
-    /// As [`on_stopping`].
+    /// Like [`on_stopping`].
     pub fn farewell(
         &self,
         state: &ClusterState,

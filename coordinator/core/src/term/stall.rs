@@ -1,26 +1,26 @@
-//! Whether a coordinator that leads can keep its word: while it stalls no node is failed over and no lease is sure, so it gives
-//! leadership away.
+//! Detection of a stalled leading coordinator: while it stalls no node is failed over and no lease is reliable, so it
+//! gives leadership away.
 
 use archon_types::Millis;
 use std::fmt;
 
-/// Control turns that are further apart than this, in milliseconds: what is remembered of silences is worth nothing.
+/// Pause between control turns, in milliseconds, above which its memory of silences is unreliable.
 const TURNS_MS: u64 = 1_000;
-/// A sync of the log that takes longer than this, in milliseconds, is a stalled disk.
+/// Duration of a sync of the log, in milliseconds, above which the disk is stalled.
 const SYNC_MS: u64 = 500;
 
-/// Why a coordinator should not lead now.
+/// Reason why a coordinator should not lead now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stall {
     /// Its disk does not answer.
     Sync,
-    /// Its control loop does not turn: the process did not run, or waits for something.
+    /// Its control loop does not turn: the process did not run, or is blocked.
     Turns,
 }
 
 impl Stall {
-    /// What stalls at `now`, if anything does. `turned`: when the control loop turned last. `syncing_ms`: for how long a sync
-    /// of the log has been under way, if one is.
+    /// Returns the stall at `now`, if any. `turned`: time of the last control turn. `syncing_ms`: duration of the
+    /// present sync of the log, if one is in progress.
     pub fn of(turned: Millis, syncing_ms: Option<u64>, now: Millis) -> Option<Self> {
         if syncing_ms.is_some_and(|millis| millis > SYNC_MS) {
             return Some(Self::Sync);
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_or_a_loop_that_stands_still_is_a_stall_and_a_slow_one_is_none() {
+    fn stalled_disk_or_loop_is_detected_slow_one_is_not() {
         let turned = Millis::new(10_000);
         assert_eq!(Stall::of(turned, Some(500), Millis::new(11_000)), None);
         assert_eq!(Stall::of(turned, Some(501), Millis::new(10_001)), Some(Stall::Sync));

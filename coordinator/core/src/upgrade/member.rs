@@ -1,25 +1,25 @@
-//! Who is asked what it speaks.
+//! Members whose protocol versions matter.
 
 use archon_types::{NodeId, ProtocolRange};
 
-/// A member whose version counts.
+/// A member whose protocol versions matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UpgradeMember {
-    /// Who it is.
+    /// Its name.
     pub name: UpgradeName,
-    /// What it speaks, as it said last; `None` of a coordinator that does not answer.
+    /// The protocols of its last report; `None` for a coordinator that does not answer.
     pub speaks: Option<ProtocolRange>,
-    /// Whether it is alive, or answers the coordinator that leads.
+    /// True if it is alive, or answers the leading coordinator.
     pub answers: bool,
 }
 
-/// Which member it is.
+/// Name of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UpgradeName {
     /// A member of the quorum.
     Coordinator(u64),
     /// A node of the key-value store.
     Node(NodeId),
-    /// A member that owns partitions for a service of its own.
+    /// A member that owns partitions for another service.
     Participant(NodeId),
 }

@@ -1,9 +1,9 @@
-//! The protocol of the cluster rises when every member can speak the next one (docs/adr/0057-upgrades.md, PROTOCOL rules 63
-//! and 64): members are replaced by newer versions one by one, all speak the old protocol meanwhile, and only then is anything
-//! written or said that the older versions could not read.
+//! Raises of the cluster's protocol once every member speaks the next one (docs/adr/0057-upgrades.md, PROTOCOL rules 63
+//! and 64): members are replaced by newer versions one by one, all speak the old protocol meanwhile, and only then is
+//! anything written or sent that the older versions could not read.
 //!
-//! Nodes and participants say what they speak when they register, so the state knows; coordinators say it with each answer to
-//! the one that leads, so that one knows.
+//! Nodes and participants report their protocols when they register, so the state has them; coordinators report them
+//! with each answer to the leading coordinator, so only that one has them.
 
 mod member;
 
@@ -16,14 +16,14 @@ use crate::state::ClusterState;
 use archon_types::{ErrorDetail, ErrorKind, PROTOCOL_FIRST, ProtocolRange};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The protocol that brought [`Command::HoldProtocol`].
+/// First protocol with [`Command::HoldProtocol`].
 pub const HELD_SINCE: u32 = 2;
 
-/// What each member of the quorum speaks; `None` of one that does not answer.
+/// Protocols of each member of the quorum; `None` for one that does not answer.
 pub type CoordinatorsSpeak = BTreeMap<u64, Option<ProtocolRange>>;
 
-/// Everybody who must speak a protocol before the cluster does: the members of the quorum, learners included, and nodes and
-/// participants that are not lost. One that failed counts as well, for it may come back as it was.
+/// Returns all members that must speak a protocol before the cluster does: the members of the quorum, including
+/// learners, and nodes and participants that are not lost. A failed one is included, since it may come back unchanged.
 pub fn upgrade_members(state: &ClusterState, coordinators: &CoordinatorsSpeak) -> Vec<UpgradeMember> {
     let ids: BTreeSet<u64> = state.coordinators.members.keys().chain(coordinators.keys()).copied().collect();
     let quorum = ids.into_iter().map(|id| {
@@ -41,30 +41,30 @@ pub fn upgrade_members(state: &ClusterState, coordinators: &CoordinatorsSpeak) -
     quorum.chain(members).collect()
 }
 
-/// Nodes and participants that must speak a protocol before the cluster does.
+/// Returns the nodes and participants that must speak a protocol before the cluster does.
 fn who_counts(state: &ClusterState) -> impl Iterator<Item = &NodeRow> {
     state.members().filter(|row| !row.is_lost())
 }
 
-/// The first node or participant that keeps the cluster from speaking this protocol.
+/// Returns the first node or participant that does not speak this protocol.
 pub(crate) fn registered_laggard(state: &ClusterState, protocol: u32) -> Option<&NodeRow> {
     who_counts(state).find(|row| !row.speaks().contains(protocol))
 }
 
-/// The newest protocol that any of them speaks.
+/// Returns the newest protocol that any of them speaks.
 pub fn newest_spoken(members: &[UpgradeMember]) -> u32 {
     members.iter().filter_map(|member| member.speaks).map(|speaks| speaks.newest).max().unwrap_or(PROTOCOL_FIRST)
 }
 
-/// Those that keep the cluster from speaking this protocol.
+/// Returns the members that do not speak this protocol.
 pub fn laggards(members: &[UpgradeMember], protocol: u32) -> impl Iterator<Item = &UpgradeMember> {
     members.iter().filter(move |member| !member.speaks.is_some_and(|speaks| speaks.contains(protocol)))
 }
 
-/// What raises the protocol to the newest one that all of them speak; `None` if that is spoken already.
+/// Returns the command that raises the protocol to the newest one that all members speak; `None` if that is reached.
 ///
 /// # Errors
-/// While the state is recovered, or a coordinator joins: of those nobody knows yet what they speak.
+/// During a recovery, or while a coordinator joins: their protocols are not known yet.
 pub fn check_raise(state: &ClusterState, coordinators: &CoordinatorsSpeak) -> Result<Option<Command>, ErrorDetail> {
     if !state.is_bootstrapped() || state.recovery.is_some() {
         let message = "the coordinators are being recovered or founded; the protocol rises once that is over";
@@ -76,13 +76,13 @@ pub fn check_raise(state: &ClusterState, coordinators: &CoordinatorsSpeak) -> Re
         return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message).with_retry_after_ms(1_000));
     }
     let members = upgrade_members(state, coordinators);
-    // Nobody speaks more than the newest one of whoever speaks least.
+    // The lowest of their newest protocols bounds the common one.
     let to = members.iter().filter_map(|member| member.speaks).map(|speaks| speaks.newest).min();
     let to = to.filter(|to| *to > state.protocol && laggards(&members, *to).next().is_none());
     Ok(to.map(|to| Command::RaiseProtocol { to }))
 }
 
-/// What raises the protocol by itself, if nothing is in the way and no operator holds it.
+/// Returns the command that raises the protocol automatically, if it is possible and no operator holds it.
 pub fn next_raise(state: &ClusterState, coordinators: &CoordinatorsSpeak) -> Option<Command> {
     if state.protocol_held {
         return None;
@@ -90,7 +90,7 @@ pub fn next_raise(state: &ClusterState, coordinators: &CoordinatorsSpeak) -> Opt
     check_raise(state, coordinators).ok().flatten()
 }
 
-/// Refuses a member that does not speak the protocol of the cluster (PROTOCOL rule 64).
+/// Rejects a member that does not speak the protocol of the cluster (PROTOCOL rule 64).
 pub(crate) fn check_speaks(state: &ClusterState, name: &str, speaks: ProtocolRange) -> Result<(), ErrorDetail> {
     let protocol = state.protocol.max(PROTOCOL_FIRST);
     if speaks.contains(protocol) || state.breaks(Mutant::AnyProtocolRegisters) {
@@ -99,10 +99,10 @@ pub(crate) fn check_speaks(state: &ClusterState, name: &str, speaks: ProtocolRan
     Err(mismatch(protocol, name, speaks))
 }
 
-/// Refuses a coordinator that wants to join and does not speak the protocol of the cluster (PROTOCOL rule 64).
+/// Rejects a coordinator that wants to join and does not speak the protocol of the cluster (PROTOCOL rule 64).
 ///
 /// # Errors
-/// Which version to start instead.
+/// The version to start instead.
 pub fn check_coordinator_speaks(state: &ClusterState, id: u64, speaks: ProtocolRange) -> Result<(), ErrorDetail> {
     check_speaks(state, &format!("coordinator {id}"), speaks)
 }
@@ -119,10 +119,10 @@ fn mismatch(protocol: u32, name: &str, speaks: ProtocolRange) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::ProtocolMismatch, message)
 }
 
-/// Refuses commands that members of the cluster may not be able to read yet (PROTOCOL rule 64).
+/// Rejects commands that members of the cluster may not be able to read yet (PROTOCOL rule 64).
 ///
 /// # Errors
-/// Which protocol is needed, and where to look for what it waits for.
+/// The required protocol, and where its blockers are shown.
 pub fn check_commands(state: &ClusterState, commands: &[Command]) -> Result<(), ErrorDetail> {
     let Some(newer) = commands.iter().find(|command| command.since() > state.protocol.max(PROTOCOL_FIRST)) else {
         return Ok(());

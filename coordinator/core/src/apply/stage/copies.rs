@@ -1,4 +1,4 @@
-//! What becomes of copies: made, counted, not counted any more, deleted, forgotten.
+//! Edits of copies: adding, promoting, demoting, deleting and forgetting them.
 
 use super::effect::Spoiled;
 use super::{Staged, in_state, not_leader, placement, set_state};
@@ -13,8 +13,8 @@ use archon_types::{
 };
 
 impl Staged<'_> {
-    /// A copy does not count any more. It is kept as it is, as Load and with its condition, until another one may take its
-    /// place (`repair`) or an operator makes it lead: at this moment nobody knows whether it is the last one.
+    /// Takes a copy out of sync. It is kept as it is, as Load and with its condition, until another copy may replace it
+    /// (`repair`) or an operator makes it lead: at this moment it may be the last one.
     pub(crate) fn lose(
         &mut self,
         row: &mut Partition,
@@ -28,7 +28,8 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// A copy that does not count holds no more than this; nobody brings it up to date if that is `lost`. Returns its node.
+    /// Records that an out-of-sync copy holds no more than this; if it is `lost`, it is not brought up to date. Returns
+    /// its node.
     pub(crate) fn spoil(
         &mut self,
         row: &Partition,
@@ -97,7 +98,7 @@ impl Staged<'_> {
         if row.status == PartitionStatus::Unassigned {
             return Err(refused(format!("partition {} is not assigned yet", row.id)));
         }
-        // A lease has nothing to copy.
+        // A lease has no data to copy.
         let begins = if self.state.is_lease(row.id.table) { ReplicaState::Live } else { ReplicaState::Load };
         if placement.state != begins {
             return Err(invalid(format!("placement {} must be added as {begins}", placement.id)));
@@ -105,7 +106,7 @@ impl Staged<'_> {
         self.place(row, placement)
     }
 
-    /// Puts a new placement into the row: fresh number, active node, none of the row's on it yet.
+    /// Puts a new placement into the row: it needs a fresh number and an active node without a copy of this row.
     fn place(&mut self, row: &mut Partition, placement: Placement) -> Result<(), ErrorDetail> {
         if placement.id <= self.effect.placement_last {
             return Err(ErrorDetail::new(
@@ -162,7 +163,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// More copies count: perhaps as many as the table wants since it was altered.
+    /// Recomputes `min_in_sync` after a copy became Live: the table may have been altered before.
     fn requires(&self, row: &mut Partition) {
         if let Some(table) = self.state.tables.get(&row.id.table) {
             row.min_in_sync = min_in_sync(row, table.replication);
@@ -205,7 +206,7 @@ impl Staged<'_> {
         }
         let own = *placement(row, id)?;
         let guard = match own.state {
-            // One that never counted holds nothing that others lack.
+            // A copy that was never in sync holds nothing that others lack.
             ReplicaState::Load if !self.state.departed.contains_key(&id) => Ok(()),
             ReplicaState::Load => departed::may_go(self.state, row, id),
             ReplicaState::Live => {
@@ -238,8 +239,8 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// The copy is to be deleted. A node that is not alive cannot be told: whether its copy may go is judged once more when
-    /// it is back.
+    /// Marks the copy for deletion. A node that is not alive cannot receive the order: whether its copy may go is
+    /// judged again when it is back.
     pub(super) fn dismiss(&mut self, row: &mut Partition, id: PlacementId) {
         if row.placement(id).is_some_and(|copy| self.state.is_alive(copy.node)) {
             self.effect.delete_issued.insert(id);
@@ -267,7 +268,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// The placement's node acts in this life.
+    /// Checks that the placement's node acts in this incarnation.
     pub(super) fn acting(&self, placement: &Placement, incarnation: Incarnation) -> Result<(), ErrorDetail> {
         if self.state.incarnation(placement.node) != Some(incarnation) {
             return Err(self.other_life(placement, incarnation));
@@ -280,7 +281,7 @@ impl Staged<'_> {
 
     fn other_life(&self, placement: &Placement, incarnation: Incarnation) -> ErrorDetail {
         let name = self.state.node_name(placement.node);
-        // Not `StaleIncarnation`: to whoever reported that would say that its own life is over.
+        // Not `StaleIncarnation`: the reporting node would take that for a fence of its own incarnation.
         refused(format!("{name} is not in incarnation {incarnation} any more"))
     }
 }

@@ -1,4 +1,4 @@
-//! The effect of staged edits.
+//! Effect of staged edits.
 
 use crate::apply::Entry;
 use crate::apply::dropped::merge_away;
@@ -9,36 +9,36 @@ use crate::state::ClusterState;
 use archon_types::{Epoch, NodeGoal, NodeId, Partition, PartitionId, PlacementId, ReplicaState, Table, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The effect of [`Staged`]: owns no borrow, so it can be committed to the state it was worked out from.
+/// The effect of [`Staged`]: borrows nothing, so it can be committed to the state it was computed from.
 pub(crate) struct Effect {
     pub(super) rows: BTreeMap<PartitionId, Partition>,
     pub(super) former_leaders: Vec<FormerLeaderChange>,
     pub(super) placement_last: PlacementId,
     pub(super) events: Vec<EventKind>,
-    /// Partitions that were assigned just now, and those that were just reported Online.
+    /// Partitions of these edits: true if assigned, false if reported Online.
     pub(super) untouched: BTreeMap<PartitionId, bool>,
-    /// Epochs that were passed over just now, and partitions that serve above them.
+    /// Partitions of these edits: `Some` if an epoch was passed over, `None` if they serve above it.
     pub(super) surpassed: BTreeMap<PartitionId, Option<Epoch>>,
-    /// Copies that hold less than everything up to the moment they ceased to count.
+    /// Copies that hold less than everything up to the moment they left sync.
     pub(super) spoiled: BTreeMap<PlacementId, Spoiled>,
-    /// Unload copies whose nodes are alive: the order to delete them is given.
+    /// Unload copies on alive nodes: the order to delete them is issued.
     pub(super) delete_issued: BTreeSet<PlacementId>,
     /// Tables that gave a number to a partition.
     pub(super) tables: BTreeMap<TableId, Table>,
-    /// Copies of partitions that came to nothing, to be deleted.
+    /// Copies of abandoned new partitions, to be deleted.
     pub(super) condemned: Vec<(NodeId, PlacementId, PartitionId)>,
-    /// Partitions that were split, each with the one that was split off.
+    /// Partitions that were split, each with its new partition.
     pub(super) parted: Vec<(PartitionId, PartitionId)>,
-    /// Partitions whose keys another one has now.
+    /// Partitions merged into another one.
     pub(super) merged_away: Vec<PartitionId>,
 }
 
-/// What became of a copy that does not count.
+/// Condition of an out-of-sync copy.
 #[derive(Clone, Copy)]
 pub(super) struct Spoiled {
     /// It holds no more than this.
     pub(super) condition: Condition,
-    /// Nobody brings it up to date.
+    /// It is not brought up to date.
     pub(super) lost: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Who leads: granted, ended, forced; and who led before and may not know that it ended.
+//! Edits of leaderships: granting, ending and forcing them, and remembering former leaders that may not know of the
+//! end.
 
 use super::effect::FormerLeaderChange;
 use super::{Staged, in_state, placement, set_state};
@@ -26,8 +27,8 @@ impl Staged<'_> {
         self.effect.former_leaders.push(FormerLeaderChange::Remove(partition, epoch));
     }
 
-    /// An operator's word: this copy counts and leads from now on, all others retire (PROTOCOL rule 23). Returns how
-    /// many do.
+    /// Makes this copy Live and the leader by an operator's order; all other copies retire (PROTOCOL rule 23). Returns
+    /// how many do.
     pub(crate) fn force(
         &mut self,
         row: &mut Partition,
@@ -44,7 +45,7 @@ impl Staged<'_> {
         Ok(retired)
     }
 
-    /// All copies but one are to be deleted; those on lost nodes are gone with them. Returns how many had data.
+    /// Marks all copies but one for deletion; those on lost nodes are gone with them. Returns how many had data.
     pub(crate) fn retire_all_but(&mut self, row: &mut Partition, kept: Option<PlacementId>) -> u32 {
         let known = |node| self.state.node(node).is_some_and(|row| row.node.status != NodeStatus::Lost);
         let mut retired = 0;
@@ -76,7 +77,7 @@ impl Staged<'_> {
         if row.leader.is_some() {
             self.remember_leader(row, ending);
         }
-        // The proposer has seen that all of these are over. Lives that go on must keep hearing of it.
+        // The proposer checked that all of these have ended. Incarnations that go on must still be notified.
         for former in self.state.former_leaders.of_partition(row.id).filter(|former| !former.lapsed) {
             if self.state.is_alive(former.node) && self.state.incarnation(former.node) == Some(former.incarnation) {
                 self.effect.former_leaders.push(FormerLeaderChange::Set(FormerLeader { lapsed: true, ..*former }));
@@ -100,7 +101,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// Lifts the row to an epoch that a copy knows and nobody here granted, if elections can have reached it.
+    /// Raises the row to an epoch that a copy knows and no row granted, if elections can have reached it.
     pub(super) fn surpass(&mut self, row: &mut Partition, epoch: Epoch) -> Result<(), ErrorDetail> {
         let believed = row.may_reach(epoch) || self.state.breaks(Mutant::AnyEpochGranted);
         if epoch < row.epoch || !believed {

@@ -1,5 +1,5 @@
-//! A partition merged with its right neighbour: begun, done or given up. Each is one edit of left's row that changes both rows, so
-//! that they never contradict each other (PROTOCOL rule 44).
+//! Edits of merges with the right neighbour: beginning, completing and abandoning them. Each is one edit of left's row
+//! that changes both rows, so that they never contradict each other (PROTOCOL rule 44).
 
 use super::Staged;
 use crate::apply::{invalid, refused};
@@ -9,7 +9,7 @@ use crate::state::CONDEMNED_MAX;
 use archon_types::{ErrorDetail, ErrorKind, Merge, MergeSide, Partition, PartitionId, Version};
 
 impl Staged<'_> {
-    /// Both rows say from now on that this one is to have the keys of `right`, whose row has to have that version.
+    /// Records in both rows that this partition is to take over the keys of `right`, which must be at that version.
     pub(super) fn begin_merge(
         &mut self,
         row: &mut Partition,
@@ -53,7 +53,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// The keys change hands: this partition ends where the other one ended, and that is none any more.
+    /// Completes the merge: this partition ends where the other one ended, and the other one is removed.
     pub(super) fn widen(&mut self, row: &mut Partition, attempt: Version) -> Result<(), ErrorDetail> {
         let named = |merge: &Merge| merge.attempt == attempt || self.state.breaks(Mutant::AbsorbedStale); // rule 47
         let absorbs = row.absorbs().filter(|(merge, _)| named(merge));
@@ -72,7 +72,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// The merge of which this partition is one side is given up: both keep their keys.
+    /// Abandons the merge in which this partition takes part: both keep their keys.
     pub(crate) fn abandon_merge(&mut self, row: &mut Partition, why: &str) -> Result<(), ErrorDetail> {
         let merge = row.merge.take().ok_or_else(|| no_merge(row))?;
         let neighbour = match merge.side {

@@ -1,4 +1,4 @@
-//! Edits of partition rows, worked out beside the state and committed only when all of them hold.
+//! Edits of partition rows, computed beside the state and committed only if all of them pass.
 
 mod copies;
 mod effect;
@@ -18,7 +18,7 @@ use archon_types::{
 use effect::Effect;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rows as they will be, with what else changes along with them.
+/// Rows after the edits, with the other changes that come along.
 pub(crate) struct Staged<'a> {
     state: &'a ClusterState,
     entry: Entry<'a>,
@@ -48,12 +48,12 @@ impl<'a> Staged<'a> {
         self.effect
     }
 
-    /// A copy of the partition has to exist by now.
+    /// Records that a copy of the partition exists by now.
     pub(crate) fn touched(&mut self, partition: PartitionId) {
         self.effect.untouched.insert(partition, false);
     }
 
-    /// The row as staged so far.
+    /// Returns the row as staged so far.
     pub(crate) fn row(&self, id: PartitionId) -> Result<Partition, ErrorDetail> {
         let row = self.effect.rows.get(&id).or_else(|| self.state.partitions.get(id));
         row.cloned().ok_or_else(|| not_found(format!("there is no partition {id}")))
@@ -71,7 +71,7 @@ impl<'a> Staged<'a> {
         self.effect.rows.insert(row.id, row);
     }
 
-    /// Stages all edits of one row, or fails at the first that does not hold.
+    /// Stages all edits of one row, or fails at the first that does not pass.
     pub(crate) fn change(&mut self, change: &PartitionChange) -> Result<(), ErrorDetail> {
         if self.state.recovery.is_some() && !self.state.is_lease(change.partition.table) {
             return Err(recovering());

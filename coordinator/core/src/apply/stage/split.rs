@@ -1,5 +1,5 @@
-//! A partition split: begun, formed, done or given up. One row says all of it, so that one guard decides between what would
-//! contradict each other (PROTOCOL rule 34).
+//! Edits of splits: beginning, forming, completing and abandoning them. One row holds all of a split, so that one guard
+//! orders conflicting changes (PROTOCOL rule 34).
 
 use super::{Staged, placement};
 use crate::apply::{invalid, may_hold, refused};
@@ -15,8 +15,8 @@ use archon_types::{
 use bytes::Bytes;
 
 impl Staged<'_> {
-    /// The row says from now on that it is to give up its keys from `at` on, and beside each copy of it another partition's is to
-    /// be formed. The copies get the next numbers: which node has which is known only here.
+    /// Records in the row that its keys from `at` on move to a new partition, of which a copy is formed beside each
+    /// copy of this one. The copies get the next numbers: the proposer does not know them.
     pub(super) fn begin_split(
         &mut self,
         row: &mut Partition,
@@ -42,7 +42,7 @@ impl Staged<'_> {
         if self.state.is_offline(row.id) {
             return Err(refused(format!("partition {name} is offline, as an operator ordered")));
         }
-        // One that is to be deleted may wait for its node for ever.
+        // A copy that is to be deleted may wait for its node forever.
         let waits = |copy: &&Placement| copy.state == ReplicaState::Load || !self.state.is_active(copy.node);
         if let Some(copy) = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload).find(waits) {
             let node = self.state.node_name(copy.node);
@@ -71,7 +71,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// A copy of right is whole, as of this position of left's log: the same for all of them.
+    /// Records that a copy of right is whole as of this position of left's log, which is the same for all of them.
     pub(super) fn formed(
         &mut self,
         row: &mut Partition,
@@ -91,7 +91,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// A copy of right has every key of it, and gets whatever is written from now on.
+    /// Records that a copy of right has every key and receives all new writes.
     pub(super) fn mirroring(
         &mut self,
         row: &mut Partition,
@@ -105,7 +105,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// From now on left's leader is to give the keys up.
+    /// Orders left's leader to give the keys up.
     pub(super) fn cut(&mut self, row: &mut Partition) -> Result<(), ErrorDetail> {
         let Some(split) = row.split.as_deref_mut() else { return Err(no_split(row)) };
         split.cut = true;
@@ -113,7 +113,8 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// Whether what is said of a copy of right is said of this attempt, and by the life of its node that goes on.
+    /// Checks that a report about a copy of right concerns this attempt and comes from the present incarnation of its
+    /// node.
     fn check_forms(
         &self,
         row: &Partition,
@@ -137,7 +138,8 @@ impl Staged<'_> {
         copy.map(|copy| copy.node).ok_or_else(|| refused(format!("the split of {} has no copy {id}", row.id)))
     }
 
-    /// The keys change hands: left ends where right begins, and right is a partition, led by one of the copies that are formed.
+    /// Completes the split: left ends where right begins, and right becomes a partition, led by one of the formed
+    /// copies.
     pub(super) fn part(
         &mut self,
         row: &mut Partition,
@@ -162,7 +164,7 @@ impl Staged<'_> {
             right.epoch = Epoch::ZERO; // rule 40
         }
         self.lead(&mut right, leader, incarnation, Ending::Released)?;
-        // Whatever they have formed by now is of no known time: repair makes others in their place.
+        // The other copies are as of no known position: repair replaces them.
         for copy in split.copies.iter().filter(|copy| !copy.is_formed()) {
             self.condemn(copy.node, copy.id, right.id);
         }
@@ -176,7 +178,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// The split is given up: left keeps its keys, and the copies that were formed or begun are to be deleted.
+    /// Abandons the split: left keeps its keys, and the copies of right are deleted.
     pub(crate) fn abandon_split(&mut self, row: &mut Partition, why: &str) -> Result<(), ErrorDetail> {
         let split = row.split.take().ok_or_else(|| no_split(row))?;
         let right = split.right_of(row.id);
@@ -187,7 +189,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// Right's copies stand beside copies of left. Where that is gone, so are they.
+    /// Condemns copies of right whose copy of left is gone: each stands beside one.
     pub(super) fn keep_split_beside(&mut self, row: &mut Partition) {
         let Some(mut split) = row.split.take() else { return };
         let right = split.right_of(row.id);
@@ -207,7 +209,7 @@ impl Staged<'_> {
     }
 }
 
-/// A copy has come to this stage, or is past it.
+/// Advances a copy to this stage, unless it is past it.
 fn advance(split: &mut Split, id: PlacementId, stage: RightStage) {
     for copy in split.copies.iter_mut().filter(|copy| copy.id == id) {
         copy.stage = copy.stage.max(stage);
