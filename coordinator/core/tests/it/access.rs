@@ -1,4 +1,4 @@
-//! Rights of clients: granted, taken back, and told to nodes.
+//! Rights of clients: grants, revocations, and their delivery to nodes.
 
 use crate::bed::{JOBS, Jobs, TABLE, TestBed, settings, worker};
 use crate::pushes::{all_taken, next};
@@ -22,7 +22,7 @@ fn shop() -> Scope {
     scope(Some("shop"), Some(TABLE))
 }
 
-/// Changes a right as an operator does. Returns whether there was anything to change.
+/// Changes a right like an operator. Returns true if there was anything to change.
 #[track_caller]
 fn changed(bed: &mut TestBed, scope: &Scope, change: AccessChange) -> bool {
     let command = check_access(&bed.state, scope, change).expect("it may");
@@ -30,9 +30,9 @@ fn changed(bed: &mut TestBed, scope: &Scope, change: AccessChange) -> bool {
 }
 
 #[test]
-fn who_may_write_may_read_and_keeps_that_when_writing_is_taken_back() {
+fn write_includes_read_and_revoked_write_leaves_read() {
     let mut bed = TestBed::new(settings(1, 1, 1));
-    // Of each change: whether it does anything, and what is granted then.
+    // For each change: true if it has an effect, and the right granted afterwards.
     let steps = [
         (ONCE[2], false, None),
         (ONCE[0], true, Some(Right::Read)),
@@ -55,7 +55,7 @@ fn who_may_write_may_read_and_keeps_that_when_writing_is_taken_back() {
 }
 
 #[test]
-fn a_right_that_somebody_else_changed_meanwhile_is_looked_at_again() {
+fn concurrently_changed_right_is_refused() {
     let mut bed = TestBed::new(settings(1, 1, 1));
     let grant = check_access(&bed.state, &shop(), ONCE[1]).unwrap().expect("a change");
     assert!(changed(&mut bed, &shop(), ONCE[0]));
@@ -64,7 +64,7 @@ fn a_right_that_somebody_else_changed_meanwhile_is_looked_at_again() {
 }
 
 #[test]
-fn rights_to_a_table_end_with_it_and_do_not_come_back_with_its_name() {
+fn rights_end_with_their_table() {
     let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     assert!(changed(&mut bed, &shop(), ONCE[1]) && changed(&mut bed, &scope(Some("ops"), None), ONCE[0]));
     let version = bed.state.access_version;
@@ -83,7 +83,7 @@ fn rights_to_a_table_end_with_it_and_do_not_come_back_with_its_name() {
 }
 
 #[test]
-fn what_cannot_be_granted_is_refused_and_nothing_changes() {
+fn invalid_grants_are_refused() {
     let mut bed = TestBed::new(settings(1, 1, 1));
     let wrong = check_access(&bed.state, &scope(Some("*"), None), ONCE[0]).expect_err("no client has that name");
     assert_eq!(wrong.kind, ErrorKind::InvalidArgument);
@@ -98,16 +98,16 @@ fn what_cannot_be_granted_is_refused_and_nothing_changes() {
     }
     let one_more = check_access(&bed.state, &shop(), ONCE[0]).unwrap().expect("a change");
     assert_eq!(bed.refused(one_more), ErrorKind::Refused);
-    // What is there may be changed, and taken back.
+    // Existing rights can be changed and revoked.
     assert!(
         changed(&mut bed, &scope(Some("c7"), None), ONCE[1]) && changed(&mut bed, &scope(Some("c7"), None), ONCE[3])
     );
     assert!(changed(&mut bed, &shop(), ONCE[0]));
 }
 
-/// A node that was told nothing of rights lets no client in, so it is told even that there are none.
+/// A node without a list of rights admits no client, so it gets even an empty list.
 #[test]
-fn a_node_is_told_of_rights_at_first_and_when_they_change() {
+fn rights_are_pushed_first_and_on_change() {
     let (mut bed, node, mut acknowledged) = all_taken();
     assert_eq!(acknowledged.access(), Some(Version::ZERO), "with the first push");
     assert!(changed(&mut bed, &shop(), ONCE[1]));
@@ -116,7 +116,7 @@ fn a_node_is_told_of_rights_at_first_and_when_they_change() {
     let list = push.access.clone().expect("the rights");
     assert_eq!((list.version, list.access.right("shop", TABLE)), (bed.state.access_version, Some(Right::Write)));
     assert!(push.duties.is_none() && push.nodes.is_none() && push.rows.is_empty());
-    // Its answer is lost: it is told again.
+    // Its answer is lost: the list is pushed again.
     assert_eq!(next(&bed, node, &acknowledged).0, push);
     assert!(acknowledged.take(promise, push.version, false, bed.now));
     assert_eq!((acknowledged.due(&bed.state, node), acknowledged.access()), (None, Some(bed.state.access_version)));
@@ -145,7 +145,7 @@ fn three_coordinators() -> TestBed {
     bed
 }
 
-/// Withdraws certificates of coordinator 3 as an operator does. Returns false if they were withdrawn before.
+/// Revokes certificates of coordinator 3 like an operator. Returns false if they were revoked before.
 fn withdraw(bed: &mut TestBed, begins_before: u64) -> bool {
     let command = check_withdrawal(&bed.state, "coordinator/3", Some(Millis::new(begins_before))).expect("it may");
     command.is_some_and(|command| matches!(bed.ok(command), Response::Done { .. }))
@@ -162,7 +162,7 @@ fn both(begins_before: Option<u64>) -> Option<RefusedCertificates> {
     Some(RefusedCertificates { begins_before: begins_before.map(Millis::new), removed: true })
 }
 
-/// The entry of the removal replaced the moment, and coordinators let the stolen key in again.
+/// The entry of the removal replaced the time, and coordinators admitted the stolen key again.
 #[test]
 fn withdrawal_survives_the_removal_of_the_coordinator() {
     let mut bed = three_coordinators();
@@ -186,7 +186,7 @@ fn removed_coordinator_can_be_withdrawn() {
     assert!(readmitted.message.contains("was removed from the quorum"), "{readmitted}");
 }
 
-/// States of earlier versions hold removed coordinators among the withdrawn certificates.
+/// States of earlier versions hold removed coordinators among the revoked certificates.
 #[test]
 fn stored_removals_are_not_read_as_withdrawals() {
     let mut bed = three_coordinators();
@@ -205,7 +205,7 @@ fn certified(number: u32) -> Register {
     Register { certified: true, protocol_max: OWN_SINCE, ..worker(number) }
 }
 
-/// A lease table of four partitions, in a cluster that knows the right to own them.
+/// A lease table of four partitions, in a cluster with the right to own.
 fn granting_cluster() -> TestBed {
     let mut bed = TestBed::jobs(4, 0);
     upgrade(&mut bed, "athens", 500, range(1, OWN_SINCE));
@@ -260,7 +260,7 @@ fn revoked_grant_moves_partitions_to_others() {
     assert!(jobs.owners().values().all(|owner| *owner != first));
 }
 
-/// By plaintext members have no identity, and before the protocol every participant may own all.
+/// Plaintext members have no identity, and before the protocol every participant may own all partitions.
 #[test]
 fn grants_bind_certified_participants_from_their_protocol_on() {
     let mut jobs = Jobs { bed: granting_cluster() };
@@ -277,7 +277,7 @@ fn grants_bind_certified_participants_from_their_protocol_on() {
 }
 
 #[test]
-fn own_is_granted_of_lease_tables_only() {
+fn own_is_granted_for_lease_tables_only() {
     let bed = granting_cluster();
     let refused = |table, right| {
         let change = AccessChange::Grant(right);

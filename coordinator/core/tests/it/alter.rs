@@ -1,4 +1,4 @@
-//! Nodes changed while they are there: what counts, and for how long.
+//! Changes of existing nodes and tables: effect and duration.
 
 use crate::bed::{TABLE, TestBed, boxed, part, register, settings};
 use archon_coordinator_core::*;
@@ -6,7 +6,7 @@ use archon_types::*;
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
-/// How many copies each partition of the first table has that count, and how many it takes for writes.
+/// Returns the number of in-sync copies of each partition of the first table, and the number required for writes.
 fn copies(bed: &TestBed) -> Vec<(usize, u8)> {
     bed.state.partitions.of_table(TABLE).map(|row| (row.live().count(), row.min_in_sync)).collect()
 }
@@ -29,7 +29,7 @@ fn weight(weight: u32) -> TraitsChange {
     TraitsChange { weight: Some(weight), ..TraitsChange::default() }
 }
 
-/// The node comes back with these flags.
+/// Restarts the node with these flags.
 fn restarted(bed: &mut TestBed, node: NodeId, boot: u128, flags: &NodeTraits) {
     let row = bed.state.node(node).expect("known").clone();
     let held = bed.state.partitions.on_node(node).filter_map(|row| row.placement_on(node)).map(|copy| copy.id);
@@ -46,7 +46,7 @@ fn restarted(bed: &mut TestBed, node: NodeId, boot: u128, flags: &NodeTraits) {
 }
 
 #[test]
-fn what_an_operator_gave_a_node_outlives_its_restarts_until_its_flags_change() {
+fn altered_traits_persist_until_flags_change() {
     let mut bed = TestBed::running(settings(6, 3, 2), &CITIES);
     let athens = bed.node("athens");
     let version = bed.state.nodes_version;
@@ -60,7 +60,7 @@ fn what_an_operator_gave_a_node_outlives_its_restarts_until_its_flags_change() {
     let event = EventKind::NodeAltered { node: athens, before: NodeTraits::default(), after: after.clone() };
     assert_eq!(bed.state.events.back().map(|event| &event.what), Some(&event));
     bed.round_trip();
-    // The row has changed since.
+    // The row has changed meanwhile.
     assert_eq!(bed.refused(judged.command.unwrap()), ErrorKind::StaleVersion);
     assert_eq!(check_alter_node(&bed.state, athens, &change).unwrap().command, None);
 
@@ -75,7 +75,7 @@ fn what_an_operator_gave_a_node_outlives_its_restarts_until_its_flags_change() {
 }
 
 #[test]
-fn what_no_node_can_have_is_refused() {
+fn traits_out_of_range_are_refused() {
     let mut bed = TestBed::running(settings(3, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     let kind =
@@ -91,9 +91,9 @@ fn what_no_node_can_have_is_refused() {
     assert_eq!(bed.refused(Command::AlterNode { node: NodeId::new(99), if_version, traits }), ErrorKind::NotFound);
 }
 
-/// Nobody has said anything of another directory under the name.
+/// The operator's traits do not apply to another directory with that name.
 #[test]
-fn a_node_with_another_directory_has_what_its_flags_say() {
+fn node_with_another_directory_gets_traits_of_its_flags() {
     let mut bed = TestBed::running(settings(3, 1, 3), &CITIES);
     let athens = bed.node("athens");
     altered(&mut bed, athens, &weight(50));
@@ -104,7 +104,7 @@ fn a_node_with_another_directory_has_what_its_flags_say() {
 }
 
 #[test]
-fn plans_drains_and_assignments_go_by_what_a_node_was_given() {
+fn plans_drains_and_assignments_use_altered_traits() {
     let mut bed = TestBed::running(settings(8, 4, 2), &["a", "b", "c", "d"]);
     assert!(plan(&bed.state, Goal::default()).moves.is_empty());
     let (a, b) = (bed.node("a"), bed.node("b"));
@@ -112,7 +112,7 @@ fn plans_drains_and_assignments_go_by_what_a_node_was_given() {
     altered(&mut bed, a, &limit(Some(1)));
     let moves = plan(&bed.state, Goal::default()).moves;
     assert_eq!(moves.iter().filter(|step| step.from == a).count(), 3, "{moves:?}");
-    // A limit on everybody else leaves a drain no way out.
+    // A limit on all other nodes makes a drain impossible.
     for name in ["b", "c", "d"] {
         let node = bed.node(name);
         altered(&mut bed, node, &limit(Some(4)));
@@ -123,7 +123,7 @@ fn plans_drains_and_assignments_go_by_what_a_node_was_given() {
         altered(&mut bed, node, &limit(None));
     }
     assert!(check_drain(&bed.state, a).is_ok());
-    // A new table keeps out of the way of a node that is full, and of one of small weight.
+    // A new table avoids a full node and one of small weight.
     altered(&mut bed, d, &weight(1));
     bed.ok(Command::CreateTable {
         name: "orders".into(),
@@ -139,7 +139,7 @@ fn plans_drains_and_assignments_go_by_what_a_node_was_given() {
 }
 
 #[test]
-fn a_table_gets_more_copies_and_takes_writes_meanwhile() {
+fn table_takes_writes_while_replication_rises() {
     let mut bed = TestBed::running(settings(4, 3, 1), &CITIES);
     let version = bed.state.tables[&TABLE].version;
     wants(&mut bed, 3);
@@ -163,7 +163,7 @@ fn a_table_gets_more_copies_and_takes_writes_meanwhile() {
 }
 
 #[test]
-fn a_table_gets_fewer_copies_and_never_loses_the_last() {
+fn lower_replication_keeps_last_copies() {
     let mut bed = TestBed::running(settings(4, 3, 3), &CITIES);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     bed.fail(athens);
@@ -171,7 +171,7 @@ fn a_table_gets_fewer_copies_and_never_loses_the_last() {
     wants(&mut bed, 1);
     assert!(copies(&bed).iter().all(|(live, min)| (*live, *min) == (3, 1)));
     bed.pass(5_000, &[athens, byzantium]);
-    // On cyrene alone a copy is in reach: that one stays, the others go.
+    // Only the copy on cyrene is reachable: it stays, the others go.
     let cyrene = bed.node("cyrene");
     for row in bed.state.partitions.of_table(TABLE) {
         assert_eq!(row.placement_on(cyrene).map(|copy| copy.state), Some(ReplicaState::Live), "{row:?}");
@@ -184,7 +184,7 @@ fn a_table_gets_fewer_copies_and_never_loses_the_last() {
 }
 
 #[test]
-fn wishes_that_change_follow_each_other() {
+fn replication_can_be_changed_repeatedly() {
     let mut bed = TestBed::running(settings(4, 3, 3), &CITIES);
     wants(&mut bed, 1);
     bed.round(&[]);
@@ -194,7 +194,7 @@ fn wishes_that_change_follow_each_other() {
     wants(&mut bed, 2);
     bed.settle();
     assert_eq!(copies(&bed), [(2, 1); 4]);
-    // A table that waits for its first nodes is assigned as it is wanted by then.
+    // A table that waits for its first nodes is assigned with its latest traits.
     let mut bed = TestBed::new(settings(4, 3, 3));
     wants(&mut bed, 1);
     for (number, name) in CITIES.into_iter().enumerate() {
@@ -206,7 +206,7 @@ fn wishes_that_change_follow_each_other() {
 }
 
 #[test]
-fn a_table_that_could_never_be_whole_is_refused() {
+fn replication_above_node_count_is_refused() {
     let mut bed = TestBed::running(settings(3, 1, 1), &["athens", "byzantium"]);
     let table = bed.state.tables[&TABLE].clone();
     let error = check_alter_table(&bed.state, &table, &so_many(3)).unwrap_err();

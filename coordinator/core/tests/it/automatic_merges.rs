@@ -1,4 +1,4 @@
-//! Partitions of a table by ranges that are merged without anybody asking: which are, when, how many at once, and how soon again.
+//! Automatic merges in tables by ranges: selection, timing, concurrency, and pauses.
 
 use crate::bed::TestBed;
 use crate::bed::ranges::{TIMES, times};
@@ -14,13 +14,13 @@ const LIMITS: RangeLimits =
 /// Two of them are within the limit, three are not.
 const SMALL: Undersized = Undersized { bytes: MIB - MIB / 5, rate: None };
 
-/// Three nodes and a table by ranges, split at these keys, with limits.
+/// Creates three nodes and a table by ranges, split at these keys, with limits.
 fn ranges(split_at: &[&str], limits: RangeLimits) -> TestBed {
     TestBed::with_ranges(3, 3, split_at, limits)
 }
 
 impl TestBed {
-    /// Its leader says that the partition is small; whether a merge began with that, and the error if it is refused.
+    /// Reports the partition as small by its leader. Returns true if a merge began, and the error of a refusal.
     fn undersized(&mut self, index: u32, has: Undersized) -> Result<bool, ErrorDetail> {
         let row = self.of_times(index).clone();
         let leader = *row.leader_placement().expect("a leader");
@@ -39,7 +39,7 @@ impl TestBed {
 }
 
 #[test]
-fn two_neighbours_that_are_small_become_one_and_it_is_said_why() {
+fn two_small_neighbours_merge_with_reason() {
     for order in [[1, 2], [2, 1]] {
         let mut bed = ranges(&["g", "p"], LIMITS);
         assert_eq!(bed.undersized(order[0], SMALL), Ok(false), "nothing is known of its neighbours");
@@ -57,7 +57,7 @@ fn two_neighbours_that_are_small_become_one_and_it_is_said_why() {
 }
 
 #[test]
-fn what_would_be_too_large_together_or_has_no_such_limit_stays_two() {
+fn large_or_unlimited_neighbours_are_not_merged() {
     let mut bed = ranges(&["g"], LIMITS);
     let has = |bytes| Undersized { bytes, rate: None };
     assert_eq!(bed.undersized(0, has(MIB + 1)), Ok(false));
@@ -77,14 +77,14 @@ fn what_would_be_too_large_together_or_has_no_such_limit_stays_two() {
 }
 
 #[test]
-fn an_old_word_and_one_of_other_keys_are_not_believed() {
+fn outdated_small_reports_are_ignored() {
     let mut bed = ranges(&["g", "p"], LIMITS);
     bed.undersized(0, SMALL).expect("it is heard");
     bed.pass(30_000, &[]);
     assert_eq!(bed.undersized(1, SMALL), Ok(false), "half a minute ago");
     assert_eq!(bed.undersized(0, SMALL), Ok(true));
     bed.settle();
-    // The first one has the keys up to p by now; the last word of it was about those up to g.
+    // The first one now has the keys up to p; its last report covered those up to g.
     assert_eq!(bed.undersized(2, SMALL), Ok(false));
     let row = bed.of_times(2).clone();
     let leader = *row.leader_placement().expect("a leader");
@@ -102,7 +102,7 @@ fn an_old_word_and_one_of_other_keys_are_not_believed() {
 }
 
 #[test]
-fn it_is_judged_as_an_operators_merge_is() {
+fn automatic_merge_passes_operators_checks() {
     let mut bed = ranges(&["g"], LIMITS);
     bed.undersized(0, SMALL).expect("it is heard");
     let follower = bed.of_times(0).placements.iter().map(|copy| copy.node);
@@ -114,7 +114,7 @@ fn it_is_judged_as_an_operators_merge_is() {
 }
 
 #[test]
-fn one_that_was_given_up_is_tried_again_later_and_later() {
+fn abandoned_attempt_is_retried_with_growing_pause() {
     let mut bed = ranges(&["g"], LIMITS);
     let both = |bed: &mut TestBed| Ok::<_, ErrorDetail>(bed.undersized(0, SMALL)? || bed.undersized(1, SMALL)?);
     for rest_ms in [10_000, 20_000, 40_000] {
@@ -134,7 +134,7 @@ fn one_that_was_given_up_is_tried_again_later_and_later() {
 }
 
 #[test]
-fn a_merge_that_never_came_into_the_state_was_counted_as_given_up() {
+fn void_merge_proposal_counts_as_no_attempt() {
     let mut bed = ranges(&["g"], LIMITS);
     bed.undersized(0, SMALL).expect("it is heard");
     let row = bed.of_times(1).clone();
@@ -150,7 +150,7 @@ fn a_merge_that_never_came_into_the_state_was_counted_as_given_up() {
 }
 
 #[test]
-fn few_are_under_way_at_once() {
+fn few_automatic_merges_run_at_once() {
     let mut bed = ranges(&["b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"], LIMITS);
     for index in 0..12 {
         let begun = bed.undersized(index, SMALL);
@@ -165,7 +165,7 @@ fn few_are_under_way_at_once() {
 }
 
 #[test]
-fn such_limits_are_for_tables_by_ranges_and_do_not_undo_splits() {
+fn merge_limits_need_range_table_and_do_not_undo_splits() {
     let mut bed = ranges(&[], LIMITS);
     let below = |bytes| TableChange { merge_below_bytes: Some(bytes), ..TableChange::default() };
     let check = |bed: &TestBed, table, change| check_alter_table(&bed.state, &bed.state.tables[&table], &change);
@@ -206,10 +206,10 @@ fn happens() -> impl Strategy<Value = Happens> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever leaders say, and whoever coordinates: what begins by itself is within the limit, and few are under way. Each step is
-    /// followed by a check of all invariants, and once everybody stopped talking nothing is left under way.
+    /// For any reports and coordinators: automatic merges are within the limit, and few are in progress. All invariants
+    /// are checked after each step, and after the last report no merge remains in progress.
     #[test]
-    fn merges_that_begin_by_themselves_are_few_and_have_a_cause(steps in proptest::collection::vec(happens(), 1..60)) {
+    fn automatic_merges_are_few_and_justified(steps in proptest::collection::vec(happens(), 1..60)) {
         let mut bed = ranges(&["c", "f", "i", "l", "o", "r", "u", "x"], LIMITS);
         for step in steps {
             let rows: Vec<PartitionId> = bed.state.partitions.of_table(TIMES).map(|row| row.id).collect();

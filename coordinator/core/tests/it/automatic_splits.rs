@@ -1,4 +1,4 @@
-//! Partitions of a table by ranges that are split without anybody asking: which are, when, how many at once, and how soon again.
+//! Automatic splits in tables by ranges: selection, timing, concurrency, and pauses.
 
 use crate::bed::ranges::{TIMES, key, times};
 use crate::bed::{FORMED_AT, TestBed};
@@ -13,13 +13,14 @@ const LIMITS: RangeLimits =
     RangeLimits { split_above_bytes: Some(4 * MIB), split_above_rate: Some(1_000), ..RangeLimits::NONE };
 const ABOVE: Outgrown = Outgrown::Bytes(5 * MIB);
 
-/// So many nodes and a table by ranges, split at these keys, with limits.
+/// Creates this number of nodes and a table by ranges, split at these keys, with limits.
 fn ranges(nodes: usize, replication: u8, split_at: &[&str]) -> TestBed {
     TestBed::with_ranges(nodes, replication, split_at, LIMITS)
 }
 
 impl TestBed {
-    /// Its leader says that the partition should be split; what the coordinator decides, and the error if it is refused.
+    /// Reports by its leader that the partition should be split. Returns the coordinator's decision, and the error of a
+    /// refusal.
     fn outgrown(&mut self, index: u32, at: &str, by: Outgrown) -> Result<bool, ErrorDetail> {
         let row = self.of_times(index).clone();
         let leader = *row.leader_placement().expect("a leader");
@@ -42,7 +43,7 @@ impl TestBed {
 }
 
 #[test]
-fn a_partition_above_its_limit_is_split_and_it_is_said_why() {
+fn partition_above_limit_is_split_with_reason() {
     for by in [ABOVE, Outgrown::Rate(1_001)] {
         let mut bed = ranges(3, 3, &[]);
         assert_eq!(bed.outgrown(0, "m", by), Ok(true));
@@ -61,7 +62,7 @@ fn a_partition_above_its_limit_is_split_and_it_is_said_why() {
 }
 
 #[test]
-fn what_is_above_no_limit_is_not_split() {
+fn partition_below_limits_is_not_split() {
     let mut bed = ranges(3, 3, &[]);
     for by in [Outgrown::Bytes(4 * MIB), Outgrown::Rate(1_000), Outgrown::Bytes(0)] {
         assert_eq!(bed.outgrown(0, "m", by), Ok(false), "{by:?}");
@@ -72,7 +73,7 @@ fn what_is_above_no_limit_is_not_split() {
 }
 
 #[test]
-fn what_a_leader_knew_before_the_row_changed_is_not_believed() {
+fn report_from_before_row_change_is_refused() {
     let mut bed = ranges(3, 3, &[]);
     let row = bed.of_times(0).clone();
     let leader = *row.leader_placement().expect("a leader");
@@ -83,13 +84,13 @@ fn what_a_leader_knew_before_the_row_changed_is_not_believed() {
     assert_eq!(bed.report(other.node, &follower).unwrap_err().kind, ErrorKind::NotPartitionLeader);
     bed.outgrown(0, "m", ABOVE).expect("it is split");
     bed.settle();
-    // The half has what the whole had, as far as the leader that measured it knows.
+    // As far as the measuring leader knows, the half holds as much as the whole did.
     assert_eq!(bed.report(leader.node, &report).unwrap_err().kind, ErrorKind::StaleVersion);
     assert!(bed.of_times(0).split.is_none());
 }
 
 #[test]
-fn it_is_judged_as_an_operators_split_is() {
+fn automatic_split_passes_operators_checks() {
     let mut bed = ranges(3, 3, &[]);
     for (at, why) in [("", "key"), ("m", "is down")] {
         if at == "m" {
@@ -102,7 +103,7 @@ fn it_is_judged_as_an_operators_split_is() {
 }
 
 #[test]
-fn one_that_was_given_up_is_tried_again_later_and_later() {
+fn abandoned_attempt_is_retried_with_growing_pause() {
     let mut bed = ranges(3, 3, &[]);
     for pause_ms in [10_000, 20_000, 40_000] {
         assert_eq!(bed.outgrown(0, "m", ABOVE), Ok(true));
@@ -124,7 +125,7 @@ fn one_that_was_given_up_is_tried_again_later_and_later() {
 }
 
 #[test]
-fn another_coordinator_goes_on_with_it() {
+fn automatic_split_continues_under_another_coordinator() {
     let mut bed = ranges(3, 3, &[]);
     bed.outgrown(0, "m", ABOVE).expect("it is split");
     bed.liveness = Liveness::new(bed.now);
@@ -134,13 +135,13 @@ fn another_coordinator_goes_on_with_it() {
 }
 
 #[test]
-fn no_node_copies_for_two_at_once_and_few_are_under_way() {
+fn few_automatic_splits_run_one_per_node() {
     let mut bed = ranges(6, 1, &["b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]);
     let mut busy = BTreeSet::new();
     let points = (0..12).zip(["a1", "b1", "c1", "d1", "e1", "f1", "g1", "h1", "i1", "j1", "k1", "l1"]);
     let leader = |index| bed.of_times(index).leader_placement().expect("a leader").node;
     let mut points: Vec<_> = points.map(|(index, at)| (leader(index), index, at)).collect();
-    // One node after the other, each of which has two.
+    // In order of nodes, each of which has two.
     points.sort_unstable();
     for (node, index, at) in points {
         let room = busy.len() < 4 && !busy.contains(&node);
@@ -155,7 +156,7 @@ fn no_node_copies_for_two_at_once_and_few_are_under_way() {
 }
 
 #[test]
-fn a_proposal_that_came_to_nothing_is_made_again() {
+fn void_proposal_is_made_again() {
     let mut bed = ranges(3, 3, &[]);
     let row = bed.of_times(0).clone();
     let leader = *row.leader_placement().expect("a leader");
@@ -169,7 +170,7 @@ fn a_proposal_that_came_to_nothing_is_made_again() {
 }
 
 #[test]
-fn limits_are_for_tables_by_ranges_and_not_for_dust() {
+fn split_limits_need_range_table_and_a_minimum() {
     let mut bed = ranges(3, 3, &[]);
     let bytes = |bytes| TableChange { split_above_bytes: Some(bytes), ..TableChange::default() };
     let check = |bed: &TestBed, table, change| check_alter_table(&bed.state, &bed.state.tables[&table], &change);
@@ -221,10 +222,10 @@ fn happens() -> impl Strategy<Value = Happens> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever leaders say, and whoever coordinates: only what is above a limit is split, no node takes part in two, few are under
-    /// way, and what was given up has its rest.
+    /// For any reports and coordinators: only partitions above a limit are split, no node takes part in two splits, few
+    /// are in progress, and an abandoned split pauses.
     #[test]
-    fn splits_that_begin_by_themselves_are_few_and_have_a_cause(steps in proptest::collection::vec(happens(), 1..60)) {
+    fn automatic_splits_are_few_and_justified(steps in proptest::collection::vec(happens(), 1..60)) {
         let mut bed = ranges(5, 1, &["d", "k", "r"]);
         let mut rests: std::collections::BTreeMap<PartitionId, Millis> = Default::default();
         for step in steps {
@@ -264,7 +265,7 @@ proptest! {
                 Happens::NewCoordinator => {
                     bed.liveness = Liveness::new(bed.now);
                     rests.clear();
-                    // It does not know which of those under way began by themselves.
+                    // A new coordinator does not know the automatic ones in progress.
                     bed.settle();
                 }
                 Happens::Outgrown { .. } => {}

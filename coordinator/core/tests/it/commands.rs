@@ -1,4 +1,4 @@
-//! What becomes of commands: the first one of all, bounds, repeated requests, and how they are written.
+//! Commands: bootstrap, limits, repeated requests, and serialisation.
 
 use crate::bed::{TestBed, boxed, register, settings};
 use archon_coordinator_core::*;
@@ -6,7 +6,7 @@ use archon_types::*;
 use uuid::Uuid;
 
 #[test]
-fn before_bootstrap_everything_is_retryable() {
+fn commands_before_bootstrap_are_retryable() {
     let mut bed = TestBed::empty();
     let kind = bed.refused(boxed(register("athens", 1, 1)));
     assert_eq!(kind, ErrorKind::Unavailable);
@@ -30,13 +30,13 @@ fn settings_that_would_break_leases_are_refused() {
     let mut bad = settings(9, 3, 1);
     bad.timing.failure_timeout_ms = 1_000;
     let bootstrap = Command::Bootstrap { cluster: ClusterId::new(Uuid::from_u128(7)), settings: bad.clone() };
-    // Before bootstrap there is nothing that could have changed.
+    // Before bootstrap no setting could have changed.
     assert!(bed.one(bootstrap).refusal().is_some_and(|error| error.message.contains("1.01")));
     assert!(!bed.state.is_bootstrapped());
 }
 
 #[test]
-fn a_repeated_request_gets_its_first_answer() {
+fn repeated_request_gets_its_first_answer() {
     let mut bed = TestBed::new(settings(1, 1, 1));
     let create = Command::CreateTable {
         name: "orders".into(),
@@ -65,7 +65,7 @@ fn a_repeated_request_gets_its_first_answer() {
 }
 
 #[test]
-fn tables_have_bounds() {
+fn table_creation_respects_limits() {
     let mut bed = TestBed::new(settings(1, 1, 1));
     let create = |name: &str, partitions, replication| Command::CreateTable {
         name: name.into(),
@@ -88,7 +88,7 @@ fn tables_have_bounds() {
 }
 
 #[test]
-fn commands_survive_being_written_and_read() {
+fn commands_survive_serialisation() {
     let mut bed = TestBed::running(settings(9, 3, 1), &["athens", "byzantium", "cyrene"]);
     let athens = bed.node("athens");
     let commands = vec![
@@ -113,7 +113,7 @@ fn failed_command(bed: &TestBed, node: NodeId) -> Command {
 }
 
 #[test]
-fn a_void_entry_changes_nothing_but_the_index() {
+fn void_entry_changes_only_the_index() {
     let mut bed = TestBed::new(settings(1, 1, 1));
     let before = bed.state.clone();
     skip(&mut bed.state, 50);
@@ -121,7 +121,7 @@ fn a_void_entry_changes_nothing_but_the_index() {
 }
 
 #[test]
-fn a_table_by_ranges_begins_as_it_is_split() {
+fn range_table_starts_with_given_split_keys() {
     let mut bed = TestBed::running(settings(4, 3, 2), &["athens", "byzantium", "cyrene"]);
     let create = |points: &[&'static str], holds| {
         let split_at = points.iter().map(|point| (*point).into()).collect();

@@ -1,4 +1,4 @@
-//! Settings changed while the cluster runs: which may be, and from when on the new ones count.
+//! Changes of settings at run time: admissible changes, and the time of their effect.
 
 use crate::bed::{TestBed, settings};
 use archon_coordinator_core::*;
@@ -11,14 +11,14 @@ fn change(setting: Setting, value: u64) -> SettingChange {
     SettingChange { setting, value }
 }
 
-/// Changes one setting as an operator does.
+/// Changes one setting like an operator.
 fn configured(bed: &mut TestBed, setting: Setting, value: u64) {
     let command = check_configure(&bed.state, &[change(setting, value)], None).expect("it may").command;
     bed.ok(command.expect("a change"));
 }
 
 #[test]
-fn a_change_counts_from_its_commit_and_stands_in_the_events() {
+fn setting_change_applies_at_commit_and_is_an_event() {
     let mut bed = TestBed::running(settings(3, 3, 2), &CITIES);
     let before = bed.state.settings_version;
     let wanted = [
@@ -38,7 +38,7 @@ fn a_change_counts_from_its_commit_and_stands_in_the_events() {
     assert_eq!(bed.state.settings_version, Version::new(bed.state.applied));
     assert_eq!(bed.state.events.back().map(|event| &event.what), Some(&EventKind::SettingsChanged { changes: steps }));
     bed.round_trip();
-    // It rested on settings that are not there any more, and the same again changes nothing.
+    // The change rests on outdated settings, and repeating it changes nothing.
     assert_eq!(bed.refused(judged.command.unwrap()), ErrorKind::StaleVersion);
     assert_eq!(check_configure(&bed.state, &wanted, None).unwrap(), Configuration { changes: vec![], command: None });
     let now = bed.state.settings_version;
@@ -49,7 +49,7 @@ fn a_change_counts_from_its_commit_and_stands_in_the_events() {
 }
 
 #[test]
-fn what_leases_rest_on_stays_and_what_does_not_fit_is_refused() {
+fn lease_settings_and_invalid_values_are_refused() {
     let mut bed = TestBed::running(settings(3, 3, 2), &CITIES);
     let kind = |wanted: &[SettingChange]| {
         ErrorDetail::from(check_configure(&bed.state, wanted, None).expect_err("it may not")).kind
@@ -70,10 +70,10 @@ fn what_leases_rest_on_stays_and_what_does_not_fit_is_refused() {
     for wanted in invalid {
         assert_eq!(kind(wanted), ErrorKind::InvalidArgument, "{wanted:?}");
     }
-    // Two that fit together only.
+    // Two changes that are only valid together.
     let both = [change(Setting::FailureTimeoutMs, 300_001), change(Setting::ReplaceAfterMs, 400_000)];
     assert!(check_configure(&bed.state, &both, None).is_ok());
-    // Whoever proposes it all the same.
+    // A proposer may skip the checks.
     let if_version = bed.state.settings_version;
     for unsafe_change in [change(Setting::LeaseMs, 700), change(Setting::FailureTimeoutMs, 1_110)] {
         let command = Command::Configure { if_version, changes: vec![unsafe_change] };
@@ -81,9 +81,9 @@ fn what_leases_rest_on_stays_and_what_does_not_fit_is_refused() {
     }
 }
 
-/// The coordinator that decides, and every node, was told the settings when it began.
+/// The deciding coordinator and every node received the settings at their start.
 #[test]
-fn the_next_turn_and_the_next_answer_go_by_the_new_settings() {
+fn next_turn_and_next_answer_use_new_settings() {
     let mut bed = TestBed::running(settings(3, 3, 2), &CITIES);
     let athens = bed.node("athens");
     assert_eq!(bed.heartbeat(athens).unwrap().replication_timeout_ms, 1_000);
@@ -97,7 +97,7 @@ fn the_next_turn_and_the_next_answer_go_by_the_new_settings() {
     bed.pass(200, &[athens]);
     assert!(!bed.state.is_alive(athens));
 
-    // Nobody is left who could take another copy but a newcomer, whose turn comes with the shorter time.
+    // Only a newcomer could take another copy, and it does so once the time is shorter.
     let delos = bed.join("delos", 9);
     bed.pass(10_000, &[]);
     assert_eq!(bed.state.partitions.held_on(delos), 0);
@@ -106,9 +106,9 @@ fn the_next_turn_and_the_next_answer_go_by_the_new_settings() {
     assert_eq!(bed.state.partitions.held_on(delos), 2);
 }
 
-/// Another coordinator has heard of nobody yet, and goes by the time-out that is committed.
+/// Another coordinator has no heartbeats yet, and uses the committed time-out.
 #[test]
-fn a_shorter_failure_timeout_is_no_shorter_than_a_lease() {
+fn shorter_failure_timeout_still_outlasts_leases() {
     let mut bed = TestBed::running(settings(3, 3, 2), &CITIES);
     let (athens, granted) = (bed.node("athens"), bed.now);
     let lease_ms = bed.heartbeat(athens).unwrap().lease_ms;
@@ -121,9 +121,9 @@ fn a_shorter_failure_timeout_is_no_shorter_than_a_lease() {
 }
 
 proptest! {
-    /// Whatever is asked for: refused without any effect, or everything fits afterwards, and leases are as before.
+    /// Any request is refused without effect, or all settings are valid afterwards and leases unchanged.
     #[test]
-    fn any_changes_are_refused_or_fit(
+    fn any_changes_are_refused_or_valid(
         wanted in proptest::collection::vec(
             (proptest::sample::select(Setting::ALL), prop_oneof![0u64..20, 100u64..5_000, any::<u64>()]),
             0..5,
@@ -140,7 +140,7 @@ proptest! {
                 prop_assert_eq!((step.setting.of(&before), step.setting.of(&bed.state.settings)), (step.from, step.to));
             }
         }
-        // Guards hold whatever was proposed: the bed looks at the invariants.
+        // Guards hold for any proposal: the bed checks the invariants.
         let if_version = bed.state.settings_version;
         bed.one(Command::Configure { if_version, changes: wanted });
     }

@@ -1,4 +1,4 @@
-//! What operators order of partitions and members, and what follows from it.
+//! Orders of operators about partitions and members, and their effects.
 
 use crate::bed::{TABLE, TestBed, part, register, settings};
 use archon_coordinator_core::*;
@@ -22,7 +22,7 @@ fn holds(bed: &TestBed, index: u32, node: NodeId) -> bool {
     bed.row(index).placement_on(node).is_some()
 }
 
-/// As a node does that hears of a withdrawal: it stops, and says so.
+/// Releases a leadership like a node that learns of its withdrawal.
 fn release(bed: &mut TestBed, index: u32) {
     let leader = *bed.row(index).leader_placement().expect("a leader");
     let listed = bed.heartbeat(leader.node).expect("an answer").withdrawn;
@@ -32,7 +32,7 @@ fn release(bed: &mut TestBed, index: u32) {
 }
 
 #[test]
-fn a_bumped_partition_is_led_by_the_same_copy_in_the_next_epoch() {
+fn bumped_partition_keeps_its_leader_in_next_epoch() {
     let mut bed = three();
     let (leader, epoch) = (bed.row(0).leader, bed.row(0).epoch);
     order(&mut bed, Order::Bump { partition: part(0), epoch });
@@ -51,7 +51,7 @@ fn a_bumped_partition_is_led_by_the_same_copy_in_the_next_epoch() {
 }
 
 #[test]
-fn a_partition_that_is_offline_is_led_by_nobody_and_keeps_its_copies() {
+fn offline_partition_has_no_leader_and_keeps_its_copies() {
     let mut bed = three();
     let (placements, epoch) = (bed.row(0).placements.clone(), bed.row(0).epoch);
     order(&mut bed, Order::Offline { partition: part(0) });
@@ -74,7 +74,7 @@ fn a_partition_that_is_offline_is_led_by_nobody_and_keeps_its_copies() {
 }
 
 #[test]
-fn the_leader_of_a_partition_taken_offline_fell_silent_and_its_lease_is_waited_for() {
+fn offline_waits_for_lease_of_silent_leader() {
     let mut bed = three();
     let leader = bed.leader(0).unwrap();
     bed.heartbeat_all();
@@ -87,7 +87,7 @@ fn the_leader_of_a_partition_taken_offline_fell_silent_and_its_lease_is_waited_f
 }
 
 #[test]
-fn a_partition_of_a_new_table_can_be_taken_offline_before_it_is_assigned() {
+fn unassigned_partition_can_be_taken_offline() {
     let mut bed = TestBed::new(settings(2, 1, 1));
     order(&mut bed, Order::Offline { partition: part(0) });
     bed.join("athens", 1);
@@ -100,7 +100,7 @@ fn a_partition_of_a_new_table_can_be_taken_offline_before_it_is_assigned() {
 }
 
 #[test]
-fn a_copy_on_a_barred_node_is_replaced_elsewhere_and_does_not_come_back() {
+fn copy_on_barred_node_is_replaced_elsewhere() {
     let mut bed = three();
     let barred = bed.leader(0).unwrap();
     order(&mut bed, Order::Bar { bar: Bar::Partition(part(0)), member: barred });
@@ -122,7 +122,7 @@ fn a_copy_on_a_barred_node_is_replaced_elsewhere_and_does_not_come_back() {
 }
 
 #[test]
-fn a_node_that_is_barred_from_a_table_holds_nothing_of_it() {
+fn node_barred_from_table_holds_no_copy_of_it() {
     let mut bed = three();
     let other = Command::CreateTable {
         name: "orders".into(),
@@ -144,7 +144,7 @@ fn a_node_that_is_barred_from_a_table_holds_nothing_of_it() {
 }
 
 #[test]
-fn a_node_in_maintenance_leads_nothing_keeps_its_copies_and_is_not_replaced() {
+fn node_in_maintenance_leads_nothing_and_keeps_its_copies() {
     let mut bed = TestBed::running(
         Settings { replace_after_ms: 2_000, ..settings(6, 3, 2) },
         &["athens", "byzantium", "cyrene", "delphi"],
@@ -164,9 +164,10 @@ fn a_node_in_maintenance_leads_nothing_keeps_its_copies_and_is_not_replaced() {
     assert_eq!(bed.state.partitions.held_on(node), 0, "it did not come back");
 }
 
-/// The next leader's clock was three hours ahead: the order was over at once, and the copies of a node at work were replaced.
+/// The next leader's clock was three hours ahead: the order ended at once, and the copies of a node in maintenance were
+/// replaced.
 #[test]
-fn maintenance_lasts_as_ordered_whatever_the_clock_of_the_leader() {
+fn maintenance_duration_is_independent_of_leader_clock() {
     let minute = 60_000;
     for wrong_by in [3 * 60 * minute, 0] {
         let mut bed = TestBed::new(settings(6, 3, 2));
@@ -208,9 +209,9 @@ fn record_of_an_earlier_maintenance_is_refused() {
     assert_eq!(left(&bed), 60_001);
 }
 
-/// A copy more than wanted came to be because a third node failed and returned: it was the one in maintenance that went.
+/// A surplus copy appeared because a third node failed and returned: the copy in maintenance was removed.
 #[test]
-fn a_copy_in_maintenance_is_not_too_many_when_another_failed_node_returns() {
+fn copy_in_maintenance_is_kept_when_another_node_returns() {
     let mut bed = TestBed::running(
         Settings { replace_after_ms: 2_000, ..settings(8, 4, 3) },
         &["athens", "byzantium", "cyrene", "delphi"],
@@ -235,7 +236,7 @@ fn a_copy_in_maintenance_is_not_too_many_when_another_failed_node_returns() {
 }
 
 #[test]
-fn maintenance_ends_with_what_was_wanted_before() {
+fn end_of_maintenance_restores_previous_goal() {
     let mut bed = three();
     let node = bed.node("athens");
     bed.ok(Command::SetNode { node, goal: NodeGoal::Cordon, if_nodes: None });
@@ -256,7 +257,7 @@ fn maintenance_ends_with_what_was_wanted_before() {
 }
 
 #[test]
-fn an_order_judged_on_other_orders_is_refused() {
+fn order_checked_against_outdated_orders_is_refused() {
     let mut bed = three();
     let bar = |bed: &TestBed, name: &str| {
         check_order(&bed.state, Order::Bar { bar: Bar::Table(TABLE), member: bed.node(name) }, "").unwrap().unwrap()
@@ -267,7 +268,7 @@ fn an_order_judged_on_other_orders_is_refused() {
 }
 
 #[test]
-fn what_should_be_looked_at_before_anything_is_not_served() {
+fn alerts_precede_unavailability() {
     let thresholds = Thresholds { stale_after_ms: Some(300_000), members_min: None, held_for_ms: 3_600_000 };
     let mut bed = three();
     let found = |bed: &TestBed, thresholds| alerts(&bed.state, &bed.liveness, bed.now, thresholds);
@@ -301,13 +302,13 @@ fn what_should_be_looked_at_before_anything_is_not_served() {
     assert_eq!(held.len(), 3);
 }
 
-/// Whether an alert is that `member` is cordoned, for as `long` as that.
+/// Returns true if the alert reports `member` as cordoned with this `long` flag.
 fn is_cordon(alert: &Alert, member: NodeId, long: bool) -> bool {
     matches!(alert, Alert::Held { held: Held::Goal(node, NodeGoal::Cordon), long: so, .. } if *node == member && *so == long)
 }
 
 #[test]
-fn a_check_overlooked_orders_that_somebody_had_given_a_moment_ago() {
+fn fresh_orders_are_reported() {
     let thresholds = Thresholds { stale_after_ms: None, members_min: None, held_for_ms: 86_400_000 };
     let mut bed = three();
     let (cordoned, barred) = (bed.node("cyrene"), bed.node("athens"));
@@ -322,7 +323,7 @@ fn a_check_overlooked_orders_that_somebody_had_given_a_moment_ago() {
 }
 
 #[test]
-fn a_lease_that_nobody_extends_is_stale() {
+fn unextended_lease_is_stale() {
     let mut bed = three();
     let silent = bed.node("athens");
     bed.heartbeat_all();

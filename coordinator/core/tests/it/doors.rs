@@ -1,4 +1,4 @@
-//! Nodes that live and that clients do not reach (PROTOCOL rules 74 to 76).
+//! Live nodes that clients cannot reach (PROTOCOL rules 74 to 76).
 
 use crate::bed::{TestBed, register, settings};
 use archon_coordinator_core::*;
@@ -7,14 +7,14 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 archon_types::shown_by! {
-    DoorOfOne => one_keeper_that_is_cut_off_takes_no_leadership_away,
-    DoorsEmptyTheCluster => a_cluster_without_doors_keeps_its_leaders,
-    UnreachedLosesTheLast => a_node_that_nobody_reaches_keeps_what_no_other_copy_can_lead,
+    DoorOfOne => cut_off_keeper_alone_ends_no_leadership,
+    DoorsEmptyTheCluster => cluster_with_all_doors_shut_keeps_its_leaders,
+    UnreachedLosesTheLast => unreached_node_keeps_leaderships_without_alternative,
 }
 
 const CITIES: [&str; 4] = ["athens", "byzantium", "cyrene", "delphi"];
 
-/// A cluster that speaks of doors and has been led for long enough.
+/// Creates a cluster that speaks the protocol of doors and has been led for long enough.
 fn running(settings: Settings, names: &[&str], mutant: Option<Mutant>) -> TestBed {
     let mut bed = TestBed::new(settings);
     for (number, name) in (1..).zip(names) {
@@ -27,7 +27,7 @@ fn running(settings: Settings, names: &[&str], mutant: Option<Mutant>) -> TestBe
     bed
 }
 
-/// A node that answers pings.
+/// Returns the registration of a node that answers pings.
 fn speaking(register: Register) -> Register {
     Register { protocol_max: DOORS_SINCE, ..register }
 }
@@ -45,7 +45,7 @@ fn keepers_of_node(bed: &TestBed, node: NodeId) -> Vec<NodeId> {
     keepers_of(of_row(&bed.state.node(node).expect("a node").node), &keepers(bed.state.cluster, alive(bed)))
 }
 
-/// The doors that each keeper knocks at.
+/// Returns the doors at which each keeper knocks.
 fn doors(bed: &TestBed) -> BTreeMap<NodeId, Vec<NodeId>> {
     let mut doors = BTreeMap::<NodeId, Vec<NodeId>>::new();
     for node in alive(bed) {
@@ -54,7 +54,7 @@ fn doors(bed: &TestBed) -> BTreeMap<NodeId, Vec<NodeId>> {
     doors
 }
 
-/// Every keeper tells what it finds, for which `since` says how long a door is shut to it.
+/// Reports the findings of every keeper; `since` returns for how long a door is shut to it.
 fn tell(bed: &mut TestBed, since: impl Fn(NodeId, NodeId) -> Option<u64>) {
     for (keeper, members) in doors(bed) {
         let shut = members.iter().filter_map(|node| {
@@ -69,7 +69,8 @@ fn tell(bed: &mut TestBed, since: impl Fn(NodeId, NodeId) -> Option<u64>) {
     }
 }
 
-/// Time passes in which the doors of these are shut to everybody, for which they have been for `already` milliseconds.
+/// Advances the time with the doors of these nodes shut to all keepers, which they have been for `already`
+/// milliseconds.
 fn pass_shut(bed: &mut TestBed, millis: u64, already: u64, shut: &[NodeId]) {
     for passed in (0..millis).step_by(100) {
         tell(bed, |_, node| shut.contains(&node).then_some(already + passed));
@@ -91,7 +92,7 @@ fn withdrawn(bed: &mut TestBed, node: NodeId) -> Vec<(PartitionId, Epoch)> {
 }
 
 #[test]
-fn a_node_whose_heartbeats_passed_led_for_ever_behind_a_shut_door() {
+fn unreached_node_loses_its_leaderships() {
     let mut bed = running(settings(9, 3, 3), &CITIES[..3], None);
     let node = bed.leader(0).expect("a leader");
     let held = bed.state.partitions.held_on(node);
@@ -102,7 +103,7 @@ fn a_node_whose_heartbeats_passed_led_for_ever_behind_a_shut_door() {
     let said = bed.liveness.door_news();
     assert!(matches!(&said[..], [DoorNews { node: of, by, .. }] if *of == node && by.len() == 2), "{said:?}");
     assert_eq!(withdrawn(&mut bed, node).len(), 3, "it is told that its lease covers none of them");
-    // It releases nothing, as one that hangs would not: the lease is waited out.
+    // It releases nothing, like a process that hangs: the lease must end.
     pass_shut(&mut bed, 1_500, 3_300, &[node]);
     assert_eq!(bed.state.partitions.leaders_on(node), 0);
     assert_eq!(bed.state.partitions.held_on(node), held, "it keeps its copies");
@@ -115,7 +116,7 @@ fn a_node_whose_heartbeats_passed_led_for_ever_behind_a_shut_door() {
     let said = bed.liveness.door_news();
     assert!(matches!(&said[..], [DoorNews { node: of, by, .. }] if *of == node && by.is_empty()), "{said:?}");
     assert_eq!((state_of(&bed, node), unreached(&bed)), (Some(DoorState::Returning), vec![]));
-    // Another one fails: the third takes all, and what it has no copy of nobody.
+    // Another node fails: the third one takes all its leaderships.
     let other = bed.leader(0).expect("a leader");
     for _ in 0..98 {
         tell(&mut bed, |_, _| None);
@@ -133,7 +134,7 @@ fn a_node_whose_heartbeats_passed_led_for_ever_behind_a_shut_door() {
 }
 
 #[test]
-fn a_node_that_returns_is_given_nothing_that_another_one_can_lead() {
+fn returning_node_is_spared_for_a_while() {
     let mut bed = running(settings(9, 3, 3), &CITIES[..3], None);
     let node = bed.leader(0).expect("a leader");
     pass_shut(&mut bed, 5_000, 2_000, &[node]);
@@ -150,10 +151,9 @@ fn a_node_that_returns_is_given_nothing_that_another_one_can_lead() {
     assert_eq!(bed.state.partitions.leaders_on(node), 9, "it is the last one");
 }
 
-/// One keeper finds the door shut; or both do, and one of them reaches nobody.
-/// Its moves of leaderships there waited, and what they were to even out stayed uneven.
+/// A plan's moves of leaderships to an unreached node waited, and the leaderships stayed uneven.
 #[test]
-fn a_plan_gave_leaderships_to_a_node_that_clients_do_not_reach() {
+fn plan_moves_no_leadership_to_unreached_node() {
     let mut bed = running(settings(12, 3, 3), &CITIES[..3], None);
     let node = bed.node("athens");
     pass_shut(&mut bed, 3_200, 0, &[node]);
@@ -171,9 +171,9 @@ fn a_plan_gave_leaderships_to_a_node_that_clients_do_not_reach() {
     assert_eq!((state_of(&bed, node), bed.liveness.spared()), (Some(DoorState::Open), BTreeSet::new()));
 }
 
-/// A copy that leads takes what it leads along.
+/// A moved leading copy takes its leadership along.
 #[test]
-fn a_plan_moved_copies_that_lead_to_a_node_that_clients_do_not_reach() {
+fn plan_moves_no_leading_copy_to_unreached_node() {
     let mut bed = running(settings(12, 3, 1), &CITIES[..3], None);
     let node = bed.join_with(speaking(register("ephesus", 9, 1_009)));
     let moved_to_it = |spared| {
@@ -184,7 +184,7 @@ fn a_plan_moved_copies_that_lead_to_a_node_that_clients_do_not_reach() {
     assert_eq!(moved_to_it(BTreeSet::from([node])), 0, "each partition has one copy, and that leads");
 }
 
-fn one_keeper_that_is_cut_off_takes_no_leadership_away(mutant: Option<Mutant>) -> bool {
+fn cut_off_keeper_alone_ends_no_leadership(mutant: Option<Mutant>) -> bool {
     let mut bed = running(settings(9, 3, 3), &CITIES, mutant);
     let node = bed.leader(0).expect("a leader");
     let two = keepers_of_node(&bed, node);
@@ -200,12 +200,12 @@ fn one_keeper_that_is_cut_off_takes_no_leadership_away(mutant: Option<Mutant>) -
     one && unreached(&bed).is_empty() && bed.leader(0) == Some(node)
 }
 
-/// Nobody serves clients any more, whatever that is due to: of 40 nodes two lose what they lead.
-fn a_cluster_without_doors_keeps_its_leaders(mutant: Option<Mutant>) -> bool {
+/// All nodes are unreachable for any reason: of 40 nodes only two lose their leaderships.
+fn cluster_with_all_doors_shut_keeps_its_leaders(mutant: Option<Mutant>) -> bool {
     let names: Vec<String> = (0..40).map(|number| format!("node-{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut bed = running(settings(40, 3, 3), &names, mutant);
-    // Of the doors of each keeper a quarter at most.
+    // Shuts at most a quarter of the doors of each keeper.
     let mut shut = BTreeSet::new();
     for members in doors(&bed).values() {
         let already = members.iter().filter(|node| shut.contains(*node)).count();
@@ -228,14 +228,14 @@ fn a_cluster_without_doors_keeps_its_leaders(mutant: Option<Mutant>) -> bool {
     unreached(&bed).len() == 2
 }
 
-fn a_node_that_nobody_reaches_keeps_what_no_other_copy_can_lead(mutant: Option<Mutant>) -> bool {
+fn unreached_node_keeps_leaderships_without_alternative(mutant: Option<Mutant>) -> bool {
     let mut bed = running(settings(8, 3, 1), &CITIES, mutant);
     let node = bed.leader(0).expect("a leader");
     let before = bed.row(0).clone();
     pass_shut(&mut bed, 5_000, 0, &[node]);
     assert_eq!(unreached(&bed), [node]);
     let kept = *bed.row(0) == before && withdrawn(&mut bed, node).is_empty();
-    // Two of three count: without it too few are left to take writes.
+    // Two of three copies are in sync: without this one too few are left for writes.
     let mut bed = running(settings(1, 3, 3), &CITIES, mutant);
     let node = bed.leader(0).expect("a leader");
     let away = bed.row(0).live().map(|live| live.node).find(|other| *other != node).expect("another copy");
@@ -246,7 +246,7 @@ fn a_node_that_nobody_reaches_keeps_what_no_other_copy_can_lead(mutant: Option<M
 }
 
 #[test]
-fn a_new_leader_waits_for_a_failure_time_out_and_knows_nothing_of_what_was_before() {
+fn new_leader_starts_without_verdicts() {
     let mut bed = running(settings(9, 3, 3), &CITIES[..3], None);
     let node = bed.leader(0).expect("a leader");
     pass_shut(&mut bed, 200, 3_000, &[node]);
@@ -259,7 +259,7 @@ fn a_new_leader_waits_for_a_failure_time_out_and_knows_nothing_of_what_was_befor
 }
 
 #[test]
-fn another_life_is_not_meant_and_nobody_is_unreached_once_doors_are_switched_off() {
+fn verdict_ends_with_incarnation_or_setting() {
     let mut bed = running(settings(9, 3, 3), &CITIES[..3], None);
     let node = bed.leader(0).expect("a leader");
     pass_shut(&mut bed, 200, 3_000, &[node]);
@@ -281,7 +281,7 @@ fn another_life_is_not_meant_and_nobody_is_unreached_once_doors_are_switched_off
 }
 
 #[test]
-fn two_nodes_cannot_tell_who_of_them_is_cut_off() {
+fn two_nodes_yield_no_verdict() {
     let mut bed = running(settings(9, 2, 2), &CITIES[..2], None);
     let node = bed.leader(0).expect("a leader");
     pass_shut(&mut bed, 10_000, 0, &[node]);
@@ -292,10 +292,10 @@ fn two_nodes_cannot_tell_who_of_them_is_cut_off() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// Whatever keepers say: who is unreached is so by both of its keepers, each of which reaches most others; never too many are, and no
-    /// partition is without a leader for it.
+    /// For any reports: an unreached node is reported by both of its keepers, each of which reaches most others; never
+    /// too many nodes are unreached, and no partition loses its leader by that.
     #[test]
-    fn whatever_is_said_nobody_is_condemned_but_by_both_of_its_keepers(
+    fn verdict_needs_both_keepers(
         nodes in 3_usize..30,
         words in proptest::collection::vec(proptest::collection::vec(any::<bool>(), 30 * 2), 1..8),
     ) {

@@ -1,4 +1,4 @@
-//! Tables dropped: whatever else goes on, nothing is left of them but orders to delete.
+//! Dropped tables: in any situation they leave only orders to delete.
 
 use crate::bed::{TABLE, TestBed, part, register, settings};
 use archon_coordinator_core::*;
@@ -28,7 +28,7 @@ impl TestBed {
         }
     }
 
-    /// The copies that a node is told to delete.
+    /// Returns the copies that a node is ordered to delete.
     fn deletions(&self, node: NodeId) -> Vec<PlacementId> {
         let unloads = |duty: Duty| match duty {
             Duty::Unload { placement, .. } => Some(placement),
@@ -60,7 +60,7 @@ fn deleted(partition: PartitionId, placement: PlacementId) -> Report {
 }
 
 #[test]
-fn a_dropped_table_is_gone_with_its_rows_and_every_copy_of_it_is_deleted() {
+fn dropped_table_loses_rows_and_copies() {
     let (mut bed, nodes) = running(4);
     let orders = bed.create("orders", 2, 2);
     bed.settle();
@@ -84,7 +84,7 @@ fn a_dropped_table_is_gone_with_its_rows_and_every_copy_of_it_is_deleted() {
 }
 
 #[test]
-fn a_table_of_the_same_name_is_another_one_with_other_copies() {
+fn table_of_dropped_name_has_new_copies() {
     let (mut bed, nodes) = running(2);
     let before: BTreeSet<PlacementId> = nodes.iter().flat_map(|node| bed.copies_on(*node)).collect();
     bed.drop_table();
@@ -97,7 +97,7 @@ fn a_table_of_the_same_name_is_another_one_with_other_copies() {
 }
 
 #[test]
-fn a_node_that_was_away_deletes_its_copies_when_it_returns() {
+fn returning_node_deletes_dropped_copies() {
     let (mut bed, [athens, byzantium, cyrene]) = running(2);
     let held = bed.copies_on(athens);
     bed.fail(athens);
@@ -121,7 +121,7 @@ fn a_node_that_was_away_deletes_its_copies_when_it_returns() {
 }
 
 #[test]
-fn the_last_copy_of_a_dropped_table_goes_too() {
+fn last_copy_of_dropped_table_is_deleted() {
     let (mut bed, [athens, byzantium, cyrene]) = running(1);
     bed.fail(byzantium);
     bed.fail(cyrene);
@@ -131,7 +131,7 @@ fn the_last_copy_of_a_dropped_table_goes_too() {
 }
 
 #[test]
-fn a_node_that_is_lost_replaced_or_removed_is_waited_for_no_more() {
+fn lost_replaced_or_removed_node_is_not_awaited() {
     let failed = || {
         let (mut bed, [athens, ..]) = running(2);
         bed.fail(athens);
@@ -154,7 +154,7 @@ fn a_node_that_is_lost_replaced_or_removed_is_waited_for_no_more() {
 }
 
 impl TestBed {
-    /// Everybody else does its duties.
+    /// Runs rounds in which all other nodes perform their duties.
     fn settle_but(&mut self, away: NodeId) {
         for _ in 0..20 {
             self.heartbeat_all();
@@ -164,7 +164,7 @@ impl TestBed {
 }
 
 #[test]
-fn a_table_dropped_while_it_is_moved_leaves_no_move_behind() {
+fn table_dropped_during_moves_leaves_no_move() {
     let mut bed = TestBed::running(settings(4, 3, 2), &CITIES);
     let delos = bed.join("delos", 9);
     bed.ok(plan(&bed.state, Goal::default()).start());
@@ -187,7 +187,7 @@ fn a_table_dropped_while_it_is_moved_leaves_no_move_behind() {
 }
 
 #[test]
-fn a_leader_of_a_dropped_table_is_covered_by_no_lease_until_it_has_deleted_its_copy() {
+fn leader_of_dropped_table_stays_withdrawn_until_deleted() {
     let (mut bed, _) = running(1);
     let (leader, epoch) = (bed.leader(0).expect("a leader"), bed.row(0).epoch);
     let placement = bed.row(0).leader.expect("a leader");
@@ -195,7 +195,7 @@ fn a_leader_of_a_dropped_table_is_covered_by_no_lease_until_it_has_deleted_its_c
     bed.drop_table();
     let withdrawn = |bed: &mut TestBed| bed.heartbeat(leader).expect("an answer").withdrawn;
     assert_eq!(withdrawn(&mut bed), [(part(0), epoch)]);
-    // It says that it stopped, which ends nothing; then that the copy is gone.
+    // It reports that it stopped, which ends nothing; then that the copy is gone.
     let released = Report { partition: part(0), placement, epoch, version: Version::ZERO, fact: Fact::Released };
     assert_eq!(bed.report(leader, &released), Ok(vec![]));
     assert_eq!(withdrawn(&mut bed), [(part(0), epoch)]);
@@ -204,11 +204,11 @@ fn a_leader_of_a_dropped_table_is_covered_by_no_lease_until_it_has_deleted_its_c
 }
 
 #[test]
-fn a_table_dropped_during_a_failover_elects_nobody() {
+fn table_dropped_during_failover_elects_no_leader() {
     let (mut bed, [athens, ..]) = running(3);
     let led = bed.state.partitions.leaders_on(athens);
     assert!(led > 0);
-    // It comes back in another life before anybody took over: its former leaderships wait for its lease.
+    // It returns in another incarnation before a takeover: its former leaderships wait for its lease.
     bed.heartbeat_all();
     bed.rejoin(athens, 88);
     assert!(bed.state.partitions.leaderless_in(TABLE).count() > 0 && !bed.state.former_leaders.is_empty());
@@ -220,7 +220,7 @@ fn a_table_dropped_during_a_failover_elects_nobody() {
 }
 
 #[test]
-fn the_same_request_twice_drops_one_table_and_a_late_one_not_its_successor() {
+fn repeated_drop_spares_successor_table() {
     let (mut bed, _) = running(1);
     let request = Some(RequestId::new(Uuid::from_u128(5)));
     let batch = CommandBatch { request, ..bed.batch(vec![Command::DropTable { table: TABLE }]) };
@@ -230,12 +230,12 @@ fn the_same_request_twice_drops_one_table_and_a_late_one_not_its_successor() {
     bed.settle();
     assert_eq!(bed.commit_batch(&batch), first, "the answer is the first one");
     assert!(bed.state.table_by_name("default").is_some());
-    // Another request, decided on before.
+    // Another request that was decided before.
     assert_eq!(bed.refused(Command::DropTable { table: TABLE }), ErrorKind::NotFound);
 }
 
 #[test]
-fn a_drop_makes_every_cache_advance_also_that_of_the_newest_rows() {
+fn drop_advances_every_cache() {
     let (mut bed, _) = running(1);
     let orders = bed.create("orders", 1, 3);
     bed.settle();
@@ -250,7 +250,7 @@ fn a_drop_makes_every_cache_advance_also_that_of_the_newest_rows() {
 }
 
 #[test]
-fn a_report_of_a_dropped_table_that_comes_late_changes_nothing() {
+fn late_report_of_dropped_table_changes_nothing() {
     let (mut bed, [athens, ..]) = running(1);
     let leader = bed.leader(0).expect("a leader");
     let placement = bed.row(0).leader.expect("a leader");
@@ -264,7 +264,7 @@ fn a_report_of_a_dropped_table_that_comes_late_changes_nothing() {
 }
 
 #[test]
-fn a_drained_node_that_held_nothing_else_is_empty() {
+fn drained_node_of_dropped_table_is_empty() {
     let (mut bed, [athens, ..]) = running(1);
     bed.ok(Command::SetNode { node: athens, goal: NodeGoal::Drain, if_nodes: None });
     bed.drop_table();
@@ -272,7 +272,7 @@ fn a_drained_node_that_held_nothing_else_is_empty() {
 }
 
 #[test]
-fn many_copies_of_dropped_tables_are_ordered_deleted_in_portions() {
+fn many_dropped_copies_are_deleted_in_portions() {
     const PARTITIONS: u32 = 5_000;
     let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     let athens = bed.node("athens");

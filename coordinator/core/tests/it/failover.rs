@@ -7,7 +7,7 @@ use archon_types::*;
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
 #[test]
-fn nine_partitions_go_round_robin_over_three_nodes() {
+fn first_assignment_is_round_robin() {
     let mut bed = TestBed::new(settings(9, 3, 1));
     bed.join("athens", 1);
     bed.join("byzantium", 2);
@@ -29,7 +29,7 @@ fn nine_partitions_go_round_robin_over_three_nodes() {
         })
         .collect();
     assert_eq!(commands, vec![Command::Change(expected)]);
-    // Until it is applied the same is not asked for again.
+    // Until it is applied the same is not proposed again.
     assert_eq!(bed.turn(), vec![]);
     bed.commit(commands);
     assert!(table_ready(&bed.state, TABLE).is_ok());
@@ -55,7 +55,7 @@ fn replicas_stand_on_distinct_nodes_and_zones() {
 }
 
 #[test]
-fn a_silent_node_is_failed_once_and_comes_back_with_its_data() {
+fn silent_node_is_failed_once_and_returns_with_data() {
     let mut bed = TestBed::running(settings(9, 3, 1), &CITIES);
     let athens = bed.node("athens");
     let incarnation = bed.incarnation(athens);
@@ -72,10 +72,10 @@ fn a_silent_node_is_failed_once_and_comes_back_with_its_data() {
     let now = bed.now;
     let refused = [
         bed.liveness.heard(&bed.state, athens, incarnation, 1_000, now).unwrap_err(),
-        // Also when it was heard before.
+        // Even if it was heard before.
         bed.liveness.answer(&bed.state, athens, incarnation, now).unwrap_err(),
     ];
-    // A coordinator that was paused, and leads no more, says no more than this.
+    // A coordinator that was paused, and no longer leads, returns the same error.
     assert_eq!(refused.map(|error| error.kind), [ErrorKind::Unavailable; 2]);
     assert_eq!(bed.turn(), vec![]);
     let row = bed.row(0).clone();
@@ -89,7 +89,7 @@ fn a_silent_node_is_failed_once_and_comes_back_with_its_data() {
     assert_eq!(explain(&bed.state, &Remembered::default(), part(0)).unwrap(), vec![why]);
     assert_eq!(duties(&bed.state, athens), None);
 
-    // The same process, awake again, registers into a new life and is served at once: its lease is long over.
+    // The same process, awake again, registers a new incarnation and is served at once: its lease ended long ago.
     bed.rejoin(athens, 1_001);
     assert_ne!(bed.incarnation(athens), incarnation);
     assert_eq!(bed.turn().len(), 3);
@@ -100,7 +100,7 @@ fn a_silent_node_is_failed_once_and_comes_back_with_its_data() {
 }
 
 #[test]
-fn a_late_answer_puts_the_failure_off() {
+fn late_answer_postpones_failure() {
     let mut bed = TestBed::running(settings(2, 2, 2), &["athens", "byzantium"]);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     bed.heartbeat_all();
@@ -118,7 +118,7 @@ fn a_late_answer_puts_the_failure_off() {
 }
 
 #[test]
-fn one_entry_fails_a_node_and_names_every_successor() {
+fn one_entry_fails_node_and_names_successors() {
     let mut bed = TestBed::running(settings(6, 3, 3), &CITIES);
     let athens = bed.node("athens");
     bed.heartbeat_all();
@@ -127,7 +127,7 @@ fn one_entry_fails_a_node_and_names_every_successor() {
     let commands = bed.turn();
     let [Command::NodeFailed { node, successors, .. }] = &commands[..] else { panic!("{commands:?}") };
     assert_eq!((*node, successors.len()), (athens, 2));
-    // They are spread, not heaped on one node.
+    // They are spread over the nodes.
     let leaders: Vec<NodeId> = successors
         .iter()
         .map(|s| bed.state.partition(s.partition).unwrap().placement(s.placement).unwrap().node)
@@ -139,13 +139,13 @@ fn one_entry_fails_a_node_and_names_every_successor() {
 }
 
 #[test]
-fn a_successor_that_cannot_lead_any_more_is_left_out() {
+fn unable_successor_is_left_out() {
     let mut bed = TestBed::running(settings(3, 3, 3), &CITIES);
     let athens = bed.node("athens");
     let mut commands = on_stopping(&bed.state, &bed.liveness, athens, bed.incarnation(athens)).unwrap();
     let Command::NodeFailed { successors, .. } = &mut commands[0] else { panic!() };
     assert_eq!(successors.len(), 1);
-    // Naming the failed node itself, or another life, must not make it lead.
+    // Naming the failed node itself, or another incarnation, must not make it lead.
     let own = bed.row(0).leader.unwrap();
     successors[0].placement = own;
     successors[0].incarnation = bed.incarnation(athens);
@@ -156,7 +156,7 @@ fn a_successor_that_cannot_lead_any_more_is_left_out() {
 }
 
 #[test]
-fn a_stopped_node_is_failed_at_once_and_served_again_at_once() {
+fn stopped_node_is_failed_and_served_again_at_once() {
     let mut bed = TestBed::running(settings(3, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     bed.heartbeat_all();
@@ -168,7 +168,7 @@ fn a_stopped_node_is_failed_at_once_and_served_again_at_once() {
 }
 
 #[test]
-fn a_released_leadership_is_elected_anew() {
+fn released_leadership_is_elected_again() {
     let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     let placement = bed.row(0).leader.unwrap();
@@ -180,12 +180,12 @@ fn a_released_leadership_is_elected_anew() {
     assert_eq!(commands.len(), 1);
     bed.commit(commands);
     assert!(bed.row(0).epoch > epoch.next().unwrap());
-    // The report of the earlier epoch changes nothing any more.
+    // The report of the earlier epoch has no effect.
     assert_eq!(bed.report(athens, &released).unwrap_err().kind, ErrorKind::StaleEpoch);
 }
 
 #[test]
-fn a_withdrawn_leadership_moves_after_the_last_answer_that_covered_it() {
+fn withdrawn_leadership_moves_after_last_covering_answer() {
     let mut bed = TestBed::running(settings(2, 2, 2), &["athens", "byzantium"]);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     let epoch = bed.row(0).epoch;
@@ -193,14 +193,14 @@ fn a_withdrawn_leadership_moves_after_the_last_answer_that_covered_it() {
     bed.heartbeat_all();
     assert!(bed.liveness.withdraw(&bed.state, part(0)));
     assert_eq!(bed.turn(), vec![]);
-    // The holder goes on being heard: its lease covers the rest.
+    // The holder is still heard: its lease covers the rest.
     bed.pass(1_200, &[]);
     assert_eq!(bed.leader(0), Some(athens));
     assert_eq!(bed.heartbeat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
     assert_eq!(bed.heartbeat(byzantium).unwrap().withdrawn, vec![]);
     bed.pass(100, &[]);
     assert!(bed.row(0).epoch > epoch);
-    // Its life goes on, and it may not have heard: a new coordinator knows it too, from the state.
+    // Its incarnation goes on, and may not know: a new coordinator knows it too, from the state.
     bed.liveness = Liveness::new(bed.now);
     assert_eq!(bed.heartbeat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
     let placement = bed.state.former_leaders.get(part(0), epoch).unwrap().placement;
@@ -211,7 +211,7 @@ fn a_withdrawn_leadership_moves_after_the_last_answer_that_covered_it() {
 }
 
 #[test]
-fn a_leader_cannot_shrink_the_live_set_below_the_minimum() {
+fn leader_cannot_shrink_live_set_below_minimum() {
     let mut bed = TestBed::running(settings(1, 3, 3), &CITIES);
     let leader = bed.leader(0).unwrap();
     let row = bed.row(0).clone();
@@ -225,13 +225,13 @@ fn a_leader_cannot_shrink_the_live_set_below_the_minimum() {
     bed.report(leader, &both).unwrap();
     assert_eq!(bed.row(0).live().count(), 3);
     assert!(bed.row(0).version > row.version, "the refusal consumes the version");
-    // The same request again names a version that is over.
+    // The same request again names an outdated version.
     assert_eq!(bed.report(leader, &both).unwrap_err().kind, ErrorKind::StaleVersion);
     let one = bed.fact(0, own, Fact::Silent { followers: vec![others[0], others[0]] });
     bed.report(leader, &one).unwrap();
     assert_eq!(bed.row(0).live().count(), 2);
     assert_eq!(bed.row(0).placement(others[0].placement).unwrap().state, ReplicaState::Load);
-    // Another life of the joiner voids the request, and the leader is told by a new version.
+    // Another incarnation of the joiner voids the request, and the leader learns it from a new version.
     let stale = ReplicaName { incarnation: Incarnation::new(1), ..others[0] };
     let version = bed.row(0).version;
     let wrong = bed.fact(0, own, Fact::CaughtUp { joiner: stale });
@@ -248,14 +248,14 @@ fn a_leader_cannot_shrink_the_live_set_below_the_minimum() {
 }
 
 #[test]
-fn a_damaged_copy_counts_no_more() {
+fn damaged_copy_leaves_live_set() {
     let mut bed = TestBed::running(settings(1, 2, 2), &["athens", "byzantium"]);
     let leader = bed.leader(0).unwrap();
     let own = bed.row(0).leader.unwrap();
     let damaged = bed.fact(0, own, Fact::Damaged { why: "bad checksum".into() });
     bed.report(leader, &damaged).unwrap();
     assert_eq!(bed.row(0).live().count(), 1);
-    // Its data stays where it is until it is certain that the other one's node is alive.
+    // Its data stays where it is until the other node is certain to be alive.
     assert_eq!(bed.row(0).placement(own).unwrap().state, ReplicaState::Load);
     bed.settle();
     assert_eq!(bed.online(), 1);
@@ -265,7 +265,7 @@ fn a_damaged_copy_counts_no_more() {
 }
 
 #[test]
-fn a_copy_that_contradicts_its_leader_is_an_event_that_names_both() {
+fn contradiction_of_leader_is_an_event_naming_both() {
     let mut bed = TestBed::running(settings(1, 2, 2), &["athens", "byzantium"]);
     let leader = bed.row(0).leader.unwrap();
     let other = *bed.row(0).placements.iter().find(|copy| copy.id != leader).unwrap();
@@ -281,12 +281,12 @@ fn a_copy_that_contradicts_its_leader_is_an_event_that_names_both() {
     });
     let leader_node = before.placement(leader).map(|copy| copy.node);
     assert_eq!(disputed, Some((other.id, leader, leader_node, Seq::new(9))));
-    // Neither is thrown away for it.
+    // Neither copy is discarded for it.
     assert_eq!((before.placements, before.leader), (bed.row(0).placements.clone(), bed.row(0).leader));
 }
 
 #[test]
-fn reports_that_do_not_fit_change_nothing() {
+fn unfitting_reports_change_nothing() {
     let mut bed = TestBed::running(settings(2, 2, 1), &["athens", "byzantium"]);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     let placement = bed.row(0).leader.unwrap();
@@ -299,7 +299,7 @@ fn reports_that_do_not_fit_change_nothing() {
     assert_eq!(kind(&mut bed, athens, &nowhere), ErrorKind::NotFound);
     let old = Report { epoch: Epoch::ZERO, fact: Fact::Released, ..good.clone() };
     assert_eq!(kind(&mut bed, athens, &old), ErrorKind::StaleEpoch);
-    // What holds already needs no command.
+    // A fact that holds already needs no command.
     assert_eq!(bed.report(athens, &Report { fact: Fact::Online, ..good.clone() }).unwrap(), vec![]);
     assert_eq!(bed.report(byzantium, &good).unwrap(), vec![]);
     assert_eq!(
@@ -309,7 +309,7 @@ fn reports_that_do_not_fit_change_nothing() {
 }
 
 #[test]
-fn a_delta_brings_an_older_table_up_to_date() {
+fn delta_brings_older_table_up_to_date() {
     let mut bed = TestBed::running(settings(9, 3, 1), &CITIES);
     let mut cached =
         PartitionTable::from_whole(table_piece(&bed.state, TABLE, Version::ZERO, 0).unwrap().delta).unwrap();
@@ -328,7 +328,7 @@ fn a_delta_brings_an_older_table_up_to_date() {
 }
 
 #[test]
-fn a_change_is_all_or_nothing() {
+fn change_is_all_or_nothing() {
     let mut bed = TestBed::running(settings(2, 2, 1), &["athens", "byzantium"]);
     let good = PartitionChange::one(part(0), bed.row(0).version, Edit::Vacate(Ending::Released));
     let stale = PartitionChange::one(part(1), Version::new(1), Edit::Refuse);
@@ -338,12 +338,12 @@ fn a_change_is_all_or_nothing() {
         ..PartitionChange::one(part(1), bed.row(1).version, Edit::Refuse)
     };
     assert_eq!(bed.refused(Command::Change(vec![good.clone(), wrong])), ErrorKind::NotEnoughReplicas);
-    // Two changes of one row in one command: the second names a version that is over.
+    // Two changes of one row in one command: the second names an outdated version.
     assert_eq!(bed.refused(Command::Change(vec![good.clone(), good])), ErrorKind::StaleVersion);
 }
 
 #[test]
-fn a_node_that_is_stopping_is_not_granted_what_it_just_released() {
+fn stopping_node_gets_no_released_leadership() {
     let mut bed = TestBed::running(settings(3, 1, 1), &["athens"]);
     bed.settle();
     let athens = bed.node("athens");
@@ -355,20 +355,20 @@ fn a_node_that_is_stopping_is_not_granted_what_it_just_released() {
     assert_eq!(bed.turn(), [], "nothing is granted to a node that is about to exit");
     assert_eq!(bed.leader(0), None);
 
-    // In its next life it leads again.
+    // Its next incarnation leads again.
     bed.rejoin(athens, 77);
     bed.settle();
     assert_eq!(bed.leader(0), Some(athens));
 }
 
 #[test]
-fn copies_of_a_leaving_node_cease_to_count_while_it_still_answers() {
+fn copies_of_stopping_node_leave_live_set_early() {
     let mut bed = TestBed::running(settings(3, 3, 3), &CITIES);
     let athens = bed.node("athens");
     let incarnation = bed.incarnation(athens);
     assert!(bed.liveness.note_stopping(athens, incarnation));
     assert!(!bed.liveness.note_stopping(athens, incarnation), "that is no news");
-    // Its leaders, who find it caught up, ask for it again and again.
+    // Its leaders, which find it caught up, request it repeatedly.
     for _ in 0..20 {
         bed.round(&[]);
     }
@@ -377,7 +377,7 @@ fn copies_of_a_leaving_node_cease_to_count_while_it_still_answers() {
         let expected = if row.leader == Some(own.id) { ReplicaState::Live } else { ReplicaState::Load };
         assert_eq!(own.state, expected, "its own leaderships wait for its word: {row:?}");
     }
-    // Another one leaves: two of three is the least, so nothing of it is dropped.
+    // Another node leaves: two of three is the minimum, so no copy of it is dropped.
     let byzantium = bed.node("byzantium");
     let incarnation = bed.incarnation(byzantium);
     assert!(bed.liveness.note_stopping(byzantium, incarnation));
@@ -390,11 +390,11 @@ fn copies_of_a_leaving_node_cease_to_count_while_it_still_answers() {
 }
 
 #[test]
-fn a_copy_on_a_stopping_node_counts_on_as_long_as_too_few_others_are_on_live_nodes() {
+fn copy_on_stopping_node_stays_live_while_needed() {
     let mut bed = TestBed::running(settings(1, 3, 3), &["athens", "byzantium", "cyrene"]);
     let leader = bed.leader(0).unwrap();
     let others: Vec<NodeId> = bed.row(0).live().map(|live| live.node).filter(|node| *node != leader).collect();
-    // One follower's node has failed, and its copy still counts: the leader has not dropped it.
+    // One follower's node has failed, and its copy is still in sync: the leader has not dropped it.
     bed.fail(others[0]);
     assert_eq!(bed.row(0).live().count(), 3);
     let incarnation = bed.incarnation(others[1]);
@@ -402,7 +402,7 @@ fn a_copy_on_a_stopping_node_counts_on_as_long_as_too_few_others_are_on_live_nod
     assert!(bed.liveness.note_stopping(others[1], incarnation));
     bed.pass(300, &[]);
     assert!(bed.row(0).live().any(|live| live.node == others[1]), "a write would rest on the leader alone");
-    // Once the failed one is back, the stopping one may go.
+    // Once the failed one is back, the stopping one may leave.
     bed.rejoin(others[0], 90);
     bed.pass(300, &[]);
     assert!(bed.row(0).live().all(|live| live.node != others[1]), "{:?}", bed.row(0));

@@ -1,4 +1,4 @@
-//! Forced elections: which copy leads when none that counts is left on a node that is alive, and what is said of it.
+//! Forced elections: the new leader if no in-sync copy is on an alive node, and the reported alternatives.
 
 use crate::bed::{TestBed, part, settings};
 use archon_coordinator_core::*;
@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 const CITIES: [&str; 4] = ["athens", "byzantium", "cyrene", "delphi"];
 
-/// One partition with four copies, of which two were dropped one after the other and a third is the last that counts:
-/// the first leader failed and its data was declared lost.
+/// One partition with four copies: two were dropped one after the other, and a third one is the last in-sync copy,
+/// since the first leader failed and its data was declared lost.
 struct Scene {
     bed: TestBed,
     first: Placement,
@@ -47,7 +47,7 @@ impl Scene {
         self.bed.report(copy.node, &report).expect("it is taken in");
     }
 
-    /// A node restarts; it says that it holds these copies, and that this was its last life.
+    /// Restarts a node with these copies and this last incarnation.
     fn restart(&mut self, node: NodeId, held: Vec<PlacementId>, last: Option<Incarnation>) {
         let row = self.bed.state.node(node).expect("known").clone();
         let boot = BootId::new(Uuid::from_u128(700 + u128::from(node.get())));
@@ -65,7 +65,7 @@ impl Scene {
 }
 
 #[test]
-fn a_damaged_copy_does_not_lead_past_a_whole_one_that_left_before_it() {
+fn damaged_copy_does_not_lead_past_whole_one() {
     let mut scene = scene();
     scene.tell(scene.last, Fact::Damaged { why: "checksum".into() });
     scene.bed.pass(3_000, &[]);
@@ -73,7 +73,7 @@ fn a_damaged_copy_does_not_lead_past_a_whole_one_that_left_before_it() {
     let forced = scene.check(None).unwrap();
     assert_eq!((forced.leader, forced.condition), (Some(scene.second.node), Some(Condition::Whole)));
     assert!(forced.would_lose_less.is_empty() && forced.would_lose_nothing.is_empty());
-    // It is not named past the better one either: that one would be deleted.
+    // It cannot be named past the better one either: that one would be deleted.
     let named = scene.check(Some(scene.last.node)).unwrap_err();
     assert!(matches!(named[..], [Obstacle::BetterCopy { .. }]), "{named:?}");
     let earlier = scene.check(Some(scene.first.node)).unwrap_err();
@@ -84,12 +84,12 @@ fn a_damaged_copy_does_not_lead_past_a_whole_one_that_left_before_it() {
 }
 
 #[test]
-fn a_copy_that_threw_its_data_away_does_not_count_as_counted_once() {
+fn emptied_copy_ranks_as_gone() {
     let mut scene = scene();
     let before = scene.bed.fact(0, scene.second.id, Fact::Emptied);
     scene.tell(scene.second, Fact::Emptied);
     assert_eq!(scene.bed.state.departed[&scene.second.id].condition, Condition::Gone);
-    // Said again, nothing changes.
+    // A repetition changes nothing.
     assert_eq!(scene.bed.report(scene.second.node, &before).unwrap(), vec![]);
     scene.bed.fail(scene.last.node);
     scene.bed.pass(3_000, &[]);
@@ -100,7 +100,7 @@ fn a_copy_that_threw_its_data_away_does_not_count_as_counted_once() {
 }
 
 #[test]
-fn a_late_word_of_emptying_says_nothing_of_a_copy_that_counted_since() {
+fn late_emptied_report_is_ignored() {
     let mut scene = scene();
     let late = scene.bed.fact(0, scene.second.id, Fact::Emptied);
     let leader = scene.last;
@@ -118,9 +118,9 @@ fn a_late_word_of_emptying_says_nothing_of_a_copy_that_counted_since() {
 }
 
 #[test]
-fn a_node_that_returns_without_a_copy_or_from_an_earlier_time_ranks_below_whole_ones() {
+fn missing_and_older_copies_rank_below_whole_ones() {
     let mut scene = scene();
-    // The second comes back without it, the last one from a directory of an earlier life.
+    // The second one returns without its copy, the last one from a directory of an earlier incarnation.
     let activated = scene.activated(scene.second.node);
     scene.bed.fail(scene.last.node);
     scene.restart(scene.second.node, vec![], activated);
@@ -129,7 +129,7 @@ fn a_node_that_returns_without_a_copy_or_from_an_earlier_time_ranks_below_whole_
     assert_eq!(scene.bed.state.departed[&scene.last.id].condition, Condition::Older);
     let forced = scene.check(None).unwrap();
     assert_eq!((forced.leader, forced.condition), (Some(scene.first.node), Some(Condition::Whole)));
-    // With the whole one away, the older copy is the best there is; and it is said what would be better.
+    // Without the whole copy, the older one is the best; the better one is reported.
     scene.bed.fail(scene.first.node);
     let forced = scene.check(None).unwrap();
     assert_eq!((forced.leader, forced.condition), (Some(scene.last.node), Some(Condition::Older)));
@@ -138,7 +138,7 @@ fn a_node_that_returns_without_a_copy_or_from_an_earlier_time_ranks_below_whole_
 }
 
 #[test]
-fn what_is_left_of_a_copy_leads_only_if_it_is_named() {
+fn remains_of_copy_lead_only_if_named() {
     let mut scene = scene();
     scene.tell(scene.last, Fact::Damaged { why: "checksum".into() });
     scene.tell(scene.first, Fact::Damaged { why: "checksum".into() });

@@ -1,4 +1,4 @@
-//! Two recoveries begin a generation of one number, from two states: nobody takes the one for the other (rule 60).
+//! Two recoveries of one generation number, from two states: members never confuse them (rule 60).
 
 use crate::bed::{TestBed, boxed, register, settings};
 use archon_coordinator_core::*;
@@ -19,7 +19,7 @@ fn speaking(register: Register) -> Register {
     Register { protocol_max: GENERATION_KEYS_SINCE, ..register }
 }
 
-/// A cluster of three copies of one partition, before anybody recovers anything.
+/// Creates a cluster of three copies of one partition, before any recovery.
 fn before() -> TestBed {
     let mut bed = TestBed::new(settings(1, 3, 3));
     for (number, city) in CITIES.iter().enumerate() {
@@ -30,7 +30,7 @@ fn before() -> TestBed {
     bed
 }
 
-/// The same, recovered under this key.
+/// Creates the same cluster, recovered under this key.
 fn recovered(generation: u64, of: u128) -> TestBed {
     let mut bed = before();
     begin(&mut bed, generation, of);
@@ -45,7 +45,7 @@ fn begin(bed: &mut TestBed, generation: u64, of: u128) {
     bed.liveness = Liveness::new(bed.now);
 }
 
-/// A data directory, as far as a registration tells of it.
+/// A data directory, as its registrations describe it.
 #[derive(Clone, Debug)]
 struct Directory {
     said: Register,
@@ -57,12 +57,12 @@ impl Directory {
         Self { said: speaking(register(name, storage, 0)), boots: 0 }
     }
 
-    /// That of a node of before.
+    /// Returns the directory of an existing node.
     fn of(bed: &TestBed, name: &str) -> Self {
         Self { said: speaking(bed.registration(name)), boots: 0 }
     }
 
-    /// It is started, and registers with the coordinators of `bed`; what it is answered it stores.
+    /// Starts it, registers it with the coordinators of `bed`, and stores the answer.
     fn registers(&mut self, bed: &mut TestBed) -> Result<(NodeId, Incarnation), ErrorDetail> {
         self.boots += 1;
         let known = bed.state.node_by_storage(self.said.storage).cloned();
@@ -85,7 +85,7 @@ impl Directory {
         }
     }
 
-    /// The same, and then it tells where the log of its copy ends.
+    /// Registers it, and reports the log end of its copy.
     fn tells(&mut self, bed: &mut TestBed, end: (u64, u64)) -> NodeId {
         let (node, _) = self.registers(bed).expect("it is taken in");
         bed.tell_end(node, end);
@@ -93,7 +93,7 @@ impl Directory {
     }
 }
 
-/// All nodes of before tell what they hold, and the generation goes on from it.
+/// Reports the copies of all former nodes, so that the generation continues.
 fn settled(bed: &mut TestBed) {
     for city in CITIES {
         Directory::of(bed, city).tells(bed, (1, 5));
@@ -103,11 +103,11 @@ fn settled(bed: &mut TestBed) {
 }
 
 #[test]
-fn nodes_of_one_second_generation_were_taken_in_by_another() {
+fn node_of_other_second_generation_is_refused() {
     let (mut first, mut second) = (recovered(2, FIRST), recovered(2, SECOND));
     let mut athens = Directory::of(&first, "athens");
     athens.registers(&mut first).expect("it comes from the first generation");
-    // The second one was settled without it long ago, so nothing is asked of anybody any more.
+    // The second one was settled without it long ago, so no reports are requested any longer.
     settled(&mut second);
     let refused = athens.registers(&mut second).expect_err("it belongs to the first");
     assert_eq!(refused.kind, ErrorKind::OtherHistory);
@@ -121,14 +121,14 @@ fn nodes_of_one_second_generation_were_taken_in_by_another() {
 }
 
 #[test]
-fn a_node_that_ran_on_in_another_history_was_to_try_again_for_ever() {
+fn node_of_other_history_must_register() {
     for (own, other) in [(FIRST, SECOND), (SECOND, FIRST)] {
         let (mine, mut theirs) = (recovered(2, own), recovered(2, other));
         let (athens, incarnation) =
             Directory::of(&theirs, "athens").registers(&mut theirs).expect("it comes from before");
         let refused = mine.state.check_sender(athens, incarnation).expect_err("nobody here knows that life");
         assert_eq!(refused.kind, ErrorKind::StaleIncarnation, "so it registers, and is told: {refused}");
-        // What is only not applied yet is waited for.
+        // An incarnation that is not applied yet is waited for.
         let next = Incarnation::new(mine.state.applied + 7);
         let early = mine.state.check_sender(athens, next).expect_err("it is not applied");
         assert_eq!(early.kind, ErrorKind::Unavailable);
@@ -136,7 +136,7 @@ fn a_node_that_ran_on_in_another_history_was_to_try_again_for_ever() {
 }
 
 #[test]
-fn a_participant_of_one_second_generation_was_taken_in_by_another() {
+fn participant_of_other_second_generation_is_refused() {
     let (mut first, mut second) = (recovered(2, FIRST), recovered(2, SECOND));
     for bed in [&mut first, &mut second] {
         settled(bed);
@@ -148,7 +148,7 @@ fn a_participant_of_one_second_generation_was_taken_in_by_another() {
 }
 
 #[test]
-fn what_was_written_in_another_history_counted_in_a_third_generation() {
+fn copy_of_other_history_is_doubted_in_third_generation() {
     let mut first = recovered(2, FIRST);
     let mut athens = Directory::of(&first, "athens");
     athens.registers(&mut first).expect("it comes from the first generation");
@@ -174,7 +174,7 @@ fn what_was_written_in_another_history_counted_in_a_third_generation() {
 }
 
 #[test]
-fn nothing_of_keys_is_written_before_the_cluster_speaks_of_them() {
+fn generation_keys_are_written_from_their_protocol_on() {
     let mut bed = before();
     bed.state.protocol = PROTOCOL_FIRST;
     begin(&mut bed, 2, FIRST);
@@ -188,10 +188,10 @@ fn nothing_of_keys_is_written_before_the_cluster_speaks_of_them() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whoever is started where, in whatever order: a directory that lived in one of two generations of a number is taken in by that
-    /// one alone, and no life of the one has the numbers of a life of the other.
+    /// For any order of starts: a directory that lived in one of two generations of a number is admitted by that one
+    /// alone, and their incarnations share no numbers.
     #[test]
-    fn two_generations_of_one_number_share_no_life(
+    fn generations_of_one_number_share_no_incarnation(
         keys in (any::<u128>(), any::<u128>()).prop_filter("two keys", |(one, other)| one != other && *one > 0 && *other > 0),
         steps in proptest::collection::vec((0usize..6, 0usize..2), 1..30),
     ) {

@@ -6,7 +6,7 @@ use archon_types::*;
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
-/// The leader of partition 0 hears nobody; returns its node and the others'.
+/// Cuts the leader of partition 0 off from all followers; returns its node and the others.
 fn cut_off(bed: &mut TestBed, say: bool) -> (NodeId, Vec<ReplicaName>) {
     let leader = bed.leader(0).expect("a leader");
     let own = bed.row(0).leader.expect("a leader");
@@ -24,14 +24,14 @@ fn cut_off(bed: &mut TestBed, say: bool) -> (NodeId, Vec<ReplicaName>) {
 }
 
 #[test]
-fn the_leadership_moves_to_a_copy_that_reaches_enough_others() {
+fn leadership_moves_to_copy_that_reaches_enough() {
     let mut bed = TestBed::running(settings(9, 3, 3), &CITIES);
     let (leader, _) = cut_off(&mut bed, true);
     let epoch = bed.row(0).epoch;
     bed.pass(1_900, &[]);
     assert_eq!(bed.leader(0), Some(leader), "the others may just be noticing the same");
     bed.pass(200, &[]);
-    // Through release: it is told that its lease covers this no more.
+    // Through release: it learns that its lease does not cover this any longer.
     assert_eq!(bed.heartbeat(leader).expect("an answer").withdrawn, vec![(part(0), epoch)]);
     assert_eq!(bed.leader(0), Some(leader));
     let own = bed.row(0).leader.expect("a leader");
@@ -40,7 +40,7 @@ fn the_leadership_moves_to_a_copy_that_reaches_enough_others() {
     let successor = bed.leader(0).expect("a leader, in the same commit");
     assert_ne!(successor, leader);
 
-    // The new one is not better off: it is not moved again soon.
+    // The new one has the same problem: it is not moved again soon.
     let (other, _) = cut_off(&mut bed, true);
     assert_eq!(other, successor);
     bed.pass(3_000, &[]);
@@ -51,8 +51,8 @@ fn the_leadership_moves_to_a_copy_that_reaches_enough_others() {
 }
 
 #[test]
-fn the_leadership_stays_where_no_other_copy_is_known_to_reach_more() {
-    // Nobody but its leader serves anything, so nothing is known of the others.
+fn leadership_stays_without_better_copy() {
+    // Only its leader serves anything, so nothing is known of the others.
     let mut bed = TestBed::running(settings(1, 3, 3), &CITIES);
     let (leader, _) = cut_off(&mut bed, true);
     bed.pass(20_000, &[]);
@@ -73,7 +73,7 @@ fn the_leadership_stays_where_no_other_copy_is_known_to_reach_more() {
 }
 
 #[test]
-fn the_leadership_moves_to_the_last_follower_if_the_other_was_dropped_before_it_was_found_silent() {
+fn leadership_moves_to_last_follower_after_a_drop() {
     let mut bed = TestBed::running(settings(9, 3, 3), &CITIES);
     let (leader, others) = cut_off(&mut bed, false);
     let own = bed.row(0).leader.expect("a leader");
@@ -90,7 +90,7 @@ fn the_leadership_moves_to_the_last_follower_if_the_other_was_dropped_before_it_
 }
 
 #[test]
-fn a_leader_that_admits_no_write_looked_healthy() {
+fn isolated_leader_is_reported() {
     let mut bed = TestBed::running(settings(1, 3, 3), &CITIES);
     let (leader, others) = cut_off(&mut bed, true);
     assert_eq!((bed.row(0).status, others.len()), (PartitionStatus::Online, 2));
@@ -101,13 +101,13 @@ fn a_leader_that_admits_no_write_looked_healthy() {
     };
     let isolated = Why::LeaderHearsTooFew { node: leader, hears: 1, need: 2 };
     assert_eq!(why(&bed), (vec![part(0)], vec![isolated]));
-    // It asks again as long as it is so.
+    // It asks again while that holds.
     bed.pass(10_000, &[]);
     assert_eq!(why(&bed), (vec![], vec![]));
 }
 
 #[test]
-fn a_leader_that_hears_enough_keeps_its_leadership() {
+fn leader_that_hears_enough_keeps_leadership() {
     let mut bed = TestBed::running(settings(9, 3, 3), &CITIES);
     let (leader, others) = cut_off(&mut bed, false);
     let own = bed.row(0).leader.expect("a leader");
@@ -119,12 +119,12 @@ fn a_leader_that_hears_enough_keeps_its_leadership() {
 }
 
 #[test]
-fn a_successor_that_fails_before_it_leads_does_not_keep_the_others_from_leading() {
+fn failed_successor_does_not_block_election() {
     let mut bed = TestBed::running(settings(9, 3, 3), &CITIES);
     let (leader, _) = cut_off(&mut bed, true);
     bed.pass(2_100, &[]);
     let own = bed.row(0).leader.expect("a leader");
-    // Whoever was found falls silent while the old leader lets go.
+    // The chosen successor falls silent while the old leader releases.
     let released = bed.fact(0, own, Fact::Released);
     let mut probe =
         TestBed { state: bed.state.clone(), liveness: bed.liveness.clone(), now: bed.now, beats: bed.beats };

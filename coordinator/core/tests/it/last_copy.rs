@@ -1,4 +1,4 @@
-//! No copy is deleted while it may be the last one.
+//! Copies are not deleted while they may be the last ones.
 
 use crate::bed::{TestBed, part, settings};
 use archon_coordinator_core::*;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 const REPLACE_MS: u64 = 300_000;
 
 impl TestBed {
-    /// The node comes back in another process, from a directory that says this of itself.
+    /// Restarts the node in another process, with this content of its directory.
     fn return_with(&mut self, node: NodeId, held: Vec<PlacementId>, last_incarnation: Option<Incarnation>) {
         let row = self.state.node(node).expect("known").clone();
         let (name, address) = (row.node.name, row.node.address);
@@ -16,13 +16,13 @@ impl TestBed {
         self.join_with(Register { held, last_incarnation, ..Register::new(name, address, row.storage, boot) });
     }
 
-    /// From a directory that is older than its last life.
+    /// Restarts it from a directory that is older than its last incarnation.
     fn return_older(&mut self, node: NodeId) {
         let held = self.state.partitions.on_node(node).filter_map(|row| row.placement_on(node)).map(|p| p.id).collect();
         self.return_with(node, held, Some(Incarnation::new(1)));
     }
 
-    /// From a directory that holds nothing whole.
+    /// Restarts it from a directory that holds nothing whole.
     fn return_empty(&mut self, node: NodeId) {
         let last = self.state.node(node).expect("known").activated;
         self.return_with(node, vec![], last);
@@ -36,7 +36,7 @@ impl TestBed {
         self.row(0).placements.iter().filter(|copy| copy.state == ReplicaState::Unload).count()
     }
 
-    /// Whether a node is told to delete something.
+    /// Returns true if a node has an order to delete a copy.
     fn is_ordered_to_delete(&self, node: NodeId) -> bool {
         let duties = duties(&self.state, node).unwrap_or_default();
         duties.iter().any(|duty| matches!(duty, Duty::Unload { .. }))
@@ -46,7 +46,7 @@ impl TestBed {
         self.row(0).live().count() == wanted && self.row(0).placements.len() == wanted
     }
 
-    /// Turns and reports, with an eye on what is deleted meanwhile: never more than one copy at a time.
+    /// Runs turns and reports, and checks that never more than one copy is deleted at a time.
     fn settle_one_at_a_time(&mut self) {
         for _ in 0..200 {
             self.heartbeat_all();
@@ -70,7 +70,7 @@ fn three() -> (TestBed, [NodeId; 3]) {
 }
 
 #[test]
-fn the_only_copy_on_a_live_node_is_not_deleted_because_its_directory_is_older() {
+fn only_reachable_copy_is_kept_despite_older_directory() {
     let (mut bed, athens, byzantium) = two();
     let own = bed.copy_on(athens);
     bed.fail(byzantium);
@@ -85,7 +85,7 @@ fn the_only_copy_on_a_live_node_is_not_deleted_because_its_directory_is_older() 
     let kept = Why::LostCopyKept { node: athens, alive: 0, need: 1 };
     let explained = |bed: &TestBed| explain(&bed.state, &Remembered::default(), part(0)).unwrap();
     assert!(explained(&bed).contains(&kept), "{:?}", explained(&bed));
-    // Byzantium has all of it: nothing needs to be given up, and the older copy makes room.
+    // Byzantium has all data: nothing needs to be given up, and the older copy makes room.
     bed.rejoin(byzantium, 900);
     bed.settle();
     assert!(bed.one_whole(2) && bed.online() == 1, "{:?}", bed.row(0));
@@ -95,7 +95,7 @@ fn the_only_copy_on_a_live_node_is_not_deleted_because_its_directory_is_older() 
 }
 
 #[test]
-fn the_only_copy_on_a_live_node_is_not_deleted_because_it_is_damaged() {
+fn only_reachable_copy_is_kept_despite_damage() {
     let (mut bed, ..) = two();
     let (leader, own) = (bed.leader(0).unwrap(), bed.row(0).leader.unwrap());
     let other = bed.row(0).live().find(|copy| copy.id != own).copied().unwrap();
@@ -114,7 +114,7 @@ fn the_only_copy_on_a_live_node_is_not_deleted_because_it_is_damaged() {
 }
 
 #[test]
-fn copies_that_return_from_older_directories_together_are_all_kept() {
+fn copies_from_older_directories_are_all_kept() {
     let (mut bed, nodes) = three();
     nodes.into_iter().for_each(|node| bed.fail(node));
     for node in nodes {
@@ -126,7 +126,7 @@ fn copies_that_return_from_older_directories_together_are_all_kept() {
     assert!(bed.row(0).placements.iter().all(|copy| copy.state == ReplicaState::Load), "{:?}", bed.row(0));
     assert!(nodes.iter().all(|node| duties(&bed.state, *node).unwrap().is_empty()));
     assert_eq!(explain(&bed.state, &Remembered::default(), part(0)).unwrap(), [Why::DataLost]);
-    // The operator's word is what ends it: one leads, and only then do the others go.
+    // Only an operator's order ends it: one copy leads, and only then the others go.
     let forced = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!(forced.condition, Some(Condition::Older));
     bed.ok(forced.command);
@@ -135,7 +135,7 @@ fn copies_that_return_from_older_directories_together_are_all_kept() {
 }
 
 #[test]
-fn registrations_that_hold_nothing_delete_one_copy_at_most() {
+fn empty_registrations_delete_at_most_one_copy() {
     let (mut bed, nodes) = three();
     let before = bed.row(0).placements.clone();
     for node in nodes {
@@ -143,7 +143,7 @@ fn registrations_that_hold_nothing_delete_one_copy_at_most() {
         let commands = bed.turn();
         bed.commit(commands);
         assert!(bed.unloading() <= 1, "{:?}", bed.row(0));
-        // Whoever is told to delete does so at once.
+        // A node with an order to delete obeys at once.
         for report in bed.facts_of(node).into_iter().filter(|report| report.fact == Fact::Unloaded) {
             bed.report(node, &report).unwrap();
         }
@@ -155,7 +155,7 @@ fn registrations_that_hold_nothing_delete_one_copy_at_most() {
 }
 
 #[test]
-fn a_lost_copy_is_replaced_at_once_where_enough_others_are_alive() {
+fn lost_copy_is_replaced_at_once_if_enough_are_alive() {
     let (mut bed, nodes) = three();
     let old = bed.copy_on(nodes[1]);
     bed.return_older(nodes[1]);
@@ -165,13 +165,13 @@ fn a_lost_copy_is_replaced_at_once_where_enough_others_are_alive() {
 }
 
 #[test]
-fn a_lost_copy_waits_while_only_one_of_two_that_must_acknowledge_is_alive() {
+fn lost_copy_is_kept_while_too_few_are_alive() {
     let (mut bed, [athens, byzantium, corinth]) = three();
     bed.fail(corinth);
     bed.return_older(byzantium);
     bed.settle();
     assert_eq!(bed.copy_on(byzantium).state, ReplicaState::Load, "athens alone is not enough: {:?}", bed.row(0));
-    // What its leader would ask for is not granted: it was not brought up to date, but is from another time.
+    // Its leader's request is refused: it was not brought up to date, but is from another time.
     let joiner = ReplicaName { placement: bed.copy_on(byzantium).id, incarnation: bed.incarnation(byzantium) };
     if let Some(own) = bed.row(0).leader {
         let asked = bed.fact(0, own, Fact::CaughtUp { joiner });
@@ -184,7 +184,7 @@ fn a_lost_copy_waits_while_only_one_of_two_that_must_acknowledge_is_alive() {
 }
 
 #[test]
-fn two_damaged_copies_of_three_are_replaced_one_after_the_other() {
+fn two_damaged_copies_are_replaced_one_by_one() {
     let (mut bed, _) = three();
     let own = bed.row(0).leader.unwrap();
     let others: Vec<Placement> = bed.row(0).live().filter(|copy| copy.id != own).copied().collect();
@@ -199,7 +199,7 @@ fn two_damaged_copies_of_three_are_replaced_one_after_the_other() {
 }
 
 #[test]
-fn a_copy_that_was_replaced_while_its_node_was_away_is_kept_when_the_others_died_meanwhile() {
+fn replaced_copy_is_kept_when_others_died() {
     let mut bed = TestBed::running(settings(1, 2, 2), &["athens", "byzantium"]);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     let corinth = bed.join("corinth", 40);
@@ -218,7 +218,7 @@ fn a_copy_that_was_replaced_while_its_node_was_away_is_kept_when_the_others_died
     let forced = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!((forced.leader, forced.condition), (Some(athens), Some(Condition::Whole)));
     assert!(check_remove(&bed.state, byzantium).is_err());
-    // One of those that have everything comes back: what was decided is carried out.
+    // A node with all data returns: the decision is carried out.
     bed.rejoin(byzantium, 901);
     bed.settle();
     assert!(bed.row(0).placement(old.id).is_none(), "{:?}", bed.row(0));
@@ -227,7 +227,7 @@ fn a_copy_that_was_replaced_while_its_node_was_away_is_kept_when_the_others_died
 }
 
 #[test]
-fn an_order_to_delete_is_withheld_while_nobody_who_counts_is_alive() {
+fn delete_order_is_withheld_without_alive_live_copy() {
     let (mut bed, [athens, byzantium, corinth]) = three();
     bed.return_older(byzantium);
     let commands = bed.turn();

@@ -1,4 +1,4 @@
-//! Participants that fall silent, begin anew or share a name: who owns what until a lease is over, and after.
+//! Participants that fall silent, restart or share a name: owners until the end of a lease, and after.
 
 use crate::bed::{Jobs, boxed, register, worker};
 use archon_coordinator_core::*;
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 #[test]
-fn what_a_killed_participant_owned_is_owned_by_others_once_its_lease_is_over() {
+fn killed_participants_leases_pass_on_after_lease_end() {
     let mut jobs = Jobs::with_workers(12, 3);
     let (before, dead) = (jobs.owners(), jobs.worker(0));
     jobs.bed.heartbeat_all();
@@ -21,7 +21,7 @@ fn what_a_killed_participant_owned_is_owned_by_others_once_its_lease_is_over() {
 }
 
 #[test]
-fn a_participant_has_its_own_time_out() {
+fn participant_has_its_own_failure_timeout() {
     let mut jobs = Jobs::new(2);
     let timing = LeaseTiming { heartbeat_ms: 2_000, lease_ms: 3_000, failure_timeout_ms: 4_000, margin_ms: 100 };
     let slow = Participant { tables: vec!["jobs".into()], timing: Some(timing) };
@@ -38,9 +38,9 @@ fn a_participant_has_its_own_time_out() {
     assert_eq!(jobs.counts(), [0, 2]);
 }
 
-/// The new process may name a shorter time-out; the lease of the former one runs as long as that one was told.
+/// The new process may name a shorter time-out; the lease of the former one keeps its length.
 #[test]
-fn a_restart_with_a_shorter_time_out_shortened_the_lease_of_the_life_before() {
+fn shorter_time_out_does_not_shorten_former_lease() {
     let mut jobs = Jobs::new(1);
     let timing =
         |lease_ms| LeaseTiming { heartbeat_ms: 100, lease_ms, failure_timeout_ms: lease_ms * 2, margin_ms: 100 };
@@ -60,7 +60,7 @@ fn a_restart_with_a_shorter_time_out_shortened_the_lease_of_the_life_before() {
 }
 
 #[test]
-fn a_name_belongs_to_whoever_lives() {
+fn name_belongs_to_live_participant() {
     let mut jobs = Jobs::with_workers(4, 1);
     let boot = BootId::new(Uuid::from_u128(99));
     let elsewhere = Register { boot, address: "elsewhere.example:1".into(), ..worker(0) };
@@ -77,9 +77,9 @@ fn a_name_belongs_to_whoever_lives() {
     assert_eq!(jobs.bed.join_with(elsewhere), dead);
 }
 
-/// Each took the registration of the other for its own life that had ended, and began the next one.
+/// Each process took the other's registration for its own ended incarnation, and began the next one.
 #[test]
-fn two_processes_of_one_name_and_address_ended_each_others_lives_in_turn() {
+fn two_processes_of_one_name_do_not_fence_each_other() {
     let mut jobs = Jobs::with_workers(4, 1);
     let older = jobs.bed.state.participants.get(&jobs.worker(0)).unwrap().node.incarnation;
     let process = |storage| Register { storage: StorageId::new(Uuid::from_u128(storage)), ..worker(0) };
@@ -97,9 +97,9 @@ fn two_processes_of_one_name_and_address_ended_each_others_lives_in_turn() {
     assert_eq!(jobs.bed.join_with(returns), dead, "there is no other any more");
 }
 
-/// The owner that reported was told that its own life was over, and did not repeat the release.
+/// The reporting owner got an error about its own incarnation, and did not repeat the release.
 #[test]
-fn a_hand_over_to_a_life_that_has_ended_was_refused_as_stale_to_the_one_that_released() {
+fn hand_over_to_fenced_incarnation_is_not_stale_for_sender() {
     let mut jobs = Jobs::with_workers(2, 2);
     let row = jobs.rows().next().unwrap().clone();
     let (owner, next) = (row.leader_placement().unwrap().node, jobs.worker(0));
@@ -119,7 +119,7 @@ fn a_hand_over_to_a_life_that_has_ended_was_refused_as_stale_to_the_one_that_rel
     assert_eq!(jobs.bed.refused(Command::Change(vec![hand_over])), ErrorKind::Refused);
 }
 
-/// What may happen to the participants of a table.
+/// Events of the participants of a table.
 #[derive(Clone, Debug)]
 enum Step {
     Join,
@@ -143,17 +143,17 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// No owner is named while a lease that somebody was answered may cover the partition, through restarts, silence and goals;
-    /// and in the end, with everybody serving, all is owned and even.
+    /// No owner is named while a granted lease may cover the partition, through restarts, silence and goals; in the
+    /// end, with all participants serving, all partitions are owned and evenly spread.
     #[test]
-    fn no_partition_is_granted_while_a_lease_of_its_former_owner_runs(steps in prop::collection::vec(step(), 1..40)) {
+    fn no_partition_is_granted_while_former_lease_runs(steps in prop::collection::vec(step(), 1..40)) {
         let mut jobs = Jobs::with_workers(7, 3);
         let (mut joined, mut boots) = (3, 500u128);
-        // Until when each life's lease runs, by its own clock, which is this one.
+        // End of each incarnation's lease, by its own clock, which is this one.
         let mut leases: BTreeMap<(NodeId, Incarnation), Millis> = BTreeMap::new();
         let mut granted: BTreeMap<(u32, Epoch), (NodeId, Incarnation)> = BTreeMap::new();
         let mut silent: BTreeSet<NodeId> = BTreeSet::new();
-        // Nobody owned these any more while the life that had owned them went on and was heard: it has released them.
+        // These had no owner while the incarnation of their former owner went on and was heard: it has released them.
         let mut released: BTreeSet<(u32, Epoch)> = BTreeSet::new();
         for step in steps {
             let known = |number: u32| format!("worker-{}", number % joined);
@@ -203,7 +203,7 @@ proptest! {
                 if let Some(((index, epoch), former)) = before.filter(|_| news)
                     && *index == row.id.index && *former != life
                 {
-                    // A live former owner released it; one that is silent or was replaced cannot have.
+                    // A live former owner released it; a silent or replaced one cannot have.
                     let gone = silent.contains(&former.0) || jobs.bed.state.incarnation(former.0) != Some(former.1);
                     let until = leases.get(former).copied().unwrap_or_default();
                     let free = !gone || until <= now || released.contains(&(*index, *epoch));

@@ -1,4 +1,4 @@
-//! The rules about leases, heartbeats and quorum rounds taken away, one at a time, as in `mutants`.
+//! The rules about leases, heartbeats and quorum rounds disabled, one at a time, as in `mutants`.
 
 use crate::bed::{TestBed, part};
 use crate::mutants::{elects, leads, running};
@@ -6,25 +6,26 @@ use archon_coordinator_core::*;
 use archon_types::*;
 
 archon_types::shown_by! {
-    NoQuorumRound => nothing_is_granted_without_a_round_in_its_term,
-    CoordinatorForgets => a_new_coordinator_waits_for_earlier_leases,
-    NodeWideLease => an_answer_lists_what_is_withdrawn,
-    GrantWhileDeciding => a_life_being_failed_is_not_answered,
-    TermForgotten => a_later_session_keeps_failures_and_withdrawals,
-    FailingIsOver => a_life_being_failed_is_told_to_ask_again,
-    FailFromHeard => a_failure_waits_for_the_last_answer,
-    LeaseChanges => a_lease_is_as_long_as_before,
-    RoundShared => no_round_serves_what_came_after_it_began,
-    JudgedAtArrival => whether_a_life_goes_on_is_judged_after_the_round,
-    FormerNotListed => what_the_state_has_ended_is_listed_as_withdrawn,
-    AnsweredPerRound => each_answer_of_a_round_is_noted,
-    OldBeatCounts => an_old_heartbeat_keeps_nobody_alive,
-    ElectForgets => an_election_waits_for_the_holders_lease,
-    FormerForgotten => the_former_holder_is_remembered,
+    NoQuorumRound => no_lease_is_granted_without_round_in_its_term,
+    CoordinatorForgets => new_coordinator_waits_for_earlier_leases,
+    NodeWideLease => answer_lists_withdrawn_leaderships,
+    GrantWhileDeciding => node_being_failed_is_not_answered,
+    TermForgotten => later_session_keeps_failures_and_withdrawals,
+    FailingIsOver => node_being_failed_gets_retryable_error,
+    FailFromHeard => failure_waits_for_last_answer,
+    LeaseChanges => lease_length_does_not_change,
+    RoundShared => round_does_not_serve_later_heartbeats,
+    JudgedAtArrival => incarnation_is_judged_after_the_round,
+    FormerNotListed => leaderships_ended_by_state_are_listed_as_withdrawn,
+    AnsweredPerRound => every_answer_of_a_round_is_recorded,
+    OldBeatCounts => old_heartbeat_is_no_sign_of_life,
+    ElectForgets => election_waits_for_holders_lease,
+    FormerForgotten => former_holder_is_remembered,
 }
 
-/// The first session of a term decides a failure and a withdrawal. Both are still uncommitted when the next session begins.
-fn a_later_session_keeps_failures_and_withdrawals(mutant: Option<Mutant>) -> bool {
+/// The first session of a term decides a failure and a withdrawal. Both are still uncommitted when the next session
+/// begins.
+fn later_session_keeps_failures_and_withdrawals(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let (leader, _) = leads(&bed);
     let mut term = Term::new(7, bed.now);
@@ -48,8 +49,8 @@ fn a_later_session_keeps_failures_and_withdrawals(mutant: Option<Mutant>) -> boo
     refused && withdrawn.liveness().withdrawn().eq([(part(0), bed.row(0).epoch)])
 }
 
-/// A longer lease is granted, and a coordinator that reckons with the earlier timing names a successor while it runs.
-fn a_lease_is_as_long_as_before(mutant: Option<Mutant>) -> bool {
+/// A longer lease is granted, and a coordinator that uses the earlier timing names a successor while it runs.
+fn lease_length_does_not_change(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     let (leader, _) = leads(&bed);
     let changes = vec![SettingChange { setting: Setting::LeaseMs, value: 1_140 }];
@@ -57,7 +58,7 @@ fn a_lease_is_as_long_as_before(mutant: Option<Mutant>) -> bool {
     bed.heartbeat(leader).expect("an answer").lease_ms == 1_000
 }
 
-fn a_new_coordinator_waits_for_earlier_leases(mutant: Option<Mutant>) -> bool {
+fn new_coordinator_waits_for_earlier_leases(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     let (leader, _) = leads(&bed);
     bed.rejoin(leader, 500);
@@ -68,14 +69,14 @@ fn a_new_coordinator_waits_for_earlier_leases(mutant: Option<Mutant>) -> bool {
     !early && elects(&bed.turn())
 }
 
-fn an_answer_lists_what_is_withdrawn(mutant: Option<Mutant>) -> bool {
+fn answer_lists_withdrawn_leaderships(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     let (leader, _) = leads(&bed);
     bed.liveness.withdraw(&bed.state, part(0));
     bed.heartbeat(leader).expect("an answer").withdrawn == [(part(0), bed.row(0).epoch)]
 }
 
-fn a_life_being_failed_is_not_answered(mutant: Option<Mutant>) -> bool {
+fn node_being_failed_is_not_answered(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     let (leader, _) = leads(&bed);
     bed.now = bed.now.plus(1_300);
@@ -84,7 +85,7 @@ fn a_life_being_failed_is_not_answered(mutant: Option<Mutant>) -> bool {
     bed.heartbeat(leader).is_none()
 }
 
-fn a_life_being_failed_is_told_to_ask_again(mutant: Option<Mutant>) -> bool {
+fn node_being_failed_gets_retryable_error(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     let (leader, _) = leads(&bed);
     let incarnation = bed.incarnation(leader);
@@ -94,7 +95,7 @@ fn a_life_being_failed_is_told_to_ask_again(mutant: Option<Mutant>) -> bool {
     refused.kind == ErrorKind::Unavailable
 }
 
-fn an_election_waits_for_the_holders_lease(mutant: Option<Mutant>) -> bool {
+fn election_waits_for_holders_lease(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     let node = leads(&bed).0;
     bed.pass(2_000, &[]);
@@ -103,7 +104,7 @@ fn an_election_waits_for_the_holders_lease(mutant: Option<Mutant>) -> bool {
     !elects(&bed.turn())
 }
 
-fn the_former_holder_is_remembered(mutant: Option<Mutant>) -> bool {
+fn former_holder_is_remembered(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     let (leader, _) = leads(&bed);
     bed.rejoin(leader, 500);
@@ -111,7 +112,7 @@ fn the_former_holder_is_remembered(mutant: Option<Mutant>) -> bool {
     !bed.state.former_leaders.is_empty() && !elects(&bed.turn())
 }
 
-fn nothing_is_granted_without_a_round_in_its_term(mutant: Option<Mutant>) -> bool {
+fn no_lease_is_granted_without_round_in_its_term(mutant: Option<Mutant>) -> bool {
     let bed = running(2, mutant);
     let (leader, _) = leads(&bed);
     let mut term = Term::new(7, bed.now);
@@ -123,13 +124,13 @@ fn nothing_is_granted_without_a_round_in_its_term(mutant: Option<Mutant>) -> boo
     unproven.iter().all(Option::is_none)
 }
 
-/// A heartbeat of a node's present life, which is news.
+/// Accepts a new heartbeat of a node's present incarnation.
 fn heard(term: &mut Term, bed: &TestBed, node: NodeId, number: u64) -> term::Unconfirmed {
     let beat = term::Beat { node, incarnation: bed.incarnation(node), number, stopping: false };
     term.heartbeat(&bed.state, beat, bed.now).expect("it is of a life that goes on").expect("it is news")
 }
 
-fn no_round_serves_what_came_after_it_began(mutant: Option<Mutant>) -> bool {
+fn round_does_not_serve_later_heartbeats(mutant: Option<Mutant>) -> bool {
     let bed = running(2, mutant);
     let (leader, _) = leads(&bed);
     let mut term = Term::new(7, bed.now);
@@ -138,13 +139,13 @@ fn no_round_serves_what_came_after_it_began(mutant: Option<Mutant>) -> bool {
     term.confirmed(&bed.state, heartbeat, round, Some(7)).is_none()
 }
 
-fn whether_a_life_goes_on_is_judged_after_the_round(mutant: Option<Mutant>) -> bool {
+fn incarnation_is_judged_after_the_round(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     let (leader, _) = leads(&bed);
     let mut term = Term::new(7, bed.now);
     let heartbeat = heard(&mut term, &bed, leader, 1);
     let round = term.begin_round();
-    // The round takes so long that the life is given up before it ends.
+    // The round takes so long that the incarnation is failed before it ends.
     bed.now = bed.now.plus(1_300);
     let commands = term.turn(&bed.state, bed.now).commands;
     assert!(commands.iter().any(|command| matches!(command, Command::NodeFailed { node, .. } if *node == leader)));
@@ -152,8 +153,8 @@ fn whether_a_life_goes_on_is_judged_after_the_round(mutant: Option<Mutant>) -> b
     term.answers(&bed.state, [confirmed], bed.now)[0].is_err()
 }
 
-/// The holder's life goes on, and another copy was named once its lease was over.
-fn what_the_state_has_ended_is_listed_as_withdrawn(mutant: Option<Mutant>) -> bool {
+/// The holder's incarnation goes on, and another copy was named once its lease had ended.
+fn leaderships_ended_by_state_are_listed_as_withdrawn(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let (leader, epoch) = (leads(&bed).0, bed.row(0).epoch);
     bed.liveness.withdraw(&bed.state, part(0));
@@ -163,7 +164,7 @@ fn what_the_state_has_ended_is_listed_as_withdrawn(mutant: Option<Mutant>) -> bo
 }
 
 /// Two answers leave after one round, the holder's second.
-fn each_answer_of_a_round_is_noted(mutant: Option<Mutant>) -> bool {
+fn every_answer_of_a_round_is_recorded(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     let (leader, _) = leads(&bed);
     let follower = bed.alive().into_iter().find(|node| *node != leader).expect("another node");
@@ -179,7 +180,7 @@ fn each_answer_of_a_round_is_noted(mutant: Option<Mutant>) -> bool {
     !commands.iter().any(|command| matches!(command, Command::NodeFailed { node, .. } if *node == leader))
 }
 
-fn an_old_heartbeat_keeps_nobody_alive(mutant: Option<Mutant>) -> bool {
+fn old_heartbeat_is_no_sign_of_life(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     let (leader, _) = leads(&bed);
     let incarnation = bed.incarnation(leader);
@@ -187,7 +188,7 @@ fn an_old_heartbeat_keeps_nobody_alive(mutant: Option<Mutant>) -> bool {
     let number = bed.beats;
     let mut signs = 0;
     for _ in 0..20 {
-        // The same one arrives again and again.
+        // The same one arrives repeatedly.
         let sign = bed.liveness.heard(&bed.state, leader, incarnation, number, bed.now);
         signs += u32::from(sign.is_ok_and(|sign| sign));
         bed.now = bed.now.plus(100);
@@ -195,7 +196,7 @@ fn an_old_heartbeat_keeps_nobody_alive(mutant: Option<Mutant>) -> bool {
     signs == 1
 }
 
-fn a_failure_waits_for_the_last_answer(mutant: Option<Mutant>) -> bool {
+fn failure_waits_for_last_answer(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     bed.pass(2_000, &[]);
     let (leader, _) = leads(&bed);

@@ -1,4 +1,5 @@
-//! Orders of leases, those of which they take no notice, participants that serve what is no lease, and owners that may be dead: all of it is said.
+//! Orders about leases and their reports: orders without effect, participants of tables that hold data, and owners that
+//! may be dead.
 
 use crate::bed::{JOBS, Jobs, register, worker};
 use archon_coordinator_core::*;
@@ -22,7 +23,7 @@ fn found(jobs: &Jobs) -> Vec<Alert> {
 }
 
 #[test]
-fn leases_are_bumped_barred_and_taken_offline_like_data() {
+fn leases_obey_bump_bar_and_offline() {
     let mut jobs = Jobs::with_workers(6, 3);
     let give = |jobs: &mut Jobs, order| {
         let command = check_order(&jobs.bed.state, order, "").unwrap().expect("news");
@@ -90,7 +91,7 @@ fn leases_are_bumped_barred_and_taken_offline_like_data() {
 }
 
 #[test]
-fn an_owner_that_was_barred_stayed_when_nobody_else_could_own_it_and_nobody_was_told() {
+fn barred_owner_without_successor_is_reported() {
     let mut jobs = Jobs::with_workers(4, 2);
     let partition = PartitionId::new(JOBS, 0);
     let bar = Bar::Partition(partition);
@@ -107,9 +108,9 @@ fn an_owner_that_was_barred_stayed_when_nobody_else_could_own_it_and_nobody_was_
     assert!(why(&jobs, partition).is_empty() && staying_leases(&jobs.bed.state).is_empty());
 }
 
-/// `archon check` told twice of one lease, with two remedies.
+/// `archon check` reported one lease twice, with two remedies.
 #[test]
-fn a_lease_that_stays_through_maintenance_was_told_of_twice() {
+fn lease_staying_through_maintenance_is_reported_once() {
     let mut jobs = Jobs::with_workers(2, 1);
     let (owner, until) = (jobs.worker(0), jobs.bed.now.plus(600_000));
     give(&mut jobs, Order::Maintain { member: owner, until });
@@ -120,7 +121,7 @@ fn a_lease_that_stays_through_maintenance_was_told_of_twice() {
 }
 
 #[test]
-fn a_drain_of_a_participant_told_of_nothing_that_it_hands_over() {
+fn participant_drain_reports_its_hand_overs() {
     let mut jobs = Jobs::with_workers(12, 3);
     let drained = jobs.worker(0);
     let goes = |jobs: &Jobs| check_drain(&jobs.bed.state, drained).unwrap().leaderships;
@@ -144,7 +145,7 @@ fn a_drain_of_a_participant_told_of_nothing_that_it_hands_over() {
 }
 
 #[test]
-fn a_participant_of_a_table_that_is_none_of_leases_owned_nothing_and_looked_well() {
+fn participant_without_lease_table_is_reported() {
     let mut jobs = Jobs::with_workers(2, 1);
     assert_eq!(found(&jobs), []);
     let tables = ["jobs", "jbos", "default"].map(str::to_owned).to_vec();
@@ -156,7 +157,7 @@ fn a_participant_of_a_table_that_is_none_of_leases_owned_nothing_and_looked_well
 }
 
 #[test]
-fn an_owner_that_was_killed_looked_well_until_its_long_time_out_was_over() {
+fn overdue_heartbeats_of_owner_are_reported() {
     let mut jobs = Jobs::new(2);
     let timing = LeaseTiming { heartbeat_ms: 8_000, lease_ms: 30_000, failure_timeout_ms: 45_000, margin_ms: 100 };
     let participant = Some(Participant { tables: vec!["jobs".into()], timing: Some(timing) });
@@ -167,7 +168,7 @@ fn an_owner_that_was_killed_looked_well_until_its_long_time_out_was_over() {
     assert_eq!(found(&jobs), []);
     jobs.bed.pass(100, &[slow]);
     assert_eq!(found(&jobs), [Alert::HeartbeatsOverdue { member: slow, for_ms: 24_000, left_ms: 21_000 }]);
-    // A node of the cluster's timing is not overdue for a moment that it is late.
+    // The cluster's default timing does not report a short delay.
     let node = jobs.bed.leader(0).unwrap();
     jobs.bed.pass(900, &[slow, node]);
     assert!(

@@ -1,11 +1,11 @@
-//! Lease tables that are dropped, made anew, or taken for tables of data.
+//! Lease tables that are dropped, created again, or taken for tables of data.
 
 use crate::bed::{JOBS, Jobs};
 use archon_coordinator_core::*;
 use archon_types::*;
 
 #[test]
-fn a_lease_table_made_anew_grants_higher_epochs_than_the_one_that_was_dropped() {
+fn recreated_lease_table_grants_higher_epochs() {
     let mut jobs = Jobs::with_workers(4, 2);
     let highest = jobs.rows().map(|row| row.epoch).max().unwrap();
     jobs.bed.ok(Command::DropTable { table: JOBS });
@@ -25,9 +25,9 @@ fn a_lease_table_made_anew_grants_higher_epochs_than_the_one_that_was_dropped() 
     assert!(jobs.bed.state.partitions.of_table(table).all(|row| row.epoch > highest && row.leader.is_some()));
 }
 
-/// `status` waited for participants that are gone to delete what they never had.
+/// `status` waited for participants that are gone to delete copies that they never had.
 #[test]
-fn a_lease_table_whose_participants_are_gone_is_dropped_without_anything_to_delete() {
+fn lease_table_without_participants_drops_without_deletion() {
     let mut jobs = Jobs::with_workers(4, 2);
     let (dead, alive) = (jobs.worker(0), jobs.worker(1));
     jobs.bed.ok(Command::SetNode { node: alive, goal: NodeGoal::Cordon, if_nodes: None });
@@ -41,7 +41,7 @@ fn a_lease_table_whose_participants_are_gone_is_dropped_without_anything_to_dele
 }
 
 #[test]
-fn nothing_of_a_lease_is_copied_planned_or_forced() {
+fn lease_is_not_copied_planned_or_forced() {
     let mut jobs = Jobs::with_workers(4, 2);
     let replicated = Command::CreateTable {
         name: "more".into(),

@@ -1,11 +1,11 @@
-//! Lease tables: who owns the partitions of somebody else's service, and how few change hands.
+//! Lease tables: owners of another service's partitions, and few moves.
 
 use crate::bed::{JOBS, Jobs, worker};
 use archon_coordinator_core::*;
 use archon_types::*;
 
 #[test]
-fn participants_share_the_partitions_of_their_table_and_nodes_get_none() {
+fn lease_partitions_go_to_participants_only() {
     let jobs = Jobs::with_workers(12, 3);
     assert_eq!(jobs.counts(), [4, 4, 4]);
     assert!(jobs.rows().all(|row| row.status == PartitionStatus::Online && row.placements.len() == 1));
@@ -15,7 +15,7 @@ fn participants_share_the_partitions_of_their_table_and_nodes_get_none() {
 }
 
 #[test]
-fn those_that_start_together_are_waited_for_before_anything_is_handed_out() {
+fn first_owners_wait_for_participants_starting_together() {
     let mut jobs = Jobs::new(12);
     for number in 0..3 {
         jobs.bed.join_with(worker(number));
@@ -33,7 +33,7 @@ fn those_that_start_together_are_waited_for_before_anything_is_handed_out() {
 }
 
 #[test]
-fn six_newcomers_beside_sixty_four_take_the_fewest_that_they_can() {
+fn newcomers_take_as_few_leases_as_possible() {
     let mut jobs = Jobs::with_workers(1_024, 64);
     assert!(jobs.counts().iter().all(|count| *count == 16));
     let before = jobs.owners();
@@ -48,7 +48,7 @@ fn six_newcomers_beside_sixty_four_take_the_fewest_that_they_can() {
 }
 
 #[test]
-fn a_drained_participant_hands_over_everything_and_a_cordoned_one_keeps_it() {
+fn drained_participant_hands_over_cordoned_one_keeps() {
     let mut jobs = Jobs::with_workers(12, 3);
     let (drained, cordoned) = (jobs.worker(0), jobs.worker(1));
     jobs.bed.ok(Command::SetNode { node: cordoned, goal: NodeGoal::Cordon, if_nodes: None });
@@ -63,7 +63,7 @@ fn a_drained_participant_hands_over_everything_and_a_cordoned_one_keeps_it() {
 }
 
 #[test]
-fn whoever_drops_a_partition_is_not_given_it_again_at_once() {
+fn dropped_partition_does_not_return_at_once() {
     let mut jobs = Jobs::with_workers(4, 2);
     let row = jobs.rows().next().unwrap().clone();
     let (owner, epoch) = (row.leader_placement().unwrap().node, row.epoch);
@@ -76,7 +76,7 @@ fn whoever_drops_a_partition_is_not_given_it_again_at_once() {
 }
 
 #[test]
-fn limits_hold_and_what_nobody_takes_says_why() {
+fn limits_hold_and_unowned_leases_state_reason() {
     let mut jobs = Jobs::new(4);
     let remembered = Remembered::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now);
     let why = explain(&jobs.bed.state, &remembered, PartitionId::new(JOBS, 0)).unwrap();
@@ -91,7 +91,7 @@ fn limits_hold_and_what_nobody_takes_says_why() {
 }
 
 #[test]
-fn a_limit_is_one_for_all_tables_that_a_participant_serves() {
+fn participant_limit_covers_all_tables() {
     let mut jobs = Jobs::new(4);
     let more = Command::CreateTable {
         name: "more".into(),
@@ -106,9 +106,9 @@ fn a_limit_is_one_for_all_tables_that_a_participant_serves() {
     assert_eq!(jobs.counts(), [3]);
 }
 
-/// The first assignment of a table ended with the first partition that nobody might own.
+/// The first assignment of a table ended at the first partition without a possible owner.
 #[test]
-fn a_partition_barred_from_all_does_not_keep_the_others_from_their_first_owner() {
+fn partition_barred_from_all_does_not_block_others() {
     let mut jobs = Jobs::new(4);
     for number in 0..2 {
         jobs.bed.join_with(worker(number));
@@ -120,9 +120,9 @@ fn a_partition_barred_from_all_does_not_keep_the_others_from_their_first_owner()
     assert_eq!(jobs.owners().into_keys().collect::<Vec<_>>(), [1, 2, 3]);
 }
 
-/// It stood still: the partitions that should have left first were those barred from the newcomer.
+/// The balancing stalled: the partitions that should have left first were those barred from the newcomer.
 #[test]
-fn a_newcomer_barred_from_some_partitions_gets_others() {
+fn newcomer_barred_from_some_partitions_gets_others() {
     let mut jobs = Jobs::with_workers(6, 1);
     jobs.bed.join_with(worker(1));
     let newcomer = jobs.worker(1);

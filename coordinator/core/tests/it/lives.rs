@@ -1,4 +1,4 @@
-//! The lives of a node: what a restart ends, what it has to prove, and what an older life still says.
+//! Incarnations of a node: effects of a restart, the required proof, and messages of older incarnations.
 
 use crate::bed::{TestBed, boxed, part, register, settings};
 use archon_coordinator_core::*;
@@ -6,7 +6,7 @@ use archon_types::*;
 use uuid::Uuid;
 
 #[test]
-fn a_restart_ends_every_leadership_and_waits_for_the_old_lease() {
+fn restart_ends_leaderships_and_waits_for_old_lease() {
     let mut bed = TestBed::running(settings(4, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     let old = bed.incarnation(athens);
@@ -19,7 +19,7 @@ fn a_restart_ends_every_leadership_and_waits_for_the_old_lease() {
     let former = bed.state.former_leaders.of_partition(part(0)).next().copied().unwrap();
     assert_eq!((former.node, former.incarnation, former.epoch, former.lapsed), (athens, old, epoch, false));
 
-    // The lease of the old life may run until a failure time-out after its last answer.
+    // The lease of the old incarnation may run until a failure time-out after its last answer.
     assert_eq!(bed.turn(), vec![]);
     assert_eq!(
         explain(&bed.state, &Remembered::default(), part(0)).unwrap(),
@@ -40,7 +40,7 @@ fn a_restart_ends_every_leadership_and_waits_for_the_old_lease() {
 }
 
 #[test]
-fn a_new_coordinator_waits_a_whole_time_out_before_it_elects() {
+fn new_coordinator_waits_failure_timeout_before_electing() {
     let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     bed.pass(5_000, &[athens].map(|_| NodeId::new(99)));
@@ -54,7 +54,7 @@ fn a_new_coordinator_waits_a_whole_time_out_before_it_elects() {
 }
 
 #[test]
-fn a_node_acts_only_in_an_activated_life() {
+fn node_acts_only_in_activated_incarnation() {
     let mut bed = TestBed::new(settings(3, 1, 1));
     bed.ok(boxed(register("athens", 1, 1)));
     let athens = bed.node("athens");
@@ -67,7 +67,7 @@ fn a_node_acts_only_in_an_activated_life() {
 }
 
 #[test]
-fn a_copy_that_is_not_held_whole_or_is_rolled_back_is_lost() {
+fn missing_or_rolled_back_copy_is_lost() {
     type Damage = fn(&mut Register);
     let cases: [(&str, Damage); 3] = [
         ("not held", |r| r.held.clear()),
@@ -83,26 +83,26 @@ fn a_copy_that_is_not_held_whole_or_is_rolled_back_is_lost() {
         damage(&mut back);
         bed.ok(boxed(back));
         assert_eq!(bed.row(0).live().count(), 0, "{what}");
-        // Nobody else has it: the copy is kept for the operator, not deleted.
+        // No other node has it: the copy is kept for the operator, not deleted.
         assert_eq!(bed.row(0).placements[0].state, ReplicaState::Load, "{what}");
         assert_eq!(bed.row(1).live().count(), 1);
     }
 }
 
 #[test]
-fn a_life_that_was_stored_and_not_confirmed_loses_nothing() {
+fn unconfirmed_incarnation_loses_nothing() {
     let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     let held: Vec<PlacementId> = bed.row(0).placements.iter().map(|p| p.id).collect();
     let athens = bed.node("athens");
     let last_incarnation = bed.state.node(athens).unwrap().activated;
     let back = Register { held: held.clone(), last_incarnation, ..register("athens", 1, 90) };
     bed.ok(boxed(back.clone()));
-    // It stored that incarnation and died before it could say so.
+    // It stored that incarnation and died before its confirmation.
     let stored = Some(bed.incarnation(athens));
     let boot = BootId::new(Uuid::from_u128(91));
     bed.ok(boxed(Register { last_incarnation: stored, boot, ..back.clone() }));
     assert_eq!(bed.row(0).live().count(), 1);
-    // Or it died before it even stored it.
+    // Or it died before it stored it.
     let boot = BootId::new(Uuid::from_u128(92));
     bed.join_with(Register { boot, ..back });
     assert_eq!(bed.row(0).live().count(), 1);
@@ -111,7 +111,7 @@ fn a_life_that_was_stored_and_not_confirmed_loses_nothing() {
 }
 
 #[test]
-fn stale_lives_are_told_to_register_again() {
+fn stale_incarnation_must_register_again() {
     let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     let old = bed.incarnation(athens);
@@ -129,12 +129,12 @@ fn stale_lives_are_told_to_register_again() {
 }
 
 #[test]
-fn a_coordinator_that_was_paused_ended_lives_that_it_took_for_silent_or_had_not_heard_of() {
+fn paused_coordinator_fences_no_incarnation() {
     let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     let incarnation = bed.incarnation(athens);
     bed.heartbeat_all();
-    // Others lead by now, and what it decides is not committed any more.
+    // Others lead by now, and its decisions are not committed.
     bed.now = bed.now.plus(60_000);
     assert_eq!(bed.turn(), vec![Command::NodeFailed { node: athens, incarnation, successors: vec![] }]);
     let refusal = |bed: &mut TestBed, node, incarnation| {
@@ -144,9 +144,9 @@ fn a_coordinator_that_was_paused_ended_lives_that_it_took_for_silent_or_had_not_
     assert_eq!(refusal(&mut bed, athens, incarnation), ErrorKind::Unavailable);
     let (byzantium, registered_since) = (NodeId::new(77), Incarnation::new(bed.state.applied + 3));
     assert_eq!(refusal(&mut bed, byzantium, registered_since), ErrorKind::Unavailable);
-    // Of one that was registered before, and is not known any more, a row said that it is gone.
+    // For a node that was registered before and is now unknown, a row recorded its removal.
     assert_eq!(refusal(&mut bed, byzantium, incarnation), ErrorKind::StaleIncarnation);
-    // The rows that it has do not know yet that this life has begun.
+    // Its rows do not contain this new incarnation yet.
     let life = bed.ok(boxed(register("cyrene", 3, 3)));
     let Response::Registered { node: cyrene, .. } = life else { panic!("{life:?}") };
     let report = bed.fact(0, bed.row(0).placements[0].id, Fact::Online);
@@ -154,10 +154,10 @@ fn a_coordinator_that_was_paused_ended_lives_that_it_took_for_silent_or_had_not_
 }
 
 #[test]
-fn a_node_killed_between_assignment_and_first_store_gets_its_partitions_again() {
+fn node_killed_before_first_store_keeps_its_assignment() {
     let mut bed = TestBed::new(settings(1, 1, 1));
     let athens = bed.join("athens", 1);
-    // Assigned, and nothing reported yet: the push never arrived.
+    // Assigned without any report: the push never arrived.
     for command in bed.turn() {
         bed.ok(command);
     }
@@ -166,7 +166,7 @@ fn a_node_killed_between_assignment_and_first_store_gets_its_partitions_again() 
     bed.ok(boxed(Register { held: vec![], last_incarnation: stored, ..register("athens", 1, 90) }));
     assert_eq!(bed.row(0).live().count(), 1, "there is nothing to lose yet: {:?}", bed.row(0));
 
-    // Once it has been Online, the same answer means that data is gone.
+    // Once it has been Online, the same registration means that data is gone.
     bed.ok(Command::Activate { node: athens, incarnation: bed.incarnation(athens) });
     bed.settle();
     assert_eq!(bed.row(0).status, PartitionStatus::Online);
@@ -175,10 +175,10 @@ fn a_node_killed_between_assignment_and_first_store_gets_its_partitions_again() 
     assert_eq!(bed.row(0).live().count(), 0, "{:?}", bed.row(0));
 }
 
-/// Found by the simulator: a registration waited in a stopped coordinator while the node started twice more. It said
-/// truly, but of long ago, that an older incarnation was the last one stored, and every copy of the node was given up.
+/// Found by the simulator: a registration waited in a stopped coordinator while the node started twice more. It named
+/// an older incarnation as the last one stored, which was true at its time, and every copy of the node was given up.
 #[test]
-fn a_registration_that_was_overtaken_does_not_give_up_the_copies_of_a_later_life() {
+fn overtaken_registration_loses_no_copies() {
     let mut bed = TestBed::running(settings(4, 1, 2), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     let late = Register {
@@ -194,7 +194,7 @@ fn a_registration_that_was_overtaken_does_not_give_up_the_copies_of_a_later_life
     let Response::Refused(error) = bed.one(boxed(late.clone())) else { panic!("an old registration took effect") };
     assert_eq!((error.kind, error.have), (ErrorKind::StaleVersion, Some(present.get())));
     assert_eq!((live(&bed), bed.incarnation(athens)), (before.clone(), present));
-    // Once told which life is on record, the process that is really there registers; an older directory is seen.
+    // Once it knows the recorded incarnation, the present process registers; an older directory is detected.
     bed.ok(boxed(Register { last_incarnation: Some(present), expects: Some(present), ..late.clone() }));
     assert_eq!(live(&bed), before);
     let expects = Some(bed.incarnation(athens));

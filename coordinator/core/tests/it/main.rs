@@ -1,5 +1,5 @@
-//! The coordinator's decisions, from outside. One binary for all of it: the core is compiled with optimisation for its
-//! tests, and each binary would do so again.
+//! Tests of the coordinator's decisions, from outside. One binary for all of them: the core is compiled with
+//! optimisation for its tests, and each binary would repeat that.
 
 mod access;
 mod alter;

@@ -1,11 +1,11 @@
-//! Registration: who is let in, and which strangers are forgotten.
+//! Registration: admitted nodes, and strangers to forget.
 
 use crate::bed::{TestBed, boxed, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
 #[test]
-fn the_same_process_gets_the_same_answer() {
+fn same_process_gets_same_answer() {
     let mut bed = TestBed::new(settings(3, 1, 1));
     let first = bed.ok(boxed(register("athens", 1, 1)));
     let version = bed.state.table_version();
@@ -38,7 +38,7 @@ fn bad_registrations_change_nothing() {
 }
 
 #[test]
-fn strangers_that_registered_and_went_away_barred_new_nodes_for_ever() {
+fn departed_strangers_do_not_bar_new_nodes() {
     let mut bed = TestBed::running(settings(4, 2, 2), &["athens", "byzantium"]);
     let own = [bed.node("athens"), bed.node("byzantium")];
     let most = archon_coordinator_core::state::STRANGERS_MAX;
@@ -49,14 +49,14 @@ fn strangers_that_registered_and_went_away_barred_new_nodes_for_ever() {
         bed.node(&name(number))
     };
     let first: Vec<NodeId> = (0..most + 5).map(|number| arrives(&mut bed, number)).collect();
-    // One of them is a node in earnest: it has said that it acts.
+    // One of them is a real node: it has confirmed that it acts.
     let incarnation = bed.incarnation(first[0]);
     bed.ok(Command::Activate { node: first[0], incarnation });
     bed.fail(own[0]);
     bed.pass(2_000, &[&first[..], &own[..1]].concat());
     let strangers = |bed: &TestBed| bed.state.nodes.keys().filter(|node| bed.state.is_stranger(**node)).count();
     assert_eq!(strangers(&bed), most + 4);
-    // The next newcomer finds room, and those that went away longest ago are forgotten for it.
+    // The next newcomer gets room, and the strangers that left longest ago are forgotten for it.
     let last = arrives(&mut bed, most + 5);
     assert_eq!(strangers(&bed), most - 1);
     for kept in [first[0], own[0], own[1], last] {
@@ -66,7 +66,7 @@ fn strangers_that_registered_and_went_away_barred_new_nodes_for_ever() {
 }
 
 #[test]
-fn a_stranger_is_forgotten_after_a_while_and_a_node_that_acted_is_not() {
+fn stranger_is_forgotten_after_a_while_acting_node_is_not() {
     let mut bed = TestBed::running(settings(4, 2, 2), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     bed.ok(boxed(register("stranger", 50, 50)));
@@ -85,6 +85,6 @@ fn a_stranger_is_forgotten_after_a_while_and_a_node_that_acted_is_not() {
     late(&mut bed, 10_000);
     assert_eq!(failed(&bed, stranger), None);
     assert_eq!(failed(&bed, athens), Some(NodeStatus::Failed));
-    // It may come back as what it was: a newcomer.
+    // It may return as a newcomer.
     bed.ok(boxed(register("stranger", 50, 51)));
 }

@@ -1,4 +1,4 @@
-//! Partitions of a table by ranges, merged with their right neighbours: done, given up, and what happens to it when nodes fail.
+//! Merges of partitions with their right neighbours: completed, abandoned, and during failures of nodes.
 
 use crate::bed::TestBed;
 use crate::bed::ranges::{TIMES, key, times};
@@ -9,10 +9,10 @@ use bytes::Bytes;
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
 archon_types::shown_by! {
-    AbsorbedStale => what_was_absorbed_in_an_earlier_merge_does_not_count,
+    AbsorbedStale => absorption_of_earlier_merge_does_not_count,
 }
 
-/// Three nodes and a table by ranges of three partitions, split at g and p, with copies on each.
+/// Creates three nodes and a table by ranges of three partitions, split at g and p, with copies on each.
 pub(crate) fn ranges(replication: u8, mutant: Option<Mutant>) -> TestBed {
     let mut bed = TestBed::with_ranges(3, replication, &["g", "p"], RangeLimits::NONE);
     bed.state.mutant = mutant;
@@ -31,7 +31,7 @@ impl TestBed {
         self.of_times(index).absorbs().expect("a merge").0.attempt
     }
 
-    /// The leader of the partition says this.
+    /// Reports this fact by the leader of the partition.
     fn leader_says(&mut self, index: u32, fact: Fact) -> Result<Vec<Response>, ErrorDetail> {
         let row = self.of_times(index).clone();
         let leader = *row.leader_placement().expect("a leader");
@@ -49,7 +49,7 @@ impl TestBed {
 }
 
 #[test]
-fn a_partition_gets_the_keys_of_its_right_neighbour_which_is_none_any_more() {
+fn merge_absorbs_keys_and_removes_right_neighbour() {
     let mut bed = ranges(3, None);
     let attempt = bed.begin_merge(0);
     let (left, right) = (bed.of_times(0), bed.of_times(1));
@@ -86,7 +86,7 @@ fn a_partition_gets_the_keys_of_its_right_neighbour_which_is_none_any_more() {
 }
 
 #[test]
-fn a_merge_that_takes_too_long_is_given_up_and_says_whom_nobody_leads() {
+fn overdue_merge_is_abandoned_naming_leaderless_partition() {
     let mut bed = ranges(3, None);
     bed.begin_merge(0);
     bed.pass(9_800, &[]);
@@ -109,7 +109,7 @@ fn a_merge_that_takes_too_long_is_given_up_and_says_whom_nobody_leads() {
 }
 
 #[test]
-fn a_partition_that_is_too_large_is_left_as_it_is() {
+fn too_large_right_partition_is_not_merged() {
     let mut bed = ranges(3, None);
     let error = check_merge(&bed.state, times(0), |of| (of == times(1)).then_some(MERGE_BYTES_MAX + 1)).unwrap_err();
     assert!(error.kind == ErrorKind::Refused && error.message.contains("has 16.0 MiB or more"), "{error:?}");
@@ -124,7 +124,7 @@ fn a_partition_that_is_too_large_is_left_as_it_is() {
 }
 
 #[test]
-fn a_merge_was_begun_that_the_limit_of_the_table_undid_at_once() {
+fn merge_above_split_limit_is_refused() {
     const MIB: u64 = 1 << 20;
     let limits = RangeLimits { split_above_bytes: Some(MIB), ..RangeLimits::NONE };
     let bed = TestBed::with_ranges(3, 3, &["g", "p"], limits);
@@ -141,7 +141,7 @@ fn a_merge_was_begun_that_the_limit_of_the_table_undid_at_once() {
 }
 
 #[test]
-fn an_operator_cancels_a_merge_until_it_is_done() {
+fn operator_can_cancel_unfinished_merge() {
     let mut bed = ranges(3, None);
     let cancelled = |bed: &TestBed, index| check_cancel_merge(&bed.state, times(index)).map_err(|error| error.message);
     assert!(cancelled(&bed, 0).unwrap_err().contains("times/0 is not being merged"));
@@ -157,7 +157,7 @@ fn an_operator_cancels_a_merge_until_it_is_done() {
 }
 
 #[test]
-fn what_begins_and_what_gives_up_exclude_each_other_and_any_change_in_between() {
+fn concurrent_merge_commands_exclude_each_other() {
     let mut bed = ranges(3, None);
     let (first, second, split) =
         (can_be(&bed, 0).unwrap(), can_be(&bed, 1).unwrap(), check_split(&bed.state, times(1), &key("k")).unwrap());
@@ -167,7 +167,7 @@ fn what_begins_and_what_gives_up_exclude_each_other_and_any_change_in_between() 
     let (_, cancel) = check_cancel_merge(&bed.state, times(0)).unwrap();
     bed.ok(cancel);
     let plan = can_be(&bed, 0).unwrap();
-    // Of the two rows the other one changes.
+    // The other one of the two rows changes.
     let row = bed.of_times(1).clone();
     bed.ok(Command::Change(vec![PartitionChange::one(row.id, row.version, Edit::Refuse)]));
     assert_eq!(bed.refused(plan.command), ErrorKind::StaleVersion);
@@ -175,7 +175,7 @@ fn what_begins_and_what_gives_up_exclude_each_other_and_any_change_in_between() 
 }
 
 #[test]
-fn what_cannot_be_merged_says_why() {
+fn refused_merge_states_reason() {
     let mut bed = ranges(3, None);
     let check = |bed: &TestBed, id| {
         let error = check_merge(&bed.state, id, |_| None).expect_err("it cannot be");
@@ -209,7 +209,7 @@ fn what_cannot_be_merged_says_why() {
 }
 
 #[test]
-fn a_dropped_table_takes_its_merge_along() {
+fn drop_of_table_ends_its_merge() {
     let mut bed = ranges(3, None);
     bed.begin_merge(0);
     bed.ok(Command::DropTable { table: TIMES });
@@ -219,7 +219,7 @@ fn a_dropped_table_takes_its_merge_along() {
 }
 
 #[test]
-fn an_accepted_loss_ends_a_merge_on_either_side() {
+fn accepted_loss_ends_merge_on_either_side() {
     for index in [0, 1] {
         let mut bed = ranges(1, None);
         let attempt = bed.begin_merge(0);
@@ -234,7 +234,7 @@ fn an_accepted_loss_ends_a_merge_on_either_side() {
     }
 }
 
-/// The copies of two partitions that are merged, before a third copy of each is wanted and some time after.
+/// Returns the copies of two partitions that are merged, before a third copy of each is wanted and some time after.
 pub(crate) fn copies_when_more_are_wanted(bed: &mut TestBed) -> ([Vec<Placement>; 2], [Vec<Placement>; 2]) {
     let copies = |bed: &TestBed| [0, 1].map(|index| bed.of_times(index).placements.clone());
     let before = copies(bed);
@@ -245,7 +245,7 @@ pub(crate) fn copies_when_more_are_wanted(bed: &mut TestBed) -> ([Vec<Placement>
 }
 
 #[test]
-fn nothing_is_repaired_or_moved_while_it_is_merged() {
+fn merging_partition_is_not_repaired_or_moved() {
     let mut bed = ranges(2, None);
     bed.begin_merge(0);
     let (before, after) = copies_when_more_are_wanted(&mut bed);
@@ -254,7 +254,7 @@ fn nothing_is_repaired_or_moved_while_it_is_merged() {
     assert_eq!(bed.of_times(0).live().count(), 3);
 }
 
-fn what_was_absorbed_in_an_earlier_merge_does_not_count(mutant: Option<Mutant>) -> bool {
+fn absorption_of_earlier_merge_does_not_count(mutant: Option<Mutant>) -> bool {
     let mut bed = ranges(3, mutant);
     let early = bed.begin_merge(0);
     bed.ok(check_cancel_merge(&bed.state, times(0)).expect("under way").1);
@@ -264,7 +264,7 @@ fn what_was_absorbed_in_an_earlier_merge_does_not_count(mutant: Option<Mutant>) 
 }
 
 #[test]
-fn keys_that_an_operator_had_taken_offline_were_served_by_the_partition_that_got_them() {
+fn keys_taken_offline_are_not_served_after_merge() {
     let mut bed = ranges(3, None);
     let attempt = bed.begin_merge(0);
     let order = Order::Offline { partition: times(1) };
@@ -280,7 +280,7 @@ fn keys_that_an_operator_had_taken_offline_were_served_by_the_partition_that_got
 }
 
 #[test]
-fn the_only_partition_was_to_be_merged_with_the_one_before_it() {
+fn merge_without_right_neighbour_is_refused() {
     let bed = TestBed::with_ranges(3, 3, &[], RangeLimits::NONE);
     let error = check_merge(&bed.state, times(0), |_| None).expect_err("there is no other");
     assert!(error.message.ends_with("the only one of its table: there is none to merge it with"), "{error:?}");
@@ -290,7 +290,7 @@ fn the_only_partition_was_to_be_merged_with_the_one_before_it() {
 }
 
 #[test]
-fn a_merge_beside_a_split_says_how_the_split_is_cancelled() {
+fn merge_during_split_names_cancel_command() {
     let mut bed = ranges(3, None);
     bed.begin_split(1, "j");
     let error = check_merge(&bed.state, times(0), |_| None).expect_err("its neighbour is being split");

@@ -1,10 +1,10 @@
-//! Migrations, phase by phase, and what happens to them when things fail.
+//! Migrations, phase by phase, and their reactions to failures.
 
 use crate::bed::{TestBed, part, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
-/// One partition on athens that is being moved to byzantium; nothing has happened yet.
+/// Creates one partition on athens that is to be moved to byzantium, before the first step.
 fn moving() -> TestBed {
     let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     bed.join("byzantium", 2);
@@ -34,7 +34,7 @@ impl TestBed {
         self.state.migrations.iter().next().expect("a migration")
     }
 
-    /// Rounds until the migration has this phase, then stops.
+    /// Runs rounds until the migration has this phase.
     #[track_caller]
     fn reach(&mut self, wanted: Phase) {
         for _ in 0..50 {
@@ -47,7 +47,7 @@ impl TestBed {
         panic!("never {wanted:?}, but {:?}: {:#?}", self.phase(), self.row(0));
     }
 
-    /// One turn, or one report, so that no phase is jumped over.
+    /// Runs one turn, or one report, so that no phase is skipped.
     fn step(&mut self) {
         let commands = self.turn();
         if !commands.is_empty() {
@@ -82,7 +82,7 @@ impl TestBed {
 }
 
 #[test]
-fn every_phase_follows_the_one_before() {
+fn migration_phases_follow_in_order() {
     let mut bed = moving();
     let mut seen = vec![];
     for _ in 0..50 {
@@ -99,7 +99,7 @@ fn every_phase_follows_the_one_before() {
 }
 
 #[test]
-fn the_leader_is_told_to_hand_over_only_when_the_target_counts() {
+fn hand_over_is_ordered_once_target_is_live() {
     let mut bed = moving();
     let athens = bed.node("athens");
     bed.reach(Phase::Copying);
@@ -126,7 +126,7 @@ fn the_leader_is_told_to_hand_over_only_when_the_target_counts() {
 }
 
 #[test]
-fn cancelling_undoes_it_until_leadership_has_moved() {
+fn cancel_undoes_migration_until_leadership_moved() {
     for phase in [Phase::Queued, Phase::Copying, Phase::InSync] {
         let mut bed = moving();
         bed.reach(phase);
@@ -143,7 +143,7 @@ fn cancelling_undoes_it_until_leadership_has_moved() {
 }
 
 #[test]
-fn the_source_fails_and_returns_in_every_phase() {
+fn migration_survives_source_failure_in_every_phase() {
     for phase in [Phase::Queued, Phase::Copying, Phase::InSync, Phase::HandOver, Phase::Cleanup] {
         let mut bed = moving();
         bed.reach(phase.clone());
@@ -165,7 +165,7 @@ fn the_source_fails_and_returns_in_every_phase() {
 }
 
 #[test]
-fn the_target_fails_in_every_phase() {
+fn migration_survives_target_failure_in_every_phase() {
     for phase in [Phase::Queued, Phase::Copying, Phase::InSync] {
         let mut bed = moving();
         bed.reach(phase.clone());
@@ -176,7 +176,8 @@ fn the_target_fails_in_every_phase() {
         bed.rejoin(byzantium, 900);
         bed.ends_on("athens", Phase::Failed { why: "the target node failed".into() });
     }
-    // Both count until the target serves: the source takes the leadership back, and the move waits for the target.
+    // Both are in sync until the target serves: the source takes the leadership back, and the move waits for the
+    // target.
     let mut bed = moving();
     bed.reach(Phase::HandOver);
     let byzantium = bed.fail_named("byzantium");
@@ -204,7 +205,7 @@ impl TestBed {
 }
 
 #[test]
-fn the_target_comes_back_with_an_empty_disk() {
+fn migration_handles_target_with_empty_disk() {
     for phase in [Phase::Copying, Phase::InSync] {
         let mut bed = moving();
         bed.reach(phase);
@@ -218,7 +219,7 @@ fn the_target_comes_back_with_an_empty_disk() {
 }
 
 #[test]
-fn a_coordinator_that_takes_over_goes_on_from_state() {
+fn migration_continues_under_another_coordinator() {
     for phase in [Phase::Queued, Phase::Copying, Phase::InSync, Phase::HandOver, Phase::Cleanup] {
         let mut bed = moving();
         bed.reach(phase);
@@ -228,7 +229,7 @@ fn a_coordinator_that_takes_over_goes_on_from_state() {
 }
 
 #[test]
-fn a_hand_over_that_hangs_is_taken_away_when_the_lease_is_over() {
+fn hanging_hand_over_is_withdrawn_after_lease() {
     let mut bed = moving();
     bed.reach(Phase::InSync);
     let epoch = bed.row(0).epoch;
@@ -246,7 +247,7 @@ fn a_hand_over_that_hangs_is_taken_away_when_the_lease_is_over() {
 }
 
 #[test]
-fn only_so_many_copies_are_under_way_per_node() {
+fn migrations_respect_copy_limit() {
     let mut bed = TestBed::running(settings(12, 1, 1), &["athens"]);
     bed.join("byzantium", 2);
     let balance = plan(&bed.state, Goal::default());
@@ -263,7 +264,7 @@ fn only_so_many_copies_are_under_way_per_node() {
 }
 
 #[test]
-fn stages_cannot_be_jumped_over() {
+fn migration_stages_cannot_be_skipped() {
     let mut bed = moving();
     let migration = bed.migration().id;
     let set = |stage, change| Command::SetMigration { migration, stage, change };

@@ -1,6 +1,6 @@
-//! Every rule of the coordinator taken away, one at a time: each must show, either in what is decided or to an invariant.
-//! Each function here says whether its rule held, with or without a mutant.
-//! What comes of it in a whole cluster the simulator shows.
+//! Every rule of the coordinator disabled, one at a time: each must show, in a decision or in an invariant. Each
+//! function here returns true if its rule held, with or without a mutant. The simulator shows the effects in a whole
+//! cluster.
 
 use crate::bed::{TABLE, TestBed, part, register, settings};
 use crate::{doors, lease_mutants, merges, news, quorum_mutants, recovery, reshape_mutants, splits, upgrade};
@@ -8,31 +8,31 @@ use archon_coordinator_core::*;
 use archon_types::*;
 
 archon_types::shown_by! {
-    NoVersionCheck => a_request_for_an_earlier_version_changes_nothing,
+    NoVersionCheck => request_for_earlier_version_changes_nothing,
     AnyoneAsks => only_the_leader_may_ask,
     DropBelowMin => no_drop_goes_below_the_minimum,
-    RefusalKeepsVersion => a_refusal_consumes_the_version,
-    DutiesSaidOnce => a_node_is_told_when_its_duties_change,
-    ExpandUnchecked => another_life_of_the_joiner_is_not_added,
-    DropUnchecked => another_life_of_the_follower_is_not_dropped,
-    CleanupBelowMin => no_copy_goes_while_too_few_are_left,
-    LastCopyGoes => the_last_copy_in_reach_is_not_deleted,
-    UndoAfterHandOver => after_the_hand_over_a_migration_is_not_undone,
+    RefusalKeepsVersion => refusal_consumes_the_version,
+    DutiesSaidOnce => changed_duties_are_pushed,
+    ExpandUnchecked => other_incarnation_of_joiner_is_not_added,
+    DropUnchecked => other_incarnation_of_follower_is_not_dropped,
+    CleanupBelowMin => no_copy_is_removed_while_too_few_are_left,
+    LastCopyGoes => last_reachable_copy_is_not_deleted,
+    UndoAfterHandOver => migration_is_not_undone_after_hand_over,
     LeadershipSurvives => registration_ends_leaderships,
-    ElectAnyone => only_a_live_copy_is_elected,
-    StaleRelease => a_release_is_for_its_epoch,
-    ElectStale => an_election_is_for_its_version,
-    WipedStaysLive => what_a_replaced_directory_held_is_lost,
-    UnheldStaysLive => a_copy_that_is_not_listed_is_lost,
-    OtherCopyStaysLive => an_older_directory_is_lost,
-    BootForgotten => the_same_process_gets_the_same_answer,
-    LostCopyHosted => a_lost_copy_is_left_as_it_is,
-    LossKeepsOthers => a_forced_election_retires_all_others,
-    GrantBelowKnown => a_leadership_is_granted_above_what_a_copy_knows,
-    AnyEpochGranted => an_epoch_that_no_election_reaches_is_not_passed,
-    CondemnedForgotten => every_node_is_told_to_delete_what_was_dropped,
-    CondemnedEndsWithLife => a_node_that_was_away_is_told_to_delete_what_was_dropped,
-    DroppedStillLed => no_lease_covers_what_was_dropped,
+    ElectAnyone => only_live_copies_are_elected,
+    StaleRelease => release_applies_to_its_epoch_only,
+    ElectStale => election_applies_to_its_version_only,
+    WipedStaysLive => copies_of_replaced_directory_are_lost,
+    UnheldStaysLive => unlisted_copy_is_lost,
+    OtherCopyStaysLive => copies_of_older_directory_are_lost,
+    BootForgotten => same_process_gets_same_answer,
+    LostCopyHosted => lost_copy_is_not_hosted,
+    LossKeepsOthers => forced_election_retires_all_others,
+    GrantBelowKnown => leadership_is_granted_above_known_epochs,
+    AnyEpochGranted => unreachable_epoch_is_not_passed,
+    CondemnedForgotten => deletion_of_dropped_copies_is_ordered,
+    CondemnedEndsWithLife => returning_node_must_delete_dropped_copies,
+    DroppedStillLed => no_lease_covers_dropped_leaderships,
 }
 
 #[test]
@@ -69,7 +69,7 @@ pub(crate) fn live(bed: &TestBed) -> usize {
     bed.row(0).live().count()
 }
 
-/// Drops a follower and gives its name.
+/// Drops a follower and returns its name.
 fn dropped(bed: &mut TestBed) -> ReplicaName {
     let (leader, own) = leads(bed);
     let follower = others(bed)[0];
@@ -85,7 +85,7 @@ pub(crate) fn elects(commands: &[Command]) -> bool {
     })
 }
 
-fn a_request_for_an_earlier_version_changes_nothing(mutant: Option<Mutant>) -> bool {
+fn request_for_earlier_version_changes_nothing(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let follower = dropped(&mut bed);
     let (leader, own) = leads(&bed);
@@ -109,7 +109,7 @@ fn no_drop_goes_below_the_minimum(mutant: Option<Mutant>) -> bool {
     live(&bed) == 3
 }
 
-fn a_refusal_consumes_the_version(mutant: Option<Mutant>) -> bool {
+fn refusal_consumes_the_version(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let (leader, own) = leads(&bed);
     let before = bed.row(0).version;
@@ -117,7 +117,7 @@ fn a_refusal_consumes_the_version(mutant: Option<Mutant>) -> bool {
     bed.row(0).version > before
 }
 
-/// Rows of nothing.
+/// Pieces without content.
 struct Nothing;
 
 impl term::Pieces for Nothing {
@@ -133,7 +133,7 @@ impl term::Pieces for Nothing {
     }
 }
 
-fn a_node_is_told_when_its_duties_change(mutant: Option<Mutant>) -> bool {
+fn changed_duties_are_pushed(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let (leader, _) = leads(&bed);
     let mut acknowledged = term::Acknowledged::default();
@@ -144,7 +144,7 @@ fn a_node_is_told_when_its_duties_change(mutant: Option<Mutant>) -> bool {
     next.is_some_and(|(push, _)| push.duties == duties(&bed.state, leader))
 }
 
-fn another_life_of_the_joiner_is_not_added(mutant: Option<Mutant>) -> bool {
+fn other_incarnation_of_joiner_is_not_added(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let joiner = dropped(&mut bed);
     let (leader, own) = leads(&bed);
@@ -153,7 +153,7 @@ fn another_life_of_the_joiner_is_not_added(mutant: Option<Mutant>) -> bool {
     live(&bed) == 2
 }
 
-fn another_life_of_the_follower_is_not_dropped(mutant: Option<Mutant>) -> bool {
+fn other_incarnation_of_follower_is_not_dropped(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let (leader, own) = leads(&bed);
     let followers = vec![ReplicaName { incarnation: Incarnation::new(1), ..others(&bed)[0] }];
@@ -161,7 +161,7 @@ fn another_life_of_the_follower_is_not_dropped(mutant: Option<Mutant>) -> bool {
     live(&bed) == 3
 }
 
-fn no_copy_goes_while_too_few_are_left(mutant: Option<Mutant>) -> bool {
+fn no_copy_is_removed_while_too_few_are_left(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let names = others(&bed);
     bed.ok(Command::Change(vec![PartitionChange::one(part(0), bed.row(0).version, Edit::Unload(names[0].placement))]));
@@ -169,7 +169,7 @@ fn no_copy_goes_while_too_few_are_left(mutant: Option<Mutant>) -> bool {
     live(&bed) == 2
 }
 
-fn the_last_copy_in_reach_is_not_deleted(mutant: Option<Mutant>) -> bool {
+fn last_reachable_copy_is_not_deleted(mutant: Option<Mutant>) -> bool {
     let (mut bed, id) = back_alone(mutant);
     bed.settle();
     let node = bed.row(0).placement(id).map(|copy| copy.node);
@@ -178,13 +178,13 @@ fn the_last_copy_in_reach_is_not_deleted(mutant: Option<Mutant>) -> bool {
     })
 }
 
-fn a_lost_copy_is_left_as_it_is(mutant: Option<Mutant>) -> bool {
+fn lost_copy_is_not_hosted(mutant: Option<Mutant>) -> bool {
     let (bed, id) = back_alone(mutant);
     let node = bed.row(0).placement(id).expect("a copy").node;
     duties(&bed.state, node).is_some_and(|duties| duties.is_empty())
 }
 
-/// A follower's node comes back from an older directory after both others failed.
+/// Restarts a follower's node from an older directory after both others failed.
 fn back_alone(mutant: Option<Mutant>) -> (TestBed, PlacementId) {
     let mut bed = running(3, mutant);
     let back_on = others(&bed)[0].placement;
@@ -194,7 +194,7 @@ fn back_alone(mutant: Option<Mutant>) -> (TestBed, PlacementId) {
     (bed, id)
 }
 
-fn after_the_hand_over_a_migration_is_not_undone(mutant: Option<Mutant>) -> bool {
+fn migration_is_not_undone_after_hand_over(mutant: Option<Mutant>) -> bool {
     let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     bed.join("byzantium", 2);
     let (from, to) = (bed.node("athens"), bed.node("byzantium"));
@@ -232,7 +232,7 @@ fn registration_ends_leaderships(mutant: Option<Mutant>) -> bool {
     bed.row(0).leader.is_none() && bed.row(0).epoch > epoch
 }
 
-fn only_a_live_copy_is_elected(mutant: Option<Mutant>) -> bool {
+fn only_live_copies_are_elected(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     dropped(&mut bed);
     let (leader, _) = leads(&bed);
@@ -241,7 +241,7 @@ fn only_a_live_copy_is_elected(mutant: Option<Mutant>) -> bool {
     bed.row(0).leader.is_none()
 }
 
-fn a_release_is_for_its_epoch(mutant: Option<Mutant>) -> bool {
+fn release_applies_to_its_epoch_only(mutant: Option<Mutant>) -> bool {
     let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     bed.state.mutant = mutant;
     let (athens, own) = leads(&bed);
@@ -253,7 +253,7 @@ fn a_release_is_for_its_epoch(mutant: Option<Mutant>) -> bool {
     bed.report(athens, &released).is_err() && bed.row(0).leader == Some(own)
 }
 
-fn a_leadership_is_granted_above_what_a_copy_knows(mutant: Option<Mutant>) -> bool {
+fn leadership_is_granted_above_known_epochs(mutant: Option<Mutant>) -> bool {
     let mut bed = TestBed::running(settings(1, 1, 3), &CITIES);
     bed.state.mutant = mutant;
     let (leader, own) = leads(&bed);
@@ -264,9 +264,9 @@ fn a_leadership_is_granted_above_what_a_copy_knows(mutant: Option<Mutant>) -> bo
     let row = bed.row(0).clone();
     let why = Why::EpochSurpassed { known: by };
     let told = explain(&bed.state, &Remembered::default(), part(0)).is_some_and(|whys| whys.contains(&why));
-    // The same once more is of an epoch that is over.
+    // The same report again names an outdated epoch.
     let late = bed.report(leader, &overtaken).is_err();
-    // Who serves above it ends the matter.
+    // A leader that serves above it resolves the matter.
     let online = bed.fact(0, row.leader.expect("a leader"), Fact::Online);
     let leader = row.leader_placement().expect("a leader").node;
     bed.report(leader, &online).expect("a report");
@@ -274,7 +274,7 @@ fn a_leadership_is_granted_above_what_a_copy_knows(mutant: Option<Mutant>) -> bo
     row.epoch == Epoch::new(by.get() + 1) && told && late && over
 }
 
-fn an_epoch_that_no_election_reaches_is_not_passed(mutant: Option<Mutant>) -> bool {
+fn unreachable_epoch_is_not_passed(mutant: Option<Mutant>) -> bool {
     let mut bed = TestBed::running(settings(1, 1, 3), &CITIES);
     bed.state.mutant = mutant;
     let (leader, own) = leads(&bed);
@@ -288,7 +288,7 @@ fn an_epoch_that_no_election_reaches_is_not_passed(mutant: Option<Mutant>) -> bo
     refused && bed.report(leader, &overtaken).is_ok() && bed.row(0).epoch.get() == reached + 1
 }
 
-fn an_election_is_for_its_version(mutant: Option<Mutant>) -> bool {
+fn election_applies_to_its_version_only(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     let heir = others(&bed)[0];
     let if_version = bed.row(0).version;
@@ -299,7 +299,7 @@ fn an_election_is_for_its_version(mutant: Option<Mutant>) -> bool {
     bed.row(0).epoch == before
 }
 
-fn what_a_replaced_directory_held_is_lost(mutant: Option<Mutant>) -> bool {
+fn copies_of_replaced_directory_are_lost(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let lost = *bed.row(0).placement(others(&bed)[0].placement).expect("a copy");
     let name = bed.state.node_name(lost.node);
@@ -308,7 +308,7 @@ fn what_a_replaced_directory_held_is_lost(mutant: Option<Mutant>) -> bool {
     bed.row(0).live().all(|live| live.id != lost.id)
 }
 
-/// A follower's node comes back with what `change` makes of its word.
+/// Restarts a follower's node with its registration changed by `change`.
 fn back(bed: &mut TestBed, change: fn(&mut Register)) -> PlacementId {
     let copy = *bed.row(0).placement(others(bed)[0].placement).expect("a copy");
     let row = bed.state.node(copy.node).expect("a node").clone();
@@ -325,19 +325,19 @@ fn back(bed: &mut TestBed, change: fn(&mut Register)) -> PlacementId {
     copy.id
 }
 
-fn a_copy_that_is_not_listed_is_lost(mutant: Option<Mutant>) -> bool {
+fn unlisted_copy_is_lost(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let id = back(&mut bed, |register| register.held.clear());
     bed.row(0).live().all(|live| live.id != id)
 }
 
-fn an_older_directory_is_lost(mutant: Option<Mutant>) -> bool {
+fn copies_of_older_directory_are_lost(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let id = back(&mut bed, |register| register.last_incarnation = Some(Incarnation::new(1)));
     bed.row(0).live().all(|live| live.id != id)
 }
 
-fn the_same_process_gets_the_same_answer(mutant: Option<Mutant>) -> bool {
+fn same_process_gets_same_answer(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let again = Box::new(register("athens", 1, 1_001));
     let athens = bed.node("athens");
@@ -346,7 +346,7 @@ fn the_same_process_gets_the_same_answer(mutant: Option<Mutant>) -> bool {
     bed.incarnation(athens) == before
 }
 
-fn a_forced_election_retires_all_others(mutant: Option<Mutant>) -> bool {
+fn forced_election_retires_all_others(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     let chosen = dropped(&mut bed);
     let (leader, own) = leads(&bed);
@@ -357,14 +357,14 @@ fn a_forced_election_retires_all_others(mutant: Option<Mutant>) -> bool {
     bed.row(0).live().all(|live| live.id != own)
 }
 
-fn every_node_is_told_to_delete_what_was_dropped(mutant: Option<Mutant>) -> bool {
+fn deletion_of_dropped_copies_is_ordered(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     bed.ok(Command::DropTable { table: TABLE });
     let unloads = |node: &NodeId| duties(&bed.state, *node).is_some_and(|duties| duties.len() == 1);
     bed.state.nodes.keys().all(unloads)
 }
 
-fn a_node_that_was_away_is_told_to_delete_what_was_dropped(mutant: Option<Mutant>) -> bool {
+fn returning_node_must_delete_dropped_copies(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let away = leads(&bed).0;
     bed.fail(away);
@@ -373,7 +373,7 @@ fn a_node_that_was_away_is_told_to_delete_what_was_dropped(mutant: Option<Mutant
     duties(&bed.state, away).is_some_and(|duties| duties.len() == 1)
 }
 
-fn no_lease_covers_what_was_dropped(mutant: Option<Mutant>) -> bool {
+fn no_lease_covers_dropped_leaderships(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let (leader, epoch) = (leads(&bed).0, bed.row(0).epoch);
     bed.ok(Command::DropTable { table: TABLE });

@@ -1,11 +1,11 @@
-//! Whose name and whose directory it is: takeovers, copied and wiped directories, removed nodes.
+//! Ownership of names and directories: takeovers, copied and wiped directories, removed nodes.
 
 use crate::bed::{TestBed, boxed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
 #[test]
-fn a_copied_directory_started_elsewhere_does_not_end_the_life_of_the_first() {
+fn copied_directory_does_not_fence_the_original() {
     let mut bed = TestBed::running(settings(2, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     let first = bed.state.node(athens).unwrap().clone();
@@ -15,7 +15,8 @@ fn a_copied_directory_started_elsewhere_does_not_end_the_life_of_the_first() {
     let elsewhere = Register { address: "elsewhere.example:7000".into(), ..again.clone() };
     assert_eq!(bed.refused(boxed(elsewhere.clone())), ErrorKind::NameTaken);
     assert_eq!(bed.incarnation(athens), first.node.incarnation);
-    // Where it was, a restart is believed as soon as the process there confirms it; elsewhere once the former life was failed.
+    // At the same address, a restart is accepted once the process there confirms it; elsewhere once the former
+    // incarnation is failed.
     let held: Vec<_> =
         bed.state.partitions.on_node(athens).filter_map(|row| row.placement_on(athens)).map(|p| p.id).collect();
     bed.pass(2_000, &[athens]);
@@ -25,7 +26,7 @@ fn a_copied_directory_started_elsewhere_does_not_end_the_life_of_the_first() {
 }
 
 #[test]
-fn a_registration_in_a_live_nodes_name_is_judged_by_the_process_at_its_address() {
+fn registration_for_live_node_needs_confirmation() {
     let mut bed = TestBed::running(settings(2, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     let first = bed.state.node(athens).unwrap().clone();
@@ -38,7 +39,8 @@ fn a_registration_in_a_live_nodes_name_is_judged_by_the_process_at_its_address()
     let asked =
         |bed: &TestBed, register: &Register| to_confirm(&bed.state, register).map(|row| row.node.address.clone());
     assert_eq!(asked(&bed, &again), Some(first.node.address.clone()));
-    // Nobody is asked where no life would end, nor at an address that only the registration names.
+    // No confirmation is requested if no incarnation would be fenced, nor at an address that only the registration
+    // names.
     let repeated = Register { boot: first.boot, ..again.clone() };
     let elsewhere = Register { address: "elsewhere.example:7000".into(), ..again.clone() };
     let overtaken = Register { expects: None, ..again.clone() };
@@ -49,13 +51,13 @@ fn a_registration_in_a_live_nodes_name_is_judged_by_the_process_at_its_address()
     assert_eq!(judged(Confirmation::Own), Ok(()));
     assert_eq!(judged(Confirmation::Foreign), Err(ErrorKind::NameTaken));
     assert_eq!(judged(Confirmation::Silent), Err(ErrorKind::Unavailable));
-    // Once its life was failed nobody need be asked any more.
+    // Once its incarnation is failed no confirmation is needed.
     bed.pass(2_000, &[athens]);
     assert_eq!(asked(&bed, &again), None);
 }
 
 #[test]
-fn another_data_directory_takes_over_only_a_failed_nodes_name() {
+fn only_failed_nodes_name_is_taken_over() {
     let mut bed = TestBed::running(settings(2, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     assert_eq!(bed.refused(boxed(register("athens", 50, 50))), ErrorKind::NameTaken);
@@ -65,7 +67,7 @@ fn another_data_directory_takes_over_only_a_failed_nodes_name() {
     let renamed = Register { storage: byzantium.storage, ..register("athens", 50, 51) };
     assert_eq!(bed.refused(boxed(renamed)), ErrorKind::NameTaken);
 
-    // An empty one does not either, as long as the last copy that counts would be lost by it.
+    // An empty one does not either, as long as the last in-sync copy would be lost by it.
     let Response::Refused(error) = bed.one(boxed(register("athens", 50, 52))) else { panic!("the copy was given up") };
     assert_eq!(error.kind, ErrorKind::DataLoss);
     assert!(error.message.contains("(default/0)"), "{error}");
@@ -73,7 +75,7 @@ fn another_data_directory_takes_over_only_a_failed_nodes_name() {
     assert_eq!(bed.row(0).live().count(), 1);
     assert_eq!(bed.state.nodes.len(), 2);
 
-    // The way that the refusal names: give the old directory up, then start the empty one again.
+    // The remedy named by the refusal: give the old directory up, then start the empty one again.
     bed.ok(check_lose_node(&bed.state, athens).unwrap().command);
     let new = bed.join("athens", 50);
     assert_ne!(new, athens);
@@ -83,7 +85,7 @@ fn another_data_directory_takes_over_only_a_failed_nodes_name() {
     bed.settle();
     assert_eq!(bed.online(), 1);
 
-    // An operator accepts the loss; the partition is assigned anew.
+    // An operator accepts the loss; the partition is assigned again.
     let if_version = bed.row(0).version;
     bed.ok(Command::AcceptLoss { partition: part(0), if_version, outcome: LossOutcome::Empty });
     let whole = bed.row(1).version;
@@ -98,7 +100,7 @@ fn another_data_directory_takes_over_only_a_failed_nodes_name() {
 }
 
 #[test]
-fn an_empty_directory_takes_over_where_other_copies_count_or_nothing_was_served() {
+fn empty_directory_takes_over_without_last_copies() {
     let mut bed = TestBed::running(settings(2, 2, 2), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     bed.fail(athens);
@@ -118,18 +120,18 @@ fn an_empty_directory_takes_over_where_other_copies_count_or_nothing_was_served(
 }
 
 #[test]
-fn a_late_registration_of_a_wiped_directory_does_not_keep_the_name_for_ever() {
+fn late_registration_of_wiped_directory_loses_name() {
     let mut bed = TestBed::running(settings(4, 2, 2), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     let activated = bed.state.node(athens).unwrap().activated;
     bed.fail(athens);
-    // Sent before the disk was wiped, delivered now; the process that sent it is gone.
+    // Sent before the disk was wiped, delivered now; its process is gone.
     let late = register("athens", 50, 50);
     let Response::Registered { node: usurper, .. } = bed.ok(boxed(late.clone())) else { panic!("not registered") };
     assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Lost);
     let held: Vec<_> = (0..4).filter_map(|index| bed.row(index).placement_on(athens)).map(|copy| copy.id).collect();
     let back = Register { held, last_incarnation: activated, ..register("athens", 1, 60) };
-    // While the newcomer may still come to life, the name is its own.
+    // While the newcomer may still act, it keeps the name.
     assert_eq!(bed.refused(boxed(back.clone())), ErrorKind::NameTaken);
     bed.fail(usurper);
     // Only the directory that had the name takes it back.
@@ -145,19 +147,19 @@ fn a_late_registration_of_a_wiped_directory_does_not_keep_the_name_for_ever() {
     bed.settle();
     assert_eq!(bed.online(), 4);
     assert!((0..4).all(|index| bed.row(index).live().count() == 2), "the copies count again");
-    // The same word once more is of no use to anybody: it is refused, and the name stays.
+    // The same registration again is refused, and the name stays.
     assert_eq!(bed.refused(boxed(Register { expects: Some(Incarnation::new(1)), ..late })), ErrorKind::StaleVersion);
 }
 
 #[test]
-fn a_known_directory_does_not_take_its_name_from_a_node_that_acted() {
+fn known_directory_does_not_take_name_from_acting_node() {
     let mut bed = TestBed::running(settings(4, 2, 2), &["athens", "byzantium"]);
     let old = bed.node("athens");
     let activated = bed.state.node(old).unwrap().activated;
     bed.fail(old);
     let new = bed.join("athens", 50);
     bed.settle();
-    // It registers anew and dies before it can say that it acts: its copies count all the same.
+    // It registers again and dies before it confirms that it acts: its copies are in sync nevertheless.
     let row = bed.state.node(new).unwrap().clone();
     let held = bed.state.partitions.on_node(new).filter_map(|row| row.placement_on(new)).map(|copy| copy.id).collect();
     bed.ok(boxed(Register { held, last_incarnation: row.activated, ..register("athens", 50, 51) }));
@@ -168,7 +170,7 @@ fn a_known_directory_does_not_take_its_name_from_a_node_that_acted() {
 }
 
 #[test]
-fn a_removed_nodes_directory_is_refused_at_once_and_leaves_no_row() {
+fn removed_nodes_directory_is_refused_without_row() {
     let mut bed = TestBed::running(settings(2, 2, 2), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     let row = bed.state.node(athens).unwrap().clone();

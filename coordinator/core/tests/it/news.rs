@@ -1,4 +1,4 @@
-//! What the answers to carried heartbeats bring of tables and nodes, and when a push does it all the same.
+//! Updates of tables and nodes in the answers to relayed heartbeats, and pushes that happen nevertheless.
 
 use crate::bed::{TABLE, TestBed};
 use crate::mutants::running;
@@ -8,9 +8,9 @@ use archon_coordinator_core::*;
 use archon_types::*;
 
 archon_types::shown_by! {
-    NewTableAsChange => a_table_that_was_made_since_comes_whole,
-    EarlierGenerationCounts => what_an_earlier_generation_told_does_not_count,
-    AnswersAwaitedForEver => a_node_to_which_answers_bring_nothing_is_pushed_to,
+    NewTableAsChange => table_created_since_is_sent_whole,
+    EarlierGenerationCounts => version_of_earlier_generation_does_not_count,
+    AnswersAwaitedForEver => node_without_updates_in_answers_is_pushed_to,
 }
 
 fn other_table() -> Command {
@@ -18,10 +18,10 @@ fn other_table() -> Command {
     Command::CreateTable { name: "other".into(), partitioning, replication: 1, holds: Holds::Data }
 }
 
-/// Tables, with what their rows are newer than, and what the list of nodes is.
+/// Tables with the versions that their rows are newer than, and the content of the list of nodes.
 type Lacking = (Vec<(TableId, Version)>, Option<Version>);
 
-/// What a node lacks that holds everything up to `since`.
+/// Returns the data that a holder of everything up to `since` lacks.
 fn lacks(bed: &TestBed, since: Version) -> Option<Lacking> {
     let news = news(&bed.state, since, &Whole)?;
     assert_eq!((news.complete, news.newest), (bed.state.table_version(), Version::new(bed.state.applied)));
@@ -29,7 +29,7 @@ fn lacks(bed: &TestBed, since: Version) -> Option<Lacking> {
 }
 
 #[test]
-fn a_node_hears_what_is_newer_than_what_it_holds() {
+fn news_contain_what_a_node_lacks() {
     let (mut bed, _, _) = all_taken();
     let before = bed.state.table_version();
     assert_eq!(lacks(&bed, before), None, "it holds everything");
@@ -40,7 +40,7 @@ fn a_node_hears_what_is_newer_than_what_it_holds() {
     assert_eq!(lacks(&bed, Version::ZERO), None, "who holds nothing is pushed everything, its duties too");
 }
 
-fn a_table_that_was_made_since_comes_whole(mutant: Option<Mutant>) -> bool {
+fn table_created_since_is_sent_whole(mutant: Option<Mutant>) -> bool {
     let (mut bed, _, _) = all_taken();
     bed.state.mutant = mutant;
     let before = bed.state.table_version();
@@ -49,7 +49,7 @@ fn a_table_that_was_made_since_comes_whole(mutant: Option<Mutant>) -> bool {
 }
 
 #[test]
-fn whoever_holds_everything_is_told_which_tables_were_dropped() {
+fn news_list_tables_after_a_drop() {
     let (mut bed, _, _) = all_taken();
     bed.ok(other_table());
     let before = bed.state.table_version();
@@ -58,7 +58,7 @@ fn whoever_holds_everything_is_told_which_tables_were_dropped() {
     assert_eq!(news.tables.map(|list| list.tables), Some(vec![TABLE]));
 }
 
-/// Rows that take some space, or of which only a piece is there.
+/// Rows of some size, or with further pieces.
 struct Large(usize, Option<u64>);
 
 impl Pieces for Large {
@@ -75,7 +75,7 @@ impl Pieces for Large {
 }
 
 #[test]
-fn a_lease_waited_for_a_large_table() {
+fn large_tables_are_left_out_of_answers() {
     let (mut bed, _, _) = all_taken();
     let before = bed.state.table_version();
     bed.fail(bed.leader(0).expect("a leader"));
@@ -85,7 +85,7 @@ fn a_lease_waited_for_a_large_table() {
 }
 
 #[test]
-fn what_a_node_says_it_holds_is_not_pushed_to_it_again() {
+fn reported_holdings_are_not_pushed_again() {
     let (mut bed, node, mut acknowledged) = all_taken();
     bed.join("delphi", 40);
     bed.ok(other_table());
@@ -93,19 +93,19 @@ fn what_a_node_says_it_holds_is_not_pushed_to_it_again() {
     assert!(acknowledged.lacks_news_alone(&bed.state, node));
     acknowledged.note_held(&bed.state, bed.now, newest);
     assert_eq!(acknowledged.due(&bed.state, node), None);
-    // Another coordinator leads, which knows of nothing but what it hears.
+    // Another coordinator leads, which knows only the heartbeats that it gets.
     let mut unknown = term::Acknowledged::default();
     unknown.note_held(&bed.state, bed.now, newest);
     let (push, promise) = next(&bed, node, &unknown);
     assert!(push.rows.is_empty() && push.nodes.is_none() && push.duties.is_some() && push.access.is_some(), "{push:?}");
     assert!(unknown.take(promise, push.version, false, bed.now));
     assert_eq!(unknown.due(&bed.state, node), None);
-    // And it loses what it held.
+    // The node loses its tables.
     assert!(unknown.look_at_heartbeat(bed.now.plus(5_000), Version::ZERO));
 }
 
 #[test]
-fn a_table_that_was_made_after_what_a_node_holds_is_pushed_whole() {
+fn table_newer_than_holdings_is_pushed_whole() {
     let (mut bed, node, _) = all_taken();
     let before = bed.state.table_version();
     bed.ok(other_table());
@@ -115,7 +115,7 @@ fn a_table_that_was_made_after_what_a_node_holds_is_pushed_whole() {
 }
 
 #[test]
-fn rights_of_clients_and_duties_are_awaited_of_no_answer() {
+fn rights_and_duties_are_pushed_without_waiting() {
     let (mut bed, node, acknowledged) = all_taken();
     let scope = Scope { client: Some("shop".into()), table: None };
     let change = check_access(&bed.state, &scope, AccessChange::Grant(Right::Read)).expect("it may");
@@ -126,7 +126,7 @@ fn rights_of_clients_and_duties_are_awaited_of_no_answer() {
     assert!(!acknowledged.lacks_news_alone(&bed.state, led), "its duties changed");
 }
 
-fn what_an_earlier_generation_told_does_not_count(mutant: Option<Mutant>) -> bool {
+fn version_of_earlier_generation_does_not_count(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let told = bed.state.table_version();
     bed.state.generation = 2;
@@ -139,7 +139,7 @@ fn what_an_earlier_generation_told_does_not_count(mutant: Option<Mutant>) -> boo
     news(&bed.state, told, &Whole).is_none() && push.nodes == Some(Version::ZERO)
 }
 
-fn a_node_to_which_answers_bring_nothing_is_pushed_to(mutant: Option<Mutant>) -> bool {
+fn node_without_updates_in_answers_is_pushed_to(mutant: Option<Mutant>) -> bool {
     let (mut bed, _, _) = all_taken();
     bed.state.mutant = mutant;
     let (mut awaited, before, begun) = (Awaited::default(), bed.state.table_version(), bed.now);
@@ -149,13 +149,13 @@ fn a_node_to_which_answers_bring_nothing_is_pushed_to(mutant: Option<Mutant>) ->
         awaited.until(&bed.state, now, before, now)
     };
     let first = waits(&mut awaited, &bed, 0);
-    // What changes meanwhile does not make it wait longer.
+    // Later changes do not prolong the wait.
     bed.join("ephesus", 41);
     first.is_some() && waits(&mut awaited, &bed, 599) == first && waits(&mut awaited, &bed, 600).is_none()
 }
 
 #[test]
-fn a_node_that_is_not_heard_any_more_is_pushed_to_at_once() {
+fn silent_node_is_pushed_to_at_once() {
     let (mut bed, _, _) = all_taken();
     let (before, heard) = (bed.state.table_version(), bed.now);
     bed.join("delphi", 40);
@@ -164,7 +164,7 @@ fn a_node_that_is_not_heard_any_more_is_pushed_to_at_once() {
 }
 
 #[test]
-fn a_node_to_which_answers_bring_something_all_the_time_is_not_pushed_to() {
+fn node_kept_current_by_answers_gets_no_push() {
     let (mut bed, _, _) = all_taken();
     let mut awaited = Awaited::default();
     let mut holds = bed.state.table_version();

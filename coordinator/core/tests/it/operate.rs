@@ -1,4 +1,4 @@
-//! What an operator may do to nodes and partitions: refused beforehand with reasons, or carried out whole.
+//! Operators' verbs on nodes and partitions: refused in advance with reasons, or carried out completely.
 
 use crate::bed::{TestBed, part, register, settings};
 use archon_coordinator_core::*;
@@ -10,7 +10,7 @@ fn events(bed: &TestBed, wanted: impl Fn(&EventKind) -> bool) -> usize {
     bed.state.events.iter().filter(|event| wanted(&event.what)).count()
 }
 
-/// A single copy of partition 0 that counted is gone with its failed node; the follower was dropped before.
+/// Creates a partition with its only in-sync copy on a failed node; the follower was dropped before.
 fn bereft() -> (TestBed, NodeId, NodeId) {
     let mut bed = TestBed::running(settings(1, 2, 2), &["athens", "byzantium"]);
     let leader = bed.leader(0).expect("set up");
@@ -24,7 +24,7 @@ fn bereft() -> (TestBed, NodeId, NodeId) {
 }
 
 #[test]
-fn a_drain_that_cannot_end_is_refused_with_every_reason() {
+fn impossible_drain_is_refused_with_every_reason() {
     let bed = TestBed::running(settings(6, 3, 3), &CITIES);
     let athens = bed.node("athens");
     let obstacles = check_drain(&bed.state, athens).unwrap_err();
@@ -39,9 +39,9 @@ fn a_drain_that_cannot_end_is_refused_with_every_reason() {
     );
 }
 
-/// A node that `node list` shows as Live was no place to go until it had heard that it is registered.
+/// A node that `node list` shows as Live was no target until it had learned of its registration.
 #[test]
-fn a_drain_counts_nodes_that_have_just_registered() {
+fn drain_counts_newly_registered_nodes() {
     let mut bed = TestBed::running(settings(6, 3, 3), &CITIES);
     bed.ok(Command::Register(Box::new(register("delos", 9, 9))));
     let drain = check_drain(&bed.state, bed.node("athens")).unwrap();
@@ -49,7 +49,7 @@ fn a_drain_counts_nodes_that_have_just_registered() {
 }
 
 #[test]
-fn a_drain_says_where_the_copies_go() {
+fn drain_plan_lists_targets() {
     let mut bed = TestBed::running(settings(6, 3, 3), &CITIES);
     let athens = bed.node("athens");
     let ephesus = bed.join_with(Register { partitions_max: Some(5), ..register("ephesus", 9, 9) });
@@ -71,7 +71,7 @@ fn a_drain_says_where_the_copies_go() {
 }
 
 #[test]
-fn two_drains_that_are_feasible_alone_do_not_both_pass() {
+fn two_conflicting_drains_do_not_both_pass() {
     let mut bed = TestBed::running(settings(6, 4, 3), &["a", "b", "c", "d"]);
     let first = check_drain(&bed.state, bed.node("a")).unwrap();
     let second = check_drain(&bed.state, bed.node("b")).unwrap();
@@ -81,7 +81,7 @@ fn two_drains_that_are_feasible_alone_do_not_both_pass() {
 }
 
 #[test]
-fn a_failed_node_with_the_only_copy_cannot_be_drained() {
+fn failed_node_with_only_copy_cannot_be_drained() {
     let mut bed = TestBed::running(settings(4, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     bed.fail(athens);
@@ -90,7 +90,7 @@ fn a_failed_node_with_the_only_copy_cannot_be_drained() {
 }
 
 #[test]
-fn only_a_failed_nodes_data_can_be_declared_lost() {
+fn only_failed_nodes_data_can_be_declared_lost() {
     let mut bed = TestBed::running(settings(3, 3, 3), &CITIES);
     let athens = bed.node("athens");
     assert!(matches!(check_lose_node(&bed.state, athens).unwrap_err()[..], [Obstacle::Alive { .. }]));
@@ -110,7 +110,7 @@ fn only_a_failed_nodes_data_can_be_declared_lost() {
 }
 
 #[test]
-fn a_node_is_removed_only_when_nothing_that_counts_goes_with_it() {
+fn node_is_removed_only_without_live_copies() {
     let mut bed = TestBed::running(settings(3, 3, 2), &CITIES);
     let athens = bed.node("athens");
     let obstacles = check_remove(&bed.state, athens).unwrap_err();
@@ -132,7 +132,7 @@ fn a_node_is_removed_only_when_nothing_that_counts_goes_with_it() {
 }
 
 #[test]
-fn the_last_trace_of_a_partition_is_not_removed_with_its_node() {
+fn last_remains_of_partition_block_removal() {
     let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     bed.fail(athens);
@@ -143,7 +143,7 @@ fn the_last_trace_of_a_partition_is_not_removed_with_its_node() {
 }
 
 #[test]
-fn loss_cannot_be_accepted_where_a_copy_that_counts_is_alive() {
+fn loss_cannot_be_accepted_with_alive_live_copy() {
     let mut bed = TestBed::running(settings(1, 3, 3), &CITIES);
     let now = bed.now;
     let served = check_force_leader(&bed.state, &bed.liveness, now, part(0), None).unwrap_err();
@@ -163,7 +163,7 @@ fn loss_cannot_be_accepted_where_a_copy_that_counts_is_alive() {
 }
 
 #[test]
-fn the_copy_that_counted_last_leads_when_loss_is_accepted_and_the_others_retire() {
+fn accepted_loss_elects_whole_copy_and_retires_others() {
     let (mut bed, failed, other) = bereft();
     bed.pass(500, &[]);
     assert_eq!(bed.row(0).status, PartitionStatus::Unavailable);
@@ -179,7 +179,7 @@ fn the_copy_that_counted_last_leads_when_loss_is_accepted_and_the_others_retire(
     assert_eq!(events(&bed, accepted), 1);
     bed.settle();
     assert_eq!(bed.online(), 1);
-    // The failed node returns with what was acknowledged there: it is told to delete it, and loads it anew.
+    // The failed node returns with acknowledged writes: it must delete them, and loads the copy again.
     bed.rejoin(failed, 900);
     bed.settle();
     assert_eq!(bed.leader(0), Some(other));
@@ -187,7 +187,7 @@ fn the_copy_that_counted_last_leads_when_loss_is_accepted_and_the_others_retire(
 }
 
 #[test]
-fn a_leader_can_be_named_and_must_be_there() {
+fn named_leader_must_hold_a_copy() {
     let (bed, failed, other) = bereft();
     let check = |node| check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), Some(node));
     assert!(matches!(check(failed).unwrap_err()[..], [Obstacle::CannotLead { .. }]));
@@ -196,7 +196,7 @@ fn a_leader_can_be_named_and_must_be_there() {
 }
 
 #[test]
-fn a_partition_of_which_nothing_is_left_begins_empty() {
+fn partition_without_remains_starts_empty() {
     let mut bed = TestBed::running(settings(1, 2, 1), &["athens", "byzantium"]);
     let athens = bed.leader(0).unwrap();
     bed.fail(athens);
@@ -211,7 +211,7 @@ fn a_partition_of_which_nothing_is_left_begins_empty() {
 }
 
 #[test]
-fn copies_that_did_not_count_go_with_a_node_and_are_counted() {
+fn removal_reports_out_of_sync_copies() {
     let mut bed = TestBed::running(settings(3, 3, 3), &CITIES);
     let athens = bed.node("athens");
     bed.fail(athens);
@@ -223,7 +223,7 @@ fn copies_that_did_not_count_go_with_a_node_and_are_counted() {
         let report = bed.fact(index, own, Fact::Silent { followers: vec![silent] });
         bed.report(leader, &report).unwrap();
     }
-    // Its copies left the Live sets when it fell silent, and are given up all the same.
+    // Its copies left the Live sets when it fell silent, and are given up nevertheless.
     let lost = check_lose_node(&bed.state, athens).unwrap();
     assert_eq!((lost.placements, lost.counting, lost.last_copies.len()), (3, 0, 0));
     let removal = check_remove(&bed.state, athens).unwrap();
@@ -236,7 +236,7 @@ fn copies_that_did_not_count_go_with_a_node_and_are_counted() {
 }
 
 #[test]
-fn a_refusal_names_partitions_as_people_do() {
+fn refusal_uses_display_names() {
     let mut bed = TestBed::running(settings(1, 1, 1), &["athens"]);
     let served = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap_err();
     assert_eq!(

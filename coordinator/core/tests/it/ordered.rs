@@ -1,5 +1,5 @@
-//! Orders of operators stand until they are taken back or done, whatever becomes of whom they are about; and whatever follows asks
-//! for them.
+//! Standing orders of operators: they hold until revoked or done, through all changes of their subjects, and later
+//! decisions respect them.
 
 use crate::bed::{JOBS, TABLE, TestBed, boxed, part, register, settings, worker};
 use archon_coordinator_core::*;
@@ -22,7 +22,7 @@ fn owner(bed: &TestBed, index: u32) -> Option<NodeId> {
     bed.state.partition(job(index)).expect("a partition").leader_placement().map(|copy| copy.node)
 }
 
-/// The leader of a partition says that it has stopped.
+/// Reports that the leader of a partition stopped.
 fn release(bed: &mut TestBed, partition: PartitionId) {
     let row = bed.state.partition(partition).expect("a partition").clone();
     let leader = *row.leader_placement().expect("a leader");
@@ -31,9 +31,9 @@ fn release(bed: &mut TestBed, partition: PartitionId) {
     bed.report(leader.node, &report).expect("taken in");
 }
 
-/// It came back under its name free of what had been ordered of it.
+/// It came back under its name without its orders.
 #[test]
-fn a_participant_of_which_something_was_ordered_was_forgotten_after_an_hour() {
+fn participant_with_orders_is_not_forgotten() {
     let mut bed = TestBed::jobs(4, 4);
     bed.settle();
     let [barred, cordoned, free] = ["worker-0", "worker-1", "worker-2"].map(|name| bed.node(name));
@@ -56,7 +56,7 @@ fn a_participant_of_which_something_was_ordered_was_forgotten_after_an_hour() {
 }
 
 #[test]
-fn what_ends_a_maintenance_beside_its_own_verb_says_so() {
+fn other_ends_of_maintenance_are_events() {
     let mut bed = TestBed::running(settings(4, 3, 2), &["athens", "byzantium", "cyrene"]);
     let node = bed.node("athens");
     let until = bed.now.plus(60_000);
@@ -68,9 +68,9 @@ fn what_ends_a_maintenance_beside_its_own_verb_says_so() {
     assert_eq!(bed.state.events.iter().filter(over).count(), 1);
 }
 
-/// Every verb that takes a name or a number took this name for one.
+/// Every verb that takes a name or a number took this name for a number.
 #[test]
-fn a_name_of_digits_alone_hid_the_node_of_that_number() {
+fn name_of_digits_only_is_refused() {
     let mut bed = TestBed::jobs(1, 0);
     assert_eq!(bed.refused(boxed(register("1", 7, 8))), ErrorKind::InvalidArgument);
     assert_eq!(bed.refused(boxed(Register { name: "007".into(), ..worker(1) })), ErrorKind::InvalidArgument);
@@ -79,7 +79,7 @@ fn a_name_of_digits_alone_hid_the_node_of_that_number() {
 }
 
 #[test]
-fn a_renewed_leadership_does_not_go_back_to_whom_it_is_to_leave() {
+fn renewed_leadership_avoids_leaving_owner() {
     let mut bed = TestBed::running(settings(4, 3, 2), &["athens", "byzantium", "cyrene"]);
     let (leader, epoch) = (bed.leader(0).unwrap(), bed.row(0).epoch);
     order(&mut bed, Order::Bump { partition: part(0), epoch });
@@ -107,7 +107,7 @@ fn a_renewed_leadership_does_not_go_back_to_whom_it_is_to_leave() {
 }
 
 #[test]
-fn a_renewed_leadership_that_nobody_else_takes_stays_where_it_is() {
+fn renewed_leadership_without_alternative_stays() {
     let mut bed = TestBed::jobs(1, 1);
     bed.settle();
     let (only, epoch) = (bed.node("worker-0"), bed.state.partition(job(0)).unwrap().epoch);
@@ -126,9 +126,9 @@ fn a_renewed_leadership_that_nobody_else_takes_stays_where_it_is() {
     assert_eq!((bed.leader(0), bed.row(0).epoch), (Some(athens), epoch.next().unwrap()));
 }
 
-/// The last owner stands in the row of a lease until there is another one.
+/// The last owner stays in the row of a lease until the next one.
 #[test]
-fn a_dead_participant_is_removed_with_what_it_owned_last_and_the_next_one_gets_that() {
+fn dead_participant_is_removed_and_its_leases_pass_on() {
     let mut bed = TestBed::jobs(2, 1);
     bed.settle();
     let dead = bed.node("worker-0");
@@ -148,7 +148,7 @@ fn a_dead_participant_is_removed_with_what_it_owned_last_and_the_next_one_gets_t
 }
 
 #[test]
-fn a_drain_that_a_bar_stands_in_the_way_of_says_so() {
+fn drain_blocked_by_bar_names_it() {
     let mut bed = TestBed::running(settings(2, 4, 2), &["athens", "byzantium", "cyrene", "delphi"]);
     let [athens, byzantium] = ["athens", "byzantium"].map(|name| bed.node(name));
     order(&mut bed, Order::Bar { bar: Bar::Table(TABLE), member: athens });
@@ -159,7 +159,7 @@ fn a_drain_that_a_bar_stands_in_the_way_of_says_so() {
 }
 
 #[test]
-fn maintenance_says_what_nobody_else_takes() {
+fn maintenance_lists_what_stays_led() {
     let mut bed = TestBed::running(settings(6, 3, 2), &["athens", "byzantium", "cyrene"]);
     let nodes = ["athens", "byzantium", "cyrene"].map(|name| bed.node(name));
     let thresholds = Thresholds { stale_after_ms: Some(300_000), members_min: None, held_for_ms: 3_600_000 };

@@ -1,4 +1,4 @@
-//! Plans: even, small, stable, honest about what cannot be reached.
+//! Plans: even, small, stable, and with unreachable goals reported.
 
 use crate::bed::{TestBed, register, settings};
 use archon_coordinator_core::*;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
 #[test]
-fn nine_partitions_on_three_nodes_and_a_fourth() {
+fn fourth_node_gets_its_share_of_nine_partitions() {
     let mut bed = TestBed::running(settings(9, 3, 1), &CITIES);
     assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
     let ephesus = bed.join("ephesus", 4);
@@ -28,9 +28,9 @@ fn nine_partitions_on_three_nodes_and_a_fourth() {
     assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
 }
 
-/// Every node with room held the partition already, and the plan had nothing to move.
+/// Every node with room held the partition already, and the plan had no move.
 #[test]
-fn plan_makes_room_for_a_copy_that_only_full_nodes_could_take() {
+fn plan_makes_room_for_missing_copy() {
     let mut bed = TestBed::new(settings(2, 2, 2));
     let limited =
         |name: &str, number: u128| Register { partitions_max: Some(2), ..register(name, number, 100 + number) };
@@ -59,7 +59,7 @@ fn plan_makes_room_for_a_copy_that_only_full_nodes_could_take() {
 }
 
 #[test]
-fn thirty_partitions_on_three_nodes_and_a_fourth() {
+fn fourth_node_gets_its_share_of_thirty_partitions() {
     let mut bed = TestBed::running(settings(30, 3, 1), &CITIES);
     bed.join("ephesus", 4);
     bed.ok(plan(&bed.state, Goal::default()).start());
@@ -69,7 +69,7 @@ fn thirty_partitions_on_three_nodes_and_a_fourth() {
 }
 
 #[test]
-fn a_plan_is_valid_for_one_table_version_and_only_one_runs() {
+fn plan_is_valid_for_one_version_and_runs_alone() {
     let mut bed = TestBed::running(settings(9, 3, 1), &CITIES);
     bed.join("ephesus", 4);
     let old = plan(&bed.state, Goal::default());
@@ -87,7 +87,7 @@ fn a_plan_is_valid_for_one_table_version_and_only_one_runs() {
 }
 
 #[test]
-fn a_plan_made_while_leaderships_moved_took_them_for_copies_and_could_be_applied_later() {
+fn plan_made_during_leadership_moves_goes_stale() {
     let mut bed = TestBed::running(settings(12, 4, 2), &["a", "b", "c", "d"]);
     let a = bed.node("a");
     bed.fail(a);
@@ -109,7 +109,7 @@ fn a_plan_made_while_leaderships_moved_took_them_for_copies_and_could_be_applied
 }
 
 #[test]
-fn a_cancellation_that_is_repeated_says_again_what_it_undid() {
+fn repeated_cancellation_returns_same_counts() {
     let mut bed = TestBed::running(settings(9, 3, 1), &CITIES);
     bed.join("ephesus", 4);
     bed.ok(plan(&bed.state, Goal::default()).start());
@@ -122,7 +122,7 @@ fn a_cancellation_that_is_repeated_says_again_what_it_undid() {
 }
 
 #[test]
-fn plans_that_name_wrong_things_are_refused() {
+fn plans_with_wrong_references_are_refused() {
     let mut bed = TestBed::running(settings(9, 3, 1), &CITIES);
     bed.join("ephesus", 4);
     let good = plan(&bed.state, Goal::default());
@@ -145,7 +145,7 @@ fn plans_that_name_wrong_things_are_refused() {
 }
 
 #[test]
-fn a_drained_node_empties_itself_and_a_cordoned_one_keeps_what_it_has() {
+fn plan_accounts_for_drained_and_cordoned_nodes() {
     let mut bed = TestBed::running(settings(12, 4, 1), &["a", "b", "c", "d"]);
     let (a, b) = (bed.node("a"), bed.node("b"));
     bed.ok(Command::SetNode { node: a, goal: NodeGoal::Drain, if_nodes: None });
@@ -156,7 +156,7 @@ fn a_drained_node_empties_itself_and_a_cordoned_one_keeps_what_it_has() {
     spread[2..].sort_unstable();
     assert_eq!((spread, bed.online()), (vec![0, 3, 4, 5], 12));
     assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
-    // A node that comes in the midst of it is reckoned with.
+    // A node that joins during the drain is taken into account.
     bed.ok(Command::SetNode { node: a, goal: NodeGoal::Serve, if_nodes: None });
     let back = plan(&bed.state, Goal::default());
     assert_eq!(back.moves.len(), 3);
@@ -164,7 +164,7 @@ fn a_drained_node_empties_itself_and_a_cordoned_one_keeps_what_it_has() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_said() {
+fn unreachable_goals_are_listed() {
     let mut bed = TestBed::running(settings(6, 2, 1), &["a", "b"]);
     let (a, b) = (bed.node("a"), bed.node("b"));
     bed.ok(Command::SetNode { node: a, goal: NodeGoal::Drain, if_nodes: None });
@@ -187,7 +187,7 @@ fn what_cannot_be_reached_is_said() {
 }
 
 #[test]
-fn weights_are_followed() {
+fn shares_follow_weights() {
     let mut bed = TestBed::running(settings(12, 2, 1), &["a", "b"]);
     bed.join_with(Register { weight: 200, ..register("c", 3, 3) });
     bed.ok(plan(&bed.state, Goal::default()).start());
@@ -208,7 +208,7 @@ fn replicas_of_a_partition_stay_on_distinct_nodes() {
     assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
 }
 
-/// Nine partitions on three nodes; athens failed and came back, and leads nothing.
+/// Creates nine partitions on three nodes; athens failed and came back, and leads nothing.
 fn athens_is_back() -> (TestBed, NodeId) {
     let mut bed = TestBed::running(settings(9, 3, 3), &CITIES);
     let athens = bed.node("athens");
@@ -220,7 +220,7 @@ fn athens_is_back() -> (TestBed, NodeId) {
 }
 
 #[test]
-fn a_plan_can_consist_of_leaderships_alone() {
+fn plan_can_consist_of_leaderships_alone() {
     let (mut bed, athens) = athens_is_back();
     assert_eq!(bed.state.partitions.leaders_on(athens), 0, "rebalancing is the operator's act");
     let back = plan(&bed.state, Goal::default());
@@ -233,7 +233,7 @@ fn a_plan_can_consist_of_leaderships_alone() {
     assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
 }
 
-/// Athens is to lead three again; the plan has just begun.
+/// Starts a plan by which athens is to lead three partitions again.
 fn leaderships_under_way() -> (TestBed, NodeId) {
     let (mut bed, athens) = athens_is_back();
     bed.ok(plan(&bed.state, Goal::default()).start());
@@ -244,7 +244,7 @@ fn leaderships_under_way() -> (TestBed, NodeId) {
 }
 
 #[test]
-fn the_move_of_a_leadership_that_failover_brought_elsewhere_is_no_failure() {
+fn leadership_moved_by_failover_supersedes_its_move() {
     let (mut bed, _) = leaderships_under_way();
     let migration = bed.state.migrations.active().next().unwrap().clone();
     let row = bed.state.partition(migration.partition).unwrap().clone();
@@ -255,7 +255,7 @@ fn the_move_of_a_leadership_that_failover_brought_elsewhere_is_no_failure() {
     bed.settle();
     let why = format!("{} leads the partition by now", bed.state.node_name(other.node));
     assert_eq!(bed.phases(), [Phase::Superseded { why }, Phase::Done, Phase::Done]);
-    // What is still wanted, the next plan finds.
+    // The next plan finds the remaining moves.
     bed.ok(plan(&bed.state, Goal::default()).start());
     bed.settle();
     assert!(bed.state.nodes.keys().all(|node| bed.state.partitions.leaders_on(*node) == 3));
@@ -263,7 +263,7 @@ fn the_move_of_a_leadership_that_failover_brought_elsewhere_is_no_failure() {
 }
 
 #[test]
-fn the_move_of_a_leadership_waits_for_a_copy_that_fell_behind_for_a_moment() {
+fn leadership_move_waits_for_lagging_copy() {
     let (mut bed, athens) = leaderships_under_way();
     let migration = bed.state.migrations.active().next().unwrap().clone();
     let behind = |bed: &mut TestBed| {
@@ -285,7 +285,7 @@ fn the_move_of_a_leadership_waits_for_a_copy_that_fell_behind_for_a_moment() {
 }
 
 #[test]
-fn the_move_of_a_leadership_to_a_node_without_a_copy_has_lost_its_point() {
+fn leadership_move_to_node_without_copy_is_superseded() {
     let (mut bed, athens) = leaderships_under_way();
     let migration = bed.state.migrations.active().next().unwrap().clone();
     let row = bed.state.partition(migration.partition).unwrap().clone();
@@ -299,7 +299,7 @@ fn the_move_of_a_leadership_to_a_node_without_a_copy_has_lost_its_point() {
 }
 
 #[test]
-fn the_move_of_a_leadership_ends_when_its_target_fails_or_it_is_cancelled() {
+fn leadership_move_ends_on_target_failure_or_cancel() {
     let (mut bed, athens) = leaderships_under_way();
     bed.fail(athens);
     bed.settle();
@@ -311,7 +311,7 @@ fn the_move_of_a_leadership_ends_when_its_target_fails_or_it_is_cancelled() {
 }
 
 #[test]
-fn a_plan_before_the_first_assignment_says_what_is_missing() {
+fn plan_before_first_assignment_lists_missing_nodes() {
     let mut bed = TestBed::new(settings(9, 3, 3));
     bed.join("athens", 1);
     let early = plan(&bed.state, Goal::default());
@@ -323,7 +323,7 @@ fn a_plan_before_the_first_assignment_says_what_is_missing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// From any spread: no move is wasted, everything ends within floor and ceiling, and a second plan is empty.
+    /// From any spread: no move is wasted, all numbers end within floor and ceiling, and a second plan is empty.
     #[test]
     fn plans_are_even_small_and_stable(
         partitions in 1u32..50,
@@ -377,8 +377,8 @@ proptest! {
 }
 
 #[test]
-fn the_reason_of_a_moved_leadership_says_what_is_uneven() {
-    // Seven partitions on three nodes, led 3, 3 and 1: no share is exceeded, and it is uneven all the same.
+fn leadership_move_reason_states_imbalance() {
+    // Seven partitions on three nodes, led 3, 3 and 1: no share is exceeded, but they are uneven.
     let mut bed = TestBed::running(settings(7, 3, 3), &["athens", "byzantium", "cyrene"]);
     for (index, name) in (0..7).zip(["athens", "athens", "athens", "byzantium", "byzantium", "byzantium", "cyrene"]) {
         let node = bed.node(name);

@@ -1,5 +1,6 @@
-//! What the first protocol writes stays as it is: versions that speak no other read it. A command or a field that is added is written
-//! only once the cluster speaks the protocol that brought it (docs/adr/0057-upgrades.md).
+//! Serialised forms of the first protocol, which must not change: versions that speak only that protocol read them. An
+//! added command or field is written only once the cluster speaks the protocol that introduced it
+//! (docs/adr/0057-upgrades.md).
 
 use archon_coordinator_core::controls::Order;
 use archon_coordinator_core::*;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 use uuid::Uuid;
 
-/// As a version wrote them that knew no other protocol: one of each command and of each edit, and a state.
+/// As written by a version without later protocols: one of each command and of each edit, and a state.
 const FILE: &str = "tests/it/protocol_1.json";
 
 const PARTITION: PartitionId = PartitionId::new(TableId::new(2), 7);
@@ -64,7 +65,7 @@ fn register() -> Register {
     }
 }
 
-/// One of each that there was then.
+/// Returns one of each command of that protocol.
 fn commands() -> Vec<Command> {
     let newcomer =
         Newcomer { id: 4, address: "127.0.0.1:7104".into(), storage: StorageId::new(Uuid::from_u128(6)), voter: true };
@@ -154,7 +155,7 @@ fn batch() -> CommandBatch {
     }
 }
 
-/// A state that the first protocol knows.
+/// Returns a state of the first protocol.
 fn state() -> ClusterState {
     let mut state = ClusterState::new();
     let registered = Register { participant: None, last_incarnation: None, expects: None, held: vec![], ..register() };
@@ -171,7 +172,7 @@ fn written() -> Value {
 }
 
 #[test]
-fn versions_of_the_first_protocol_could_not_read_what_a_newer_one_wrote() {
+fn first_protocol_form_stays_unchanged() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let before: Value = serde_json::from_str(&text).expect("it is JSON");
@@ -182,7 +183,7 @@ fn versions_of_the_first_protocol_could_not_read_what_a_newer_one_wrote() {
         "what is new must not be written while the cluster speaks protocol 1: leave a field out while it says nothing new, and let \
          `Command::since` name the protocol of a command"
     );
-    // And what was written then is still read.
+    // The old form is still readable.
     let batch: CommandBatch = serde_json::from_value(before["batch"].clone()).expect("a batch of the first protocol");
     assert_eq!(batch, self::batch());
     let state: ClusterState = serde_json::from_value(before["state"].clone()).expect("a state of the first protocol");
@@ -193,6 +194,6 @@ fn versions_of_the_first_protocol_could_not_read_what_a_newer_one_wrote() {
 fn every_command_of_the_first_protocol_has_a_sample() {
     let samples: std::collections::BTreeSet<&str> = commands().iter().map(Command::name).collect();
     assert!(commands().iter().all(|command| command.since() == PROTOCOL_FIRST));
-    // The names are those of the match in `Command::name`; a command of a later protocol is not among them.
+    // The names are those of the match in `Command::name`; commands of later protocols are excluded.
     assert_eq!(samples.len(), 25, "{samples:?}");
 }

@@ -1,4 +1,4 @@
-//! What a node is pushed, and what its answers mean.
+//! Pushes to a node, and the meaning of its answers.
 
 use crate::bed::{TABLE, TestBed, settings};
 use archon_coordinator_core::term::{Acknowledged, Due, Piece, Pieces, Promised};
@@ -33,7 +33,7 @@ pub(crate) fn next(bed: &TestBed, node: NodeId, acknowledged: &Acknowledged) -> 
     acknowledged.next(&bed.state, node, &Whole).expect("it lacks something")
 }
 
-/// A node that has taken everything.
+/// Creates a node that has applied everything.
 pub(crate) fn all_taken() -> (TestBed, NodeId, Acknowledged) {
     let (bed, node) = bed();
     let mut acknowledged = Acknowledged::default();
@@ -47,7 +47,7 @@ pub(crate) fn all_taken() -> (TestBed, NodeId, Acknowledged) {
 }
 
 #[test]
-fn a_node_that_took_everything_lacks_only_what_came_after() {
+fn up_to_date_node_lacks_only_later_changes() {
     let (mut bed, node, acknowledged) = all_taken();
     let before = bed.state.rows_version_of(TABLE);
     bed.ok(Command::CreateTable {
@@ -66,7 +66,7 @@ fn a_node_that_took_everything_lacks_only_what_came_after() {
 }
 
 #[test]
-fn a_node_that_obeys_an_older_state_is_told_everything_again() {
+fn node_obeying_older_state_gets_everything_again() {
     let (bed, node) = bed();
     let mut acknowledged = Acknowledged::default();
     let (push, promise) = next(&bed, node, &acknowledged);
@@ -75,7 +75,7 @@ fn a_node_that_obeys_an_older_state_is_told_everything_again() {
 }
 
 #[test]
-fn a_node_that_obeys_other_duties_is_told_them_again() {
+fn node_obeying_other_duties_gets_them_again() {
     let (mut bed, node, mut acknowledged) = all_taken();
     bed.ok(Command::CreateTable {
         name: "other".into(),
@@ -85,14 +85,14 @@ fn a_node_that_obeys_other_duties_is_told_them_again() {
     });
     let (push, promise) = next(&bed, node, &acknowledged);
     assert!(push.duties.is_none());
-    // Newer ones were pushed meanwhile, and their acknowledgement was lost.
+    // Newer duties were pushed meanwhile, and their acknowledgement was lost.
     assert!(!acknowledged.take(promise, push.newest, false, bed.now));
     assert_eq!(acknowledged.due(&bed.state, node), Some(Due::Duties));
     assert!(next(&bed, node, &acknowledged).0.duties.is_some());
 }
 
 #[test]
-fn a_node_with_a_gap_obeys_and_gets_the_tables_from_the_start() {
+fn node_with_gap_gets_tables_from_start() {
     let (bed, node) = bed();
     let mut acknowledged = Acknowledged::default();
     let (push, promise) = next(&bed, node, &acknowledged);
@@ -102,7 +102,7 @@ fn a_node_with_a_gap_obeys_and_gets_the_tables_from_the_start() {
 }
 
 #[test]
-fn a_node_that_lost_its_tables_gets_them_again_once_its_word_is_newer_than_its_answer() {
+fn node_that_lost_tables_gets_them_after_newer_heartbeat() {
     let (bed, node, mut acknowledged) = all_taken();
     let holds = bed.state.table_version();
     assert!(!acknowledged.look_at_heartbeat(bed.now.plus(500), Version::ZERO), "perhaps sent before the answer");

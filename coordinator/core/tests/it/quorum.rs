@@ -1,4 +1,4 @@
-//! The members of the quorum: what may be wanted of them, and that the steps lead there, whoever leads and whatever fails.
+//! The members of the quorum: admissible changes, and their steps under any leader and failures.
 
 use crate::bed::{TestBed, settings};
 use archon_coordinator_core::*;
@@ -23,7 +23,7 @@ fn health(leader: u64, heard: &[u64]) -> QuorumHealth {
     QuorumHealth { leader, heard, behind }
 }
 
-/// Raft as far as steps have to do with it.
+/// Simulates Raft as far as the steps need it.
 fn take(bed: &mut TestBed, step: QuorumStep) {
     let Coordinators { mut members, joint, .. } = bed.state.coordinators.clone();
     match step {
@@ -65,7 +65,7 @@ fn wish(bed: &mut TestBed, health: &QuorumHealth, change: QuorumChange) -> Resul
     Ok(())
 }
 
-/// Steps until nothing is under way; a leader that is to go gives way.
+/// Runs steps until no change is in progress; a leader that is to leave gives way.
 fn finish(bed: &mut TestBed, health: &mut QuorumHealth) -> Vec<QuorumStep> {
     let mut steps = Vec::new();
     for _ in 0..20 {
@@ -84,7 +84,7 @@ fn finish(bed: &mut TestBed, health: &mut QuorumHealth) -> Vec<QuorumStep> {
 }
 
 #[test]
-fn a_newcomer_is_a_voter_once_it_has_the_log() {
+fn newcomer_becomes_voter_once_it_has_the_log() {
     let mut bed = bed(&[1, 2, 3]);
     let join = check_join(&bed.state, &newcomer(4, true)).unwrap().unwrap();
     bed.ok(join);
@@ -104,12 +104,12 @@ fn a_newcomer_is_a_voter_once_it_has_the_log() {
 }
 
 #[test]
-fn a_leader_that_is_to_go_gives_way_first() {
+fn leaving_leader_gives_way_first() {
     let mut bed = bed(&[1, 2, 3]);
     let mut of = health(1, &[1, 2, 3]);
     let refused = wish(&mut bed, &of, QuorumChange::Remove { id: 1 }).unwrap_err();
     assert_eq!(refused, QuorumRefusal::LosesSpare { id: 1, voters: 2 });
-    // One that does not answer takes no spare with it.
+    // Removing a silent voter reduces no spare.
     of.heard.remove(&3);
     wish(&mut bed, &of, QuorumChange::Remove { id: 3 }).unwrap();
     finish(&mut bed, &mut of);
@@ -134,7 +134,7 @@ fn a_leader_that_is_to_go_gives_way_first() {
 }
 
 #[test]
-fn of_two_voters_one_could_leave_without_force_and_what_was_decided_was_on_one_disk() {
+fn removal_of_second_copy_of_log_needs_force() {
     let mut bed = bed(&[1, 2]);
     let of = health(1, &[1, 2]);
     for change in [QuorumChange::Demote { id: 2 }, QuorumChange::Remove { id: 2 }] {
@@ -143,13 +143,13 @@ fn of_two_voters_one_could_leave_without_force_and_what_was_decided_was_on_one_d
     let demoted = check_quorum_change(&bed.state, &of, &QuorumChange::Demote { id: 2 }, true).unwrap().unwrap();
     bed.ok(demoted);
     finish(&mut bed, &mut of.clone());
-    // The learner is the only other one that has a copy; once it is dead, nothing is lost with it.
+    // Only the learner has another copy; once it is dead, nothing is lost with it.
     assert_eq!(wish(&mut bed, &of, QuorumChange::Remove { id: 2 }), Err(QuorumRefusal::LastCopy { id: 2 }));
     wish(&mut bed, &health(1, &[1]), QuorumChange::Remove { id: 2 }).unwrap();
 }
 
 #[test]
-fn a_single_coordinator_can_be_moved_to_another_one() {
+fn single_coordinator_can_be_replaced() {
     let mut bed = bed(&[1]);
     bed.ok(check_join(&bed.state, &newcomer(4, false)).unwrap().unwrap());
     let mut of = health(1, &[1, 4]);
@@ -158,7 +158,7 @@ fn a_single_coordinator_can_be_moved_to_another_one() {
 }
 
 #[test]
-fn a_quorum_of_which_no_voter_may_fail_was_said_to_be_well() {
+fn quorum_without_spare_raises_alert() {
     let thresholds = Thresholds { stale_after_ms: None, members_min: None, held_for_ms: 86_400_000 };
     let found = |bed: &TestBed| alerts(&bed.state, &bed.liveness, bed.now, thresholds);
     let few = |voters, had_more| vec![Alert::TooFewVoters { voters, had_more }];
@@ -174,7 +174,7 @@ fn a_quorum_of_which_no_voter_may_fail_was_said_to_be_well() {
 }
 
 #[test]
-fn whoever_may_not_join_is_told_what_to_do() {
+fn refused_newcomer_gets_remedy() {
     let mut bed = bed(&[1, 2, 3]);
     let mut of = health(1, &[1, 2]);
     wish(&mut bed, &of, QuorumChange::Remove { id: 3 }).unwrap();
@@ -193,7 +193,7 @@ fn whoever_may_not_join_is_told_what_to_do() {
     assert!(matches!(refused(taken), QuorumRefusal::AddressTaken { id: 2, .. }));
     let nowhere = Newcomer { address: "nowhere".into(), ..newcomer(4, true) };
     assert!(matches!(refused(nowhere), QuorumRefusal::Address(_)));
-    // A member that was started elsewhere says so by itself.
+    // A member that was started at another address announces it itself.
     let moved = Newcomer { address: "127.0.0.1:22".into(), ..newcomer(2, true) };
     bed.ok(check_join(&bed.state, &moved).unwrap().unwrap());
     finish(&mut bed, &mut of);
@@ -201,7 +201,7 @@ fn whoever_may_not_join_is_told_what_to_do() {
 }
 
 #[test]
-fn what_was_taken_back_leaves_the_voters_as_they_were() {
+fn cancelled_quorum_change_keeps_voters() {
     let mut bed = bed(&[1, 2, 3]);
     let mut of = health(1, &[1, 2, 3]);
     assert_eq!(check_cancel_quorum_change(&bed.state), Err(QuorumRefusal::NothingPending));
@@ -210,7 +210,7 @@ fn what_was_taken_back_leaves_the_voters_as_they_were() {
     take(&mut bed, step);
     bed.ok(check_cancel_quorum_change(&bed.state).unwrap());
     assert_eq!((voters(&bed), next_step(&bed.state, &of)), (vec![1, 2, 3], None));
-    // The leader has failed between the two entries: the next one ends the first.
+    // The leader failed between the two entries: the next one completes the change.
     bed.ok(check_quorum_change(&bed.state, &health(1, &[1, 2, 3, 4]), &QuorumChange::Promote { id: 4 }, false)
         .unwrap()
         .unwrap());
@@ -234,9 +234,9 @@ fn changes() -> impl Strategy<Value = QuorumChange> {
 }
 
 proptest! {
-    /// Whatever is asked for, a majority of the voters answers all along, numbers are used once, and it comes to an end.
+    /// For any requests, a majority of the voters answers at all times, numbers are used once, and each change ends.
     #[test]
-    fn no_change_that_is_let_through_ends_the_quorum(
+    fn admitted_changes_never_end_the_quorum(
         asked in proptest::collection::vec((changes(), any::<bool>(), 0u64..7, any::<bool>()), 1..20)
     ) {
         let mut bed = bed(&[1, 2, 3]);
@@ -244,7 +244,7 @@ proptest! {
         let mut heard: BTreeSet<u64> = [1, 2, 3].into();
         for (change, joins, silent, force) in asked {
             let leader = *bed.state.coordinators.voters().intersection(&heard).next().unwrap();
-            // Only one that is not needed falls silent.
+            // Only a coordinator that is not needed falls silent.
             let less: BTreeSet<u64> = heard.iter().copied().filter(|id| *id != silent || *id == leader).collect();
             let of = |heard: &BTreeSet<u64>| health(leader, &heard.iter().copied().collect::<Vec<_>>());
             if of(&less).spare(&bed.state.coordinators.voters()).is_some() {

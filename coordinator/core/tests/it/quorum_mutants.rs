@@ -1,4 +1,4 @@
-//! The rules about the members of the quorum taken away, one at a time, as in `mutants`.
+//! The rules about the members of the quorum disabled, one at a time, as in `mutants`.
 
 use archon_coordinator_core::*;
 use archon_types::*;
@@ -6,17 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 archon_types::shown_by! {
-    SecondChangeTaken => one_change_is_over_before_another_begins,
-    NewcomerUnready => a_newcomer_votes_once_it_has_the_log,
-    LeaderStays => a_leader_that_is_to_go_gives_way,
-    VoterForgotten => nobody_is_forgotten_whose_vote_counts,
-    RetiredReturns => a_number_is_used_once,
-    CopiedDirectoryJoins => a_copy_of_a_directory_is_not_let_in,
-    OtherDirectoryHeard => a_number_with_another_directory_is_nobody,
-    StrangerHeard => a_stranger_is_not_heard_whatever_it_says,
-    ExpectedForgotten => a_newcomer_hears_those_that_let_it_in_until_its_log_names_it,
-    VouchedIgnored => whoever_a_member_vouches_for_is_heard,
-    RemovedVouched => a_member_that_lagged_vouched_for_one_that_was_removed,
+    SecondChangeTaken => quorum_changes_do_not_overlap,
+    NewcomerUnready => newcomer_votes_only_with_the_log,
+    LeaderStays => leaving_leader_gives_way,
+    VoterForgotten => voter_is_not_forgotten,
+    RetiredReturns => number_is_used_once,
+    CopiedDirectoryJoins => copied_directory_is_not_admitted,
+    OtherDirectoryHeard => number_with_another_directory_is_not_heard,
+    StrangerHeard => stranger_is_not_heard,
+    ExpectedForgotten => newcomer_hears_its_admitters_until_in_its_log,
+    VouchedIgnored => vouched_coordinator_is_heard,
+    RemovedVouched => lagging_member_cannot_vouch_for_removed_one,
 }
 
 fn directory(number: u64) -> StorageId {
@@ -27,7 +27,7 @@ fn member(id: u64, voter: bool) -> (u64, Coordinator) {
     (id, Coordinator { address: format!("127.0.0.1:{id}"), storage: directory(id), voter })
 }
 
-/// Three voters and a learner, who is the fourth; the fifth was removed.
+/// Three voters and a learner, number 4; number 5 was removed.
 fn state(mutant: Option<Mutant>) -> ClusterState {
     let mut state = ClusterState::new();
     let members = [(1, true), (2, true), (3, true), (4, false), (5, false)].map(|(id, voter)| member(id, voter));
@@ -53,32 +53,32 @@ fn joins(state: &ClusterState, id: u64, storage: StorageId) -> Result<Option<Com
     check_join(state, &Newcomer { id, address: format!("127.0.0.1:{id}"), storage, voter: true })
 }
 
-fn one_change_is_over_before_another_begins(mutant: Option<Mutant>) -> bool {
+fn quorum_changes_do_not_overlap(mutant: Option<Mutant>) -> bool {
     let state = wanting(mutant, QuorumChange::Promote { id: 4 });
     let second = check_quorum_change(&state, &health(0), &QuorumChange::Demote { id: 3 }, true);
     matches!(second, Err(QuorumRefusal::UnderWay { .. }))
 }
 
-fn a_newcomer_votes_once_it_has_the_log(mutant: Option<Mutant>) -> bool {
+fn newcomer_votes_only_with_the_log(mutant: Option<Mutant>) -> bool {
     let step = next_step(&wanting(mutant, QuorumChange::Promote { id: 4 }), &health(65));
     step == Some(QuorumStep::CatchUp(4, Some(65)))
 }
 
-fn a_leader_that_is_to_go_gives_way(mutant: Option<Mutant>) -> bool {
+fn leaving_leader_gives_way(mutant: Option<Mutant>) -> bool {
     let step = next_step(&wanting(mutant, QuorumChange::Remove { id: 1 }), &health(0));
     step == Some(QuorumStep::GiveWay([2, 3].into()))
 }
 
-fn nobody_is_forgotten_whose_vote_counts(mutant: Option<Mutant>) -> bool {
+fn voter_is_not_forgotten(mutant: Option<Mutant>) -> bool {
     let step = next_step(&wanting(mutant, QuorumChange::Remove { id: 3 }), &health(0));
     step == Some(QuorumStep::SetVoters([1, 2].into()))
 }
 
-fn a_number_is_used_once(mutant: Option<Mutant>) -> bool {
+fn number_is_used_once(mutant: Option<Mutant>) -> bool {
     matches!(joins(&state(mutant), 5, directory(55)), Err(QuorumRefusal::Retired { id: 5, next: 6 }))
 }
 
-fn a_copy_of_a_directory_is_not_let_in(mutant: Option<Mutant>) -> bool {
+fn copied_directory_is_not_admitted(mutant: Option<Mutant>) -> bool {
     let state = state(mutant);
     [2, 5].into_iter().all(|of| joins(&state, 6, directory(of)) == Err(QuorumRefusal::CopiedDirectory { id: of }))
 }
@@ -87,27 +87,27 @@ fn known(mutant: Option<Mutant>) -> Acquaintances {
     Acquaintances::new((1..=3).map(|id| (id, directory(id))).collect()).broken_by(Broken::by(mutant))
 }
 
-fn a_number_with_another_directory_is_nobody(mutant: Option<Mutant>) -> bool {
+fn number_with_another_directory_is_not_heard(mutant: Option<Mutant>) -> bool {
     let known = known(mutant);
     known.standing(3, Some(directory(33)), false) == CoordinatorStanding::OtherDirectory
         && known.hears(1, 3, directory(33), &BTreeSet::new()) == Err(Unheard::OtherDirectory)
 }
 
-fn a_stranger_is_not_heard_whatever_it_says(mutant: Option<Mutant>) -> bool {
+fn stranger_is_not_heard(mutant: Option<Mutant>) -> bool {
     known(mutant).hears(1, 4, directory(4), &[4].into()) == Err(Unheard::Stranger)
 }
 
-fn a_newcomer_hears_those_that_let_it_in_until_its_log_names_it(mutant: Option<Mutant>) -> bool {
+fn newcomer_hears_its_admitters_until_in_its_log(mutant: Option<Mutant>) -> bool {
     known(mutant).hears(7, 5, directory(5), &[5, 6].into()).is_ok()
 }
 
-fn whoever_a_member_vouches_for_is_heard(mutant: Option<Mutant>) -> bool {
+fn vouched_coordinator_is_heard(mutant: Option<Mutant>) -> bool {
     let known = known(mutant).with_vouched(&BTreeMap::from([(4, directory(4))]), |_| false);
     known.hears(1, 4, directory(4), &BTreeSet::new()).is_ok()
 }
 
-/// It was heard for ever, and never told that it was removed.
-fn a_member_that_lagged_vouched_for_one_that_was_removed(mutant: Option<Mutant>) -> bool {
+/// It was heard forever, and never learned of its removal.
+fn lagging_member_cannot_vouch_for_removed_one(mutant: Option<Mutant>) -> bool {
     let known = known(mutant).with_vouched(&BTreeMap::from([(4, directory(4))]), |id| id == 4);
     known.standing(4, Some(directory(4)), true) == CoordinatorStanding::Retired
 }

@@ -1,5 +1,5 @@
-//! Random faults in a fake world: whatever happens, no partition is served twice and no acknowledged write is missing
-//! where it is served; and when the faults stop, everything converges. A failing case is printed with its seed, shrunk.
+//! Random faults in a simulated world: no partition is ever served twice and no acknowledged write is missing where it
+//! is served; once the faults stop, everything converges. A failing case is printed with its seed, shrunk.
 
 use crate::world::{Fault, World};
 use archon_types::{NodeGoal, Settings};
@@ -36,8 +36,8 @@ pub(crate) fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(150)
 }
 
-/// The same cases in every build, so that a red one is the change's own fault; `PROPTEST_RNG_SEED=7 PROPTEST_CASES=20000`
-/// asks for others, and more.
+/// The same cases in every build, so that a failure is caused by the change under test; `PROPTEST_RNG_SEED=7
+/// PROPTEST_CASES=20000` runs other and more cases.
 fn rng_seed() -> RngSeed {
     RngSeed::Fixed(std::env::var("PROPTEST_RNG_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1))
 }
@@ -46,7 +46,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 8, failure_persistence: None, rng_seed: rng_seed(), ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_served_twice_or_lost_and_all_converges(
+    fn faults_cause_no_double_serving_or_loss(
         seed in any::<u64>(),
         nodes in 2usize..5,
         partitions in 1u32..8,
@@ -66,7 +66,7 @@ proptest! {
     }
 }
 
-/// A move whose source must stay: the partition has lost its other copies.
+/// A move with a source that must stay: the partition has lost its other copies.
 #[test]
 fn found_by_seed_3942198063837744508() {
     let settings = Settings { partitions: 4, nodes_min: 4, replication: 3, ..Settings::default() };
@@ -91,9 +91,9 @@ fn found_by_seed_3942198063837744508() {
     world.heal();
 }
 
-/// Both copies were wiped while a plan moved leaderships: the moves end, for nobody will be elected.
+/// Both copies were wiped while a plan moved leaderships: the moves end, since no leader will be elected.
 #[test]
-fn a_leadership_move_ends_when_every_copy_is_lost() {
+fn leadership_move_ends_when_every_copy_is_lost() {
     let settings =
         Settings { partitions: 7, nodes_min: 2, replication: 2, replace_after_ms: 3_000, ..Settings::default() };
     let mut world = World::new(10805105600875017, 2, settings);

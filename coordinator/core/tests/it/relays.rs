@@ -1,4 +1,4 @@
-//! Who relays the heartbeats of participants, as coordinators tell them (PROTOCOL rule 81).
+//! Relays of participants' heartbeats, as coordinators announce them (PROTOCOL rule 81).
 
 use crate::bed::{TestBed, register, settings};
 use archon_coordinator_core::term::KnownRelays;
@@ -7,7 +7,7 @@ use archon_types::*;
 
 const NODES: [&str; 9] = ["athens", "byzantium", "cyrene", "delos", "ephesus", "gela", "himera", "ithaca", "knidos"];
 
-/// Nine nodes, of which three relay, and a participant.
+/// Creates nine nodes, of which three relay, and a participant.
 fn relaying() -> (TestBed, NodeId) {
     let mut bed = TestBed::running(settings(9, 3, 2), &NODES);
     bed.state.settings.relays_from = 4;
@@ -17,7 +17,7 @@ fn relaying() -> (TestBed, NodeId) {
 }
 
 #[test]
-fn a_participant_is_told_the_relays_that_a_node_in_its_place_would_compute() {
+fn participant_gets_relays_that_a_node_would_compute() {
     let (bed, participant) = relaying();
     let alive = bed.state.nodes.values().map(|row| RelayCandidate::of(&row.node));
     let computed = relays_of(participant, None, &relays(bed.state.cluster, alive, 3));
@@ -29,7 +29,7 @@ fn a_participant_is_told_the_relays_that_a_node_in_its_place_would_compute() {
 }
 
 #[test]
-fn a_relay_that_failed_and_a_setting_that_changed_are_known_at_the_next_poll() {
+fn next_poll_reflects_relay_failure_and_setting() {
     let (mut bed, participant) = relaying();
     let mut known = KnownRelays::new();
     let before = known.of(&bed.state, participant);

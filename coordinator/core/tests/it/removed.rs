@@ -1,4 +1,4 @@
-//! Nodes removed: whoever keeps nodes by deltas forgets them too.
+//! Removed nodes: holders of nodes by deltas forget them too.
 
 use crate::bed::{TABLE, TestBed, register, settings};
 use archon_coordinator_core::state::STRANGERS_MAX;
@@ -7,9 +7,9 @@ use archon_types::*;
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
-/// Whoever kept nodes by deltas kept those that were removed too, with their addresses, for as long as it ran.
+/// Holders of nodes by deltas kept removed nodes with their addresses for their whole run.
 #[test]
-fn a_node_that_was_removed_stayed_in_every_cache_for_ever() {
+fn removed_node_leaves_every_cache() {
     let mut bed = TestBed::running(settings(9, 3, 2), &CITIES);
     let whole = |bed: &TestBed| {
         PartitionTable::from_whole(table_piece(&bed.state, TABLE, Version::ZERO, 0).unwrap().delta).unwrap()
@@ -31,17 +31,17 @@ fn a_node_that_was_removed_stayed_in_every_cache_for_ever() {
     assert!(bed.state.nodes.keys().all(|id| !removed.contains(*id)));
     assert!(cached.merge(table_piece(&bed.state, TABLE, cached.version(), 0).unwrap().delta));
     assert_eq!((cached.node(gone), &cached), (None, &whole(&bed)));
-    // What was under way since before does not bring it back.
+    // A delta from before the removal does not bring it back.
     let late = TableDelta { nodes: everyone.nodes, ..cached.newer_than(cached.version()) };
     assert!(cached.merge(late));
     assert_eq!(cached, whole(&bed));
-    // Whoever fetches from such a cache is told as well.
+    // Readers of such a cache learn of the removal as well.
     assert_eq!(cached.newer_than(since).removed, Some(removed));
     assert_eq!(nodes_delta(&bed.state, news.version, 1).removed, None, "it was told");
 }
 
 #[test]
-fn strangers_that_are_forgotten_for_lack_of_space_are_told_of() {
+fn forgotten_strangers_are_in_deltas() {
     let mut bed = TestBed::running(settings(9, 3, 2), &CITIES);
     let first = NodeId::new(4);
     for number in 0..=STRANGERS_MAX as u128 + 1 {
@@ -58,9 +58,9 @@ fn strangers_that_are_forgotten_for_lack_of_space_are_told_of() {
     assert_eq!(removed.ranges.len(), 1, "those who are gone stand side by side: {removed:?}");
 }
 
-/// A relay told it that its life was over, once the rows of nodes said which numbers were no node's any more.
+/// A relay reported it as fenced, once the rows of nodes listed the numbers without a node.
 #[test]
-fn a_participant_stood_among_the_nodes_that_are_gone() {
+fn participant_is_not_listed_as_removed_node() {
     let mut bed = TestBed::running(settings(9, 3, 2), &CITIES);
     let served = Participant { tables: vec!["jobs".into()], timing: None };
     let participant = bed.join_with(Register { participant: Some(served), ..register("w1", 900, 901) });

@@ -1,4 +1,4 @@
-//! Copies in place of failed, lost, damaged and leaving ones.
+//! Replacement of failed, lost, damaged and leaving copies.
 
 use crate::bed::{TestBed, part, register, settings};
 use archon_coordinator_core::*;
@@ -12,13 +12,13 @@ fn events(bed: &TestBed, wanted: impl Fn(&EventKind) -> bool) -> usize {
 }
 
 impl TestBed {
-    /// Lets this much time pass at once; all nodes but the silent ones are heard.
+    /// Advances the time at once; all nodes but the silent ones send heartbeats.
     fn skip_to(&mut self, millis: u64) {
         self.now = self.now.plus(millis);
         self.heartbeat_all();
     }
 
-    /// What a leader asks for as soon as a follower is silent: to do without it.
+    /// Drops a silent node from all Live sets, like its leaders request.
     fn drop_silent(&mut self, node: NodeId) {
         for index in 0..self.state.partitions.len() as u32 {
             let Some(own) = self.row(index).leader else { continue };
@@ -37,7 +37,7 @@ impl TestBed {
 }
 
 #[test]
-fn a_copy_on_a_failed_node_is_loaded_elsewhere_after_a_while() {
+fn copy_on_failed_node_is_replaced_after_delay() {
     for dropped in [false, true] {
         let mut bed = TestBed::running(settings(8, 4, 3), &FOUR);
         let athens = bed.node("athens");
@@ -51,7 +51,7 @@ fn a_copy_on_a_failed_node_is_loaded_elsewhere_after_a_while() {
         assert_eq!(events(&bed, |what| matches!(what, EventKind::RepairStarted { .. })), 0, "not yet");
         bed.skip_to(20_000);
         bed.settle();
-        // Its data is not deleted behind its back: a duty to unload waits for it.
+        // Its data is not deleted in its absence: a duty to unload waits for it.
         let up = |row: &Partition| row.live().filter(|live| bed.state.is_alive(live.node)).count();
         let short: Vec<&Partition> = bed.state.partitions.iter().filter(|row| up(row) != 3).collect();
         assert!(short.is_empty(), "{dropped}: {short:#?}\n{:#?}", bed.state.nodes);
@@ -73,7 +73,7 @@ fn a_copy_on_a_failed_node_is_loaded_elsewhere_after_a_while() {
 }
 
 #[test]
-fn a_node_that_returns_before_its_replacement_is_whole_makes_it_superfluous() {
+fn returning_node_makes_unfinished_replacement_surplus() {
     let mut bed = TestBed::running(settings(4, 4, 3), &FOUR);
     let athens = bed.node("athens");
     bed.fail(athens);
@@ -91,7 +91,7 @@ fn a_node_that_returns_before_its_replacement_is_whole_makes_it_superfluous() {
 }
 
 #[test]
-fn only_so_many_replacements_are_under_way_per_node() {
+fn replacements_per_node_respect_copy_limit() {
     let mut bed = TestBed::running(settings(16, 4, 2), &FOUR);
     bed.fail(bed.node("athens"));
     bed.settle();
@@ -114,7 +114,7 @@ fn only_so_many_replacements_are_under_way_per_node() {
 }
 
 #[test]
-fn nothing_is_replaced_while_more_than_a_third_of_the_nodes_are_failed() {
+fn nothing_is_replaced_while_over_a_third_of_nodes_failed() {
     let mut bed = TestBed::running(settings(6, 5, 3), &["a", "b", "c", "d", "e"]);
     for name in ["a", "b"] {
         bed.fail(bed.node(name));
@@ -131,7 +131,7 @@ fn nothing_is_replaced_while_more_than_a_third_of_the_nodes_are_failed() {
 }
 
 #[test]
-fn nodes_that_were_drained_and_stopped_kept_a_failed_ones_copies_from_being_replaced() {
+fn drained_stopped_nodes_do_not_withhold_repair() {
     let mut bed = TestBed::running(settings(12, 3, 2), &["a", "b", "c", "d", "e", "f"]);
     for name in ["d", "e"] {
         let node = bed.node(name);
@@ -149,14 +149,14 @@ fn nodes_that_were_drained_and_stopped_kept_a_failed_ones_copies_from_being_repl
     let up = |row: &Partition| row.live().filter(|live| bed.state.is_alive(live.node)).count();
     assert!(bed.state.partitions.iter().all(|row| up(row) == 2), "{:?}", bed.spread());
     assert_eq!(bed.state.partitions.held_on(f), 0);
-    // Its copies have been replaced: it says nothing more about the others.
+    // Its copies have been replaced: it does not count for the others any longer.
     let c = bed.node("c");
     bed.fail(c);
     assert_eq!(withheld(&bed.state), None, "one of three");
 }
 
 #[test]
-fn nobody_was_told_that_copies_of_failed_nodes_are_not_replaced() {
+fn withheld_repair_is_reported() {
     let mut bed = TestBed::running(settings(8, 4, 3), &FOUR);
     let down = [bed.node("athens"), bed.node("byzantium")];
     down.iter().for_each(|node| bed.fail(*node));
@@ -175,7 +175,7 @@ fn nobody_was_told_that_copies_of_failed_nodes_are_not_replaced() {
 }
 
 #[test]
-fn a_copy_that_has_nowhere_to_go_was_promised_for_ever() {
+fn copy_without_target_is_reported() {
     let mut bed = TestBed::new(settings(6, 3, 2));
     for (n, name) in ["a", "b", "c"].into_iter().enumerate() {
         bed.join_with(Register { partitions_max: Some(4), ..register(name, 1 + n as u128, 1_001 + n as u128) });
@@ -191,7 +191,7 @@ fn a_copy_that_has_nowhere_to_go_was_promised_for_ever() {
     let short = bed.state.partitions.iter().find(|row| row.live().count() == 1).unwrap();
     let why = explainer.explain(short.id).unwrap();
     assert_eq!(why, [Why::UnderReplicated { have: 1, want: 2 }, Why::NodesAtLimit { full: 1, plan: false }]);
-    // What was said to help does.
+    // The proposed remedy works.
     bed.join("d", 9);
     bed.settle();
     let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
@@ -200,7 +200,7 @@ fn a_copy_that_has_nowhere_to_go_was_promised_for_ever() {
 }
 
 #[test]
-fn a_replacement_whose_node_fails_is_begun_elsewhere_at_once() {
+fn replacement_on_failed_node_restarts_elsewhere_at_once() {
     let mut bed = TestBed::running(settings(1, 3, 2), &["a", "b", "c"]);
     let follower = bed.row(0).live().find(|live| Some(live.id) != bed.row(0).leader).unwrap().node;
     bed.join("d", 40);
@@ -237,7 +237,7 @@ fn copies_of_a_node_declared_lost_are_replaced_at_once() {
 }
 
 #[test]
-fn a_node_that_took_over_a_name_gets_the_copies_again() {
+fn node_that_took_over_a_name_gets_copies_again() {
     let mut bed = TestBed::running(settings(6, 3, 3), &["athens", "byzantium", "cyrene"]);
     bed.fail(bed.node("athens"));
     let new = bed.join("athens", 77);
@@ -247,7 +247,7 @@ fn a_node_that_took_over_a_name_gets_the_copies_again() {
 }
 
 #[test]
-fn a_drained_node_gives_its_leaderships_away_first_and_then_its_copies() {
+fn drained_node_gives_up_leaderships_before_copies() {
     let mut bed = TestBed::running(settings(8, 4, 3), &FOUR);
     let athens = bed.node("athens");
     let drain = check_drain(&bed.state, athens).unwrap();
@@ -255,7 +255,7 @@ fn a_drained_node_gives_its_leaderships_away_first_and_then_its_copies() {
     bed.ok(drain.command);
     let handed = duties(&bed.state, athens).unwrap();
     assert_eq!(handed.iter().filter(|duty| matches!(duty, Duty::HandOver { .. })).count(), 2);
-    // All that it releases goes on in one batch, and not to one node alone.
+    // All of its releases are handled in one batch, and not given to one node alone.
     let released: Vec<Report> =
         bed.facts_of(athens).into_iter().filter(|report| report.fact == Fact::Released).collect();
     let own = bed.incarnation(athens);
@@ -276,7 +276,7 @@ fn a_drained_node_gives_its_leaderships_away_first_and_then_its_copies() {
 }
 
 #[test]
-fn a_drain_without_other_copies_moves_the_only_one() {
+fn drain_moves_only_copies() {
     let mut bed = TestBed::running(settings(6, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     bed.ok(check_drain(&bed.state, athens).unwrap().command);
@@ -285,7 +285,7 @@ fn a_drain_without_other_copies_moves_the_only_one() {
 }
 
 #[test]
-fn an_undrained_node_keeps_what_is_still_there() {
+fn undrained_node_keeps_remaining_copies() {
     let mut bed = TestBed::running(settings(40, 4, 3), &FOUR);
     let athens = bed.node("athens");
     bed.ok(check_drain(&bed.state, athens).unwrap().command);
@@ -300,21 +300,21 @@ fn an_undrained_node_keeps_what_is_still_there() {
 }
 
 #[test]
-fn a_node_that_fails_during_its_drain_is_repaired() {
+fn node_failing_during_drain_is_repaired() {
     let mut bed = TestBed::running(settings(8, 4, 3), &FOUR);
     let athens = bed.node("athens");
     bed.ok(check_drain(&bed.state, athens).unwrap().command);
     bed.heartbeat_all();
     bed.round(&[]);
     bed.fail(athens);
-    // Its operator wants it empty: nobody waits for it.
+    // It is draining, so its replacement is not delayed.
     bed.settle();
     let up = |row: &Partition| row.live().filter(|live| bed.state.is_alive(live.node)).count();
     assert!(bed.state.partitions.iter().all(|row| up(row) == 3));
 }
 
 #[test]
-fn a_cordoned_node_is_given_no_leadership_that_another_can_take() {
+fn cordoned_node_leads_only_without_alternative() {
     let mut bed = TestBed::running(settings(9, 3, 3), &["athens", "byzantium", "cyrene"]);
     let (byzantium, cyrene) = (bed.node("byzantium"), bed.node("cyrene"));
     let before = bed.state.partitions.leaders_on(cyrene);
@@ -329,7 +329,7 @@ fn a_cordoned_node_is_given_no_leadership_that_another_can_take() {
 }
 
 #[test]
-fn a_repair_goes_on_under_another_coordinator() {
+fn repair_continues_under_another_coordinator() {
     let mut bed = TestBed::running(settings(8, 4, 3), &FOUR);
     let athens = bed.node("athens");
     bed.fail(athens);
@@ -347,11 +347,11 @@ fn a_repair_goes_on_under_another_coordinator() {
 }
 
 #[test]
-fn the_copy_limit_is_not_used_up_for_ever_by_partitions_that_lost_everything() {
+fn lost_partitions_do_not_use_up_copy_limit() {
     let mut bed = TestBed::running(settings(6, 2, 2), &["athens", "byzantium"]);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
-    // Byzantium comes back empty and begins two copies, as many as it may; then athens is lost too, but for one partition
-    // that counts elsewhere by then.
+    // Byzantium comes back empty and begins two copies, its maximum; then athens is lost too, except for one partition
+    // that is in sync elsewhere by then.
     bed.fail(byzantium);
     let corinth = bed.join("corinth", 40);
     bed.ok(check_lose_node(&bed.state, byzantium).unwrap().command);
@@ -362,7 +362,7 @@ fn the_copy_limit_is_not_used_up_for_ever_by_partitions_that_lost_everything() {
         bed.state.partitions.on_node(corinth).filter(on).map(|row| row.id.index).collect::<Vec<_>>()
     };
     assert_eq!(loading(&bed).len(), 2);
-    // One partition is whole on another node before athens goes.
+    // One partition is whole on another node before athens is lost.
     let spared = (0..6).find(|index| bed.row(*index).placements.len() == 1).unwrap();
     let (id, row) = (PlacementId::new(bed.state.placement_last.get() + 50), bed.row(spared).clone());
     let ephesus = bed.join("ephesus", 50);

@@ -1,5 +1,5 @@
-//! Splits and merges while anything happens: nodes fail and return, with less than they had or as new machines, operators cancel, and
-//! drop tables, coordinators change.
+//! Splits and merges during random events: nodes fail and return, with less data or as new machines, operators cancel
+//! and drop tables, coordinators change.
 
 use crate::bed::TestBed;
 use crate::random::cases;
@@ -31,16 +31,16 @@ enum Step {
     Return {
         node: usize,
     },
-    /// As `Return`, without its copy of that partition, or of what is split off it.
+    /// Like `Return`, without its copy of that partition, or of the one split off it.
     ReturnWithout {
         node: usize,
         partition: usize,
     },
-    /// An operator says that it is lost; another machine gets its name.
+    /// An operator declares it lost; another machine gets its name.
     Lose {
         node: usize,
     },
-    /// The table is dropped; another one may get its name at once, and does the next time.
+    /// The table is dropped; another one may get its name at once, or does the next time.
     Drop {
         again: bool,
     },
@@ -67,7 +67,7 @@ fn of_merges() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// These steps, in the midst of everything else.
+/// Returns these steps, mixed with all other ones.
 fn steps(reshaping: impl Strategy<Value = Step>, span_ms: u64) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         5 => reshaping,
@@ -84,13 +84,13 @@ fn steps(reshaping: impl Strategy<Value = Step>, span_ms: u64) -> impl Strategy<
     proptest::collection::vec(step, 1..40)
 }
 
-/// The cluster, and the table by ranges that there is by now.
+/// The cluster, with its present table by ranges.
 struct Play {
     bed: TestBed,
     nodes: Vec<NodeId>,
-    /// Of processes and machines so far.
+    /// Counter of processes and machines.
     numbers: u128,
-    /// What it is made by, the next time.
+    /// The command that creates it the next time.
     table: Command,
 }
 
@@ -110,7 +110,7 @@ impl Play {
         self.bed.state.tables.values().find(|table| table.name == "times").map(|table| table.id)
     }
 
-    /// The partition of that number, as long as there is a table.
+    /// Returns the partition of that number, if there is a table.
     fn partition(&self, number: usize) -> Option<PartitionId> {
         let ids: Vec<PartitionId> = self.bed.state.partitions.of_table(self.table()?).map(|row| row.id).collect();
         Some(ids[number % ids.len()])
@@ -124,7 +124,8 @@ impl Play {
         node
     }
 
-    /// The node comes back in another process, with everything but its copies of `lost`, and what was formed only if `formed`.
+    /// Restarts the node in another process, with everything but its copies of `lost`, and with formed copies only if
+    /// `formed`.
     fn comes_back(&mut self, node: NodeId, lost: Option<PartitionId>, formed: bool) {
         self.numbers += 1;
         let row = self.bed.state.node(node).expect("known").clone();
@@ -141,7 +142,7 @@ impl Play {
             last_incarnation: row.activated,
             ..Register::new(row.node.name, row.node.address, row.storage, BootId::new(Uuid::from_u128(self.numbers)))
         });
-        // What was condemned is on its disk; and what it says nothing of is not.
+        // Condemned copies are on its disk; copies that it does not list are not.
         let after = condemned(&self.bed);
         assert!(before.iter().all(|copy| after.contains(copy)), "of {before:?} only {after:?} are to be deleted");
         let formed = self.bed.state.partitions.splitting().filter_map(|row| row.split.as_ref()?.copy_on(node));
@@ -216,7 +217,7 @@ impl Play {
         }
     }
 
-    /// Every node returns, an operator accepts what is lost, and all comes to rest.
+    /// Brings every node back, accepts the losses as an operator, and waits until everything is settled.
     fn heal(&mut self) {
         for node in self.nodes.clone() {
             if !self.bed.state.is_alive(node) {
@@ -238,7 +239,7 @@ impl Play {
         panic!("nobody can lead what an operator had led");
     }
 
-    /// What an operator does about a partition of which nothing is left that counts.
+    /// Returns the operator's command for a partition without an in-sync copy.
     fn lost(&self) -> Option<Command> {
         let (bed, ids) = (&self.bed, self.bed.state.partitions.iter().map(|row| row.id));
         let plans = ids.map(|id| check_force_leader(&bed.state, &bed.liveness, bed.now, id, None));
@@ -246,8 +247,8 @@ impl Play {
     }
 }
 
-/// Plays these steps; then every node returns, and all comes to rest. Every command is followed by a check of all invariants: that
-/// ranges tile the keys, that no number is used twice, and that no row goes unnoticed.
+/// Plays these steps; then every node returns, and everything settles. All invariants are checked after every command:
+/// ranges tile the keys, no number is used twice, and no row is missed.
 fn play(
     replication: u8,
     split_at: &[&'static str],
@@ -260,7 +261,7 @@ fn play(
     is_at_rest(&mut play, replication)
 }
 
-/// Every partition is served by all its copies, and nothing is left to be done or deleted.
+/// Checks that every partition is served by all its copies, and no work or deletion is left.
 fn is_at_rest(play: &mut Play, replication: u8) -> Result<(), TestCaseError> {
     prop_assert!(play.bed.state.condemned.is_empty());
     let table = play.table();
@@ -277,23 +278,23 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_every_split_ends_and_the_ranges_tile(replication in 1u8..4, steps in steps(of_splits(), 3_000)) {
+    fn every_split_ends_and_ranges_tile(replication in 1u8..4, steps in steps(of_splits(), 3_000)) {
         play(replication, &[], &steps, None)?;
     }
 
     #[test]
-    fn whatever_happens_every_merge_ends_and_the_ranges_tile(replication in 1u8..4, steps in steps(of_merges(), 6_000)) {
+    fn every_merge_ends_and_ranges_tile(replication in 1u8..4, steps in steps(of_merges(), 6_000)) {
         play(replication, &["g", "p"], &steps, None)?;
     }
 }
 
 archon_types::shown_by! {
-    FormedLost => what_a_node_lost_meanwhile_is_come_upon,
-    CondemnedForgotten => what_is_left_of_a_dropped_table_is_come_upon,
-    CondemnedEndsWithLife => what_a_node_holds_of_a_dropped_table_when_it_returns_is_come_upon,
+    FormedLost => histories_detect_lost_formed_copies,
+    CondemnedForgotten => histories_detect_forgotten_dropped_copies,
+    CondemnedEndsWithLife => histories_detect_dropped_copies_of_returning_node,
 }
 
-/// Whether many histories, the same ones each time, all come to rest.
+/// Returns true if many histories, the same ones each time, all settle.
 fn come_to_rest(mutant: Option<Mutant>) -> bool {
     let config = ProptestConfig { failure_persistence: None, max_shrink_iters: 0, ..ProptestConfig::with_cases(400) };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
@@ -305,14 +306,14 @@ fn come_to_rest(mutant: Option<Mutant>) -> bool {
     }
 }
 
-fn what_a_node_lost_meanwhile_is_come_upon(mutant: Option<Mutant>) -> bool {
+fn histories_detect_lost_formed_copies(mutant: Option<Mutant>) -> bool {
     come_to_rest(mutant)
 }
 
-fn what_is_left_of_a_dropped_table_is_come_upon(mutant: Option<Mutant>) -> bool {
+fn histories_detect_forgotten_dropped_copies(mutant: Option<Mutant>) -> bool {
     come_to_rest(mutant)
 }
 
-fn what_a_node_holds_of_a_dropped_table_when_it_returns_is_come_upon(mutant: Option<Mutant>) -> bool {
+fn histories_detect_dropped_copies_of_returning_node(mutant: Option<Mutant>) -> bool {
     come_to_rest(mutant)
 }

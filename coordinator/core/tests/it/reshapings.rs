@@ -1,4 +1,4 @@
-//! What people are told of splits and merges under way.
+//! Displayed progress of splits and merges.
 
 use crate::bed::ranges::{TIMES, key, times};
 use crate::bed::{FORMED_AT, TestBed};
@@ -18,7 +18,7 @@ fn only(bed: &TestBed) -> Reshaping {
 }
 
 #[test]
-fn a_split_says_how_far_it_is_and_for_which_copies_it_waits() {
+fn split_shows_progress_and_pending_copies() {
     let mut bed = ranges(3, None);
     bed.begin_split(0, "m");
     let begun = only(&bed);
@@ -54,7 +54,7 @@ fn a_split_says_how_far_it_is_and_for_which_copies_it_waits() {
 }
 
 #[test]
-fn a_merge_says_who_takes_the_keys_over_and_who_leads_neither() {
+fn merge_shows_absorber_and_missing_leaders() {
     let mut bed = TestBed::with_ranges(3, 3, &["g"], RangeLimits::NONE);
     let plan = check_merge(&bed.state, times(0), |_| None).unwrap();
     bed.ok(plan.command);

@@ -1,4 +1,4 @@
-//! What a split waits for before keys are given up: copies that have them and get whatever is written.
+//! The conditions of a split for giving up keys: copies that have them and receive all writes.
 
 use crate::bed::ranges::times;
 use crate::bed::{FORMED_AT, TestBed};
@@ -6,7 +6,7 @@ use crate::splits::{last_event, ranges};
 use archon_coordinator_core::*;
 use archon_types::*;
 
-/// Turns until nothing is left to commit.
+/// Runs one turn and commits its commands.
 fn turn(bed: &mut TestBed) {
     let commands = bed.turn();
     bed.commit(commands);
@@ -21,7 +21,7 @@ fn stages(bed: &TestBed) -> Vec<RightStage> {
 }
 
 #[test]
-fn keys_are_given_up_once_every_copy_has_them() {
+fn keys_are_cut_once_every_copy_has_them() {
     let mut bed = ranges(3, None);
     bed.begin_split(0, "m");
     for node in bed.nodes() {
@@ -36,7 +36,7 @@ fn keys_are_given_up_once_every_copy_has_them() {
 }
 
 #[test]
-fn the_last_copy_is_waited_for_as_long_as_nobody_misses_the_keys() {
+fn last_copy_is_awaited_for_30_s_before_cut() {
     let mut bed = ranges(3, None);
     bed.begin_split(0, "m");
     for node in &bed.nodes()[..2] {
@@ -49,7 +49,7 @@ fn the_last_copy_is_waited_for_as_long_as_nobody_misses_the_keys() {
 }
 
 #[test]
-fn copies_that_never_have_the_keys_end_the_split_after_half_an_hour() {
+fn split_is_abandoned_after_half_an_hour_of_copying() {
     let mut bed = ranges(3, None);
     bed.begin_split(0, "m");
     bed.mirrors(bed.nodes()[0], 0).expect("it counts");
@@ -63,7 +63,7 @@ fn copies_that_never_have_the_keys_end_the_split_after_half_an_hour() {
 }
 
 #[test]
-fn a_node_that_begins_anew_copies_anew() {
+fn restarted_node_copies_again() {
     let mut bed = ranges(3, None);
     bed.begin_split(0, "m");
     let nodes = bed.nodes();
@@ -82,10 +82,10 @@ fn a_node_that_begins_anew_copies_anew() {
     assert!(!bed.is_split(0) && bed.of_times(1).live().count() == 3);
 }
 
-/// Seed 265911000859462 of the simulator: nobody hosts a copy that was lost, nothing is repaired while a partition is split, and
-/// the split waited half an hour for that node.
+/// Seed 265911000859462 of the simulator: a lost copy is not hosted, nothing is repaired while a partition is split,
+/// and the split waited half an hour for that node.
 #[test]
-fn a_copy_whose_source_was_lost_is_not_waited_for() {
+fn copy_with_lost_source_is_not_awaited() {
     for lost in [1, 2] {
         let mut bed = ranges(3, None);
         bed.begin_split(0, "m");
@@ -108,7 +108,7 @@ fn a_copy_whose_source_was_lost_is_not_waited_for() {
 }
 
 #[test]
-fn keys_are_not_given_up_while_nobody_leads() {
+fn keys_are_not_cut_without_leader() {
     let mut bed = ranges(3, None);
     bed.begin_split(0, "m");
     for node in bed.nodes() {
@@ -127,7 +127,7 @@ fn keys_are_not_given_up_while_nobody_leads() {
 }
 
 #[test]
-fn what_is_formed_already_needs_no_word_before() {
+fn formed_copy_needs_no_mirroring_report() {
     let mut bed = ranges(3, None);
     let split = bed.begin_cut(0, "m");
     let node = split.copies[0].node;
@@ -137,7 +137,7 @@ fn what_is_formed_already_needs_no_word_before() {
 }
 
 #[test]
-fn the_last_copy_was_not_waited_for_once_another_one_had_begun_anew() {
+fn last_copy_is_awaited_despite_another_restart() {
     let mut bed = ranges(3, None);
     bed.begin_split(0, "m");
     let [first, second, _] = bed.nodes()[..] else { panic!("three nodes") };

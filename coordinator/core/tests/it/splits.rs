@@ -1,4 +1,4 @@
-//! Partitions of a table by ranges, split: done, given up, and what happens to it when nodes fail.
+//! Splits of partitions of a table by ranges: completed, abandoned, and during failures of nodes.
 
 use crate::bed::ranges::{TIMES, key, times};
 use crate::bed::{FORMED_AT, TestBed, boxed, register};
@@ -9,13 +9,13 @@ use bytes::Bytes;
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
 archon_types::shown_by! {
-    FormedStale => what_was_formed_in_an_earlier_split_does_not_count,
-    FormedLost => what_a_node_lost_is_not_formed,
-    PartBelowMin => no_split_is_done_with_too_few_copies,
-    RightEpochRestarts => epochs_of_the_new_partition_go_on,
+    FormedStale => copy_formed_in_earlier_split_does_not_count,
+    FormedLost => lost_copy_is_not_formed,
+    PartBelowMin => no_split_completes_with_too_few_copies,
+    RightEpochRestarts => epochs_of_new_partition_continue,
 }
 
-/// Three nodes and a table by ranges of one partition with a copy on each; and nothing has happened in it yet.
+/// Creates three nodes and a table by ranges of one partition with a copy on each, without further changes.
 pub(crate) fn ranges(replication: u8, mutant: Option<Mutant>) -> TestBed {
     let mut bed = TestBed::with_ranges(3, replication, &[], RangeLimits::NONE);
     bed.state.mutant = mutant;
@@ -30,7 +30,7 @@ impl TestBed {
         (**self.of_times(index).split.as_ref().expect("a split")).clone()
     }
 
-    /// A split of which every copy has the keys, so that they are given up.
+    /// Begins a split and reports every copy as having the keys, so that they are given up.
     #[track_caller]
     pub(crate) fn begin_cut(&mut self, index: u32, at: &str) -> Split {
         let split = self.begin_split(index, at);
@@ -44,12 +44,12 @@ impl TestBed {
         split
     }
 
-    /// The node says that its copy has the keys.
+    /// Reports that the node's copy has the keys.
     pub(crate) fn mirrors(&mut self, node: NodeId, index: u32) -> Result<Vec<Response>, ErrorDetail> {
         self.tells(node, index, |attempt, copy| Fact::Mirroring { attempt, copy })
     }
 
-    /// The node says that it has formed its copy.
+    /// Reports that the node has formed its copy.
     pub(crate) fn forms(&mut self, node: NodeId, index: u32, position: Position) -> Result<Vec<Response>, ErrorDetail> {
         self.tells(node, index, |attempt, copy| Fact::Formed { attempt, copy, position })
     }
@@ -85,7 +85,7 @@ pub(crate) fn last_event(bed: &TestBed, fits: impl Fn(&EventKind) -> bool) -> bo
 }
 
 #[test]
-fn a_split_partition_is_two_that_share_its_keys() {
+fn split_yields_two_partitions_that_share_the_keys() {
     let mut bed = ranges(3, None);
     let split = bed.begin_split(0, "m");
     assert_eq!((split.right, split.copies.len(), split.formed()), (1, 3, 0));
@@ -106,7 +106,7 @@ fn a_split_partition_is_two_that_share_its_keys() {
 }
 
 #[test]
-fn a_split_that_is_not_formed_in_time_is_given_up_and_leaves_nothing() {
+fn split_not_formed_in_time_is_abandoned_without_trace() {
     let mut bed = ranges(3, None);
     let split = bed.begin_cut(0, "m");
     bed.pass(4_800, &[]);
@@ -126,7 +126,7 @@ fn a_split_that_is_not_formed_in_time_is_given_up_and_leaves_nothing() {
 }
 
 #[test]
-fn the_last_copy_is_not_waited_for_long_and_is_loaded_then() {
+fn straggling_copy_is_left_out_and_loaded_later() {
     let mut bed = ranges(3, None);
     let split = bed.begin_cut(0, "m");
     let nodes = bed.nodes();
@@ -147,7 +147,7 @@ fn the_last_copy_is_not_waited_for_long_and_is_loaded_then() {
 }
 
 #[test]
-fn all_copies_formed_end_it_at_once() {
+fn split_ends_once_all_copies_are_formed() {
     let mut bed = ranges(3, None);
     bed.begin_cut(0, "m");
     for node in bed.nodes() {
@@ -161,7 +161,7 @@ fn all_copies_formed_end_it_at_once() {
 }
 
 #[test]
-fn a_copy_of_another_position_does_not_count() {
+fn copy_formed_at_another_position_is_refused() {
     let mut bed = ranges(3, None);
     bed.begin_cut(0, "m");
     let nodes = bed.nodes();
@@ -172,7 +172,7 @@ fn a_copy_of_another_position_does_not_count() {
 }
 
 #[test]
-fn a_node_that_fails_is_not_waited_for_unless_too_few_are_left() {
+fn failed_node_is_awaited_only_if_too_few_are_left() {
     let mut bed = ranges(3, None);
     bed.begin_cut(0, "m");
     let nodes = bed.nodes();
@@ -200,7 +200,7 @@ fn a_node_that_fails_is_not_waited_for_unless_too_few_are_left() {
 }
 
 #[test]
-fn an_operator_cancels_a_split_until_it_is_done() {
+fn operator_can_cancel_unfinished_split() {
     let mut bed = ranges(3, None);
     bed.begin_split(0, "m");
     let cancel = check_cancel_split(&bed.state, times(0)).expect("under way");
@@ -212,7 +212,7 @@ fn an_operator_cancels_a_split_until_it_is_done() {
 }
 
 #[test]
-fn a_dropped_table_takes_its_split_along() {
+fn drop_of_table_ends_its_split() {
     let mut bed = ranges(3, None);
     bed.begin_split(0, "m");
     bed.ok(Command::DropTable { table: TIMES });
@@ -222,7 +222,7 @@ fn a_dropped_table_takes_its_split_along() {
 }
 
 #[test]
-fn a_lost_node_takes_its_copies_out_of_both() {
+fn lost_node_loses_copies_of_both_sides() {
     let mut bed = ranges(3, None);
     bed.begin_cut(0, "m");
     let node = bed.nodes()[1];
@@ -235,11 +235,11 @@ fn a_lost_node_takes_its_copies_out_of_both() {
 }
 
 #[test]
-fn what_cannot_be_split_says_why() {
+fn refused_split_states_reason() {
     let mut bed = ranges(3, None);
     let check = |bed: &TestBed, id, at: &str| {
         let error = check_split(&bed.state, id, &key(at)).expect_err("it cannot be");
-        // Wherever it were to be: what is not about the key says the same.
+        // At any key: errors that do not concern the key are equal.
         let leads = |copy: Placement| bed.state.partitions.get(id).and_then(|row| row.leader) == Some(copy.id);
         let anywhere = check_splittable(&bed.state, id).map(leads);
         let about_key = error.message.contains("cannot be split at");
@@ -270,7 +270,7 @@ fn what_cannot_be_split_says_why() {
 }
 
 #[test]
-fn two_that_split_at_once_and_a_change_in_between_exclude_each_other() {
+fn concurrent_splits_and_changes_exclude_each_other() {
     let mut bed = ranges(3, None);
     let first = check_split(&bed.state, times(0), &key("c")).expect("can be");
     let second = check_split(&bed.state, times(0), &key("t")).expect("can be");
@@ -279,7 +279,7 @@ fn two_that_split_at_once_and_a_change_in_between_exclude_each_other() {
 }
 
 #[test]
-fn nothing_is_repaired_or_moved_while_it_is_split() {
+fn split_partition_is_not_repaired_or_moved() {
     let mut bed = ranges(2, None);
     bed.begin_split(0, "m");
     let copies = bed.of_times(0).placements.clone();
@@ -291,7 +291,7 @@ fn nothing_is_repaired_or_moved_while_it_is_split() {
     assert_eq!((bed.of_times(0).live().count(), bed.of_times(1).live().count()), (3, 3));
 }
 
-fn what_was_formed_in_an_earlier_split_does_not_count(mutant: Option<Mutant>) -> bool {
+fn copy_formed_in_earlier_split_does_not_count(mutant: Option<Mutant>) -> bool {
     let mut bed = ranges(3, mutant);
     let early = bed.begin_split(0, "m");
     bed.ok(check_cancel_split(&bed.state, times(0)).expect("under way"));
@@ -306,13 +306,13 @@ fn what_was_formed_in_an_earlier_split_does_not_count(mutant: Option<Mutant>) ->
     bed.of_times(0).split.as_ref().is_some_and(|split| split.formed() == 0)
 }
 
-fn what_a_node_lost_is_not_formed(mutant: Option<Mutant>) -> bool {
+fn lost_copy_is_not_formed(mutant: Option<Mutant>) -> bool {
     let mut bed = ranges(3, mutant);
     bed.begin_cut(0, "m");
     let node = bed.node("cyrene");
     bed.forms(node, 0, FORMED_AT).expect("it counts");
     bed.fail(node);
-    // It comes back with everything but what it formed.
+    // It comes back with everything but the copy that it formed.
     let row = bed.state.node(node).expect("known").clone();
     let held =
         bed.state.partitions.on_node(node).filter_map(|row| row.placement_on(node)).map(|copy| copy.id).collect();
@@ -322,7 +322,7 @@ fn what_a_node_lost_is_not_formed(mutant: Option<Mutant>) -> bool {
     bed.of_times(0).split.as_ref().is_some_and(|split| split.formed() == 0)
 }
 
-fn no_split_is_done_with_too_few_copies(mutant: Option<Mutant>) -> bool {
+fn no_split_completes_with_too_few_copies(mutant: Option<Mutant>) -> bool {
     let mut bed = ranges(3, mutant);
     bed.begin_cut(0, "m");
     let node = bed.nodes()[0];
@@ -333,7 +333,7 @@ fn no_split_is_done_with_too_few_copies(mutant: Option<Mutant>) -> bool {
     bed.one(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)])).refusal().is_some()
 }
 
-fn epochs_of_the_new_partition_go_on(mutant: Option<Mutant>) -> bool {
+fn epochs_of_new_partition_continue(mutant: Option<Mutant>) -> bool {
     let mut bed = ranges(3, mutant);
     let leader = bed.of_times(0).leader_placement().expect("a leader").node;
     bed.fail(leader);
@@ -347,7 +347,7 @@ fn epochs_of_the_new_partition_go_on(mutant: Option<Mutant>) -> bool {
 }
 
 #[test]
-fn a_copy_formed_on_a_node_whose_name_an_empty_directory_took_over_was_counted() {
+fn formed_copy_of_replaced_directory_is_not_counted() {
     let mut bed = ranges(3, None);
     bed.begin_cut(0, "m");
     let leader = bed.leader_of(0).expect("led");
@@ -370,7 +370,7 @@ fn a_copy_formed_on_a_node_whose_name_an_empty_directory_took_over_was_counted()
 }
 
 #[test]
-fn a_split_was_done_with_a_copy_of_a_node_that_was_known_to_be_down() {
+fn split_does_not_complete_with_copy_on_down_node() {
     let mut bed = ranges(3, None);
     bed.begin_cut(0, "m");
     let leader = bed.leader_of(0).expect("led");
@@ -388,7 +388,7 @@ fn a_split_was_done_with_a_copy_of_a_node_that_was_known_to_be_down() {
 }
 
 #[test]
-fn a_copy_to_be_deleted_on_a_node_that_does_not_return_kept_its_partition_from_ever_being_split() {
+fn unload_copy_on_failed_node_does_not_block_split() {
     let mut bed = ranges(3, None);
     bed.join("delphi", 4);
     let down = bed.node("cyrene");
@@ -403,7 +403,7 @@ fn a_copy_to_be_deleted_on_a_node_that_does_not_return_kept_its_partition_from_e
 }
 
 #[test]
-fn keys_that_an_operator_had_taken_offline_were_served_by_the_partition_split_off() {
+fn offline_order_abandons_split() {
     let mut bed = ranges(3, None);
     bed.begin_cut(0, "m");
     let order = Order::Offline { partition: times(0) };
@@ -426,7 +426,7 @@ fn keys_that_an_operator_had_taken_offline_were_served_by_the_partition_split_of
 }
 
 #[test]
-fn a_bar_on_a_partition_was_not_one_on_what_is_split_off_it() {
+fn new_partition_inherits_bars() {
     let mut bed = ranges(3, None);
     bed.join("delphi", 4);
     bed.begin_split(0, "m");

@@ -1,4 +1,4 @@
-//! What a coordinator does with heartbeats and reports while it leads.
+//! Heartbeats and reports at a leading coordinator.
 
 use crate::bed::{TestBed, part, register, settings};
 use archon_coordinator_core::*;
@@ -12,7 +12,7 @@ fn bed() -> (TestBed, Term) {
     (bed, term)
 }
 
-/// The lives that a turn activates.
+/// Returns the incarnations that a turn activates.
 fn activated(term: &mut Term, bed: &TestBed) -> Vec<(NodeId, Incarnation)> {
     let commands = term.turn(&bed.state, bed.now).commands;
     let life = |command: &Command| match command {
@@ -22,14 +22,14 @@ fn activated(term: &mut Term, bed: &TestBed) -> Vec<(NodeId, Incarnation)> {
     commands.iter().filter_map(life).collect()
 }
 
-/// A heartbeat of a node's present life, which is news.
+/// Accepts a new heartbeat of a node's present incarnation.
 fn heard(term: &mut Term, bed: &TestBed, node: NodeId, number: u64, stopping: bool) -> term::Unconfirmed {
     let beat = term::Beat { node, incarnation: bed.incarnation(node), number, stopping };
     term.heartbeat(&bed.state, beat, bed.now).expect("it is of a life that goes on").expect("it is news")
 }
 
 #[test]
-fn a_life_that_is_heard_is_activated_by_the_next_turn_and_known_ones_are_not() {
+fn first_heartbeat_activates_incarnation_once() {
     let (mut bed, mut term) = bed();
     let athens = bed.node("athens");
     let known = heard(&mut term, &bed, athens, 1, false);
@@ -44,7 +44,7 @@ fn a_life_that_is_heard_is_activated_by_the_next_turn_and_known_ones_are_not() {
 }
 
 #[test]
-fn a_node_that_says_it_is_about_to_exit_makes_a_turn_due_once() {
+fn stopping_node_makes_turn_due_once() {
     let (bed, mut term) = bed();
     let athens = bed.node("athens");
     term.turn(&bed.state, bed.now);
@@ -53,14 +53,14 @@ fn a_node_that_says_it_is_about_to_exit_makes_a_turn_due_once() {
 }
 
 #[test]
-fn one_round_serves_all_that_came_before_it_and_each_is_judged_by_itself() {
+fn round_serves_earlier_heartbeats_judged_one_by_one() {
     let (mut bed, mut term) = bed();
     let cities = ["athens", "byzantium", "cyrene"].map(|name| bed.node(name));
     let early = cities.map(|node| heard(&mut term, &bed, node, 1, false));
     let round = term.begin_round();
     let late = heard(&mut term, &bed, cities[0], 2, false);
     assert!(early.iter().all(|beat| term.covers(&bed.state, round, *beat)) && !term.covers(&bed.state, round, late));
-    // One of them begins another life while the round goes on.
+    // One of them begins another incarnation during the round.
     bed.rejoin(cities[1], 900);
     let confirmed = early.iter().filter_map(|beat| term.confirmed(&bed.state, *beat, round, Some(NUMBER)));
     let confirmed: Vec<term::Confirmed> = confirmed.collect();
@@ -73,7 +73,7 @@ fn one_round_serves_all_that_came_before_it_and_each_is_judged_by_itself() {
 }
 
 #[test]
-fn numbers_of_another_life_begin_anew() {
+fn heartbeat_numbers_restart_with_incarnation() {
     let (mut bed, mut term) = bed();
     let athens = bed.node("athens");
     let _ = heard(&mut term, &bed, athens, 40, false);
@@ -82,7 +82,7 @@ fn numbers_of_another_life_begin_anew() {
 }
 
 #[test]
-fn what_is_answered_without_a_commit_needs_a_round() {
+fn answer_without_commit_needs_a_round() {
     let (bed, mut term) = bed();
     let leader = bed.leader(0).expect("a leader");
     let (own, incarnation) = (bed.row(0).leader.expect("a leader"), bed.incarnation(leader));
@@ -98,7 +98,7 @@ fn what_is_answered_without_a_commit_needs_a_round() {
 }
 
 #[test]
-fn a_turn_is_followed_by_another_before_long() {
+fn next_turn_is_due_soon() {
     let (bed, mut term) = bed();
     let turn = term.turn(&bed.state, bed.now);
     assert!(turn.wake_at <= bed.now.plus(term::PAUSE_MAX_MS));
@@ -111,7 +111,7 @@ fn is_heard(term: &mut Term, bed: &TestBed, node: NodeId, number: u64) -> bool {
 }
 
 #[test]
-fn read_only_quorum_fails_no_life_and_withdraws_nothing() {
+fn read_only_quorum_fails_no_node_and_withdraws_nothing() {
     let (mut bed, mut term) = bed();
     term.turn(&bed.state, bed.now);
     let athens = bed.node("athens");
@@ -131,7 +131,7 @@ fn read_only_quorum_fails_no_life_and_withdraws_nothing() {
 }
 
 #[test]
-fn life_is_answered_again_if_its_failure_was_never_proposed() {
+fn node_is_answered_again_if_failure_was_not_proposed() {
     let (mut bed, mut term) = bed();
     term.turn(&bed.state, bed.now);
     let athens = bed.node("athens");

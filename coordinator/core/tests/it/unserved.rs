@@ -1,4 +1,4 @@
-//! Since when what ought to be served is not, and from when on people are called.
+//! Start of the unavailability of partitions, and its alerts.
 
 use crate::bed::{JOBS, Jobs, TABLE, TestBed, part, settings, worker};
 use archon_coordinator_core::*;
@@ -16,7 +16,7 @@ fn not_served_of(bed: &TestBed) -> Vec<Alert> {
     not_served(&bed.state, &remembered(bed), bed.now)
 }
 
-/// Every owner says that it could not acquire what it was given.
+/// Reports by every owner that it could not acquire its partition.
 fn nothing_is_acquired(bed: &mut TestBed) {
     for row in bed.state.partitions.of_table(JOBS).cloned().collect::<Vec<_>>() {
         let Some(owner) = row.leader_placement().copied() else { continue };
@@ -27,7 +27,7 @@ fn nothing_is_acquired(bed: &mut TestBed) {
 }
 
 #[test]
-fn an_owner_that_never_acquires_what_it_was_given_is_an_alarm() {
+fn owner_that_never_acquires_raises_alarm() {
     let mut bed = TestBed::jobs(2, 1);
     bed.liveness.set_wall(bed.now, bed.now.plus(7_000));
     bed.pass(100, &[]);
@@ -55,7 +55,7 @@ fn lease_table_without_participants_has_one_alarm() {
 }
 
 #[test]
-fn what_every_participant_gives_up_at_once_is_told_so_and_becomes_an_alarm() {
+fn partition_given_up_by_all_is_reported_and_raises_alarm() {
     let mut bed = TestBed::jobs(2, 2);
     for _ in 0..13 {
         bed.pass(1_000, &[]);
@@ -71,7 +71,7 @@ fn what_every_participant_gives_up_at_once_is_told_so_and_becomes_an_alarm() {
 }
 
 #[test]
-fn data_that_nobody_serves_is_an_alarm_and_what_is_offline_is_not() {
+fn unserved_data_raises_alarm_unless_offline() {
     let mut bed = TestBed::running(settings(4, 2, 2), &["athens", "byzantium"]);
     bed.pass(60_000, &[]);
     assert_eq!(not_served_of(&bed), []);
@@ -97,7 +97,7 @@ fn data_that_nobody_serves_is_an_alarm_and_what_is_offline_is_not() {
 }
 
 #[test]
-fn a_member_with_long_time_outs_is_waited_for_longer_and_a_new_coordinator_counts_anew() {
+fn unserved_grace_follows_time_outs_and_restarts_with_leader() {
     let timing = LeaseTiming { heartbeat_ms: 2_000, lease_ms: 8_000, failure_timeout_ms: 10_000, margin_ms: 500 };
     let mut bed = TestBed::jobs(2, 0);
     let participant = Some(Participant { tables: vec!["jobs".into()], timing: Some(timing) });

@@ -1,4 +1,4 @@
-//! The protocol of the cluster: when it rises, and who is taken in (rules 63 and 64). The simulator replaces the members of a
+//! The protocol of the cluster: its raises, and admission (rules 63 and 64). The simulator replaces the members of a
 //! whole cluster by newer and older ones.
 
 use crate::bed::{TestBed, boxed, register, settings, worker};
@@ -9,9 +9,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use uuid::Uuid;
 
 archon_types::shown_by! {
-    RaisedOverOlder => the_protocol_does_not_rise_over_a_member_that_registered_meanwhile,
-    HoldOverridden => a_raise_on_its_way_does_not_override_a_hold,
-    AnyProtocolRegisters => nobody_is_taken_in_who_does_not_speak_the_protocol,
+    RaisedOverOlder => protocol_does_not_rise_over_newly_registered_member,
+    HoldOverridden => raise_in_progress_does_not_override_hold,
+    AnyProtocolRegisters => member_with_other_protocol_is_refused,
 }
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
@@ -24,7 +24,7 @@ fn speaking(register: Register, ProtocolRange { oldest, newest }: ProtocolRange)
     Register { protocol_min: oldest, protocol_max: newest, ..register }
 }
 
-/// A cluster of three coordinators and nodes of protocol 1.
+/// Creates a cluster of three coordinators and nodes of protocol 1.
 fn bed(mutant: Option<Mutant>) -> TestBed {
     let mut bed = TestBed::running(settings(1, 3, 3), &CITIES);
     let member = |id: u64| {
@@ -37,7 +37,7 @@ fn bed(mutant: Option<Mutant>) -> TestBed {
     bed
 }
 
-/// The coordinators as the leading one hears them.
+/// Returns the protocols of the coordinators as the leading one knows them.
 fn coordinators(speak: [Option<ProtocolRange>; 3]) -> CoordinatorsSpeak {
     (1..).zip(speak).collect()
 }
@@ -46,7 +46,7 @@ fn upgraded() -> CoordinatorsSpeak {
     coordinators([Some(range(1, 2)); 3])
 }
 
-/// A node is stopped, and started again as a version that speaks this.
+/// Restarts a node as a version that speaks these protocols.
 pub(crate) fn upgrade(bed: &mut TestBed, name: &str, boot: u128, speaks: ProtocolRange) {
     let row = bed.state.node_by_name(name).expect("a node").clone();
     let own = bed.state.partitions.on_node(row.node.id).filter_map(|known| known.placement_on(row.node.id));
@@ -67,7 +67,7 @@ fn raises(bed: &TestBed, coordinators: &CoordinatorsSpeak) -> Option<u32> {
 }
 
 #[test]
-fn the_protocol_rises_once_the_last_member_speaks_the_next_one() {
+fn protocol_rises_once_every_member_speaks_it() {
     let mut bed = bed(None);
     for (boot, city) in (500..).zip(CITIES) {
         assert_eq!(raises(&bed, &upgraded()), None, "{city} is of the old version");
@@ -91,7 +91,7 @@ fn the_protocol_rises_once_the_last_member_speaks_the_next_one() {
 }
 
 #[test]
-fn a_failed_node_of_the_old_version_might_come_back_and_is_waited_for_until_it_is_given_up() {
+fn failed_old_node_blocks_raise_until_given_up() {
     let mut bed = bed(None);
     for (boot, city) in (500..).zip(&CITIES[..2]) {
         upgrade(&mut bed, city, boot, range(1, 2));
@@ -110,7 +110,7 @@ fn a_failed_node_of_the_old_version_might_come_back_and_is_waited_for_until_it_i
 }
 
 #[test]
-fn services_of_others_are_waited_for_as_well() {
+fn participants_block_raise() {
     let mut bed = TestBed::jobs(4, 1);
     upgrade(&mut bed, "athens", 500, range(1, 2));
     let none = CoordinatorsSpeak::new();
@@ -127,7 +127,7 @@ fn worker_of_a_later_version() -> Register {
 }
 
 #[test]
-fn versions_that_have_no_protocol_in_common_stay_where_they_are() {
+fn protocol_stays_without_common_version() {
     let mut bed = bed(None);
     for (boot, city) in (500..).zip(CITIES) {
         upgrade(&mut bed, city, boot, range(1, 3));
@@ -140,7 +140,7 @@ fn versions_that_have_no_protocol_in_common_stay_where_they_are() {
     assert_eq!(raises(&bed, &gap), Some(3), "the one that cannot speak 2 waits for nobody");
 }
 
-fn the_protocol_does_not_rise_over_a_member_that_registered_meanwhile(mutant: Option<Mutant>) -> bool {
+fn protocol_does_not_rise_over_newly_registered_member(mutant: Option<Mutant>) -> bool {
     let mut bed = bed(mutant);
     for (boot, city) in (500..).zip(CITIES) {
         upgrade(&mut bed, city, boot, range(1, 2));
@@ -154,7 +154,7 @@ fn the_protocol_does_not_rise_over_a_member_that_registered_meanwhile(mutant: Op
     refused
 }
 
-fn a_raise_on_its_way_does_not_override_a_hold(mutant: Option<Mutant>) -> bool {
+fn raise_in_progress_does_not_override_hold(mutant: Option<Mutant>) -> bool {
     let mut bed = bed(mutant);
     for (boot, city) in (500..).zip(CITIES) {
         upgrade(&mut bed, city, boot, range(1, 3));
@@ -165,7 +165,7 @@ fn a_raise_on_its_way_does_not_override_a_hold(mutant: Option<Mutant>) -> bool {
     bed.one(raise).refusal().is_some()
 }
 
-fn nobody_is_taken_in_who_does_not_speak_the_protocol(mutant: Option<Mutant>) -> bool {
+fn member_with_other_protocol_is_refused(mutant: Option<Mutant>) -> bool {
     let mut bed = bed(mutant);
     for (boot, city) in (500..).zip(CITIES) {
         upgrade(&mut bed, city, boot, range(1, 2));
@@ -192,7 +192,7 @@ fn nobody_is_taken_in_who_does_not_speak_the_protocol(mutant: Option<Mutant>) ->
 }
 
 #[test]
-fn a_coordinator_that_was_just_joining_could_not_read_what_came_after() {
+fn raise_and_join_exclude_each_other() {
     let mut bed = bed(None);
     for (boot, city) in (500..).zip(CITIES) {
         upgrade(&mut bed, city, boot, range(1, 2));
@@ -202,7 +202,7 @@ fn a_coordinator_that_was_just_joining_could_not_read_what_came_after() {
     check_coordinator_speaks(&bed.state, 4, ProtocolRange::FIRST).expect("the cluster speaks 1 yet");
     let raise = check_raise(&bed.state, &upgraded()).expect("a cluster that runs").expect("all speak it");
     let join = check_join(&bed.state, &newcomer).expect("it may join").expect("it is new");
-    // It is let in first: the raise waits for it.
+    // The newcomer is admitted first: the raise waits for it.
     let mut first = bed.state.clone();
     let batch = bed.batch(vec![join.clone()]);
     apply(&mut first, bed.state.applied + 1, &batch);
@@ -213,13 +213,13 @@ fn a_coordinator_that_was_just_joining_could_not_read_what_came_after() {
         refused[0].refusal().is_some_and(|error| error.message.contains("coordinator 4 is joining")),
         "{refused:?}"
     );
-    // The raise comes first: whoever was judged before is judged anew.
+    // The raise comes first: an earlier check of the newcomer is void.
     bed.ok(raise);
     assert_eq!(bed.refused(join), ErrorKind::StaleVersion);
 }
 
 #[test]
-fn what_older_members_do_not_know_was_written_when_a_coordinator_left() {
+fn removed_coordinator_is_refused_from_its_protocol_on() {
     let mut bed = bed(None);
     for (boot, city) in (500..).zip(CITIES) {
         upgrade(&mut bed, city, boot, range(1, 2));
@@ -255,7 +255,7 @@ fn raised_protocol_grants_present_lease_tables() {
 }
 
 #[test]
-fn of_recovered_coordinators_nobody_knows_yet_who_speaks_what() {
+fn protocol_does_not_rise_during_recovery() {
     let mut bed = bed(None);
     let storage = StorageId::new(Uuid::from_u128(77));
     let founder = (9, Coordinator { address: "127.0.0.1:9".into(), storage, voter: true });
@@ -264,7 +264,7 @@ fn of_recovered_coordinators_nobody_knows_yet_who_speaks_what() {
 }
 
 #[test]
-fn an_entry_of_a_newer_protocol_is_not_written() {
+fn commands_of_newer_protocol_are_refused() {
     let mut bed = bed(None);
     let older = [Command::CancelPlan, Command::RaiseProtocol { to: 2 }];
     check_commands(&bed.state, &older).expect("all are of protocol 1");
@@ -277,7 +277,7 @@ fn an_entry_of_a_newer_protocol_is_not_written() {
 }
 
 #[test]
-fn a_protocol_that_is_held_rises_when_an_operator_says_so_and_by_itself_after_that() {
+fn raise_by_operator_ends_hold() {
     let mut bed = bed(None);
     for (boot, city) in (500..).zip(CITIES) {
         upgrade(&mut bed, city, boot, range(1, 4));
@@ -302,10 +302,10 @@ fn a_protocol_that_is_held_rises_when_an_operator_says_so_and_by_itself_after_th
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Members of whatever versions come, go and come back, and the protocol is raised on a look that may be out of date. The
-    /// invariants are checked after each step by the bed.
+    /// Members of any versions come, go and return, and the protocol is raised on possibly outdated data. The bed
+    /// checks the invariants after each step.
     #[test]
-    fn whatever_versions_come_and_go_everybody_who_is_in_speaks_the_protocol(
+    fn every_member_speaks_the_protocol(
         steps in proptest::collection::vec((0_usize..6, 1_u32..4, 0_u32..3), 1..40)
     ) {
         let mut bed = bed(None);

@@ -1,4 +1,4 @@
-//! Zones and limits: where copies are first put, and what plans make of them.
+//! Zones and limits in first assignments and plans.
 
 use crate::bed::{TestBed, register, settings};
 use archon_coordinator_core::*;
@@ -14,7 +14,7 @@ fn limited(name: &str, number: u128, most: u32) -> Register {
     Register { partitions_max: Some(most), ..register(name, number, number + 1_000) }
 }
 
-/// A cluster of nodes in these zones, everything assigned.
+/// Creates a cluster of nodes in these zones, with everything assigned.
 fn in_zones(settings: Settings, zones: &[&str]) -> TestBed {
     let mut bed = TestBed::new(settings);
     for (number, zone) in zones.iter().enumerate() {
@@ -24,7 +24,7 @@ fn in_zones(settings: Settings, zones: &[&str]) -> TestBed {
     bed
 }
 
-/// Partitions with two copies, of those that stay, in one zone.
+/// Returns the number of partitions with two remaining copies in one zone.
 fn doubled(bed: &TestBed) -> usize {
     let is = |row: &&Partition| {
         let kept = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
@@ -47,7 +47,7 @@ fn leads(bed: &TestBed) -> Vec<u32> {
 }
 
 #[test]
-fn a_rebalance_put_both_copies_of_half_of_the_partitions_into_one_zone() {
+fn rebalance_keeps_copies_in_distinct_zones() {
     let mut bed = in_zones(settings(12, 4, 2), &["a", "b", "b", "b"]);
     assert_eq!((bed.spread(), doubled(&bed)), (vec![12, 4, 4, 4], 0));
     let planned = carry_out(&mut bed);
@@ -56,7 +56,7 @@ fn a_rebalance_put_both_copies_of_half_of_the_partitions_into_one_zone() {
 }
 
 #[test]
-fn a_node_more_in_one_of_three_zones_takes_from_that_zone_alone() {
+fn new_node_takes_copies_of_its_zone_only() {
     let mut bed = in_zones(settings(24, 6, 3), &["a", "a", "b", "b", "c", "c"]);
     bed.join_with(zoned("late", 99, "a"));
     let planned = carry_out(&mut bed);
@@ -66,8 +66,8 @@ fn a_node_more_in_one_of_three_zones_takes_from_that_zone_alone() {
 }
 
 #[test]
-fn copies_in_one_zone_stayed_there_for_ever() {
-    // All in one zone at first, since there was no other.
+fn copies_in_one_zone_are_separated() {
+    // All are in one zone at first, since there was no other.
     let mut bed = in_zones(settings(12, 3, 2), &["a", "a", "a"]);
     assert_eq!(doubled(&bed), 12);
     let table = Subject::Table(crate::bed::TABLE);
@@ -82,7 +82,7 @@ fn copies_in_one_zone_stayed_there_for_ever() {
 }
 
 #[test]
-fn what_cannot_be_parted_is_said() {
+fn inseparable_copies_are_reported() {
     let mut bed = in_zones(settings(12, 3, 2), &["a", "a", "a"]);
     bed.join_with(Register { zone: Some("b".into()), ..limited("small", 99, 5) });
     let planned = carry_out(&mut bed);
@@ -92,10 +92,10 @@ fn what_cannot_be_parted_is_said() {
 }
 
 #[test]
-fn the_first_assignment_gave_one_node_of_a_zone_five_times_as_much_as_the_other() {
+fn first_assignment_is_even_within_zones() {
     let bed = in_zones(settings(60, 6, 3), &["a", "a", "b", "b", "c", "c"]);
     assert_eq!((bed.spread(), leads(&bed), doubled(&bed)), (vec![30; 6], vec![10; 6], 0));
-    // A large zone has its share of every partition, and no partition two copies there.
+    // A large zone has its share of every partition, and no partition has two copies there.
     let bed = in_zones(settings(60, 6, 2), &["a", "b", "c", "d", "d", "d"]);
     assert_eq!((bed.spread(), doubled(&bed)), (vec![20; 6], 0));
     let mut bed = TestBed::new(settings(60, 4, 2));
@@ -107,7 +107,7 @@ fn the_first_assignment_gave_one_node_of_a_zone_five_times_as_much_as_the_other(
 }
 
 #[test]
-fn without_zones_it_goes_round() {
+fn assignment_without_zones_is_round_robin() {
     let bed = TestBed::running(settings(7, 3, 2), &["a", "b", "c"]);
     for index in 0..7u32 {
         let nodes: Vec<u64> = bed.row(index).placements.iter().map(|copy| copy.node.get()).collect();
@@ -116,7 +116,7 @@ fn without_zones_it_goes_round() {
 }
 
 #[test]
-fn room_for_every_copy_was_given_away_by_turns_until_there_was_none() {
+fn first_assignment_with_limits_places_every_copy() {
     let mut bed = TestBed::new(settings(6, 3, 2));
     for (number, (name, most)) in [("a", 6), ("b", 3), ("c", 3)].into_iter().enumerate() {
         bed.join_with(limited(name, 1 + number as u128, most));
@@ -126,7 +126,7 @@ fn room_for_every_copy_was_given_away_by_turns_until_there_was_none() {
 }
 
 #[test]
-fn full_nodes_were_about_to_be_assigned_to_for_ever() {
+fn partitions_without_room_are_explained() {
     let mut bed = TestBed::new(settings(6, 3, 3));
     for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
         bed.join_with(limited(name, 1 + number as u128, 6));
@@ -149,7 +149,7 @@ fn full_nodes_were_about_to_be_assigned_to_for_ever() {
         [Why::NodesAtLimit { full: 3, plan: true }],
         "one node has room, and could take from the others"
     );
-    // What it says helps, as long as it is said: each plan makes room on some nodes, which is taken at once.
+    // The proposed remedy works while it is reported: each plan makes room on some nodes, which is taken at once.
     let second = PartitionId::new(TableId::new(2), 1);
     for _ in 0..2 {
         carry_out(&mut bed);
@@ -160,9 +160,9 @@ fn full_nodes_were_about_to_be_assigned_to_for_ever() {
 }
 
 #[test]
-fn a_plan_moved_leaders_and_then_their_leaderships_back() {
+fn plan_does_not_move_leaderships_back() {
     let mut bed = TestBed::running(settings(12, 3, 3), &["a", "b", "c"]);
-    // Leads nothing: whatever it gives is followed elsewhere.
+    // It leads nothing: its copies to give away are followers' copies.
     let a = bed.node("a");
     bed.fail(a);
     bed.settle();
@@ -189,8 +189,8 @@ fn a_plan_moved_leaders_and_then_their_leaderships_back() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever stands where: a plan doubles no zone, brings no node further from its share, never exceeds a limit, and
-    /// a second one moves nothing but what the first said that it could not, and the leaderships that this shifts.
+    /// From any positions: a plan doubles no zone, brings no node further from its share, never exceeds a limit, and a
+    /// second one moves only copies that the first reported as unreachable, and the leaderships that these shift.
     #[test]
     fn plans_neither_unbalance_nor_double_zones(
         partitions in 1u32..40,
@@ -239,7 +239,7 @@ proptest! {
         let planned = carry_out(&mut bed);
         prop_assert!(bed.phases().iter().all(|phase| *phase == Phase::Done), "{:?}", bed.phases());
         prop_assert!(doubled(&bed) <= before, "{} of {} before", doubled(&bed), before);
-        // Copies that are parted go before an even spread; where there are none to part, nothing becomes less even.
+        // Separating copies takes precedence over an even spread; without doubled zones, nothing becomes less even.
         if before == 0 {
             prop_assert!(uneven(&bed.spread()) <= uneven(&first).max(3), "{:?} from {:?}", bed.spread(), first);
         }
@@ -248,7 +248,8 @@ proptest! {
             _ => 0,
         });
         prop_assert_eq!(said.sum::<usize>(), doubled(&bed));
-        // Where a copy of the same partition was just leaving, the first plan could bring none, and said so.
+        // The first plan could bring no copy to a node that another copy of its partition was just leaving, and
+        // reported that.
         let above: BTreeSet<Subject> = planned
             .unmet
             .iter()
@@ -269,7 +270,7 @@ proptest! {
             carry_out(&mut bed);
         }
         prop_assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
-        // No copy moves twice, and none to where another one of its partition was.
+        // No copy moves twice, and none to the former node of another one of its partition.
         let copies: Vec<_> = planned.moves.iter().filter(|step| step.kind == MoveKind::Copy).collect();
         if replication == 1 {
             let gone: u32 = first.iter().zip(bed.spread()).map(|(before, after)| before.saturating_sub(after)).sum();

@@ -16,7 +16,7 @@ pub fn worker(number: u32) -> Register {
 }
 
 impl TestBed {
-    /// A node, and a lease table `jobs`, of which so many participants take partitions.
+    /// Creates a node, and a lease table `jobs` with this number of participants.
     pub fn jobs(partitions: u32, workers: u32) -> Self {
         let mut bed = Self::running(settings(4, 1, 1), &["athens"]);
         bed.ok(Command::CreateTable {
@@ -32,18 +32,18 @@ impl TestBed {
     }
 }
 
-/// [`TestBed::jobs`], with the lease table in view.
+/// [`TestBed::jobs`] with accessors for the lease table.
 pub struct Jobs {
     pub bed: TestBed,
 }
 
 impl Jobs {
-    /// Nobody takes partitions yet.
+    /// Creates a table without participants.
     pub fn new(partitions: u32) -> Self {
         Self { bed: TestBed::jobs(partitions, 0) }
     }
 
-    /// So many participants share them.
+    /// Creates a table shared by this number of participants.
     pub fn with_workers(partitions: u32, workers: u32) -> Self {
         let mut bed = TestBed::jobs(partitions, workers);
         bed.settle();
@@ -67,7 +67,7 @@ impl Jobs {
         self.bed.node(&format!("worker-{number}"))
     }
 
-    /// How many partitions have other owners than before.
+    /// Returns the number of partitions with changed owners.
     pub fn moved(&self, before: &BTreeMap<u32, NodeId>) -> usize {
         self.owners().iter().filter(|(index, owner)| before.get(index) != Some(owner)).count()
     }

@@ -1,5 +1,5 @@
-//! A cluster for tests: commits what it is given, checks every invariant after each entry, and can play nodes that do
-//! their duties at once.
+//! A cluster for tests: commits given commands, checks every invariant after each entry, and can simulate nodes that
+//! perform their duties at once.
 #![allow(dead_code, unreachable_pub)]
 
 mod jobs;
@@ -13,14 +13,14 @@ use uuid::Uuid;
 
 pub const TABLE: TableId = TableId::new(1);
 
-/// Where a perfect leader logs that it gives keys up.
+/// Log position at which a perfect leader gives keys up.
 pub const FORMED_AT: Position = Position::new(Epoch::new(1), Seq::new(7));
 
 pub struct TestBed {
     pub state: ClusterState,
     pub liveness: Liveness,
     pub now: Millis,
-    /// Heartbeats so far, of all nodes.
+    /// Number of heartbeats so far, of all nodes.
     pub beats: u64,
 }
 
@@ -53,7 +53,7 @@ impl TestBed {
         bed
     }
 
-    /// A cluster of these nodes, all active, everything assigned and Online.
+    /// Creates a cluster of these nodes, all active, everything assigned and Online.
     pub fn running(settings: Settings, names: &[&str]) -> Self {
         let mut bed = Self::new(settings);
         for (number, name) in names.iter().enumerate() {
@@ -81,7 +81,7 @@ impl TestBed {
         self.commit_batch(&batch)
     }
 
-    /// A node that registers asks until it knows which life is on record, unless the test says what it expects.
+    /// Sets the recorded incarnation that a registering node would query, unless the test sets one.
     fn with_known_life(&self, command: Command) -> Command {
         let Command::Register(mut register) = command else { return command };
         let known = self.state.node_by_storage(register.storage).map(|row| row.node.incarnation);
@@ -126,12 +126,12 @@ impl TestBed {
         node
     }
 
-    /// A known node comes back in a new process with all its data.
+    /// Restarts a known node in a new process with all its data.
     pub fn rejoin(&mut self, node: NodeId, boot: u128) -> NodeId {
         self.rejoin_with(node, boot, vec![])
     }
 
-    /// The same with copies that no row names as its own.
+    /// The same with copies that its rows do not name.
     pub fn rejoin_with(&mut self, node: NodeId, boot: u128, others: Vec<PlacementId>) -> NodeId {
         let row = self.state.node(node).expect("known").clone();
         let own = self.state.partitions.on_node(node).filter_map(|row| row.placement_on(node)).map(|p| p.id);
@@ -142,7 +142,7 @@ impl TestBed {
         })
     }
 
-    /// The same with everything but its copy of one partition.
+    /// The same without its copy of one partition.
     pub fn rejoin_without(&mut self, node: NodeId, boot: u128, lost: PartitionId) -> NodeId {
         let row = self.state.node(node).expect("known").clone();
         let others = self.state.partitions.on_node(node).filter(|row| row.id != lost);
@@ -191,7 +191,7 @@ impl TestBed {
         }
     }
 
-    /// Lets time pass in heartbeats; every node that is alive but `silent` is heard. Turns are committed.
+    /// Advances the time in heartbeats of every alive node that is not `silent`. Turns are committed.
     pub fn pass(&mut self, millis: u64, silent: &[NodeId]) {
         let until = self.now.plus(millis);
         while self.now < until {
@@ -209,7 +209,7 @@ impl TestBed {
         }
     }
 
-    /// Fails a node, and nothing else: the world stands still otherwise.
+    /// Fails a node and changes nothing else.
     pub fn fail(&mut self, node: NodeId) {
         self.heartbeat_all();
         self.now = self.now.plus(1_300);
@@ -234,7 +234,7 @@ impl TestBed {
         Ok(if commands.is_empty() { vec![] } else { self.commit(commands) })
     }
 
-    /// What a process says of the directory of this node when it registers.
+    /// Returns the registration of a process with the directory of this node.
     pub fn registration(&self, name: &str) -> Register {
         let row = self.state.node_by_name(name).expect("a node").clone();
         let own = self.state.partitions.on_node(row.node.id).filter_map(|known| known.placement_on(row.node.id));
@@ -245,7 +245,8 @@ impl TestBed {
         }
     }
 
-    /// A node of before a recovery tells where the logs of its copies of the first partition end: in this epoch, at this place.
+    /// Reports, for a node that existed before a recovery, the log end of its copies of the first partition: this epoch
+    /// and sequence number.
     pub fn tell_end(&mut self, node: NodeId, (epoch, seq): (u64, u64)) {
         for duty in duties(&self.state, node).expect("it is active") {
             let Duty::Inspect { placement } = duty else { panic!("it is asked for nothing else: {duty:?}") };
@@ -256,13 +257,13 @@ impl TestBed {
         }
     }
 
-    /// The report of a fact, with the epoch and version of the present row.
+    /// Returns the report of a fact, with the epoch and version of the present row.
     pub fn fact(&self, index: u32, placement: PlacementId, fact: Fact) -> Report {
         let row = self.row(index);
         Report { partition: row.id, placement, epoch: row.epoch, version: row.version, fact }
     }
 
-    /// What a perfect node would report upon its duties now.
+    /// Returns the reports of a perfect node upon its present duties.
     pub fn facts_of(&self, node: NodeId) -> Vec<Report> {
         let mut reports = vec![];
         for duty in duties(&self.state, node).unwrap_or_default() {
@@ -297,7 +298,7 @@ impl TestBed {
                 Duty::Unload { .. } => add(Fact::Unloaded),
                 Duty::HandOver { .. } => add(Fact::Released),
                 Duty::Host { .. } if row.leader == Some(placement) => {
-                    // Of one that was lost its node is told nothing, so the leader hears nothing.
+                    // The node of a lost copy gets no duty for it, so the leader does not hear it.
                     let lost = |p: &Placement| self.state.departed.get(&p.id).is_some_and(|departed| departed.lost);
                     let able =
                         |p: &&Placement| p.state == ReplicaState::Load && self.state.is_active(p.node) && !lost(p);
@@ -315,7 +316,7 @@ impl TestBed {
         reports
     }
 
-    /// One round: a turn, then every node that is alive does its duties, but for the deaf ones.
+    /// Runs one round: a turn, then every alive node that is not deaf performs its duties.
     pub fn round(&mut self, deaf: &[NodeId]) -> bool {
         let commands = self.turn();
         let mut busy = !commands.is_empty();
@@ -344,7 +345,7 @@ impl TestBed {
         busy
     }
 
-    /// Rounds until nothing more happens; time passes as it must, and every node that is alive is heard.
+    /// Runs rounds until nothing changes; time passes as needed, and every alive node sends heartbeats.
     pub fn settle(&mut self) {
         let mut quiet = 0;
         for _ in 0..2_000 {
@@ -362,7 +363,7 @@ impl TestBed {
         panic!("it does not settle: {:#?}", counts(&self.state));
     }
 
-    /// Copies that are not to be deleted, per live or other node, in order of registration.
+    /// Returns the copies of each node that are not to be deleted, in order of registration.
     pub fn spread(&self) -> Vec<u32> {
         let kept = |node: NodeId| {
             let rows = self.state.partitions.on_node(node).filter_map(|row| row.placement_on(node));
@@ -379,7 +380,7 @@ impl TestBed {
         counts(&self.state).partitions_online
     }
 
-    /// Sees to it that the state survives being written and read.
+    /// Checks that the state survives serialisation.
     pub fn round_trip(&self) {
         let bytes = rmp_serde::to_vec_named(&self.state).expect("encodes");
         assert_eq!(rmp_serde::from_slice::<ClusterState>(&bytes).expect("decodes"), self.state);

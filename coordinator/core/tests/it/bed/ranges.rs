@@ -1,4 +1,4 @@
-//! A table by ranges to try things with.
+//! A table by ranges for tests.
 
 use super::{TestBed, settings};
 use archon_coordinator_core::*;
@@ -7,10 +7,10 @@ use bytes::Bytes;
 
 /// The table by ranges.
 pub(crate) const TIMES: TableId = TableId::new(2);
-/// The nodes of which there are as many as are needed.
+/// Names of the nodes, of which as many are used as needed.
 const NODES: [&str; 6] = ["athens", "byzantium", "cyrene", "delphi", "ephesus", "fasos"];
 
-/// A partition of the table by ranges.
+/// Returns the id of a partition of the table by ranges.
 pub(crate) fn times(index: u32) -> PartitionId {
     PartitionId::new(TIMES, index)
 }
@@ -20,7 +20,7 @@ pub(crate) fn key(text: &str) -> Bytes {
 }
 
 impl TestBed {
-    /// So many nodes and a table by ranges, split at these keys. Nothing has happened in it yet.
+    /// Creates this number of nodes and a table by ranges, split at these keys, without further changes.
     pub(crate) fn with_ranges(nodes: usize, replication: u8, split_at: &[&str], limits: RangeLimits) -> Self {
         let mut bed = Self::running(settings(1, 3, 1), &NODES[..nodes]);
         let split_at = split_at.iter().map(|at| key(at)).collect();
@@ -30,7 +30,7 @@ impl TestBed {
         bed
     }
 
-    /// The row of a partition of the table by ranges.
+    /// Returns the row of a partition of the table by ranges.
     pub(crate) fn of_times(&self, index: u32) -> &Partition {
         self.state.partition(times(index)).expect("a partition")
     }

@@ -1,4 +1,4 @@
-//! What may go wrong in the world, and what operators do in it.
+//! Faults of the world, and actions of its operators.
 
 use super::{Event, World};
 use archon_coordinator_core::*;
@@ -33,21 +33,21 @@ pub enum Fault {
         node: usize,
         goal: NodeGoal,
     },
-    /// The oldest table is dropped, and perhaps made again at once.
+    /// The oldest table is dropped, and perhaps created again at once.
     DropTable {
         again: bool,
     },
-    /// The oldest table is to have that many copies of each partition, as far as there are nodes.
+    /// The oldest table gets this number of copies of each partition, as far as there are nodes.
     AlterTable {
         replication: u8,
     },
-    /// A node is given another weight and zone.
+    /// A node gets another weight and zone.
     AlterNode {
         node: usize,
         weight: u32,
         zoned: bool,
     },
-    /// An operator orders something of a node and a partition, by number; and takes it back at the same time next.
+    /// An operator gives an order about a node and a partition, by number; the next such order also revokes it.
     Order {
         number: u8,
         node: usize,

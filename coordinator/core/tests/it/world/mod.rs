@@ -1,6 +1,6 @@
-//! A small fake world around the core: nodes with disks, leases on drifting clocks, a lossy and slow network, one
-//! leading coordinator after another. After every event it checks that no partition is served twice (O), that whoever
-//! serves has every acknowledged write (D), and every invariant of the state.
+//! A small simulated world around the core: nodes with disks, leases on drifting clocks, a lossy and slow network, one
+//! leading coordinator after another. After every event it checks that no partition is served twice (O), that a serving
+//! node has every acknowledged write (D), and every invariant of the state.
 #![allow(dead_code, unreachable_pub)]
 
 mod faults;
@@ -13,7 +13,7 @@ use node::SimNode;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-/// A clock that is off and runs a little fast or slow; per mille of the true rate, within the drift allowed.
+/// A clock with an offset and a slight drift: per mille of the true rate, within the allowed drift.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     pub offset: u64,
@@ -36,7 +36,7 @@ pub enum Event {
         incarnation: Incarnation,
         sent: Millis,
     },
-    /// The quorum round for a heartbeat is over.
+    /// The quorum round for a heartbeat has ended.
     Confirmed {
         term: u64,
         from: usize,
@@ -136,7 +136,7 @@ impl World {
         Clock { offset: self.below(1_000_000), per_mille: 995 + self.below(11) }
     }
 
-    /// A pseudo-random number below `end` (xorshift).
+    /// Returns a pseudo-random number below `end` (xorshift).
     pub fn below(&mut self, end: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -193,7 +193,7 @@ impl World {
         if let (Some((to, boot)), [Response::Registered { node, incarnation }]) = (reply, &responses[..]) {
             self.send(to, Event::Registered { to, boot, node: *node, incarnation: *incarnation });
         }
-        // A wiped node whose copies were the last that counted: the operator says that they are gone for good.
+        // A wiped node that held last in-sync copies: the operator declares them lost.
         if let ([Command::Register(register)], [Response::Refused(error)]) = (&batch.commands[..], &responses[..])
             && error.kind == ErrorKind::DataLoss
         {
@@ -253,7 +253,7 @@ impl World {
             }
             Event::Register { from, mut register } => {
                 let boot = register.boot;
-                // A node that is refused as overtaken is told which life is on record, and registers again.
+                // A node that is refused as overtaken learns the recorded incarnation, and registers again.
                 register.expects = self.state.node_by_storage(register.storage).map(|row| row.node.incarnation);
                 self.propose(Some((from, boot)), vec![Command::Register(register)]);
             }
@@ -270,7 +270,7 @@ impl World {
             }
             Event::Commit { term, reply, commands } => self.commit(term, reply, commands),
             Event::Restart(number) => self.nodes[number].restart(self.truth),
-            // A stopped process finds what was sent to it when it goes on.
+            // A stopped process gets its messages when it continues.
             Event::Answer { to, .. } | Event::Registered { to, .. } | Event::Push { to, .. }
                 if self.nodes[to].paused_until > self.truth =>
             {
@@ -303,8 +303,7 @@ impl World {
         }
     }
 
-    /// O and D: at this instant at most one process could answer for a partition, and it has every acknowledged write.
-    /// What is counted from indexes is what a look at all rows finds.
+    /// Checks that the counts from indexes equal a count of all rows.
     fn check_totals(&self) {
         let (totals, counted) = (Totals::of(&self.state), counts(&self.state));
         let of =
@@ -346,7 +345,7 @@ impl World {
         }
     }
 
-    /// Ends all faults and waits until everything that can be served is, and every move is over.
+    /// Ends all faults and waits until all partitions that can be served are, and every move has ended.
     pub fn heal(&mut self) {
         self.loss_percent = 0;
         for node in &mut self.nodes {
@@ -368,7 +367,7 @@ impl World {
         panic!("it does not converge: {:#?}\n{rows:#?}\n{migrations:#?}\n{:#?}", counts(&self.state), self.state.nodes);
     }
 
-    /// Takes every order, cordon and drain back: also one that was asked for before and is committed only now.
+    /// Revokes every order, cordon and drain, including those that were requested before and are committed only now.
     fn serve_everywhere(&mut self) {
         let reversal = self.state.controls.reversals().next();
         if let Some(order) = reversal {
@@ -383,7 +382,8 @@ impl World {
         }
     }
 
-    /// After disks were wiped, a copy may have to stay until the lost ones are replaced (PROTOCOL rule 7).
+    /// Returns true if a move must wait: after disks were wiped, a copy may have to stay until the lost ones are
+    /// replaced (PROTOCOL rule 7).
     fn must_wait(&self, migration: &Migration) -> bool {
         let why = waiting_for(&self.state, migration);
         why.as_deref() == Some("too few copies on nodes that are alive would remain")
@@ -400,14 +400,14 @@ impl World {
             && self.nodes.iter().all(|node| self.holds_nothing_dropped(node))
     }
 
-    /// No copy of a dropped table is left, unless its number was forgotten with a node that was lost.
+    /// Returns true if the node has no copy of a dropped table, unless its number was forgotten with a lost node.
     fn holds_nothing_dropped(&self, node: &SimNode) -> bool {
         let lost = self.state.node_by_storage(node.storage).is_none_or(|row| row.node.status == NodeStatus::Lost);
         lost || node.partitions_held().all(|partition| self.state.tables.contains_key(&partition.table))
     }
 
-    /// Every copy that was wanted is there again and counts, and no other; unless none is left that counts: then whatever may
-    /// be a last trace stays.
+    /// Returns true if exactly the wanted copies exist and are in sync. If no in-sync copy is left, possible last
+    /// remains stay.
     fn is_whole(&self, row: &Partition) -> bool {
         let wanted = self.state.tables.get(&row.id.table).map_or(0, |table| usize::from(table.replication));
         let live = row.live().count();

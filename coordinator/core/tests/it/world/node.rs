@@ -1,4 +1,4 @@
-//! A node of the fake world: a disk that survives a crash, and a process that does its duties under a lease.
+//! A node of the simulated world: a disk that survives a crash, and a process that performs its duties under a lease.
 
 use super::{Clock, Event, World};
 use archon_coordinator_core::*;
@@ -6,7 +6,7 @@ use archon_types::*;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-/// One stored copy: the number of writes it has, the highest epoch it was told, and whether nothing is missing.
+/// One stored copy: its number of writes, the highest epoch it knows, and whether it is complete.
 #[derive(Clone, Debug)]
 struct Copy {
     partition: PartitionId,
@@ -15,7 +15,7 @@ struct Copy {
     whole: bool,
 }
 
-/// What a process knows; gone when it dies.
+/// Memory of a process, lost when it dies.
 #[derive(Clone, Debug, Default)]
 struct Process {
     boot: BootId,
@@ -23,11 +23,11 @@ struct Process {
     pushed_at: u64,
     lease: Lease,
     duties: Vec<Duty>,
-    /// What it serves when its lease is valid, in which epoch.
+    /// Partitions that it serves while its lease is valid, with the epoch.
     serving: BTreeMap<PartitionId, Epoch>,
     /// Released or withdrawn: never served again in that epoch.
     ended: BTreeSet<(PartitionId, Epoch)>,
-    /// Loaders for which it asked, and the row's version then.
+    /// Requested loaders, with the row's version at the request.
     asked: BTreeMap<PartitionId, (PlacementId, Version)>,
     next_register: Millis,
     next_heartbeat: Millis,
@@ -84,12 +84,12 @@ impl SimNode {
         }
     }
 
-    /// Stops serving, says who it was, and exits.
+    /// Stops serving, returns its identity, and exits.
     pub fn stop(&mut self) -> Option<(NodeId, Incarnation)> {
         self.process.take()?.node
     }
 
-    /// What it would answer for at this instant, with the writes it has.
+    /// Returns the partitions that it would serve at this instant, with their writes.
     pub fn serves(&self, truth: u64) -> Vec<(PartitionId, u64)> {
         let Some(process) = &self.process else { return vec![] };
         if !process.lease.is_valid(self.clock.at(truth)) {
@@ -106,7 +106,7 @@ impl SimNode {
         if let Some(process) = &mut self.process
             && process.node.is_some_and(|(_, own)| own == incarnation)
         {
-            // A new life; the process forgets that it led.
+            // A new incarnation; the process forgets that it led.
             let boot = process.boot;
             *process = Process { boot, ..Process::default() };
         }
@@ -133,7 +133,7 @@ impl SimNode {
         }
     }
 
-    /// The partitions of which there is a copy on the disk.
+    /// Returns the partitions with a copy on the disk.
     pub fn partitions_held(&self) -> impl Iterator<Item = PartitionId> {
         self.copies.values().map(|copy| copy.partition)
     }
@@ -173,7 +173,7 @@ impl SimNode {
 }
 
 impl World {
-    /// One step of a node's process.
+    /// Runs one step of a node's process.
     pub fn tick(&mut self, number: usize) {
         let truth = self.truth;
         let node = &mut self.nodes[number];
@@ -236,7 +236,7 @@ impl World {
             }
             Duty::HandOver { partition: row, placement, .. } => {
                 if let Some(process) = &mut self.nodes[number].process {
-                    // It may drag its feet, up to and beyond the time after which it is withdrawn.
+                    // It may be slow, up to and beyond the time of the withdrawal.
                     if process.serving.contains_key(&row.id) && !now.get().is_multiple_of(7) {
                         self.lead(number, who, row, *placement, now);
                         return;
@@ -258,7 +258,7 @@ impl World {
         if !process.lease.is_valid(now) || process.ended.contains(&(row.id, row.epoch)) {
             return;
         }
-        // Everyone who counts: the Live copies, and the loader that was asked for.
+        // All required copies: the Live ones, and the requested loader.
         let asked = process.asked.get(&row.id).copied();
         let mut counted: Vec<Placement> = row.live().copied().collect();
         counted.extend(asked.and_then(|(id, _)| row.placement(id)).filter(|p| p.state == ReplicaState::Load));
@@ -282,7 +282,7 @@ impl World {
             }
             return;
         }
-        // All persist the epoch; a take-over has nothing else to do here, for a write reaches all or none.
+        // All persist the epoch; a take-over needs no more here, since a write reaches all or none.
         let serving = self.nodes[number].process.as_ref().is_some_and(|p| p.serving.get(&row.id) == Some(&row.epoch));
         let write = serving && self.below(3) == 0;
         for (placement, holder) in counted.iter().zip(reached.into_iter().flatten()) {
@@ -298,7 +298,7 @@ impl World {
             self.tell(number, who, row.id, own, row.epoch, row.version, Fact::Online);
         }
         let loading = |placement: &&Placement| placement.state == ReplicaState::Load;
-        // The one it has asked for, if any, until it is answered.
+        // The requested one, if any, until it is answered.
         let wanted = |placement: &&Placement| match asked {
             Some((id, version)) if version == row.version => placement.id == id,
             _ => holder(self, placement).is_some(),
