@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Pause between two rounds.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Nodes that are called at once.
+/// Maximum number of nodes that are called at once.
 const CALLS_MAX: usize = 16;
 
 /// Calls every failed node once a round, until the session ends. A node that a call reaches registers, which ends its failure.
@@ -36,7 +36,7 @@ pub(crate) async fn run(session: Arc<Session>, transport: Transport) {
     }
 }
 
-/// The nodes that are failed and may come back.
+/// Returns the failed nodes that may come back.
 fn failed(state: &ClusterState) -> Vec<(Node, BootId)> {
     let failed = state.nodes.down().filter(|row| row.node.status == NodeStatus::Failed && !row.stopped);
     failed.map(|row| (row.node.clone(), row.boot)).collect()

@@ -1,4 +1,4 @@
-//! What an operator tells a coordinator.
+//! Configuration of a coordinator by its operator.
 
 use crate::timing::QuorumTiming;
 use archon_coordinator_core::COORDINATORS_MAX;
@@ -9,54 +9,55 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// How a coordinator is run.
+/// Configuration of a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoordinatorConfig {
     /// This coordinator's number, one of `peers`, at least 1.
     pub id: u64,
-    /// The address to bind. Port 0 is accepted where the listener is handed in.
+    /// The address to bind. Port 0 is accepted if the listener is passed in.
     pub listen: SocketAddr,
-    /// Where to tell metrics and health by HTTP; nothing is told without it.
+    /// Address of the HTTP server for metrics and health; without it there is none.
     pub metrics_listen: Option<SocketAddr>,
-    /// How it reaches others and is reached.
+    /// Transport to and from others.
     pub transport: Transport,
-    /// Where the others reach this one, `host:port`; otherwise where `start` says, or where it was reached until now. A member
-    /// that says another address than the quorum knows has it changed.
+    /// Address at which the others reach this one, `host:port`; by default the one in `start`, or the last known one. A
+    /// member with another address than the quorum knows has it changed.
     pub advertise: Option<String>,
-    /// How it becomes a member when its data directory is new. Afterwards the log says who the members are; peers say where those are
-    /// looked for then that do not answer where the log has them.
+    /// Way to become a member if its data directory is new. Afterwards the log contains the members; peers are then
+    /// hints at members that do not answer at their addresses in the log.
     pub start: Option<FirstStart>,
-    /// Where vote, log and snapshots live.
+    /// Directory of vote, log and snapshots.
     pub data_dir: PathBuf,
-    /// The protocols that it speaks: those of this version, or fewer of them.
+    /// The protocols that it speaks: those of this version, or a part of them.
     pub speaks: ProtocolRange,
     /// Heartbeat and election timing, the same on every coordinator.
     pub timing: QuorumTiming,
-    /// What the cluster gets if this coordinator is the one that bootstraps it; ignored ever after.
+    /// Settings of the cluster if this coordinator bootstraps it; ignored afterwards.
     pub settings: Settings,
-    /// Which of them somebody has said; the others are what holds if nobody does, and no wish.
+    /// The settings that the operator set explicitly; the others are defaults without intent.
     pub settings_said: BTreeSet<Setting>,
 }
 
-/// How a coordinator with a new data directory becomes a member of a quorum.
+/// Way in which a coordinator with a new data directory becomes a member of a quorum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FirstStart {
-    /// It founds one, together with others that are given the same list.
+    /// It founds one, together with others that have the same list.
     Found {
-        /// Every founder, this one included: number → `host:port` at which the others reach it.
+        /// Every founder, including this one: number → `host:port` at which the others reach it.
         peers: BTreeMap<u64, String>,
     },
     /// It joins one.
     Join {
         /// Coordinators of that quorum, one of which is up.
         through: Vec<String>,
-        /// Whether it stays a learner; otherwise it becomes a voter once it has the log.
+        /// True to stay a learner; otherwise it becomes a voter once it has the log.
         learner: bool,
     },
 }
 
 impl FirstStart {
-    /// What of this is not heeded at a later start, if it is not how the coordinator became a member: whether it founded a quorum.
+    /// Returns the flag that is ignored at a later start, if it contradicts the way in which the coordinator became a
+    /// member: `is_founder` is true if it founded a quorum.
     pub(crate) const fn unheeded(&self, is_founder: bool) -> Option<&'static str> {
         match self {
             Self::Join { .. } if is_founder => Some("--join"),
@@ -66,7 +67,8 @@ impl FirstStart {
 }
 
 impl CoordinatorConfig {
-    /// Where members are looked for that do not answer where the log has them; where this one is, if that is not said otherwise.
+    /// Returns addresses to try for members that do not answer at their addresses in the log, and of this one by
+    /// default.
     pub(crate) fn hints(&self) -> BTreeMap<u64, String> {
         let Some(FirstStart::Found { peers }) = &self.start else { return BTreeMap::new() };
         let mut hints = peers.clone();
@@ -76,7 +78,7 @@ impl CoordinatorConfig {
         hints
     }
 
-    /// Where the others reach this one when it starts for the first time.
+    /// Returns the address of this one for the others at the first start.
     pub(crate) fn first_address(&self) -> String {
         let founded = match &self.start {
             Some(FirstStart::Found { peers }) => peers.get(&self.id),
@@ -86,39 +88,39 @@ impl CoordinatorConfig {
     }
 }
 
-/// Why a configuration is refused.
+/// Reason why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // The messages are the documentation of the fields.
 pub enum ConfigError {
-    /// Zero means "nobody".
+    /// Zero means "none".
     #[error("--id is 0; number the coordinators from 1")]
     IdZero,
     /// This coordinator is not in its own list.
     #[error("--id {id} is not among --peers {peers}; give every coordinator the same list, itself included")]
     NotAPeer { id: u64, peers: String },
-    /// More voters than make sense.
+    /// Too many voters.
     #[error("--peers names {found} coordinators; use 3 or 5, at most {COORDINATORS_MAX}")]
     TooManyPeers { found: usize },
-    /// Zero means "nobody".
+    /// Zero means "none".
     #[error("--peers numbers the coordinator at {address} 0; number them from 1")]
     PeerZero { address: String },
-    /// An address that nobody could dial.
+    /// The address cannot be dialled.
     #[error("--peers gives coordinator {id} the address {address:?}; write it as host:port")]
     Address { id: u64, address: String },
-    /// Nobody would know where to ask.
+    /// No coordinator to contact.
     #[error("--join names no coordinator; give the address of one or more of the quorum")]
     JoinsNobody,
-    /// Others could not dial it.
+    /// Others cannot dial it.
     #[error("{flag} is {address:?}, where nobody reaches it from elsewhere; say with --advertise H:P where others do")]
     OwnAddress { flag: &'static str, address: String },
-    /// Others would not believe it.
+    /// Others would not trust it.
     #[error("{0}")]
     Certificate(String),
     /// Two coordinators cannot share an address.
     #[error("--peers gives {address} to two coordinators; every one needs its own")]
     AddressTwice { address: String },
-    /// A setting of the cluster is out of its range, or does not fit another one.
+    /// A setting of the cluster is out of its range, or conflicts with another one.
     #[error("{0}")]
     Settings(#[from] SettingsError),
     /// The first assignment could never happen.
@@ -132,7 +134,7 @@ impl CoordinatorConfig {
     /// Accepts the configuration only if it can work.
     ///
     /// # Errors
-    /// [`ConfigError`], with the arithmetic and what to change.
+    /// [`ConfigError`], with the arithmetic and a remedy.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.id == 0 {
             return Err(ConfigError::IdZero);
@@ -160,10 +162,10 @@ impl CoordinatorConfig {
         check_settings(&self.settings)
     }
 
-    /// Refuses to have the others told an address that the certificate does not name.
+    /// Rejects an address to be announced to the others that the certificate does not name.
     ///
     /// # Errors
-    /// What to do about it.
+    /// A remedy.
     pub(crate) fn check_reached(&self, address: &str) -> Result<(), ConfigError> {
         let listed = matches!(&self.start, Some(FirstStart::Found { .. })) && self.advertise.is_none();
         let other = |other: &str| match listed {
@@ -198,7 +200,7 @@ impl CoordinatorConfig {
     }
 }
 
-/// Whether others can dial this.
+/// Checks that others can dial this.
 fn check_own_address(flag: &'static str, address: &str) -> Result<(), ConfigError> {
     let anywhere = ["0.0.0.0:", "[::]:"].iter().any(|host| address.starts_with(host));
     if check_address(address).is_err() || anywhere {
@@ -242,16 +244,16 @@ mod tests {
     }
 
     #[test]
-    fn how_a_directory_was_to_become_a_member_was_passed_over_without_a_word() {
+    fn ignored_start_option_is_named() {
         let join = FirstStart::Join { through: vec!["a:1".to_owned()], learner: false };
-        // As its unit says it at every start.
+        // The flag that its unit passes at every start.
         assert_eq!(found([(1, "a:1")]).unwrap().unheeded(true), None);
         assert_eq!(join.unheeded(false), None);
         assert_eq!(join.unheeded(true), Some("--join"));
     }
 
     #[test]
-    fn where_members_may_be_is_said_by_peers_and_of_itself_by_advertise_if_that_is_given() {
+    fn hints_come_from_peers_except_for_advertised_self() {
         let advertise = Some("127.0.0.1:9".to_owned());
         assert_eq!(config().hints().len(), 2);
         assert_eq!(CoordinatorConfig { advertise, ..config() }.hints(), [(2, "127.0.0.1:7002".to_owned())].into());
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused_with_the_remedy() {
+    fn impossible_configuration_is_refused_with_remedy() {
         assert_eq!(config().check(), Ok(()));
         assert!(CoordinatorConfig { id: 3, ..config() }.check().unwrap_err().to_string().contains("not among --peers"));
         for bad in ["nowhere", "host:", ":7", "host:0", "host:99999", "http://a:1"] {

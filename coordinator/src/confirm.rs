@@ -1,5 +1,5 @@
-//! Asks the process at a node's address whether it is the one that registers in the node's name. Whom to ask, and what
-//! follows from the answer, is decided in `core`.
+//! Confirmation by the process at a node's address that it registers under the node's name. `core` decides when to ask,
+//! and handles the answer.
 
 use crate::raft::connect;
 use archon_coordinator_core::Confirmation;
@@ -11,9 +11,10 @@ use archon_types::{BootId, ClusterId, Node};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Deadline of an answer, the connection included, which takes four round trips. One that is late is asked again with the next attempt.
+/// Deadline of an answer, including the connection, which takes four round trips. The next attempt repeats a late
+/// question.
 const CONFIRM_DEADLINE: Duration = Duration::from_millis(1_500);
-/// Questions under way at once; each holds a connection. More wait, within their own deadline.
+/// Maximum number of concurrent questions; each holds a connection. Further ones wait, within their own deadline.
 const ASKED_MAX: usize = 256;
 
 /// Asks processes for their boot ids.
@@ -22,12 +23,12 @@ pub(crate) struct Confirmations {
 }
 
 impl Confirmations {
-    /// Nobody is asked yet.
+    /// Creates it without questions.
     pub(crate) fn new() -> Self {
         Self { asked: Semaphore::new(ASKED_MAX) }
     }
 
-    /// What the process at a node's address says of `boot`.
+    /// Asks the process at a node's address about `boot`.
     pub(crate) async fn ask(&self, transport: &Transport, node: &Node, boot: BootId) -> Confirmation {
         let request = ConfirmBootRequest { boot_id: uuid_bytes(boot.get()), ..ConfirmBootRequest::default() };
         match self.call(transport, node, request).await {
@@ -51,7 +52,7 @@ impl Confirmations {
         self.call(transport, node, request).await;
     }
 
-    /// The answer of the process at a node's address; `None` if it does not give one in time.
+    /// Returns the answer of the process at a node's address; `None` without one in time.
     async fn call(&self, transport: &Transport, node: &Node, request: ConfirmBootRequest) -> Option<bool> {
         let answer = async {
             let _turn = self.asked.acquire().await.ok()?;

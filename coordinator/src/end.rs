@@ -1,4 +1,4 @@
-//! Why a coordinator that runs cannot go on, and who finds out.
+//! Reasons for the end of a running coordinator, and their detection.
 
 use crate::error::CoordinatorError;
 use crate::raft::Quorum;
@@ -9,26 +9,26 @@ use tokio_util::sync::CancellationToken;
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Why a coordinator that runs cannot go on.
+/// Reason why a running coordinator cannot continue.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
-    /// Something in it has failed.
+    /// A part of it has failed.
     Failed(Arc<str>),
-    /// It is no member any more.
+    /// It is no longer a member.
     Removed,
     /// This generation has begun without it.
     Outlived(u64),
-    /// Its state is not that of the majority, as of this entry.
+    /// Its state differs from the majority's as of this entry.
     WrongState(u64),
-    /// Its directory is an older copy, and how that shows.
+    /// Its directory is an older copy, with the evidence.
     OlderCopy(Arc<str>),
 }
 
-/// Tells why this coordinator cannot go on.
+/// Channel for the reason why this coordinator cannot continue.
 pub(crate) type Ending = Arc<watch::Sender<Option<End>>>;
 
 impl End {
-    /// The error with which coordinator `id` ends.
+    /// Returns the error with which coordinator `id` ends.
     pub(crate) fn error(self, id: u64) -> CoordinatorError {
         match self {
             Self::Removed => CoordinatorError::Removed { id },
@@ -39,7 +39,7 @@ impl End {
         }
     }
 
-    /// Whether this coordinator cannot go on, and why; said in the log.
+    /// Returns and logs the reason why this coordinator cannot continue, if there is one.
     fn of(quorum: &Quorum) -> Option<Self> {
         let id = quorum.id();
         if let Some(what) = quorum.view().fatal {
@@ -65,7 +65,8 @@ impl End {
     }
 }
 
-/// Tells when Raft ended by itself, by a storage error or a panic in it, and when this coordinator is a member no more.
+/// Reports when Raft ended by itself, by a storage error or a panic in it, and when this coordinator is no longer a
+/// member.
 pub(crate) async fn watch_health(quorum: Quorum, work: CancellationToken, failed: Ending) {
     let mut raft_ended = std::pin::pin!(quorum.raft_ended());
     loop {
@@ -75,7 +76,7 @@ pub(crate) async fn watch_health(quorum: Quorum, work: CancellationToken, failed
             () = &mut raft_ended => true,
         };
         if ended && quorum.view().fatal.is_none() {
-            // It tells of a failure of the disk itself, but not of a panic.
+            // Raft reports a failure of the disk itself, but not a panic.
             tracing::error!("raft ended without a reason: something in it has panicked");
             failed
                 .send_replace(Some(End::Failed("raft ended without a reason; the log says where it panicked".into())));

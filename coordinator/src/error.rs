@@ -1,4 +1,4 @@
-//! Why a coordinator does not start, or ends.
+//! Reasons why a coordinator does not start, or ends.
 
 use crate::config::ConfigError;
 use crate::identity::IdentityError;
@@ -7,7 +7,7 @@ use crate::timing::TooFar;
 use std::io;
 use std::net::SocketAddr;
 
-/// Why a coordinator does not start, or ends.
+/// Reason why a coordinator does not start, or ends.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CoordinatorError {
@@ -53,10 +53,10 @@ pub enum CoordinatorError {
     WipedVoter {
         /// Its id.
         id: u64,
-        /// The directory it has.
+        /// Its present directory.
         found: uuid::Uuid,
     },
-    /// It is a member no more.
+    /// It is no longer a member.
     #[error(
         "coordinator {id} was removed from the quorum, for good: its number and its data directory are of no more use. To have \
          this machine back, start a new one with --join, an empty --data-dir and another --id"
@@ -65,7 +65,7 @@ pub enum CoordinatorError {
         /// Its id.
         id: u64,
     },
-    /// It applied the same entries as the others, and came to something else.
+    /// It applied the same entries as the others, with another result.
     #[error(
         "as of entry {index} of the log the state of coordinator {id} is not that of the majority: it must not decide by it. A new start \
          reads its disk anew; if it ends so again, its data directory is wrong: keep a copy of it for whoever looks for the cause, \
@@ -77,17 +77,17 @@ pub enum CoordinatorError {
         /// The entry as of which that shows.
         index: u64,
     },
-    /// Its directory is not what it was.
+    /// Its directory is an older copy.
     #[error(
         "{why}. It has forgotten votes and entries that it acknowledged, and with it what is committed could be lost. Give it the \
          directory itself back, as it was when it stopped; or leave it stopped, and have a new one take its place: start that with \
          --join, an empty --data-dir and another --id, then `archon quorum replace`"
     )]
     OlderCopy {
-        /// How that shows.
+        /// Evidence.
         why: String,
     },
-    /// A recovery has begun anew without it.
+    /// A recovery began without it.
     #[error(
         "coordinator {id} belongs to a quorum that lost its majority and was begun anew without it: the cluster lives in generation \
          {generation} now. Never start it again with this data directory; to have this machine back, start a new one with --join, an \
@@ -96,10 +96,10 @@ pub enum CoordinatorError {
     Outlived {
         /// Its id.
         id: u64,
-        /// The generation in which the cluster lives.
+        /// The present generation of the cluster.
         generation: u64,
     },
-    /// Two processes would vote by one name.
+    /// Two processes would vote under one number.
     #[error(
         "another process runs as coordinator {id} at {address} with a copy of this data directory: two voters by one name \
          could elect two leaders. End one of them, and join the quorum anew with an empty --data-dir"
@@ -107,7 +107,7 @@ pub enum CoordinatorError {
     Copied {
         /// Its id.
         id: u64,
-        /// Where the other one runs.
+        /// Address of the other one.
         address: String,
     },
     /// A peer refuses this coordinator.
@@ -115,16 +115,16 @@ pub enum CoordinatorError {
     Refused {
         /// The peer's address.
         peer: String,
-        /// What it said.
+        /// Its reason.
         why: String,
     },
-    /// Raft ended; a restart reads what is on disk.
+    /// Raft ended; a restart reads the state on disk.
     #[error("raft failed: {what}; restart this coordinator, and look at its disk if it fails again")]
     Raft {
-        /// What it said.
+        /// Its reason.
         what: String,
     },
-    /// The start went wrong; [`crate::Coordinator::shutdown`] returns the cause.
+    /// The start failed; [`crate::Coordinator::shutdown`] returns the cause.
     #[error("the coordinator could not start")]
     Start,
     /// It was stopped before it had started.
@@ -133,15 +133,15 @@ pub enum CoordinatorError {
     /// The gRPC server ended.
     #[error("the server failed: {what}")]
     Server {
-        /// What it said.
+        /// Its reason.
         what: String,
     },
-    /// A background task ended that should not.
+    /// A background task ended unexpectedly.
     #[error("the task {task} ended unexpectedly: {what}; this is a defect")]
     Task {
-        /// Which one.
+        /// The task.
         task: &'static str,
-        /// How.
+        /// Its end.
         what: String,
     },
 }

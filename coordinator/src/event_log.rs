@@ -1,5 +1,5 @@
-//! Tells in the leader's log what the quorum committed about nodes and losses, so that it can be read where the events
-//! themselves, which need a quorum, cannot.
+//! Copies committed events about nodes and losses into the leader's log, so that they are readable when the events
+//! themselves, which need a quorum, are not.
 
 use crate::metrics::Metrics;
 use crate::service::events;
@@ -7,30 +7,30 @@ use archon_coordinator_core::{ClusterState, Event, EventKind};
 use archon_proto::convert::subject::{cause_of, subject_of};
 use archon_telemetry::Metric;
 
-/// Most events told of one turn: a node's loss may concern every partition.
+/// Maximum number of events logged per turn: a node's loss may concern every partition.
 const AT_ONCE_MAX: usize = 32;
 
-/// Up to which log entry events were told.
+/// Log entry up to which events were logged.
 pub(crate) struct EventLog {
     logged: u64,
 }
 
-/// How loudly an event is told.
+/// Log level of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weight {
-    /// Somebody should look.
+    /// Needs attention.
     Alarm,
-    /// Somebody may want to know.
+    /// For information.
     News,
 }
 
 impl EventLog {
-    /// Tells what is committed after what `state` holds.
+    /// Logs events committed after the ones in `state`.
     pub(crate) const fn new(state: &ClusterState) -> Self {
         Self { logged: state.applied }
     }
 
-    /// Tells what happened since, and counts it.
+    /// Logs and counts the events since the last call.
     pub(crate) fn log(&mut self, state: &ClusterState, metrics: &Metrics) {
         let news = self.news(state);
         news.iter().filter_map(|event| counter(metrics, &event.what)).for_each(|counter| counter.add(1));
@@ -57,7 +57,7 @@ impl EventLog {
     }
 }
 
-/// What is to be counted of an event.
+/// Returns the counter of an event, if any.
 const fn counter<'a>(metrics: &'a Metrics, what: &EventKind) -> Option<&'a Metric> {
     match what {
         EventKind::NodeUnreached { .. } => Some(&metrics.nodes_unreached),
@@ -71,7 +71,8 @@ const fn counter<'a>(metrics: &'a Metrics, what: &EventKind) -> Option<&'a Metri
     }
 }
 
-/// Events of nodes, losses and what an operator asked for; what happens to single partitions all day long is not told.
+/// Returns the weight of events about nodes, losses and operators' requests; routine events of single partitions are
+/// not logged.
 const fn weight(what: &EventKind) -> Option<Weight> {
     match what {
         EventKind::NodeFailed { .. }
@@ -135,7 +136,7 @@ mod tests {
     use archon_types::{Incarnation, Millis, NodeId, Outgrown, PartitionId, TableId};
 
     #[test]
-    fn a_nodes_failure_stood_only_in_the_events() {
+    fn node_failure_is_logged() {
         let mut state = ClusterState::new();
         let failed = EventKind::NodeFailed {
             node: NodeId::new(1),
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn splits_and_merges_are_counted_by_how_they_begin_and_end() {
+    fn splits_and_merges_are_counted_by_begin_and_end() {
         let mut state = ClusterState::new();
         let mut event_log = EventLog::new(&state);
         let metrics = Metrics::default();

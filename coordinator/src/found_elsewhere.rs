@@ -1,5 +1,5 @@
-//! Whoever leads has it recorded where members are that were found elsewhere than the log has them, itself included: as
-//! `archon quorum set-address` does, one after the other.
+//! The leader commits new addresses of members that moved, including its own: one after the other, like `archon quorum
+//! set-address`.
 
 use crate::session::Session;
 use archon_coordinator_core::{Actor, Command, check_quorum_change};
@@ -7,9 +7,9 @@ use archon_types::QuorumChange;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often it is looked whether somebody was found.
+/// Interval between checks for moved members.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// How long committing it may take before it is decided anew.
+/// Maximum time of a commit before a new decision.
 const COMMIT_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Works until the session ends.
@@ -35,17 +35,17 @@ pub(crate) async fn run(session: Arc<Session>) {
     }
 }
 
-/// What has it recorded where one of those is that were found and answer; if none can be, why not.
+/// Returns the command that records the address of a moved member that answers; if there is none, the reasons.
 fn next(session: &Session) -> (Option<Command>, String) {
     let quorum = session.quorum();
     let found = quorum.found_elsewhere();
     let is_changing = || quorum.replicated().read(|state| state.coordinators.pending.is_some());
-    // Nearly always, and at once.
+    // The usual case, decided at once.
     if found.is_empty() || is_changing() || !quorum.members_are_applied() {
         return (None, String::new());
     }
     let (health, mut whys) = (quorum.health(), Vec::new());
-    // Each answer of Raft's names the number and the directory.
+    // Each answer of Raft names the number and the directory.
     for (id, found) in found.into_iter().filter(|(id, _)| health.heard.contains(id)) {
         let change = QuorumChange::SetAddress { id, address: found.is };
         match quorum.replicated().read(|state| check_quorum_change(state, &health, &change, false)) {

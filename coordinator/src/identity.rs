@@ -1,5 +1,5 @@
-//! Who a data directory is: locked while in use, refused when it is asked to be somebody else, or when what is in it was written by a
-//! protocol that this version does not speak.
+//! Identity of a data directory: locked while in use, refused for another coordinator, or if its content was written by
+//! a protocol that this version does not speak.
 
 use crate::config::FirstStart;
 use crate::raft::quorum_key;
@@ -14,17 +14,17 @@ use uuid::Uuid;
 
 const FILE: &str = "identity.json";
 const MAGIC: &str = "archon-coordinator";
-/// What stands there in a node's data directory.
+/// The same field in a node's data directory.
 const MAGIC_OF_NODES: &str = "archon-node";
-/// The format of a directory that was written by the first protocol alone. Its head is that of versions which know no other, so that
-/// these can be started on it again.
+/// Format of a directory that was written by the first protocol alone. Its head is that of versions without other
+/// protocols, so that these can be started on it again.
 const FORMAT_FIRST: u32 = 2;
-/// The newest format: it says by which protocol the directory was written.
+/// Newest format: it contains the protocol by which the directory was written.
 const FORMAT: u32 = 3;
-/// An identity is a few hundred bytes; anything much larger is not one.
+/// An identity has a few hundred bytes; a much larger file is none.
 const BYTES_MAX: u64 = 64 * 1024;
 
-/// Why a data directory is refused.
+/// Reason why a data directory is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // The messages are the documentation of the fields.
@@ -75,15 +75,16 @@ struct Stored {
     format: u32,
     coordinator: u64,
     storage: Uuid,
-    /// The key of its quorum; nil until a newcomer is let in.
+    /// The key of its quorum; nil until a newcomer is admitted.
     quorum: Uuid,
-    /// Whether it founded the quorum.
+    /// True if it founded the quorum.
     founder: bool,
-    /// Those with whom it founded the quorum, or who were members when it joined: whom it knows until its log names the members.
+    /// Its fellow founders, or the members at its admission: the members that it knows until its log names them.
     peers: BTreeMap<u64, String>,
     /// Raft was started here, so from now on an empty log means a lost one.
     started: bool,
-    /// The newest protocol by which anything here may be written. Not said of the first one, which [`FORMAT_FIRST`] means.
+    /// The newest protocol by which anything here may be written. Omitted for the first one, which [`FORMAT_FIRST`]
+    /// implies.
     #[serde(default = "first_protocol", skip_serializing_if = "is_first_protocol")]
     protocol: u32,
 }
@@ -92,17 +93,17 @@ const fn first_protocol() -> u32 {
     PROTOCOL_FIRST
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks so.
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires it.
 const fn is_first_protocol(protocol: &u32) -> bool {
     *protocol == PROTOCOL_FIRST
 }
 
-/// The format of a directory that was written by this protocol.
+/// Returns the format of a directory that was written by this protocol.
 const fn format_of(protocol: u32) -> u32 {
     if protocol == PROTOCOL_FIRST { FORMAT_FIRST } else { FORMAT }
 }
 
-/// A data directory that belongs to this process while the value lives.
+/// A data directory owned by this process while the value lives.
 #[derive(Debug)]
 pub(crate) struct Identity {
     dir: PathBuf,
@@ -111,8 +112,8 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Opens or makes the identity of `dir`, and locks it. `has_log`: whether a directory holds a Raft log; one without an
-    /// identity is refused then. A directory that is refused because it is somebody else's stays as it was.
+    /// Opens or creates the identity of `dir`, and locks it. `has_log` returns true for a directory with a Raft log;
+    /// one without an identity is refused then. A directory refused as another one's stays unchanged.
     pub(crate) fn open(
         dir: &Path,
         id: u64,
@@ -158,7 +159,7 @@ impl Identity {
         }
         match start {
             None if !stored.started => return Err(IdentityError::New { dir: dir.to_path_buf() }),
-            // Nobody has this voter's vote yet: a list with a slip in it can still be put right.
+            // No other founder has this voter's vote yet: a mistake in the list can still be corrected.
             Some(FirstStart::Found { peers }) if !stored.started && stored.peers != *peers => {
                 if !stored.peers.is_empty() {
                     tracing::info!(
@@ -175,13 +176,13 @@ impl Identity {
         Ok(Self { dir: dir.to_path_buf(), stored, _lock: lock })
     }
 
-    /// Who a directory is that no process uses; `None` if it is none of a coordinator.
+    /// Returns the identity of an unused directory; `None` if it is not a coordinator's.
     pub(crate) fn of_stopped(dir: &Path) -> Result<Option<Self>, IdentityError> {
         let Some(stored) = read(&dir.join(FILE))? else { return Ok(None) };
         Ok(Some(Self { dir: dir.to_path_buf(), stored, _lock: locked(dir)? }))
     }
 
-    /// Writes who a new directory is whose coordinator is the only member of its quorum, as its log says already.
+    /// Writes the identity of a new directory for the only member of a quorum, as its log shows already.
     pub(crate) fn found_alone(
         dir: &Path,
         id: u64,
@@ -195,43 +196,43 @@ impl Identity {
         write(dir, &Stored { magic, format, coordinator: id, storage, quorum, founder, peers, started, protocol })
     }
 
-    /// Its number.
+    /// Returns its number.
     pub(crate) fn id(&self) -> u64 {
         self.stored.coordinator
     }
 
-    /// A quorum has let this newcomer in: its key, and who its members are.
+    /// Records the admission of this newcomer: the key of the quorum, and its members.
     pub(crate) fn set_joined(&mut self, quorum: Uuid, members: BTreeMap<u64, String>) -> Result<(), IdentityError> {
         (self.stored.quorum, self.stored.founder, self.stored.peers) = (quorum, false, members);
         write(&self.dir, &self.stored)
     }
 
-    /// The key of its quorum; `None` until a newcomer is let in.
+    /// Returns the key of its quorum; `None` until a newcomer is admitted.
     pub(crate) fn quorum(&self) -> Option<Uuid> {
         Some(self.stored.quorum).filter(|quorum| !quorum.is_nil())
     }
 
-    /// Whether it founded its quorum.
+    /// Returns true if it founded its quorum.
     pub(crate) fn is_founder(&self) -> bool {
         self.stored.founder
     }
 
-    /// Whom it knows until its log names the members, with their addresses.
+    /// Returns the members that it knows until its log names them, with their addresses.
     pub(crate) fn peers(&self) -> &BTreeMap<u64, String> {
         &self.stored.peers
     }
 
-    /// The id of this directory.
+    /// Returns the id of this directory.
     pub(crate) fn storage(&self) -> Uuid {
         self.stored.storage
     }
 
-    /// Whether Raft was ever started here.
+    /// Returns true if Raft was ever started here.
     pub(crate) fn is_started(&self) -> bool {
         self.stored.started
     }
 
-    /// Notes durably that Raft starts, before it does.
+    /// Records durably that Raft starts, before it does.
     pub(crate) fn mark_started(&mut self) -> Result<(), IdentityError> {
         if !self.stored.started {
             self.stored.started = true;
@@ -240,23 +241,23 @@ impl Identity {
         Ok(())
     }
 
-    /// By which protocol the directory is written.
+    /// Returns the protocol by which the directory is written.
     pub(crate) fn protocol(&self) -> u32 {
         self.stored.protocol
     }
 
-    /// Whether this protocol is newer than what the directory says.
+    /// Returns true if this protocol is newer than the directory's.
     pub(crate) fn lags(&self, protocol: u32) -> bool {
         protocol > self.stored.protocol
     }
 
-    /// The error of a task that was to write this directory and panicked.
+    /// Returns the error for a panicked task that should have written this directory.
     pub(crate) fn task_failed(&self, error: tokio::task::JoinError) -> IdentityError {
         failed("write", &self.dir, io::Error::other(error))
     }
 
-    /// Notes durably by which protocol this directory is written from now on, so that no version is started on it that does not
-    /// speak that. Blocks.
+    /// Records durably the protocol by which this directory is written from now on, so that no version without that
+    /// protocol is started on it. Blocks.
     pub(crate) fn record_protocol(&mut self, protocol: u32) -> Result<(), IdentityError> {
         if self.lags(protocol) {
             let stored = Stored { protocol, format: format_of(protocol), ..self.stored.clone() };
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_stays_who_it_was() {
+    fn directory_keeps_its_identity() {
         let dir = tempfile::tempdir().unwrap();
         let open = |id, start: Option<&FirstStart>| {
             Identity::open(dir.path(), id, start, ProtocolRange::SPOKEN, |_| false, Uuid::new_v4)
@@ -347,7 +348,7 @@ mod tests {
         assert!(matches!(open(1, None), Err(IdentityError::Locked { .. })));
         drop(first);
         assert!(matches!(open(2, None), Err(IdentityError::OtherId { found: 1, .. })));
-        // From now on the log says who the members are.
+        // From now on the log names the members.
         for start in [None, Some(&founds(9))] {
             let again = open(1, start).unwrap();
             assert_eq!((again.storage(), again.quorum(), again.peers()), (storage, quorum, &peers(1)));
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_without_an_identity_got_a_new_one_and_its_voter_went_mute() {
+    fn log_without_identity_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let refused = open(dir.path(), |_| true).unwrap_err();
         assert!(matches!(refused, IdentityError::Missing { .. }), "{refused}");
@@ -386,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_in_the_peer_list_could_not_be_put_right_before_the_quorum_was_made() {
+    fn peer_list_can_be_corrected_before_first_start() {
         let dir = tempfile::tempdir().unwrap();
         let open =
             |port| Identity::open(dir.path(), 1, Some(&founds(port)), ProtocolRange::SPOKEN, |_| false, Uuid::new_v4);
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nodes_directory_was_called_damaged() {
+    fn nodes_directory_is_refused_as_such() {
         let dir = tempfile::tempdir().unwrap();
         let text = "{\"magic\": \"archon-node\", \"format\": 1, \"name\": \"athens\"}";
         fs::write(dir.path().join(FILE), text).unwrap();
@@ -414,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_before_the_upgrade_was_started_on_a_directory_that_it_could_not_read() {
+    fn directory_of_newer_protocol_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let start = |speaks| Identity::open(dir.path(), 1, Some(&founds(1)), speaks, |_| false, Uuid::new_v4);
         let text = || fs::read_to_string(dir.path().join(FILE)).unwrap();

@@ -1,8 +1,9 @@
 //! A coordinator: one voter of the quorum that decides which node owns which partition.
 //!
-//! [`run`] is all a binary needs; [`Coordinator`] is the same with its parts in reach, for tests and embedding. What it
-//! decides lives in `archon-coordinator-core`; here are the log (`raft/`), the leader's loop (`control`), pushes to nodes
-//! (`push`), heartbeats (`beats/`) and the services (`service/`). Only `raft/` names the Raft library.
+//! [`run`] is all that a binary needs; [`Coordinator`] is the same with access to its parts, for tests and embedding.
+//! Its decisions are made in `archon-coordinator-core`; this crate contains the log (`raft/`), the leader's loop
+//! (`control`), pushes to nodes (`push`), heartbeats (`beats/`) and the services (`service/`). Only `raft/` names the
+//! Raft library.
 
 mod announcements;
 mod audit;
@@ -62,19 +63,19 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// Every metric that a coordinator tells.
+/// Returns every metric of a coordinator.
 pub fn metric_definitions() -> impl Iterator<Item = &'static archon_telemetry::Definition> {
     stats::definitions()
 }
 
-/// Runs a coordinator on `config.listen` until `stop` is cancelled; then it hands leadership over, finishes what is under
-/// way within [`STOP_DEADLINE`] and returns. Once its port serves, `serving` gets what asks whether it takes part in the
-/// quorum. What it refuses is noted in `refusals`, and what others of its process note there is
-/// kept in its audit file as well.
+/// Runs a coordinator on `config.listen` until `stop` is cancelled; then it hands leadership over, finishes work in
+/// progress within [`STOP_DEADLINE`] and returns. Once its port serves, `serving` receives the readiness check of its
+/// part in the quorum. It records refusals in `refusals`, and writes these, including those of other parts of its
+/// process, to its audit file as well.
 ///
 /// # Errors
-/// [`CoordinatorError`]: it could not start, or its log or its disk failed. Restarting is then right, except where the
-/// message says what to change first.
+/// [`CoordinatorError`]: it could not start, or its log or its disk failed. A restart is then right, unless the message
+/// demands a change first.
 pub async fn run(
     config: CoordinatorConfig,
     refusals: Arc<Refusals>,
@@ -87,10 +88,10 @@ pub async fn run(
     started(Coordinator::start_on(listener, config, refusals, Storage::open), serving, stop).await
 }
 
-/// As [`run`], on a listener that is bound already, so that the peers' addresses can be known before anybody starts.
+/// Like [`run`], on a bound listener, so that the peers' addresses can be known before any of them starts.
 ///
 /// # Errors
-/// As [`run`].
+/// Like [`run`].
 pub async fn run_on(
     listener: TcpListener,
     config: CoordinatorConfig,
@@ -104,7 +105,7 @@ async fn started(
     serving: impl FnOnce(AskReady),
     stop: CancellationToken,
 ) -> Result<(), CoordinatorError> {
-    // A newcomer may wait for long to be let in.
+    // A newcomer may wait for its admission for long.
     let coordinator = tokio::select! {
         () = stop.cancelled() => return Ok(()),
         coordinator = start => coordinator?,
@@ -119,7 +120,7 @@ async fn until_stopped(coordinator: Coordinator, stop: CancellationToken) -> Res
         error = coordinator.failed() => Some(error),
     };
     match (failure, coordinator.shutdown().await) {
-        // Being stopped while it waited for its peers is no failure.
+        // A stop while it waits for its peers is no failure.
         (None, None | Some(CoordinatorError::Stopped)) => Ok(()),
         (_, Some(cause)) => Err(cause),
         (Some(failure), None) => Err(failure),

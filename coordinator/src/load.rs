@@ -1,23 +1,23 @@
-//! What nodes say that they carry: for plans, progress and people, never for safety. Kept in the leader's memory.
+//! Reported loads of nodes: for plans, progress and people, never for safety. Kept in the leader's memory.
 
 use archon_proto::convert::load::{Load as Said, PlacementLoad};
 use archon_types::{DiskFull, LogPin, MemberCertificate, NodeId, PlacementId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most placements remembered per node; a heartbeat names only those that changed.
+/// Maximum number of placements recorded per node; a heartbeat names only changed ones.
 const PLACEMENTS_PER_NODE_MAX: usize = 32_768;
 
-/// How far a copy is.
+/// Progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Copied {
     /// Bytes copied.
     pub(crate) done: u64,
-    /// Bytes in all, estimated.
+    /// Total bytes, estimated.
     pub(crate) total: u64,
 }
 
 impl Copied {
-    /// Progress in percent, below 100 while the copy goes on.
+    /// Returns the progress in percent, below 100 while the copy goes on.
     pub(crate) fn percent(self) -> u32 {
         if self.total == 0 {
             return 0;
@@ -45,7 +45,7 @@ pub(crate) struct Loads {
 }
 
 impl Loads {
-    /// Takes in what a heartbeat said. Returns whether its disk has become full, or has space again.
+    /// Records the load in a heartbeat. Returns true if its disk became full, or has space again.
     pub(crate) fn note(&mut self, node: NodeId, said: &Said) -> bool {
         let load = self.nodes.entry(node).or_default();
         let turned = load.disk_full.is_some() != said.disk_full.is_some();
@@ -66,28 +66,28 @@ impl Loads {
         turned
     }
 
-    /// The nodes that refuse writes because their disks are full.
+    /// Returns the nodes that refuse writes because their disks are full.
     pub(crate) fn full_disks(&self) -> impl Iterator<Item = (NodeId, DiskFull)> {
         self.nodes.iter().filter_map(|(node, load)| Some((*node, load.disk_full?)))
     }
 
-    /// The nodes of which a copy keeps much of the log.
+    /// Returns the nodes with a copy that retains much of the log.
     pub(crate) fn log_pins(&self) -> impl Iterator<Item = (NodeId, LogPin)> {
         self.nodes.iter().filter_map(|(node, load)| Some((*node, load.log_pin?)))
     }
 
-    /// The certificates by which nodes talk.
+    /// Returns the certificates of nodes.
     pub(crate) fn certificates(&self) -> impl Iterator<Item = (NodeId, MemberCertificate)> {
         self.nodes.iter().filter_map(|(node, load)| Some((*node, load.certificate?)))
     }
 
-    /// How much space a node's disk lacks, if it refuses writes for that.
+    /// Returns the lack of space of a node's disk, if it refuses writes because of it.
     pub(crate) fn disk_full(&self, node: NodeId) -> Option<DiskFull> {
         self.nodes.get(&node)?.disk_full
     }
 
-    /// Forgets copies that have left their nodes. `held` tells how many copies stand on a node, and which: what is asked for
-    /// only of nodes of which more are remembered.
+    /// Forgets copies that have left their nodes. `held` returns the copies on a node; it is called only for nodes with
+    /// more recorded copies than `count`.
     pub(crate) fn forget_departed(
         &mut self,
         count: impl Fn(NodeId) -> usize,
@@ -106,28 +106,28 @@ impl Loads {
         self.nodes.retain(|node, _| keep(*node));
     }
 
-    /// Bytes that a node stores, if it said.
+    /// Returns the bytes that a node stores, if reported.
     pub(crate) fn bytes_stored(&self, node: NodeId) -> Option<u64> {
         self.nodes.get(&node).map(|load| load.bytes_stored)
     }
 
-    /// Keys that a node stores, if it said; rows that were written over may be counted more than once.
+    /// Returns the keys that a node stores, if reported; overwritten rows may be counted more than once.
     pub(crate) fn keys(&self, node: NodeId) -> Option<u64> {
         let load = self.nodes.get(&node)?;
         Some(load.placements.values().fold(0, |keys, placement| keys.saturating_add(placement.keys)))
     }
 
-    /// Operations that a node answered in its last second, if it said.
+    /// Returns the operations that a node answered in its last second, if reported.
     pub(crate) fn operations_per_second(&self, node: NodeId) -> Option<u64> {
         self.nodes.get(&node).map(|load| load.operations_per_second)
     }
 
-    /// Bytes of one copy; zero if unknown.
+    /// Returns the bytes of one copy; zero if unknown.
     pub(crate) fn bytes(&self, node: NodeId, placement: PlacementId) -> u64 {
         self.nodes.get(&node).and_then(|load| load.placements.get(&placement)).map_or(0, |placement| placement.bytes)
     }
 
-    /// How far a copy is that a node loads.
+    /// Returns the progress of a copy that a node loads.
     pub(crate) fn copied(&self, node: NodeId, placement: PlacementId) -> Option<Copied> {
         self.nodes.get(&node)?.copies.get(&placement).copied()
     }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percent_never_claims_more_than_is_known() {
+    fn percent_stays_below_100_while_copying() {
         assert_eq!(Copied { done: 0, total: 0 }.percent(), 0);
         assert_eq!(Copied { done: 50, total: 200 }.percent(), 25);
         assert_eq!(Copied { done: 300, total: 200 }.percent(), 99);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_copies_that_had_left_were_remembered_for_ever() {
+    fn sizes_of_departed_copies_are_forgotten() {
         let said = |placements: std::ops::Range<u64>| {
             let load = |id| PlacementLoad { placement: PlacementId::new(id), bytes: 7, keys: 1 };
             Said { placements: placements.map(load).collect(), ..Said::default() }

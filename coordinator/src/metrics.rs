@@ -1,10 +1,9 @@
-//! What a coordinator counts where it happens: names and help beside the counters. What is looked at only when somebody asks is
-//! in [`stats`](crate::stats).
+//! Counters of a coordinator, with names and help. Values that are read on demand are in [`stats`](crate::stats).
 
 use archon_telemetry::{Definition, Histogram, Metric, metrics};
 
 metrics! {
-    /// What a coordinator counts.
+    /// Counters of a coordinator.
     #[derive(Debug, Default)]
     pub(crate) struct Metrics {
         sessions: Metric = Definition::counter(

@@ -1,4 +1,4 @@
-//! Asks a partition's leader where its middle is, for an operator who wants it split and names no key.
+//! Query of a partition's leader for its middle key, for a split by an operator without a key.
 
 use crate::raft::connect;
 use archon_proto::convert::error::detail_of;
@@ -10,13 +10,14 @@ use archon_security::{Expected, Transport};
 use archon_types::{ErrorDetail, ErrorKind, Middle, Node};
 use std::time::Duration;
 
-/// A node says what it knows at once; whoever asked is told to ask again within the time that it gives one coordinator.
+/// Deadline of the query: a node answers at once, and the caller must get a retryable error within its time for one
+/// coordinator.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// What a node knows of the middle of a partition that it leads.
+/// Asks a node for the middle of a partition that it leads.
 ///
 /// # Errors
-/// What it refuses; `Unavailable` if it cannot be reached.
+/// Its refusal; `Unavailable` if it cannot be reached.
 pub(crate) async fn ask(transport: &Transport, node: &Node, asked: FindMiddle) -> Result<Middle, ErrorDetail> {
     let address = &node.address;
     let silent = |why: &str| {

@@ -1,28 +1,28 @@
-//! Members that were refused a moment ago because they have lived in another history of the cluster (PROTOCOL rule 60): somebody has
-//! to say which of the two is to be kept, and nothing else shows that there are two.
+//! Recently refused members that lived in another history of the cluster (PROTOCOL rule 60): an operator must decide
+//! which of the two to keep, and nothing else shows that there are two.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Most members that are remembered: whoever reads of so many need not be told of more.
+/// Maximum number of recorded members, enough to alert people.
 const REMEMBERED_MAX: usize = 20;
-/// For how long after its last attempt a member is told of; it tries again every second.
+/// Time for which a member is reported after its last attempt; it tries again every second.
 const TOLD_FOR: Duration = Duration::from_secs(15);
 
-/// The members that were refused in one term.
+/// The refused members of one term.
 #[derive(Default)]
 pub(crate) struct OtherHistories {
     refused: Mutex<BTreeMap<String, (Instant, String)>>,
 }
 
 impl OtherHistories {
-    /// A member of this name was refused, for this reason.
+    /// Records the refusal of a member with this name, and the reason.
     pub(crate) fn note(&self, name: &str, why: &str) {
         self.note_at(Instant::now(), name, why);
     }
 
-    /// The members that try again, each with why it was refused.
+    /// Returns the members that keep trying, with the reasons of their refusal.
     pub(crate) fn told(&self) -> Vec<(String, String)> {
         self.told_at(Instant::now())
     }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_told_of_while_they_try_and_never_too_many() {
+    fn refused_members_are_reported_while_they_retry() {
         let (histories, now) = (OtherHistories::default(), Instant::now());
         for number in 0..REMEMBERED_MAX + 5 {
             histories.note_at(now, &format!("node-{number:02}"), "no");

@@ -1,4 +1,4 @@
-//! A coordinator that is started again at another address tells the quorum where it is reached.
+//! Announcement of its address by a coordinator that was started again at another one.
 
 use crate::first_start::{Newcomer, join};
 use crate::raft::Quorum;
@@ -6,15 +6,16 @@ use archon_security::Transport;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// After which time it is looked anew whom to ask.
+/// Time after which the coordinators to ask are determined again.
 const ROUND_MAX: Duration = Duration::from_secs(15);
-/// Pause after each attempt: what was asked for is committed meanwhile.
+/// Pause after each attempt, in which the request may be committed.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long whoever leads is given to find by itself where this coordinator is.
+/// Time in which the leader may find the new address by itself.
 const LEADER_FIRST: Duration = Duration::from_secs(2);
 
-/// As [`tell`], of a coordinator that was found at `me.address`, where `--peers` says that it is, and not where the log has it.
+/// Like [`tell`], for a coordinator that was found at `me.address`, its address in `--peers`, and not at its address in
+/// the log.
 pub(crate) async fn tell_if_found(quorum: Quorum, transport: Transport, me: Newcomer, work: CancellationToken) {
     loop {
         tokio::select! {
@@ -30,7 +31,7 @@ pub(crate) async fn tell_if_found(quorum: Quorum, transport: Transport, me: Newc
     }
 }
 
-/// Tells the quorum where this member is reached since it was started again, until its log says so.
+/// Announces the new address of this member to the quorum, until its log contains it.
 pub(crate) async fn tell(quorum: Quorum, transport: Transport, me: Newcomer, work: CancellationToken) {
     let mut refused = String::new();
     loop {
@@ -38,13 +39,13 @@ pub(crate) async fn tell(quorum: Quorum, transport: Transport, me: Newcomer, wor
             tracing::info!(address = me.address, "the others know where this coordinator is reached");
             return;
         }
-        // Itself first: if it is the one that leads, the others only name its old address, where nobody is.
+        // Itself first: if it leads, the others only name its old address, where no process listens.
         let others = quorum.addresses().into_iter().filter(|(id, _)| *id != me.id).map(|(_, address)| address);
         let asked: Vec<String> = std::iter::once(me.address.clone()).chain(others).collect();
         let told = tokio::select! {
             () = work.cancelled() => return,
             told = join(&transport, &me, &asked) => told.map(drop),
-            // Where they are may change meanwhile.
+            // Their addresses may change meanwhile.
             () = tokio::time::sleep(ROUND_MAX) => Ok(()),
         };
         if let Err(error) = told

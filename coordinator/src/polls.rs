@@ -1,4 +1,4 @@
-//! Participants that wait for their duties: one poll of each, woken when a row with a placement of theirs changed.
+//! Polls of participants for their duties: one of each, woken when a row with a placement of theirs changed.
 
 use archon_coordinator_core::term::Told;
 use archon_types::NodeId;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 #[derive(Default)]
 struct Poll {
     told: Option<Told>,
-    /// Rises with every poll: a newer one ends the one before, so that each participant has one at most.
+    /// Rises with every poll: a newer one ends the previous one, so that each participant has at most one.
     number: u64,
     wake: Arc<Notify>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Polls {
 }
 
 impl Polls {
-    /// A participant polls. Gives the poll's number, and what wakes it.
+    /// Begins a participant's poll. Returns its number, and the notification that wakes it.
     pub(crate) fn begin(&self, member: NodeId) -> (u64, Arc<Notify>) {
         let mut polls = self.polls.lock();
         let poll = polls.entry(member).or_default();
@@ -32,19 +32,19 @@ impl Polls {
         (poll.number, Arc::clone(&poll.wake))
     }
 
-    /// What the participant was told last in this term; `None` too if it has begun another poll.
+    /// Returns the last duties sent to the participant in this term; `None` if it has begun another poll.
     pub(crate) fn told(&self, member: NodeId, number: u64) -> Option<Option<Told>> {
         self.polls.lock().get(&member).filter(|poll| poll.number == number).map(|poll| poll.told)
     }
 
-    /// Takes note of what it is told.
+    /// Records the duties sent to it.
     pub(crate) fn tell(&self, member: NodeId, told: Told) {
         if let Some(poll) = self.polls.lock().get_mut(&member) {
             poll.told = Some(told);
         }
     }
 
-    /// Something changed for these members.
+    /// Wakes the polls of these members.
     pub(crate) fn wake(&self, members: impl Iterator<Item = NodeId>) {
         let polls = self.polls.lock();
         for poll in members.filter_map(|member| polls.get(&member)) {

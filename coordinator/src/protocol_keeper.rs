@@ -1,4 +1,4 @@
-//! Keeps in the data directory by which protocol it is written, so that a version that does not speak it is refused before it
+//! Records in the data directory the protocol by which it is written, so that a version without it is refused before it
 //! touches anything (PROTOCOL rule 64).
 
 use crate::identity::{Identity, IdentityError};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Pause before it is tried again after the disk refused it.
+/// Pause before a retry after a disk error.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The identity of a running coordinator's directory, which is locked as long as this lives.

@@ -1,14 +1,14 @@
-//! Carries out what is wanted of the quorum: whoever leads has Raft take one step after the other, until the members are as they
-//! are wanted. Which step is next is decided in `core`.
+//! Execution of quorum changes: the leader has Raft take one step after the other, until the members are as requested.
+//! `core` decides the next step.
 
 use crate::session::Session;
 use archon_coordinator_core::{Actor, ClusterState, Command, QuorumStep, next_step};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often it is looked whether there is something to do, and whether what is waited for has come.
+/// Interval between checks for work and for awaited conditions.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// How long one step may take before it is decided anew.
+/// Maximum time of one step before a new decision.
 const STEP_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Works until the session ends.
@@ -52,7 +52,7 @@ pub(crate) async fn run(session: Arc<Session>) {
     }
 }
 
-/// Says that what was wanted is so.
+/// Commits the end of the change.
 async fn end(session: &Session) {
     let if_version = session.quorum().replicated().read(|state| state.coordinators.version);
     let done = vec![Command::EndQuorumChange { if_version, done: true }];
@@ -70,11 +70,11 @@ async fn pause(session: &Session) {
     }
 }
 
-/// What is next, if something is under way and the state knows all that Raft goes by.
+/// Returns the next step, if a change is in progress and the state contains all members known to Raft.
 pub(crate) fn step(session: &Session) -> Option<QuorumStep> {
     let quorum = session.quorum();
     let pending = |state: &ClusterState| state.coordinators.joint || state.coordinators.pending.is_some();
-    // Nearly always, and at once.
+    // The usual case, decided at once.
     if !quorum.replicated().read(pending) || !quorum.members_are_applied() {
         return None;
     }

@@ -1,5 +1,5 @@
-//! Tells in the log what this coordinator sees of the quorum: who leads, that nobody does, which voters the leader does
-//! not hear. Each change once, and only what lasts.
+//! Logs this coordinator's view of the quorum: the leader, the lack of one, voters that the leader does not hear. Each
+//! change once, and only if it lasts.
 
 use crate::metrics::Metrics;
 use crate::raft::{Lack, Quorum, QuorumView, VoterView, read_only};
@@ -11,10 +11,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// An election takes less; only what lasts longer is worth a word.
+/// An election takes less; only longer conditions are logged.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Watches, tells and counts until `stop`. `said`: the settings that this coordinator was given, and which of them.
+/// Watches, logs and counts until `stop`. `said`: the settings given to this coordinator, and which of them were
+/// explicit.
 pub(crate) async fn run(
     quorum: Quorum,
     said: (Settings, BTreeSet<Setting>),
@@ -47,40 +48,40 @@ pub(crate) async fn run(
     }
 }
 
-/// A change that people should hear of.
+/// A logged change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Note {
-    /// Somebody leads.
+    /// There is a leader.
     Leads { leader: u64, term: u64 },
-    /// Nobody has led for a while.
+    /// There has been no leader for a while.
     NobodyLeads,
     /// This leader has not heard a voter for a while.
     Away { voter: String },
-    /// It hears it again.
+    /// It hears the voter again.
     Back { voter: String },
-    /// This leader hears too few to decide anything.
+    /// This leader hears too few voters to decide anything.
     MajorityLost { away: Vec<String> },
-    /// It hears enough again.
+    /// It hears enough voters again.
     MajorityBack,
-    /// A voter, this one or one that this leader hears, takes nothing new into its log.
+    /// A voter, this one or one that this leader hears, accepts no new log entries.
     Lacks { voter: String, lack: Lack },
-    /// It does again.
+    /// It accepts entries again.
     Space { voter: String },
-    /// For lack of space this leader takes no changes.
+    /// For lack of space this leader accepts no changes.
     ReadOnly { why: String },
-    /// It does again.
+    /// It accepts changes again.
     TakesChanges,
 }
 
-/// What was seen and told so far.
+/// Observations and reports so far.
 struct Observer {
     reported: Option<(u64, u64)>,
     nobody_since: Option<Instant>,
     nobody_reported: bool,
-    /// Voters that this leader does not hear: since when, and whether that was told.
+    /// Voters that this leader does not hear: since when, and true if that was reported.
     away: BTreeMap<u64, (Instant, bool)>,
     minority_reported: bool,
-    /// Voters of which it was told that they lack space.
+    /// Voters with a reported lack of space.
     lacking: BTreeSet<u64>,
     read_only_reported: bool,
     /// Time after which a change is reported.
@@ -124,7 +125,7 @@ impl Observer {
         if view.role == CoordinatorRole::Leader {
             self.look_at_voters(&view.voters, now, &mut notes);
         } else {
-            // Only a leader knows whom it hears.
+            // Only a leader knows which voters it hears.
             self.away.clear();
             self.minority_reported = false;
         }
@@ -134,7 +135,7 @@ impl Observer {
 
     fn look_at_space(&mut self, view: &QuorumView, notes: &mut Vec<Note>) {
         let leads = view.role == CoordinatorRole::Leader;
-        // Of the others only a leader knows.
+        // Only a leader knows about the others.
         self.lacking.retain(|id| leads || *id == view.id);
         for voter in &view.voters {
             match voter.lack {
@@ -204,8 +205,8 @@ fn log_note(me: u64, note: &Note) {
     }
 }
 
-/// The settings of a cluster are those of the coordinator that bootstrapped it, as they were changed since; whoever was given
-/// others should know.
+/// Logs a warning if a coordinator has other settings than the cluster: the cluster has those of the coordinator that
+/// bootstrapped it, with later changes.
 fn log_differences((given, said): &(Settings, BTreeSet<Setting>), cluster: &Settings) {
     let differences = differences(given, said, cluster);
     if !differences.is_empty() {
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn lack_of_space_is_told_once_at_each_change() {
+    fn lack_of_space_is_logged_once_per_change() {
         let begun = Instant::now();
         let mut monitor = Observer::new(begun, TIMEOUT);
         let lacks = |role, of: &[u64]| {
@@ -263,13 +264,13 @@ mod tests {
         );
         assert_eq!(look(lacks(CoordinatorRole::Leader, &[2, 3])), []);
         assert_eq!(look(lacks(CoordinatorRole::Leader, &[3])), [space(2), Note::TakesChanges]);
-        // A follower knows of itself only, and says nothing of the others.
+        // A follower knows only about itself, and reports nothing about the others.
         assert_eq!(look(lacks(CoordinatorRole::Follower, &[1])), [reported(1)]);
         assert_eq!(look(lacks(CoordinatorRole::Follower, &[])), [space(1)]);
     }
 
     #[test]
-    fn a_leader_that_lost_its_peers_said_nothing() {
+    fn leader_logs_loss_of_its_peers() {
         let begun = Instant::now();
         let mut monitor = Observer::new(begun, TIMEOUT);
         let whole = view(CoordinatorRole::Leader, Some(1), &[]);
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quorum_without_a_leader_is_told_once_and_every_new_leader() {
+    fn missing_and_new_leaders_are_logged_once() {
         let begun = Instant::now();
         let mut monitor = Observer::new(begun, TIMEOUT);
         let nobody = view(CoordinatorRole::Candidate, None, &[]);
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn other_settings_than_the_clusters_were_ignored_in_silence() {
+    fn ignored_settings_are_logged() {
         let cluster = Settings::default();
         let all = Setting::ALL.iter().copied().collect();
         assert!(differences(&cluster, &all, &cluster).is_empty());
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_that_was_given_no_settings_was_said_to_have_others_than_the_cluster() {
+    fn default_settings_are_not_logged_as_ignored() {
         let cluster = Settings { partitions: 9, ..Settings::default() };
         assert!(differences(&Settings::default(), &BTreeSet::new(), &cluster).is_empty());
     }

@@ -1,23 +1,23 @@
-//! Whether a coordinator takes part in its quorum now: what probes and load balancers are told.
+//! Readiness: a coordinator's part in its quorum, for probes and load balancers.
 
 use crate::service::Context;
 use archon_types::ErrorDetail;
 
-/// Why a coordinator does not serve as it should.
+/// Reason why a coordinator is not ready.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum NotReady {
-    /// It was told to stop.
+    /// It is stopping.
     #[error("coordinator {0} is stopping")]
     Stopping(u64),
-    /// It takes no part in a quorum yet, or knows no leader.
+    /// It is not part of a quorum yet, or knows no leader.
     #[error("{}", .0.message)]
     NoQuorum(ErrorDetail),
 }
 
-/// Whether it knows a leader: another one, or itself if more than half hear it.
+/// Checks that it knows a leader: another one, or itself if a majority hears it.
 ///
 /// # Errors
-/// What stands in the way.
+/// The obstacle.
 pub(crate) fn ready(context: &Context) -> Result<(), NotReady> {
     if context.stop.is_cancelled() {
         return Err(NotReady::Stopping(context.id));
@@ -25,10 +25,10 @@ pub(crate) fn ready(context: &Context) -> Result<(), NotReady> {
     context.quorum().and_then(|quorum| quorum.check_leader()).map_err(NotReady::NoQuorum)
 }
 
-/// Whether it can go on: Raft ends with the first error of its disk.
+/// Checks that it can continue: Raft ends with the first error of its disk.
 ///
 /// # Errors
-/// Why Raft ended.
+/// The reason for the end of Raft.
 pub(crate) fn alive(context: &Context) -> Result<(), String> {
     match context.quorum.get().and_then(|quorum| quorum.view().fatal) {
         Some(what) => Err(format!("Raft has ended: {what}; start this coordinator anew, and look at its disk")),

@@ -1,5 +1,5 @@
-//! A new generation from what is left of a quorum: offline, into a directory of its own, so that what is left stays as it was
-//! (PROTOCOL rule 60, [ADR 0055](../../docs/adr/0055-a-majority-that-is-lost.md)).
+//! Recovery of a new generation from the remains of a quorum: offline, into a new directory, so that the remains stay
+//! unchanged (PROTOCOL rule 60, [ADR 0055](../../docs/adr/0055-a-majority-that-is-lost.md)).
 
 use crate::clock::wall_now;
 use crate::error::CoordinatorError;
@@ -11,78 +11,78 @@ use archon_types::{GenerationKey, PROTOCOL_FIRST, StorageId, limits::check_addre
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
-/// Why nothing is recovered.
+/// Reason why nothing is recovered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverError {
     /// It is neither a coordinator's directory nor a file.
     #[error("{} is neither a coordinator's data directory nor a snapshot file", from.display())]
     Nothing {
-        /// What was given.
+        /// The given path.
         from: PathBuf,
     },
     /// A process uses the directory.
     #[error("{} is {lock}: stop that coordinator first, and see to it that it is not started again", from.display())]
     InUse {
-        /// What was given.
+        /// The given path.
         from: PathBuf,
-        /// By whom.
+        /// The lock of the process.
         lock: LockError,
     },
     /// It is a node's directory.
     #[error("{} is a node's data directory: name a coordinator's, or a file of `archon quorum snapshot save`", from.display())]
     OfANode {
-        /// What was given.
+        /// The given path.
         from: PathBuf,
     },
-    /// The file is not as it was written.
+    /// The file has changed since it was written.
     #[error("snapshot {} is damaged ({what}): use another copy of it, or a coordinator's data directory", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What did not fit.
+        /// The mismatch.
         what: String,
     },
-    /// What is left cannot be read.
+    /// The remains cannot be read.
     #[error("{} cannot be read: {why}", from.display())]
     Unreadable {
-        /// What was given.
+        /// The given path.
         from: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         why: CoordinatorError,
     },
-    /// No generation begins with it.
+    /// No generation can begin with it.
     #[error("{} is of no use: {why}", from.display())]
     Useless {
-        /// What was given.
+        /// The given path.
         from: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         why: RecoveryError,
     },
-    /// The new directory is not new.
+    /// The new directory exists already.
     #[error("{} exists already; give --into a path where nothing is yet", into.display())]
     NotNew {
         /// The directory.
         into: PathBuf,
     },
-    /// Something is there where a file is to go.
+    /// The path for a file is taken.
     #[error("{} exists already, and is not written over; name another file", path.display())]
     Taken {
-        /// Where.
+        /// The path.
         path: PathBuf,
     },
-    /// A snapshot file is no use where it is wanted.
+    /// A directory where a snapshot file is required.
     #[error("{} is a directory; name a snapshot file", path.display())]
     NoFile {
-        /// What was given.
+        /// The given path.
         path: PathBuf,
     },
-    /// The address is none.
+    /// The address is invalid.
     #[error("{why}")]
     Address {
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
     /// The new directory cannot be written.
@@ -90,14 +90,14 @@ pub enum RecoverError {
     Unwritable {
         /// The directory.
         into: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         why: CoordinatorError,
     },
 }
 
 impl RecoverError {
-    /// What a coordinator that starts would say, in words for whoever looks at what is left of it.
+    /// Converts an error of a starting coordinator to one about the remains.
     fn unreadable(from: PathBuf, why: CoordinatorError) -> Self {
         match why {
             CoordinatorError::Identity(IdentityError::Locked { lock, .. }) => Self::InUse { from, lock },
@@ -108,31 +108,31 @@ impl RecoverError {
     }
 }
 
-/// What is left of a quorum.
+/// Remains of a quorum.
 #[derive(Debug)]
 pub struct Survivor {
     from: PathBuf,
     state: ClusterState,
-    /// The number of the coordinator whose directory it is, if it is one.
+    /// Number of the coordinator, if it is a coordinator's directory.
     id: Option<u64>,
 }
 
-/// What is to be known of it before it is used.
+/// Summary of the remains.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SurvivorSummary {
     /// The cluster's UUID.
     pub cluster: String,
-    /// The number of the coordinator whose directory it is, if it is one.
+    /// Number of the coordinator, if it is a coordinator's directory.
     pub coordinator: Option<u64>,
     /// Its generation.
     pub generation: u64,
-    /// The key of that, if it has one: it tells it from others of that number.
+    /// The key of that, if it has one: it distinguishes generations of that number.
     pub generation_key: Option<GenerationKey>,
     /// The last entry of the log that it holds.
     pub last_index: u64,
-    /// When the last of the events in it happened, on the wall clocks of the coordinators. Unix time.
+    /// Unix time of its last event, on the wall clocks of the coordinators.
     pub last_event_at_ms: Option<u64>,
-    /// How many nodes, tables and partitions it knows.
+    /// Number of nodes, tables and partitions in it.
     pub nodes: usize,
     /// See `nodes`.
     pub tables: usize,
@@ -142,24 +142,24 @@ pub struct SurvivorSummary {
     pub coordinators: Vec<(u64, String)>,
 }
 
-/// Who begins the new generation, and where.
+/// Founder of the new generation.
 #[derive(Clone, Debug)]
 pub struct NewGeneration {
-    /// The directory to make.
+    /// The directory to create.
     pub into: PathBuf,
     /// The founder's number.
     pub id: u64,
-    /// Where nodes and other coordinators reach it.
+    /// Address at which nodes and other coordinators reach it.
     pub address: String,
-    /// Above every generation that any node has lived in; the next one, if not given.
+    /// Must be above every generation in which any node has lived; `None`: the next one.
     pub generation: Option<u64>,
 }
 
 impl Survivor {
-    /// Reads what a stopped coordinator's directory or a snapshot file holds. Blocks.
+    /// Reads a stopped coordinator's directory or a snapshot file. Blocks.
     ///
     /// # Errors
-    /// [`RecoverError`]; a directory that a process uses is refused.
+    /// [`RecoverError`]; a directory in use is refused.
     pub fn read(from: &Path) -> Result<Self, RecoverError> {
         let unreadable = |why: CoordinatorError| RecoverError::unreadable(from.to_path_buf(), why);
         let (state, id) = if from.is_dir() {
@@ -175,7 +175,7 @@ impl Survivor {
         Ok(Self { from: from.to_path_buf(), state, id })
     }
 
-    /// As [`Survivor::read`], of a snapshot file alone. Blocks.
+    /// Like [`Survivor::read`], for a snapshot file only. Blocks.
     ///
     /// # Errors
     /// [`RecoverError`]
@@ -186,7 +186,7 @@ impl Survivor {
         Self::read(file)
     }
 
-    /// What is to be known of it.
+    /// Returns its summary.
     pub fn summary(&self) -> SurvivorSummary {
         let state = &self.state;
         let members = state.coordinators.members.iter();
@@ -204,10 +204,10 @@ impl Survivor {
         }
     }
 
-    /// Makes the directory of the coordinator with which the new generation begins. Returns its number. Blocks.
+    /// Creates the directory of the coordinator with which the new generation begins. Returns its number. Blocks.
     ///
     /// # Errors
-    /// [`RecoverError`]. What is left of the quorum stays as it is in any case.
+    /// [`RecoverError`]. The remains of the quorum stay unchanged in any case.
     pub fn begin(mut self, new: &NewGeneration) -> Result<u64, RecoverError> {
         check_address(&new.address).map_err(|why| RecoverError::Address { why: why.to_string() })?;
         if new.into.exists() {
@@ -224,7 +224,7 @@ impl Survivor {
         Ok(generation)
     }
 
-    /// The identity last: a directory without one is refused at a start.
+    /// Writes the directory, the identity last: a directory without one is refused at a start.
     fn write(&self, new: &NewGeneration, founder: &Founder) -> Result<(), CoordinatorError> {
         let made = archon_durable::create_directory(&new.into);
         made.map_err(|source| IdentityError::Io { action: "create", path: new.into.clone(), source })?;

@@ -1,4 +1,4 @@
-//! What a coordinator serves on its port.
+//! Services on a coordinator's port.
 
 use crate::beats::{self, MemberStreams};
 use crate::end::{End, Ending};
@@ -41,10 +41,10 @@ use tonic::service::Routes;
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Prefix of the calls that other coordinators make.
 const MEMBERS_CALL: &str = "/archon.v1.Raft/";
-/// Connections of gRPC that were sorted out and not yet taken by its server.
+/// Maximum number of accepted gRPC connections not yet taken by the server.
 const ACCEPTED_MAX: usize = 64;
 
-/// Load balancers are told what probes are.
+/// Returns the health service, with the same answers for load balancers as for probes.
 fn health(context: &Context) -> MemberHealth {
     let (asked, stop) = (context.clone(), context.stop.clone());
     let serves = move || readiness::ready(&asked).is_ok();
@@ -65,7 +65,7 @@ fn authority(context: &Context) -> Authority {
     })
 }
 
-/// Tells of connections that could not be accepted: rarely, for many fail at once.
+/// Logs connections that could not be accepted: rarely, since many fail at once.
 fn note_failures(metrics: Arc<Metrics>) -> impl Fn(&io::Error) {
     let failures = Mutex::new(AcceptFailures::default());
     move |error| {
@@ -76,7 +76,7 @@ fn note_failures(metrics: Arc<Metrics>) -> impl Fn(&io::Error) {
     }
 }
 
-/// Serves until told to end; what goes wrong meanwhile is said to `failed`.
+/// Serves until cancelled; reports failures to `failed`.
 pub(crate) fn serve(
     listener: TcpListener,
     stats: Stats,

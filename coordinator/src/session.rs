@@ -1,4 +1,4 @@
-//! One session of leading: what this coordinator remembers while, and only while, it leads.
+//! One session of leading: memory of this coordinator while, and only while, it leads.
 
 use crate::beats::BeatQueue;
 use crate::load::Loads;
@@ -19,59 +19,59 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// What one node's heartbeats told, for the pusher and for people.
+/// Content of a node's last heartbeat, for the pusher and for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Heard {
-    /// The life that was heard.
+    /// The incarnation that sent it.
     pub(crate) incarnation: Incarnation,
-    /// When, on the boot clock.
+    /// Time of arrival, on the boot clock.
     pub(crate) at: Millis,
     /// The table version that the node holds.
     pub(crate) table_version: Version,
-    /// What pushes to it must show.
+    /// The key that pushes to it must contain.
     pub(crate) key: PushKey,
-    /// The node that relayed its heartbeat; none of one that came straight, or that is a relay's own.
+    /// The node that relayed its heartbeat; `None` if it came directly, or is a relay's own.
     pub(crate) via: Option<NodeId>,
-    /// Whether it came in a relay's batch, be it the relay's own.
+    /// True if it came in a relay's batch, including the relay's own.
     pub(crate) carried: bool,
 }
 
-/// Plans by the versions of tables and moves that they are made for.
+/// Plans by the versions of tables and moves for which they are made.
 pub(crate) type Plans = Shared<((Version, Version), BTreeSet<NodeId>), Planned>;
 
-/// A session in which this coordinator leads. Everything in it dies with it, except the [`Term`], which the next session of the
-/// same Raft term takes over.
+/// A session in which this coordinator leads. It loses all of its memory at the end, except the [`Term`], which the
+/// next session of the same Raft term takes over.
 pub(crate) struct Session {
     quorum: Quorum,
     number: u64,
     stop: CancellationToken,
     term: Arc<Mutex<Term>>,
     heard: Mutex<BTreeMap<NodeId, Heard>>,
-    /// Pushers that cannot push before their node was heard. Locked after `heard`, never before.
+    /// Pushers that cannot push before the first heartbeat of their node. Locked after `heard`, never before.
     awaited: Mutex<BTreeMap<NodeId, Arc<Notify>>>,
     loads: Mutex<Loads>,
     plans: Plans,
     polls: Polls,
-    /// The nodes that relay, as participants are told.
+    /// The relaying nodes, announced to participants.
     relays: Mutex<KnownRelays>,
-    /// Which nodes go by what clients may do.
+    /// Versions of client rights that nodes apply.
     pub(crate) access_known: AccessKnown,
-    /// Members that were refused, for they belong to another history.
+    /// Refused members that belong to another history.
     pub(crate) other_histories: OtherHistories,
-    /// What answers to heartbeats bring.
+    /// Updates in the answers to heartbeats.
     pub(crate) news: NewsKept,
-    /// Where streams leave heartbeats.
+    /// Queue of heartbeats from streams.
     pub(crate) beats: BeatQueue,
-    /// Rung when the control loop has something to do before its timer.
+    /// Notified when the control loop has work before its timer.
     pub(crate) work: Notify,
-    /// Rung when pushers should look again.
+    /// Notified when pushers should check again.
     pub(crate) pushes: Notify,
     granting: AtomicBool,
     turned_at: AtomicU64,
 }
 
 impl Session {
-    /// Begins to lead in `term` at `now`. Heartbeats are left in `beats`.
+    /// Begins to lead in `term` at `now`. Streams put heartbeats into `beats`.
     pub(crate) fn new(
         quorum: Quorum,
         term: Arc<Mutex<Term>>,
@@ -102,48 +102,49 @@ impl Session {
         })
     }
 
-    /// The term's number.
+    /// Returns the term's number.
     pub(crate) const fn number(&self) -> u64 {
         self.number
     }
 
-    /// Cancelled when this coordinator does not lead in this term any more.
+    /// Returns the token that is cancelled when this coordinator no longer leads in this term.
     pub(crate) const fn stop(&self) -> &CancellationToken {
         &self.stop
     }
 
-    /// Raft.
+    /// Returns the Raft handle.
     pub(crate) const fn quorum(&self) -> &Quorum {
         &self.quorum
     }
 
-    /// What decides in this term. Locked for one synchronous step at a time; lock it before the state, never after.
+    /// Returns the decider of this term. Locked for one synchronous step at a time; lock it before the state, never
+    /// after.
     pub(crate) fn term(&self) -> &Mutex<Term> {
         &self.term
     }
 
-    /// What nodes carry.
+    /// Returns the reported loads of nodes.
     pub(crate) const fn loads(&self) -> &Mutex<Loads> {
         &self.loads
     }
 
-    /// Plans being made, or made last.
+    /// Returns the present or last computed plans.
     pub(crate) const fn plans(&self) -> &Plans {
         &self.plans
     }
 
-    /// Participants that wait for their duties.
+    /// Returns the polls of participants.
     pub(crate) const fn polls(&self) -> &Polls {
         &self.polls
     }
 
-    /// The nodes by which a participant's heartbeats travel.
+    /// Returns the nodes that relay a participant's heartbeats.
     pub(crate) fn relays_of(&self, participant: NodeId) -> Vec<RelayAddress> {
         let mut relays = self.relays.lock();
         self.quorum.replicated().read(|state| relays.of(state, participant))
     }
 
-    /// Takes note of heartbeats that were accepted.
+    /// Records accepted heartbeats.
     pub(crate) fn note_heard(&self, beats: impl Iterator<Item = (NodeId, Heard)>) {
         let mut behind = false;
         {
@@ -161,12 +162,13 @@ impl Session {
         }
     }
 
-    /// What was heard of a node last.
+    /// Returns the last heartbeat of a node.
     pub(crate) fn heard(&self, node: NodeId) -> Option<Heard> {
         self.heard.lock().get(&node).copied()
     }
 
-    /// What a push to this life of a node must show. Unless it was heard by now, `wake` is notified when it is.
+    /// Returns the key for pushes to this incarnation of a node. Without a heartbeat so far, `wake` is notified by the
+    /// first one.
     pub(crate) fn push_key(&self, node: NodeId, incarnation: Incarnation, wake: &Arc<Notify>) -> Option<PushKey> {
         let heard = self.heard.lock();
         let known = heard.get(&node).filter(|heard| heard.incarnation == incarnation);
@@ -176,7 +178,7 @@ impl Session {
         known.map(|heard| heard.key)
     }
 
-    /// Forgets loads and heartbeats of nodes that the state does not know as live any more.
+    /// Forgets loads and heartbeats of nodes that are no longer alive in the state.
     pub(crate) fn forget_nodes(&self, keep: impl Fn(NodeId) -> bool) {
         self.heard.lock().retain(|node, _| keep(*node));
         self.awaited.lock().retain(|node, _| keep(*node));
@@ -185,7 +187,7 @@ impl Session {
         self.loads.lock().retain(keep);
     }
 
-    /// Waits until every node that acts goes by what clients may do as of now, or so long. Returns those that do not.
+    /// Waits until every active node applies the present client rights, at most for `within`. Returns the others.
     pub(crate) async fn until_access_is_known(&self, within: Duration) -> Vec<NodeId> {
         let deadline = tokio::time::Instant::now() + within;
         let mut known = self.access_known.watch();
@@ -203,7 +205,7 @@ impl Session {
         }
     }
 
-    /// Whether heartbeats are answered; not while this coordinator itself stalls.
+    /// Returns true if heartbeats are answered; not while this coordinator itself stalls.
     pub(crate) fn is_granting(&self) -> bool {
         self.granting.load(Ordering::Relaxed) && !self.stop.is_cancelled()
     }
@@ -213,12 +215,12 @@ impl Session {
         self.granting.store(granting, Ordering::Relaxed);
     }
 
-    /// When the control loop turned last, on the boot clock.
+    /// Returns the time of the last control turn, on the boot clock.
     pub(crate) fn turned_at(&self) -> Millis {
         Millis::new(self.turned_at.load(Ordering::Relaxed))
     }
 
-    /// The control loop turned.
+    /// Records a control turn.
     pub(crate) fn note_turn(&self, now: Millis) {
         self.turned_at.store(now.get(), Ordering::Relaxed);
     }
@@ -226,7 +228,7 @@ impl Session {
     /// Commits commands that were decided in this term.
     ///
     /// # Errors
-    /// As [`Quorum::propose`].
+    /// Like [`Quorum::propose`].
     pub(crate) async fn propose(
         &self,
         request: Option<RequestId>,
@@ -239,32 +241,32 @@ impl Session {
         self.quorum.propose(proposal, within).await
     }
 
-    /// Confirms that this session leads now; the state then holds every change answered before.
+    /// Confirms that this session leads now; the state then contains every change answered before.
     ///
     /// # Errors
-    /// As [`Quorum::confirm`]; `NotCoordinatorLeader` also when another term leads.
+    /// Like [`Quorum::confirm`]; `NotCoordinatorLeader` also if another term leads.
     pub(crate) async fn confirm(&self, within: Duration) -> Result<(), ErrorDetail> {
         if self.led(within).await? == self.number { Ok(()) } else { Err(self.quorum.not_leading()) }
     }
 
-    /// The term in which a majority says, in a round that begins now, that this coordinator leads.
+    /// Returns the term in which a majority confirms, in a round that begins now, that this coordinator leads.
     ///
     /// # Errors
-    /// As [`Quorum::confirm`]; `NotCoordinatorLeader` also when this session is over.
+    /// Like [`Quorum::confirm`]; `NotCoordinatorLeader` also if this session has ended.
     pub(crate) async fn led(&self, within: Duration) -> Result<u64, ErrorDetail> {
         let term = self.quorum.confirm(within).await?;
         if self.stop.is_cancelled() { Err(self.quorum.not_leading()) } else { Ok(term) }
     }
 }
 
-/// The session under way, if this coordinator leads; shared by services and the control supervisor.
+/// The present session, if this coordinator leads; shared by services and the control supervisor.
 #[derive(Clone, Default)]
 pub(crate) struct Leading {
     session: Arc<Mutex<Option<Arc<Session>>>>,
 }
 
 impl Leading {
-    /// The session under way.
+    /// Returns the present session.
     pub(crate) fn session(&self) -> Option<Arc<Session>> {
         self.session.lock().clone()
     }

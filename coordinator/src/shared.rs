@@ -1,5 +1,5 @@
-//! One computation at a time, whose outcome is shared by all who ask for the same: what is dear is paid for once, however
-//! many ask.
+//! Shared computations: one at a time, with its outcome shared by all callers that ask for the same, so that an
+//! expensive result is computed once for any number of callers.
 
 use archon_types::{ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
-/// Those who may wait at once; each of them holds an answer in the end.
+/// Maximum number of waiting callers; each of them finally holds an answer.
 const WAITING_MAX: usize = 16;
-/// When somebody who was refused should ask again.
+/// Time after which a refused caller should ask again, in milliseconds.
 const RETRY_MS: u64 = 500;
 
-/// Something that is computed beside everything else, from what `key` tells apart.
+/// A computation off the async threads, identified by its `key`.
 pub(crate) struct Shared<K, T> {
     last: Mutex<Option<Flight<K, T>>>,
     places: Semaphore,
 }
 
-/// One computation, under way or over.
+/// One computation, running or finished.
 struct Flight<K, T> {
     key: K,
     number: u64,
@@ -30,7 +30,7 @@ impl<K, T> Flight<K, T> {
         self.outcome.borrow().is_some()
     }
 
-    /// Whether somebody works on it. A computation that failed has neither outcome nor anybody who would give one.
+    /// Returns true if it is running. A failed computation has neither outcome nor sender.
     fn is_under_way(&self) -> bool {
         !self.is_done() && self.outcome.has_changed().is_ok()
     }
@@ -43,12 +43,12 @@ impl<K, T> Default for Shared<K, T> {
 }
 
 impl<K: PartialEq, T: Send + Sync + 'static> Shared<K, T> {
-    /// The outcome for what is now, or for something later: of the computation under way if it began after this call or
-    /// from the same, else of one that begins when it has ended. `now` tells what is now; `begin` takes what is computed
-    /// from, along with its key, and gives the work, which runs on a thread for blocking work.
+    /// Returns the outcome for the present key or a later one: of the running computation if it began after this call
+    /// or for the same key, else of one that begins when that has ended. `now` returns the present key; `begin`
+    /// captures the input with its key, and returns the work, which runs on a thread for blocking work.
     ///
     /// # Errors
-    /// `Overloaded` if too many wait already, or if `within` passes; the computation goes on. `Internal` if it failed.
+    /// `Overloaded` if too many callers wait, or if `within` passes; the computation goes on. `Internal` if it failed.
     pub(crate) async fn get<W>(
         &self,
         within: Duration,
@@ -98,14 +98,14 @@ impl<K: PartialEq, T: Send + Sync + 'static> Shared<K, T> {
                         "planning failed; the coordinator's log says why",
                     ));
                 }
-                // It was about something older; whoever looks first begins anew.
+                // It was for an older key; the first caller to check begins another one.
                 Some(_) | None => {}
             }
         }
     }
 }
 
-/// Whether a computation tells what was so when somebody asked, or later.
+/// Returns true if a computation covers the state at the call, or a later one.
 fn fits<K: PartialEq, T>(flight: &Flight<K, T>, asked_after: u64, now: impl Fn() -> K) -> bool {
     flight.number > asked_after || flight.key == now()
 }
@@ -116,7 +116,7 @@ where
 {
     let (give, outcome) = watch::channel(None);
     let (key, work) = begin();
-    // It goes on if whoever asked first goes away. A panic drops the sender, which tells those who wait.
+    // It goes on if its first caller goes away. A panic drops the sender, which notifies the waiting callers.
     tokio::task::spawn_blocking(move || give.send_replace(Some(Arc::new(work()))));
     Flight { key, number, outcome }
 }
@@ -129,7 +129,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(60);
 
-    /// A state of which only the version matters, and how often anything was computed from it.
+    /// A state with a version only, and the number of computations from it.
     #[derive(Default)]
     struct World {
         shared: Shared<u64, u64>,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_of_many_who_asked_for_the_same_plan_had_one_made_for_himself() {
+    async fn callers_with_same_key_share_one_computation() {
         let world = Arc::new(World::default());
         let (open, gate) = gate();
         let asked: Vec<_> = (0..WAITING_MAX).map(|_| tokio::spawn(Arc::clone(&world).get(Arc::clone(&gate)))).collect();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_after_a_change_waits_for_the_next_and_never_gets_what_was_before() {
+    async fn caller_after_change_gets_no_older_outcome() {
         let world = Arc::new(World::default());
         let (open, gate) = gate();
         let first = tokio::spawn(Arc::clone(&world).get(Arc::clone(&gate)));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_computation_that_failed_is_said_and_the_next_one_is_made() {
+    async fn failed_computation_is_reported_and_next_one_runs() {
         let world = Arc::new(World::default());
         let (closed, gate_closed) = gate();
         drop(closed);

@@ -1,4 +1,4 @@
-//! A snapshot of all that the coordinators hold, written into a file from which a new generation can begin (`recovery`).
+//! Snapshot files: the whole state of the coordinators, from which a new generation can begin (`recovery`).
 
 use crate::identity::IdentityError;
 use crate::recovery::{RecoverError, Survivor, SurvivorSummary};
@@ -6,8 +6,8 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// A snapshot file that is being written. It is there under its name once it was read again and found whole; until then under another
-/// one, which goes with this.
+/// A snapshot file that is being written. It gets its name once it was read back and found whole; until then it has a
+/// temporary name, and is removed when this is dropped.
 #[derive(Debug)]
 pub struct SnapshotFile {
     path: PathBuf,
@@ -16,10 +16,10 @@ pub struct SnapshotFile {
 }
 
 impl SnapshotFile {
-    /// Begins one. Blocks.
+    /// Creates one. Blocks.
     ///
     /// # Errors
-    /// [`RecoverError::Taken`] if something is there; [`RecoverError::Unwritable`].
+    /// [`RecoverError::Taken`] if the path exists; [`RecoverError::Unwritable`].
     pub fn create(path: &Path) -> Result<Self, RecoverError> {
         if path.exists() {
             return Err(RecoverError::Taken { path: path.to_path_buf() });
@@ -38,7 +38,7 @@ impl SnapshotFile {
         self.file.write_all(bytes).map_err(|source| unwritable(&self.path, "write", source))
     }
 
-    /// Has the file there, durably, if it is whole. Blocks.
+    /// Checks the file and gives it its name, durably. Blocks.
     ///
     /// # Errors
     /// [`RecoverError`]
@@ -53,7 +53,7 @@ impl SnapshotFile {
 
 impl Drop for SnapshotFile {
     fn drop(&mut self) {
-        // Of one that is finished nothing is there under this name.
+        // A finished file has no temporary name any longer.
         let _ = fs::remove_file(&self.aside);
     }
 }

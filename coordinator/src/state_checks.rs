@@ -1,4 +1,5 @@
-//! Whoever leads has all coordinators sum their states up as of the same entries, so that they can be compared (`raft/checksums.rs`).
+//! State comparison: the leader has all coordinators compute the checksums of their states as of the same entries
+//! (`raft/checksums.rs`).
 
 use crate::raft::spare;
 use crate::session::Session;
@@ -8,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often it is looked whether it is time.
+/// Interval between checks of the schedule.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// The shortest time from one to the next.
+/// The shortest time between two comparisons.
 const INTERVAL_MIN: Duration = Duration::from_secs(60);
-/// The next one comes after so many times as long as the last one took, at the earliest: half a percent of one core.
+/// The next one follows after at least this many times the duration of the last one: half a percent of one core.
 const SHARE: u32 = 200;
-/// How long asking for it may take to be committed.
+/// Maximum time to commit the request.
 const PROPOSE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Works until the session ends.
@@ -29,12 +30,12 @@ pub(crate) async fn run(session: Arc<Session>) {
         }
         let is_alone = || quorum.replicated().read(|state| state.coordinators.members.len() < 2);
         let is_spoken = quorum.replicated().spoken().cluster() >= CHECKED_SINCE;
-        // What did not change since it was compared last is as it was.
+        // An unchanged state needs no new comparison.
         let unchanged = *applied.borrow() <= checked;
         if Instant::now() < due || unchanged || !is_spoken || is_alone() {
             continue;
         }
-        // What cannot be committed would be all that a leader has which lost the others.
+        // Otherwise a leader that lost the others would collect entries that cannot be committed.
         if quorum.read_only().is_some() || spare(&quorum.view().voters).is_none() {
             continue;
         }

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timing_fits_the_distance_that_it_is_made_for() {
+    fn timing_fits_its_distance() {
         for round_trip_ms in [0, 1, 37, 40, 260, 300, 999] {
             let round_trip = Duration::from_millis(round_trip_ms);
             let fitting = QuorumTiming::fitting(round_trip);

@@ -1,16 +1,16 @@
-//! Has the protocol rise by itself once every member speaks the next one. What is decided is in `core`.
+//! Automatic raises of the protocol once every member speaks the next one. `core` makes the decision.
 
 use crate::session::Session;
 use archon_coordinator_core::{Actor, next_raise};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often it is looked whether every member speaks a newer protocol.
+/// Interval between checks for a newer common protocol.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// For so many looks in a row every member must have spoken it: one that was just stopped, to be started as the version before, is
-/// heard for another moment.
+/// Number of consecutive checks in which every member must speak it: a member that was just stopped, to be started as
+/// the previous version, is heard for another moment.
 const STEADY_LOOKS: u32 = 8;
-/// How long the change may take to be committed.
+/// Maximum time to commit the change.
 const PROPOSE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Works until the session ends.
@@ -23,7 +23,7 @@ pub(crate) async fn run(session: Arc<Session>) {
             () = tokio::time::sleep(pause) => pause = LOOK_INTERVAL,
         }
         let spoken = quorum.replicated().spoken();
-        // Nearly always, and at once: nothing newer is spoken here.
+        // The usual case, decided at once: nothing newer is spoken here.
         if spoken.cluster() >= spoken.range().newest || quorum.read_only().is_some() {
             continue;
         }
@@ -33,7 +33,7 @@ pub(crate) async fn run(session: Arc<Session>) {
             continue;
         };
         steady += 1;
-        // Of a cluster that was just made nobody was a member before.
+        // A new cluster had no members before.
         let young = quorum.replicated().read(|state| state.members().next().is_none());
         if steady < STEADY_LOOKS && !young {
             continue;

@@ -1,5 +1,5 @@
-//! Watches this coordinator itself: a leader whose disk or loop stalls gives leadership away, for while it stalls no
-//! node is failed over and no lease is sure.
+//! Watchdog of this coordinator itself: a leader with a stalled disk or loop gives leadership away, since during the
+//! stall no node is failed over and no lease is reliable.
 
 use crate::clock::boot_now;
 use crate::control::millis;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Giving leadership away is tried again after this while the stall goes on.
+/// Pause between attempts to give leadership away while the stall goes on.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Watches one session until it ends.
@@ -24,7 +24,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
             session.set_granting(true);
             continue;
         };
-        // Heartbeats go unanswered from here, so that nodes look for a coordinator that can keep its word.
+        // Heartbeats stay unanswered from here, so that nodes look for a reliable coordinator.
         session.set_granting(false);
         metrics.stalls.add(1);
         tracing::warn!(%why, "this coordinator stalls; giving leadership away");

@@ -1,13 +1,13 @@
-//! Refusal of withdrawn certificates by this coordinator, as of its own log.
+//! Refusal of revoked certificates by this coordinator, as of its own log.
 
 use crate::raft::Quorum;
 use archon_security::{Transport, withdrawn_certificates};
 use tokio_util::sync::CancellationToken;
 
-/// Has TLS refuse what is withdrawn until `work` ends. Without TLS no certificates are shown.
+/// Makes TLS refuse revoked certificates until `work` ends. Without TLS no certificates are shown.
 ///
-/// Removed coordinators are not among them: they may ask whether they were removed, and nothing else
-/// (`archon_proto::authority`), unless an admin withdrew their certificates.
+/// Removed coordinators are not included: they may ask about their removal, and nothing else
+/// (`archon_proto::authority`), unless an admin revoked their certificates.
 pub(crate) async fn follow(quorum: Quorum, transport: Transport, work: CancellationToken) {
     let Some(tls) = transport.tls() else { return };
     let mut applied = quorum.replicated().applied();

@@ -1,4 +1,4 @@
-//! How long planning, a control turn and a failure take with thousands of nodes and 100,000 partitions.
+//! Measures the time of planning, a control turn and a failure with thousands of nodes and 100,000 partitions.
 //! `cargo bench -p archon-coordinator-core`
 
 #![expect(clippy::disallowed_types, reason = "a benchmark looks at the clock; the room that it measures does not")]
@@ -92,7 +92,7 @@ fn settle(state: &mut ClusterState, liveness: &mut Liveness, now: &mut Millis) {
     }
 }
 
-/// Makes every move of a plan at once: the end of all migrations.
+/// Makes every move of a plan at once, as if all migrations had ended.
 fn carry_out(state: &mut ClusterState, plan: &Plan, now: Millis) {
     for planned in &plan.moves {
         let Some(row) = state.partitions.get(planned.partition).cloned() else { continue };

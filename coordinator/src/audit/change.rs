@@ -1,4 +1,4 @@
-//! What is kept of each request that changes the cluster, as it was sent: before anything of it was judged.
+//! Audit fields of each request that changes the cluster, as it was sent, before any check.
 
 use archon_proto::v1;
 use archon_proto::v1::change_quorum_request::Change as Quorum;
@@ -11,18 +11,18 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// A request that changes the cluster.
 pub(crate) trait Change {
-    /// The id under which it is repeated.
+    /// Returns the id under which it is repeated.
     fn request_id(&self) -> &[u8];
 
-    /// What it is about.
+    /// Returns its subject.
     fn subject(&self) -> String;
 
-    /// What is wanted of that, if the call alone does not say it.
+    /// Returns the requested change of the subject, if the call alone does not state it.
     fn wanted(&self) -> Option<String> {
         None
     }
 
-    /// Whether it only asks what would be.
+    /// Returns true if it only asks for a prediction.
     fn is_trial(&self) -> bool {
         false
     }
@@ -126,14 +126,14 @@ change! {
     ), trial _it.dry_run;
 }
 
-/// More settings than there are need not be named.
+/// Maximum number of named settings, above the number that exist.
 const SETTINGS_MAX: usize = 64;
 
 fn coordinator(id: u64) -> String {
     format!("coordinator {id}")
 }
 
-/// Of which member, and what.
+/// Returns the member and the change.
 fn quorum(asked: &v1::ChangeQuorumRequest) -> (String, String) {
     let (whom, what) = match &asked.change {
         Some(Quorum::Promote(id)) => (coordinator(*id), "promote".to_owned()),
@@ -167,13 +167,13 @@ fn accepting(data_loss: bool) -> String {
     if data_loss { "data loss is accepted".to_owned() } else { "data loss is not accepted".to_owned() }
 }
 
-/// What is to have which value; what is absent stays as it is.
+/// Formats the settings to set; absent ones stay as they are.
 fn settings<'a>(all: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
     let said = all.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
     said.collect::<Vec<_>>().join(" ")
 }
 
-/// What an order is about, and what it says.
+/// Returns the subject and text of an order.
 fn ordered(request: &v1::OrderRequest) -> (String, String) {
     let of = |of: &v1::PartitionOf| partition(&of.table, of.partition);
     let bar = |bar: &v1::BarOf| {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_say_what_they_are_about_and_what_is_wanted() {
+    fn requests_have_subject_and_change() {
         let drain =
             v1::SetNodeRequest { name: "athens".into(), goal: v1::NodeGoal::Drain.into(), ..Default::default() };
         assert_eq!(said(&drain), ("node athens".into(), Some("drain".into())));

@@ -1,4 +1,4 @@
-//! The file that lines are appended to, and those before it.
+//! The audit file, and its predecessors.
 
 use super::record::{Record, last_seq};
 use super::rotation::{Rotation, path_of};
@@ -7,47 +7,47 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Its name in the data directory.
+/// Name in the data directory.
 pub(crate) const FILE: &str = "audit.jsonl";
-/// How much of the end of a file is looked at: many lines.
+/// Number of bytes examined at the end of a file: many lines.
 const TAIL_BYTES: u64 = 64 * 1024;
 
-/// The file of a data directory. Whatever goes wrong with it is told, and tried again with the next line.
+/// The audit file of a data directory. Any failure is logged, and retried with the next line.
 #[derive(Debug)]
 pub(crate) struct AuditFile {
     path: PathBuf,
     rotation: Rotation,
     current: Option<Current>,
-    /// The number of the last line; unknown until the file was opened once.
+    /// Number of the last line; unknown until the file was opened once.
     seq: Option<u64>,
-    /// How many were not appended since, and those that were dropped before them.
+    /// Number of lines lost since the last appended one, including dropped ones before them.
     lost: u64,
 }
 
 #[derive(Debug)]
 struct Current {
     file: File,
-    /// Where its last whole line ends.
+    /// Offset of the end of its last whole line.
     length: u64,
 }
 
 impl AuditFile {
-    /// That of `directory`. Nothing is opened yet.
+    /// Creates the audit file of `directory`, without opening anything.
     pub(crate) fn new(directory: &Path, rotation: Rotation) -> Self {
         Self { path: directory.join(FILE), rotation, current: None, seq: None, lost: 0 }
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens it, or makes it; what a crash has left of a line is cut off.
+    /// Opens or creates it; a partial line left by a crash is cut off.
     ///
     /// # Errors
     /// Those of the file system.
     pub(crate) fn open(&mut self) -> io::Result<()> {
-        // Somebody may have moved it away: what is appended must not be lost with it.
+        // The file may have been moved away: appended lines must not be lost with it.
         if let Some(current) = &self.current
             && is_at(&current.file, &self.path)
         {
@@ -59,7 +59,7 @@ impl AuditFile {
         let mut tail = tail(&file, length)?;
         let torn = torn(&tail);
         if torn > 0 && torn as u64 == length.min(TAIL_BYTES) && length > TAIL_BYTES {
-            // Far more than a line of ours: it stays, and the next line is one of its own.
+            // Far more than one of our lines: it stays, and the next line starts on a new line.
             file.write_all(b"\n")?;
             length += 1;
         } else if torn > 0 {
@@ -80,7 +80,7 @@ impl AuditFile {
         Ok(())
     }
 
-    /// The last number in the file before this one.
+    /// Returns the last number in the file before this one.
     fn seq_before(&self) -> io::Result<u64> {
         match File::open(path_of(&self.path, 1)) {
             Ok(file) => Ok(last_seq(&tail(&file, file.metadata()?.len())?).unwrap_or(0)),
@@ -89,7 +89,7 @@ impl AuditFile {
         }
     }
 
-    /// Appends a line. One that was not appended is counted in the next.
+    /// Appends a line. A failed one is counted in the next.
     ///
     /// # Errors
     /// Those of the file system; nothing was appended then.
@@ -110,7 +110,7 @@ impl AuditFile {
         }
         let Some(current) = &mut self.current else { return Err(io::Error::other("the audit file is not open")) };
         if let Err(error) = current.file.write_all(&line) {
-            // What came of it is cut off: now, or when the file is opened again.
+            // A partial line is cut off: now, or when the file is opened again.
             if current.file.set_len(current.length).is_err() {
                 self.current = None;
             }
@@ -121,7 +121,7 @@ impl AuditFile {
         Ok(())
     }
 
-    /// Brings what was appended to the disk.
+    /// Syncs appended lines to the disk.
     ///
     /// # Errors
     /// Those of the file system.
@@ -131,7 +131,7 @@ impl AuditFile {
 
     fn rotate(&mut self) -> io::Result<()> {
         self.sync()?;
-        // Whatever comes of the names: what is appended next goes to the file that is there then.
+        // Even if a rename fails, the next line goes to the file that is there then.
         self.current = None;
         for (from, to) in self.rotation.moves(|place| path_of(&self.path, place).exists()) {
             archon_durable::rename(&path_of(&self.path, from), &path_of(&self.path, to))?;
@@ -140,14 +140,14 @@ impl AuditFile {
     }
 }
 
-/// Whether the file is the one of this name.
+/// Returns true if the open file is the one with this name.
 fn is_at(file: &File, path: &Path) -> bool {
     let named = std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
     let held = file.metadata().map(|found| (found.dev(), found.ino()));
     matches!((named, held), (Ok(named), Ok(held)) if named == held)
 }
 
-/// The end of a file of that length.
+/// Returns the end of a file of that length.
 fn tail(mut file: &File, length: u64) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
     let mut tail = Vec::new();
@@ -155,7 +155,7 @@ fn tail(mut file: &File, length: u64) -> io::Result<Vec<u8>> {
     Ok(tail)
 }
 
-/// How many bytes at the end of a file are no whole line.
+/// Returns the number of bytes at the end of a file that form no whole line.
 fn torn(tail: &[u8]) -> usize {
     tail.len() - tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1)
 }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_on_after_a_restart_and_a_torn_line_is_cut_off() {
+    fn numbers_continue_after_restart_and_torn_line_is_cut() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE);
         let open = || AuditFile::new(directory.path(), Rotation::default());
@@ -197,14 +197,14 @@ mod tests {
         open().append(&record()).unwrap();
         assert_eq!(seqs(&path), [1, 2, 3]);
         assert_eq!(lines(&path)[1]["dropped"], 7);
-        // A file of which nothing is whole.
+        // A file without a whole line.
         fs::write(&path, b"{\"seq\":9").unwrap();
         open().append(&record()).unwrap();
         assert_eq!(seqs(&path), [1], "nothing tells of an earlier one");
     }
 
     #[test]
-    fn lines_went_to_a_file_that_somebody_had_moved_away() {
+    fn lines_go_to_new_file_after_a_move() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE);
         let mut file = AuditFile::new(directory.path(), Rotation::default());
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_at_all_stays_and_the_next_line_is_whole() {
+    fn foreign_data_stays_and_next_line_is_whole() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE);
         fs::write(&path, vec![0; 100_000]).unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_makes_way_and_the_oldest_goes() {
+    fn full_file_is_rotated_and_oldest_is_dropped() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE);
         let length = record().line(1, 0).len() as u64;
@@ -240,7 +240,7 @@ mod tests {
         let all = |place| seqs(&path_of(&path, place));
         assert_eq!([all(0), all(1), all(2)], [vec![9], vec![7, 8], vec![5, 6]]);
         assert!(!path_of(&path, 3).exists());
-        // Between the last rename and the first line of the new file.
+        // A crash between the last rename and the first line of the new file.
         drop(file);
         fs::remove_file(&path).unwrap();
         AuditFile::new(directory.path(), rotation).append(&record()).unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_tried_again_with_the_next_line() {
+    fn failed_write_is_retried_with_next_line() {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
         let mut file = AuditFile::new(&data, Rotation::default());
@@ -261,9 +261,9 @@ mod tests {
         assert_eq!(dropped, [4, 0], "three before it, and the one that was not written");
     }
 
-    /// `/dev/full` takes nothing, as a full disk does.
+    /// `/dev/full` accepts no data, like a full disk.
     #[test]
-    fn a_full_disk_is_an_error_and_no_panic() {
+    fn full_disk_is_an_error_and_no_panic() {
         let mut file = AuditFile::new(Path::new("/"), Rotation::default());
         file.path = "/dev/full".into();
         file.seq = Some(4);

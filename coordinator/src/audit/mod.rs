@@ -1,7 +1,9 @@
-//! Who changed the cluster and who was refused, kept beside the log in `audit.jsonl`: one line each, numbered, so that a gap shows.
+//! Audit log: changes of the cluster and refusals, stored beside the log in `audit.jsonl`, one numbered line each, so
+//! that gaps show.
 //!
-//! It is for those who look later, so nothing waits for it: what finds no place in the queue, or on the disk, is counted, and the next
-//! line says how many. [`Record`] is one line, `rotation` says when a file is full, [`AuditFile`] is what is on the disk.
+//! It serves later inspection, so nothing waits for it: lines that do not fit into the queue or onto the disk are
+//! counted, and the next line contains the count. [`Record`] is one line, `rotation` decides when a file is full,
+//! [`AuditFile`] is the file on disk.
 
 mod change;
 mod file;
@@ -26,29 +28,29 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use writer::Writer;
 
-/// Lines that wait to be written.
+/// Maximum number of lines that wait to be written.
 const QUEUE_MAX: usize = 1_024;
-/// How long the last of them may take when the coordinator stops.
+/// Maximum time for the last lines when the coordinator stops.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Takes what is to be kept.
+/// Accepts records.
 #[derive(Clone)]
 pub(crate) struct Audit {
     queue: mpsc::Sender<Record>,
-    /// Those for which there was no place since the last one that had it.
+    /// Number of records that did not fit since the last one that did.
     dropped: Arc<AtomicU64>,
     metrics: Arc<Metrics>,
 }
 
 impl Audit {
-    /// Takes what is to be kept, and gives it to what [`Waiting::write`] begins.
+    /// Creates the queue; [`Waiting::write`] starts its writer.
     pub(crate) fn new(metrics: Arc<Metrics>) -> (Self, Waiting) {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let audit = Self { queue, dropped: Arc::default(), metrics };
         (audit.clone(), Waiting { queue: waiting, audit })
     }
 
-    /// Keeps one, if there is place.
+    /// Records one, if it fits.
     pub(crate) fn keep(&self, record: Record) {
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
         if self.queue.try_send(Record { dropped, ..record }).is_err() {
@@ -70,14 +72,14 @@ impl RefusalRecorder for Audit {
     }
 }
 
-/// What is kept, until it is written.
+/// Accepted records, until they are written.
 pub(crate) struct Waiting {
     queue: mpsc::Receiver<Record>,
     audit: Audit,
 }
 
 impl Waiting {
-    /// Begins to write to the file of `directory`; `refusals` are kept there from now on.
+    /// Starts to write to the file of `directory`, and to record `refusals` there.
     pub(crate) fn write(self, directory: &Path, refusals: &Arc<Refusals>) -> Writing {
         let Self { queue, audit } = self;
         let file = AuditFile::new(directory, Rotation::default());
@@ -89,14 +91,14 @@ impl Waiting {
     }
 }
 
-/// The task that writes.
+/// The writing task.
 pub(crate) struct Writing {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 impl Writing {
-    /// Writes what is there, and ends.
+    /// Writes the accepted records, and ends.
     pub(crate) async fn close(mut self) {
         self.stop.cancel();
         match tokio::time::timeout(DEADLINE, &mut self.task).await {
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_finds_no_place_is_counted_by_the_next_line_and_the_end_waits_for_what_does() {
+    async fn dropped_records_are_counted_and_queued_ones_written() {
         let directory = tempfile::tempdir().unwrap();
         let (audit, waiting) = Audit::new(Arc::default());
         (0..QUEUE_MAX + 10).for_each(|_| audit.keep(change()));

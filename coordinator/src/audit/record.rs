@@ -1,4 +1,4 @@
-//! One thing that is kept, and the line that it becomes.
+//! One record, and its line.
 
 use archon_security::Refusal;
 use archon_types::text::plain;
@@ -8,67 +8,67 @@ use std::net::IpAddr;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// Most characters of a text in a line.
+/// Maximum number of characters of a text in a line.
 const TEXT_CHARS_MAX: usize = 500;
 
-/// What a line tells of.
+/// Kind of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum What {
-    /// Somebody has asked for a change of the cluster.
+    /// A request for a change of the cluster.
     Change,
-    /// Somebody has asked for what is not theirs to ask.
+    /// An unauthorized request.
     Refusal,
 }
 
-/// What came of it.
+/// Outcome of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// It is committed.
+    /// Committed.
     Done,
-    /// It was not done.
+    /// Refused.
     Refused {
-        /// Why.
+        /// Kind of the error.
         kind: ErrorKind,
-        /// Why, in a sentence.
+        /// Reason, in a sentence.
         message: String,
     },
-    /// It may come to be committed, or not: the events tell.
+    /// It may become committed, or not: the events show it.
     Unknown {
-        /// Why nobody knows.
+        /// Reason of the uncertainty.
         message: String,
     },
 }
 
-/// What is kept of one change or refusal.
+/// Record of one change or refusal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
-    /// When, on the wall clock.
+    /// Time, on the wall clock.
     pub(crate) at: Millis,
     pub(crate) what: What,
-    /// Who, as the certificate says.
+    /// Identity in the certificate.
     pub(crate) who: Option<String>,
-    /// From which address.
+    /// Address of the caller.
     pub(crate) from: Option<IpAddr>,
-    /// The coordinator that made the call for it, if it was made at a console.
+    /// The coordinator that made the call for it, if it came from a console.
     pub(crate) via: Option<String>,
-    /// The path of the call, or what else was opened or sent.
+    /// Path of the call, or the other thing that was opened or sent.
     pub(crate) call: Option<String>,
-    /// What it is about.
+    /// Subject.
     pub(crate) subject: Option<String>,
-    /// What was wanted of it.
+    /// Requested change.
     pub(crate) asked: Option<String>,
     pub(crate) outcome: Outcome,
-    /// The id under which it was asked for; whoever repeats it uses the same.
+    /// Id of the request; repetitions use the same.
     pub(crate) request_id: Option<String>,
-    /// Refusals of which only their number is kept, this one's.
+    /// Number of refusals that this one stands for, including itself.
     pub(crate) left_out: u64,
-    /// Those before it for which there was no place.
+    /// Number of earlier records that did not fit.
     pub(crate) dropped: u64,
 }
 
 impl Record {
-    /// What is kept of a refusal at `at`.
+    /// Returns the record of a refusal at `at`.
     pub(crate) fn of_refusal(refusal: Refusal, at: Millis) -> Self {
         let Refusal { identity, via, from, call, subject, why, left_out } = refusal;
         Self {
@@ -87,7 +87,8 @@ impl Record {
         }
     }
 
-    /// Its line, the `seq`th, after `lost` more that were not written. Text of others is cut, and freed of what is no character to be seen.
+    /// Returns its line, the `seq`th, after `lost` more that were not written. Text from others is truncated, and
+    /// unprintable characters are removed.
     pub(crate) fn line(&self, seq: u64, lost: u64) -> Vec<u8> {
         let (outcome, kind, message) = match &self.outcome {
             Outcome::Done => ("done", None, None),
@@ -111,7 +112,7 @@ impl Record {
             request_id: self.request_id.as_deref(),
             left_out: self.left_out,
         };
-        // Nothing in it can fail to be written; if it did, the number would still stand there.
+        // Serialisation cannot fail here; if it did, the number would still be written.
         let mut text = serde_json::to_vec(&line).unwrap_or_else(|_| format!("{{\"seq\":{seq}}}").into_bytes());
         text.push(b'\n');
         text
@@ -137,8 +138,8 @@ struct Line<'a> {
     dropped: u64,
 }
 
-/// The number of the last line that `tail`, the end of a file, holds; lines behind it that cannot be read are counted as lines. `None` if
-/// none can be read.
+/// Returns the number of the last line in `tail`, the end of a file; unreadable lines behind it are counted as lines.
+/// `None` if no line is readable.
 pub(crate) fn last_seq(tail: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct Numbered {
@@ -151,7 +152,7 @@ pub(crate) fn last_seq(tail: &[u8]) -> Option<u64> {
     })
 }
 
-/// A text of others, as long as a line may hold it.
+/// Truncates a text from others to the limit of a line.
 fn cut(text: &str) -> String {
     match text.char_indices().nth(TEXT_CHARS_MAX) {
         Some((end, _)) => format!("{}…", plain(&text[..end])),
@@ -159,17 +160,17 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// As RFC 3339 writes it, in UTC.
+/// Formats a time by RFC 3339, in UTC.
 fn date_time(at: Millis) -> String {
     let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.get()) * 1_000_000).ok();
     let written = time.and_then(|time| time.format(&Rfc3339).ok());
-    // A clock beyond the year 9999 is wrong anyway.
+    // A clock beyond the year 9999 is wrong in any case.
     written.unwrap_or_else(|| "9999-12-31T23:59:59Z".to_owned())
 }
 
 #[cfg(test)]
 impl Record {
-    /// A change that was done, of which nothing else is known.
+    /// A completed change without further fields.
     pub(crate) const fn bare(at: Millis) -> Self {
         Self {
             at,
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_who_did_what_and_what_came_of_it() {
+    fn line_contains_actor_request_and_outcome() {
         let line = record().line(17, 2);
         let found: Value = serde_json::from_slice(&line).unwrap();
         let expected = json!({
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_others_makes_no_line_of_its_own_and_no_long_one() {
+    fn foreign_text_is_escaped_and_truncated() {
         let message = format!("a\n{{\"seq\":1}}\u{1b}[31m{}", "x".repeat(100_000));
         let refused = Record { outcome: Outcome::Refused { kind: ErrorKind::NotFound, message }, ..record() };
         let line = refused.line(1, 0);
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_on_behind_lines_that_cannot_be_read() {
+    fn numbers_continue_behind_unreadable_lines() {
         let line = |seq| record().line(seq, 0);
         assert_eq!(last_seq(b""), None);
         assert_eq!(last_seq(b"nonsense\n"), None);
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_far_off_is_no_error() {
+    fn extreme_clock_is_no_error() {
         assert_eq!(date_time(Millis::ZERO), "1970-01-01T00:00:00Z");
         assert_eq!(date_time(Millis::new(u64::MAX)), "9999-12-31T23:59:59Z");
     }

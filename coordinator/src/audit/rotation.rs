@@ -1,13 +1,13 @@
-//! When a file is full, and which names take which places then.
+//! Rotation of full files.
 
 use std::path::{Path, PathBuf};
 
-/// How much is kept.
+/// Limits of the files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rotation {
-    /// Bytes of a file, above which another one is begun.
+    /// Bytes of a file, above which a new one starts.
     pub(crate) bytes_max: u64,
-    /// Full files that are kept beside the one that is written.
+    /// Number of full files kept beside the present one.
     pub(crate) kept: usize,
 }
 
@@ -18,20 +18,20 @@ impl Default for Rotation {
 }
 
 impl Rotation {
-    /// Whether a file of so many bytes is full for a line of so many more. One that is empty takes any line.
+    /// Returns true if a file of this length has no space for a line of this length. An empty one accepts any line.
     pub(crate) const fn is_full(self, length: u64, line: u64) -> bool {
         length > 0 && length.saturating_add(line) > self.bytes_max
     }
 
-    /// Which places move up by one, in the order in which they do, so that place 0 is free then. `is_taken` says which hold a file.
-    /// Nothing is lost when it is broken off and begun again: a free place ends it.
+    /// Returns the places that move up by one, in order, so that place 0 becomes free. `is_taken` returns true for
+    /// places with a file. An interrupted rotation loses nothing when it restarts: a free place ends it.
     pub(crate) fn moves(self, is_taken: impl Fn(usize) -> bool) -> impl Iterator<Item = (usize, usize)> {
         let free = (1..self.kept).find(|place| !is_taken(*place)).unwrap_or(self.kept);
         (0..free).rev().map(|place| (place, place + 1))
     }
 }
 
-/// The file at a place: `audit.jsonl`, `audit.jsonl.1`, and so on.
+/// Returns the file at a place: `audit.jsonl`, `audit.jsonl.1`, and so on.
 pub(crate) fn path_of(current: &Path, place: usize) -> PathBuf {
     if place == 0 {
         return current.to_path_buf();
@@ -52,14 +52,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_full_when_the_next_line_does_not_fit() {
+    fn file_is_full_when_next_line_does_not_fit() {
         assert!(!THREE.is_full(60, 40));
         assert!(THREE.is_full(61, 40));
         assert!(!THREE.is_full(0, 400), "a line that is too long has a file of its own");
     }
 
     #[test]
-    fn the_oldest_goes_and_what_was_broken_off_loses_nothing() {
+    fn interrupted_rotation_loses_nothing() {
         assert_eq!(moves(&[0]), [(0, 1)]);
         assert_eq!(moves(&[0, 1]), [(1, 2), (0, 1)]);
         assert_eq!(moves(&[0, 1, 2, 3]), [(2, 3), (1, 2), (0, 1)]);

@@ -1,4 +1,4 @@
-//! The task that writes what is kept.
+//! The task that writes records.
 
 use super::file::AuditFile;
 use super::record::Record;
@@ -10,12 +10,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Lines that one blocking task writes at most.
+/// Maximum number of lines that one blocking task writes.
 const AT_ONCE_MAX: usize = 256;
-/// How often it is looked whether refusals were left out of which nobody has told yet.
+/// Interval between checks for unreported left-out refusals.
 const SETTLE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What the task has.
+/// State of the task.
 pub(super) struct Writer {
     pub(super) queue: mpsc::Receiver<Record>,
     pub(super) file: AuditFile,
@@ -24,10 +24,10 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Writes what comes, until `stop`, and then what is there.
+    /// Writes arriving records until `stop`, and then the remaining ones.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let mut settle = tokio::time::interval(SETTLE_INTERVAL);
-        // What a crash has left of a line is cut off now, and not only before the next one.
+        // A partial line left by a crash is cut off now, not only before the next one.
         let mut file = write(self.file, Vec::new(), &self.metrics).await;
         while let Some(open) = file {
             let mut records = Vec::new();
@@ -39,7 +39,7 @@ impl Writer {
                 }
                 () = stop.cancelled(), if !self.queue.is_closed() => {
                     self.refusals.settle(true);
-                    // Whoever comes later is counted, and nothing more; what is there is taken before the end.
+                    // Later records are only counted; queued ones are written before the end.
                     self.queue.close();
                     false
                 }
@@ -52,11 +52,11 @@ impl Writer {
     }
 }
 
-/// Writes lines in a blocking task, which has the file meanwhile; nothing comes back if that failed.
+/// Writes lines in a blocking task, which owns the file meanwhile; returns `None` if that failed.
 async fn write(mut file: AuditFile, records: Vec<Record>, metrics: &Arc<Metrics>) -> Option<AuditFile> {
     let metrics = Arc::clone(metrics);
     let written = tokio::task::spawn_blocking(move || {
-        // The file outlives a panic: the next lines are written to it.
+        // The file survives a panic: the next lines are written to it.
         if catch_unwind(AssertUnwindSafe(|| append(&mut file, &records, &metrics))).is_err() {
             tracing::error!(lines = records.len(), "writing lines of the audit file panicked");
         }

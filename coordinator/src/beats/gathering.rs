@@ -1,5 +1,5 @@
-//! What came on all streams since the last quorum round began shares the next one: one lock to take it in, one round, one pass to
-//! answer it.
+//! Shared quorum rounds: all heartbeats that arrived since the last round began share the next one, with one lock to
+//! accept them, one round, and one pass to answer them.
 
 use super::{BATCHES_MAX, Batch, Waiting};
 use crate::clock::boot_now;
@@ -21,13 +21,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Deadline of a round, unless the quorum's timing asks for a longer one. Nodes wait 150 ms, and take later answers too.
+/// Deadline of a round, unless the quorum's timing requires a longer one. Nodes wait 150 ms, and accept later answers
+/// too.
 const ANSWER_DEADLINE: Duration = Duration::from_millis(140);
-/// A round begins no sooner than this after the one before: what a round costs is shared by those that come meanwhile.
+/// Minimum time between the beginnings of two rounds: heartbeats that arrive meanwhile share the cost of a round.
 const PACE: Duration = Duration::from_millis(5);
-/// A round that takes longer than this is not waited for by those who come later.
+/// Time after which later heartbeats do not wait for a running round.
 const TIMEOUT: Duration = Duration::from_millis(40);
-/// Most rounds under way at once.
+/// Maximum number of concurrent rounds.
 const ROUNDS_MAX: usize = 16;
 
 /// Heartbeats of several frames that wait for the same round.
@@ -36,13 +37,13 @@ struct Gathered {
     batches: Vec<(Batch, Vec<Entry>)>,
 }
 
-/// One heartbeat that is to be answered.
+/// One heartbeat to be answered.
 struct Entry {
-    /// Its place in the frame.
+    /// Its position in the frame.
     place: usize,
-    /// What its answer is proven with, if a relay brings it to a member that knows its coordinators.
+    /// Key that proves its answer, if a relay brings it to a member that knows its coordinators.
     key: Option<BeatKey>,
-    /// It waits for the round, or was refused at once.
+    /// Waits for the round, or was refused at once.
     outcome: Result<Unconfirmed, ErrorDetail>,
 }
 
@@ -50,7 +51,7 @@ struct Entry {
 pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, mut waiting: Waiting) {
     let mut rounds = FuturesUnordered::new();
     let mut gathered: BTreeMap<Round, Gathered> = BTreeMap::new();
-    // The newest round while it goes on, and when it began.
+    // The newest round while it runs, and the time at which it began.
     let (mut running, mut began) = (None::<Round>, None::<Instant>);
     let mut fresh = Vec::new();
     let deadline = session.quorum().timing().round(ANSWER_DEADLINE);
@@ -84,7 +85,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, mut waitin
             () = sleep_until(free_at), if may_begin && !free => {}
         }
     }
-    // Nobody is left without a word: whoever waits asks another coordinator at once.
+    // Every waiting sender gets an answer, so that it asks another coordinator at once.
     let not_leading = session.quorum().not_leading();
     for gathered in gathered.into_values() {
         refuse(&metrics, gathered.batches, &not_leading);
@@ -95,7 +96,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, mut waitin
     }
 }
 
-/// Takes note of what came. `None`: nothing of it waits for a round.
+/// Accepts batches. `None`: no heartbeat of them waits for a round.
 fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<Gathered> {
     let (now, state) = (boot_now(), session.quorum().replicated());
     let (mut turn_due, mut gathered) = (false, Vec::with_capacity(batches.len()));
@@ -152,7 +153,7 @@ fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<
     None
 }
 
-/// Takes note of what members hold and carry.
+/// Records the held versions and relays of members.
 fn note(session: &Session, gathered: &[(Batch, Vec<Entry>)]) {
     let now = boot_now();
     let heard = || {
@@ -191,8 +192,8 @@ fn note(session: &Session, gathered: &[(Batch, Vec<Entry>)]) {
     }
 }
 
-/// The round is over, and a majority said that this coordinator leads in term `led`: whoever waited for it is answered, and whoever was
-/// refused at once hears of that.
+/// Ends a round in which a majority confirmed that this coordinator leads in term `led`: answers the waiting heartbeats
+/// and the immediately refused ones.
 fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u64>) {
     let mut term = session.term().lock();
     let judged = session.quorum().replicated().read(|state| {
@@ -250,7 +251,7 @@ fn judge(session: &Session, metrics: &Metrics, gathered: Gathered, led: Option<u
     metrics.heartbeats_refused.add(refused);
 }
 
-/// What the members of these lack that relays carry, by what they hold (rule 77).
+/// Returns the news for the members of these batches whose heartbeats are relayed, by held version (rule 77).
 fn lacking(session: &Session, batches: &[(Batch, Vec<Entry>)]) -> BTreeMap<Version, EncodedNews> {
     let carried = batches.iter().filter(|(batch, _)| batch.beats.relay.is_some());
     let held: BTreeSet<Version> =
@@ -268,7 +269,7 @@ fn lacking(session: &Session, batches: &[(Batch, Vec<Entry>)]) -> BTreeMap<Versi
     })
 }
 
-/// The place of news in an answer, which has room for some: who finds none there has it with the next one.
+/// Returns the position of news in an answer, which has limited room: news that do not fit follow with the next one.
 fn place_of(
     news: &EncodedNews,
     since: Version,
@@ -286,7 +287,7 @@ fn place_of(
     places.get(&since).copied()
 }
 
-/// What a member proves that it speaks with, and what it knows a coordinator by.
+/// Returns the key that proves a member's messages, and by which it knows a coordinator.
 fn key_of(state: &ClusterState, node: NodeId) -> Option<BeatKey> {
     state.node(node).map(|row| BeatKey::new(row.storage, row.boot))
 }

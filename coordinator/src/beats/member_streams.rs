@@ -1,4 +1,5 @@
-//! One stream of each member, and one more if it carries heartbeats for others: whoever begins another has lost the one before.
+//! Streams of members: one of each, and one more if it relays heartbeats for others; a new stream ends the previous
+//! one.
 
 use archon_types::NodeId;
 use parking_lot::Mutex;
@@ -6,23 +7,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Whose stream it is.
+/// Owner of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Sender {
     /// A member that sends its own heartbeats.
     Member(NodeId),
-    /// A node that carries those of others.
+    /// A node that relays the heartbeats of others.
     Relay(NodeId),
 }
 
-/// The members whose streams are served.
+/// The members with served streams.
 #[derive(Default)]
 pub(crate) struct MemberStreams(Mutex<Inside>);
 
 #[derive(Default)]
 struct Inside {
     streams: BTreeMap<Sender, (u64, CancellationToken)>,
-    /// Streams so far.
+    /// Number of streams so far.
     count: u64,
 }
 
@@ -31,12 +32,12 @@ pub(super) struct MemberStream {
     member_streams: Arc<MemberStreams>,
     sender: Sender,
     number: u64,
-    /// Cancelled when the member begins another stream.
+    /// Cancelled when the member opens another stream.
     pub(super) replaced: CancellationToken,
 }
 
 impl MemberStreams {
-    /// This stream is the member's from now on; one before it ends.
+    /// Makes this stream the member's; the previous one ends.
     pub(super) fn enter(self: &Arc<Self>, sender: Sender) -> MemberStream {
         let replaced = CancellationToken::new();
         let mut inside = self.0.lock();
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_has_one_stream_and_the_one_before_ends() {
+    fn new_stream_of_member_ends_the_previous_one() {
         let member_streams = Arc::new(MemberStreams::default());
         let (athens, byzantium) = (Sender::Member(NodeId::new(1)), Sender::Member(NodeId::new(2)));
         let (first, other) = (member_streams.enter(athens), member_streams.enter(byzantium));

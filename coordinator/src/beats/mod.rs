@@ -1,10 +1,10 @@
-//! Heartbeats, from the streams on which they come to their answers: each one a lease, given only after a quorum round that began
-//! after it arrived (PROTOCOL rules 13 to 16 and 54 to 56). What follows from each is decided in `core`.
+//! Heartbeats, from their streams to their answers: each one is a lease, given only after a quorum round that began
+//! after it arrived (PROTOCOL rules 13 to 16 and 54 to 56). `core` makes the decisions.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod` | what is on its way from a stream to the round |
-//! | `gathering` | what came on all streams shares a round, and is judged in one pass |
+//! | `mod` | the queue from streams to the round |
+//! | `gathering` | shared rounds, each judged in one pass |
 //! | `member_streams` | one stream of each member |
 //! | `stream` | one stream |
 
@@ -22,22 +22,22 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// Frames that may wait for a round.
+/// Maximum number of frames that wait for a round.
 const BATCHES_MAX: usize = 16_384;
-/// Heartbeats that may wait for a round, however they came: twice what members send in an interval where there are as many as a
-/// coordinator takes connections.
+/// Maximum number of heartbeats that wait for a round, from all sources: twice the number sent per interval by as many
+/// members as a coordinator accepts connections.
 const WAITING_MAX: usize = 131_072;
 
 /// The heartbeats of one frame, until they are answered.
 pub(crate) struct Batch {
     beats: Beats,
-    /// A relay carries them among members that say who they are: what each says, and what it is told, is proven.
+    /// A relay carries them among members with certificates: each heartbeat and each answer is proven.
     proven: bool,
-    /// When they came.
+    /// Time of arrival.
     came: Instant,
-    /// Where their stream waits for the answer, with room for it.
+    /// Channel of their stream for the answer, with room for it.
     answers: mpsc::Sender<BeatAnswers>,
-    /// Their place among those that wait.
+    /// Their permits among the waiting ones.
     _place: OwnedSemaphorePermit,
 }
 
@@ -48,27 +48,27 @@ impl Batch {
     }
 }
 
-/// Where streams leave heartbeats for a term.
+/// Queue of heartbeats from streams to a term.
 #[derive(Clone)]
 pub(crate) struct BeatQueue {
     batches: mpsc::Sender<Batch>,
     places: Arc<Semaphore>,
 }
 
-/// Where a term finds them.
+/// Receiver of the queue.
 pub(crate) struct Waiting(mpsc::Receiver<Batch>);
 
-/// A queue that is empty.
+/// Creates an empty queue.
 pub(crate) fn queue() -> (BeatQueue, Waiting) {
     let (batches, waiting) = mpsc::channel(BATCHES_MAX);
     (BeatQueue { batches, places: Arc::new(Semaphore::new(WAITING_MAX)) }, Waiting(waiting))
 }
 
 impl BeatQueue {
-    /// Has heartbeats answered over `answers`, which must have room.
+    /// Queues heartbeats to be answered over `answers`, which must have room.
     ///
     /// # Errors
-    /// `Overloaded` if too many wait; `NoQuorum` if the term is over.
+    /// `Overloaded` if too many wait; `NoQuorum` if the term has ended.
     fn put(&self, beats: Beats, proven: bool, answers: mpsc::Sender<BeatAnswers>) -> Result<(), ErrorDetail> {
         let count = u32::try_from(beats.beats.len().min(BEATS_MAX)).unwrap_or(u32::MAX);
         let member_stream = Arc::clone(&self.places).try_acquire_many_owned(count);

@@ -1,4 +1,4 @@
-//! One stream of heartbeats: frames come in, their answers go out in whatever order they are ready.
+//! One stream of heartbeats: frames come in, their answers go out in the order in which they are ready.
 
 use super::MemberStreams;
 use super::member_streams::{MemberStream, Sender};
@@ -15,14 +15,15 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// A heartbeat that finds no leader here should try another coordinator at once.
+/// Maximum wait for a leader: a heartbeat that finds none here should try another coordinator at once.
 const LEADER_WAIT: Duration = Duration::from_millis(30);
-/// Frames of one stream that may wait for their answers; no more are read meanwhile. A member sends another heartbeat when one is
-/// not answered in time.
+/// Maximum number of frames of one stream that wait for their answers; no further ones are read meanwhile. A member
+/// sends another heartbeat if one is not answered in time.
 const UNDER_WAY_MAX: usize = 4;
-/// How long a stream may be silent, at least: a member that beats less often may be so for its failure time-out.
+/// Minimum silence after which a stream is closed: a member with rarer heartbeats may be silent for its failure
+/// time-out.
 const SILENCE_MIN: Duration = Duration::from_secs(10);
-/// How long a peer may take nothing of its answers.
+/// Maximum time in which a peer accepts none of its answers.
 const STALLED: Duration = Duration::from_secs(1);
 
 /// Serves a stream until it ends, or until `serving` does.
@@ -50,9 +51,9 @@ struct Stream {
     member_streams: Arc<MemberStreams>,
     caller: Caller,
     reader: FrameReader,
-    /// Its place, once it is known whose stream it is.
+    /// Its registration, once its owner is known.
     member_stream: Option<MemberStream>,
-    /// How long it may be silent.
+    /// Maximum silence.
     timeout: Duration,
 }
 
@@ -109,11 +110,11 @@ impl Stream {
         }
     }
 
-    /// Has heartbeats answered, or says why they are not.
+    /// Queues heartbeats to be answered, or answers with the reason why they are not.
     async fn take(&mut self, beats: Beats, answers: &mpsc::Sender<BeatAnswers>) -> Result<(), FrameError> {
         let batch = beats.batch;
         let leader = self.leader().await;
-        // Before it is known whose stream it is: a beat in the name of another member would end that one's.
+        // Before the owner of the stream is set: a heartbeat in the name of another member would end that one's stream.
         self.check_own(&beats).map_err(FrameError::Refused)?;
         self.know(&beats);
         let put = match leader {
@@ -130,12 +131,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Refuses heartbeats that somebody sends for somebody else, and is no relay. What a relay brings its members prove, one by one.
+    /// Rejects heartbeats sent for another member by a sender that is no relay. Heartbeats behind a relay are proven
+    /// one by one.
     fn check_own(&self, beats: &Beats) -> Result<(), ErrorDetail> {
         if self.caller.identity.is_none() {
             return Ok(());
         }
-        // Before there is a quorum nobody is a member, and nothing is granted.
+        // Before there is a quorum there are no members, and nothing is granted.
         let Ok(quorum) = self.context.quorum() else { return Ok(()) };
         let check = |state: &_, node| check_own(&self.caller, StreamKind::Beats.word(), state, node);
         quorum.replicated().read(|state| match beats.relay {
@@ -144,8 +146,8 @@ impl Stream {
         })
     }
 
-    /// Whoever beats first on a stream, or says that it relays, is whose it is, if it is a member in a life that goes on. Until then
-    /// frames are small.
+    /// Makes the first member that sends a heartbeat on a stream, or declares itself a relay, its owner, if it is a
+    /// member in its present incarnation. Until then frames are small.
     fn know(&mut self, beats: &Beats) {
         if self.member_stream.is_some() {
             return;

@@ -1,21 +1,21 @@
-//! As of when each node goes by what clients may do: whoever takes a right back wants to know.
+//! Versions of client rights that each node applies, for callers that wait until a revocation is effective.
 
 use archon_coordinator_core::ClusterState;
 use archon_types::{Incarnation, NodeId, Version};
 use std::collections::BTreeMap;
 use tokio::sync::watch;
 
-/// What lives of nodes have acknowledged.
+/// Versions that incarnations of nodes have acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct AccessKnown(watch::Sender<BTreeMap<NodeId, (Incarnation, Version)>>);
 
 impl AccessKnown {
-    /// This life of a node goes by what clients may do as of this version.
+    /// Records that this incarnation of a node applies the rights of this version.
     pub(super) fn note(&self, node: NodeId, incarnation: Incarnation, version: Version) {
         self.0.send_if_modified(|known| known.insert(node, (incarnation, version)) != Some((incarnation, version)));
     }
 
-    /// Forgets the nodes that are not to be kept.
+    /// Forgets the nodes for which `keep` is false.
     pub(crate) fn retain(&self, keep: impl Fn(NodeId) -> bool) {
         self.0.send_if_modified(|known| {
             let before = known.len();
@@ -24,12 +24,12 @@ impl AccessKnown {
         });
     }
 
-    /// Changes when a node has acknowledged something.
+    /// Returns a receiver that changes when a node has acknowledged something.
     pub(crate) fn watch(&self) -> watch::Receiver<BTreeMap<NodeId, (Incarnation, Version)>> {
         self.0.subscribe()
     }
 
-    /// The nodes that act and do not go by the rights that there are now.
+    /// Returns the active nodes that do not apply the present rights.
     pub(crate) fn behind(&self, state: &ClusterState) -> Vec<NodeId> {
         let known = self.0.borrow();
         let acting = state.nodes.values().filter(|row| row.is_active());

@@ -1,5 +1,5 @@
-//! What tables and nodes lack, encoded once and shared by all who lack the same. Nearly all nodes hold the same version
-//! at any time, so what differs between their pushes are the duties alone.
+//! Deltas of tables and nodes, encoded once and shared by all nodes that lack the same. Nearly all nodes hold the same
+//! version at any time, so their pushes differ only in the duties.
 
 use archon_coordinator_core::term::Piece;
 use archon_coordinator_core::{ClusterState, nodes_delta, rows_piece};
@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Most bytes kept; the oldest go first. As large as everything about a million partitions.
+/// Maximum number of bytes kept; the oldest are dropped first. As large as everything about a million partitions.
 const KEPT_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// An encoded delta.
 type Encoded = Piece<Bytes>;
 
-/// A table, or the nodes; since which version; and from which position.
+/// A table, or the nodes; the version since which; the position from which.
 type Key = (Option<TableId>, Version, u64);
 
 struct Kept {
@@ -25,7 +25,7 @@ struct Kept {
     made: Instant,
 }
 
-/// Encoded deltas, kept for others to use.
+/// Encoded deltas, kept for reuse.
 #[derive(Default)]
 pub(super) struct Deltas {
     kept: Mutex<Store>,
@@ -40,8 +40,8 @@ struct Store {
 }
 
 impl Deltas {
-    /// The piece at `from` of the rows of a table newer than `since`. While rows change all the time, one that lacks the changes of the last
-    /// `stale_max` is good enough: what it lacks comes with the next. `None`: there is no such table.
+    /// Returns the piece at `from` of the rows of a table newer than `since`. While rows change constantly, one without
+    /// the changes of the last `stale_max` suffices: the next one contains them. `None`: there is no such table.
     pub(super) fn table(
         &self,
         state: &ClusterState,
@@ -54,7 +54,7 @@ impl Deltas {
         self.get((Some(table), since, from), state.rows_version_of(table), stale_max, make)
     }
 
-    /// The nodes newer than `since`, as many of them as fit into one push.
+    /// Returns the nodes newer than `since`, as many as fit into one push.
     pub(super) fn nodes(&self, state: &ClusterState, since: Version, stale_max: Duration) -> Option<Encoded> {
         self.get((None, since, 0), state.nodes_version, stale_max, || Some(encode_some_nodes(state, since)))
     }
@@ -66,7 +66,7 @@ impl Deltas {
         stale_max: Duration,
         make: impl FnOnce() -> Option<Encoded>,
     ) -> Option<Encoded> {
-        // Held while it is made, so that those who wait for the same do not make it too.
+        // Locked during the encoding, so that waiting callers do not repeat it.
         let mut store = self.kept.lock();
         if let Some(kept) = store.deltas.get(&key)
             && (kept.encoded.version >= newest || kept.made.elapsed() < stale_max)
@@ -78,7 +78,7 @@ impl Deltas {
         Some(encoded)
     }
 
-    /// How many were encoded so far.
+    /// Returns the number of encodings so far.
     #[cfg(test)]
     fn made(&self) -> u64 {
         self.kept.lock().made
@@ -103,14 +103,14 @@ impl Store {
     }
 }
 
-/// The piece at `from` of the rows of a table newer than `since`. `None`: there is no such table.
+/// Returns the piece at `from` of the rows of a table newer than `since`. `None`: there is no such table.
 pub(super) fn encode_rows(state: &ClusterState, table: TableId, since: Version, from: u64) -> Option<Encoded> {
     let piece = rows_piece(state, table, since, from)?;
     let (version, next) = (piece.delta.version, piece.next);
     Some(encoded(encode_table(piece), version, next))
 }
 
-/// The nodes newer than `since`, as many of them as fit.
+/// Returns the nodes newer than `since`, as many as fit.
 pub(super) fn encode_some_nodes(state: &ClusterState, since: Version) -> Encoded {
     let delta = nodes_delta(state, since, PIECE_BYTES_MAX);
     let version = delta.version;
@@ -122,7 +122,7 @@ fn encoded(content: Bytes, version: Version, next: Option<u64>) -> Encoded {
     Piece { bytes: content.len(), content, version, next }
 }
 
-/// What one takes in memory, its places in the store included.
+/// Returns the memory used by one, including its places in the store.
 fn weight(encoded: &Encoded) -> usize {
     const PLACES: usize = 256;
     encoded.bytes + PLACES
@@ -150,7 +150,7 @@ pub(super) mod testing {
         assert!(apply(state, index, &batch).iter().all(|response| response.refusal().is_none()));
     }
 
-    /// One node more.
+    /// Registers one more node.
     pub(in crate::push) fn register(state: &mut ClusterState) {
         let number = state.applied;
         let storage = StorageId::new(Uuid::from_u128(number.into()));
@@ -170,7 +170,7 @@ mod tests {
     use prost::Message as _;
 
     #[test]
-    fn a_delta_is_encoded_once_for_all_who_hold_the_same() {
+    fn delta_is_encoded_once_per_held_version() {
         let (state, deltas) = (state(), Deltas::default());
         let table = TableId::new(1);
         let first = deltas.table(&state, table, Version::ZERO, 0, Duration::ZERO).unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_by_bytes_and_the_oldest_go_first() {
+    fn kept_deltas_are_bounded_and_oldest_are_dropped() {
         let mut store = Store::default();
         let encoded = |bytes| encoded(vec![0; bytes].into(), Version::new(1), None);
         let quarter = KEPT_BYTES_MAX / 4 - weight(&encoded(0));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_makes_a_new_one_unless_an_older_one_will_do() {
+    fn change_makes_new_delta_unless_older_one_suffices() {
         let (mut state, deltas) = (state(), Deltas::default());
         let table = TableId::new(1);
         let before = deltas.table(&state, table, Version::ZERO, 0, Duration::ZERO).unwrap();

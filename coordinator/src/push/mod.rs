@@ -1,10 +1,10 @@
-//! Telling nodes what to do: one pusher per node that is alive, woken when the state changed for it.
+//! Pushes to nodes: one pusher per alive node, woken when the state changed for it.
 //!
-//! A change to a partition's row wakes the pushers of the nodes in that row at once, since somebody may be waiting for
-//! it. Everybody else only lacks a newer table and is woken at a pace that allows for how many there are: waking every
+//! A change to a partition's row wakes the pushers of the nodes in that row at once, since a caller may be waiting for
+//! it. All other nodes only lack a newer table and are woken at a pace that depends on their number: waking every
 //! pusher at every log entry costs the square of the number of nodes, and with a thousand of them that alone kept
-//! heartbeats and Raft waiting until another leader was elected, which began anew. Nodes whose heartbeats are carried are not pushed
-//! what the answers to these bring them.
+//! heartbeats and Raft waiting until another leader was elected, with the same effect. Nodes with relayed heartbeats
+//! are not pushed the content of the answers to these.
 
 mod access_known;
 mod deltas;
@@ -28,12 +28,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Shortest time between two rounds in which everybody is woken.
+/// Shortest time between two rounds in which all pushers are woken.
 const ROUND_MIN: Duration = Duration::from_millis(20);
-/// What a round costs at least per node; a round is not begun more often than this allows.
+/// Minimum cost of a round per node, which bounds the frequency of rounds.
 const ROUND_PER_NODE: Duration = Duration::from_micros(200);
 
-/// One life of a node, to be pushed to.
+/// One incarnation of a node to push to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Target {
     name: String,
@@ -41,14 +41,14 @@ struct Target {
     address: String,
 }
 
-/// A pusher that runs.
+/// A running pusher.
 struct Running {
     target: Target,
     wake: Arc<Notify>,
     stop: CancellationToken,
 }
 
-/// Keeps one pusher per node that is alive until the session ends.
+/// Keeps one pusher per alive node until the session ends.
 pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport: Transport) {
     let state = session.quorum().replicated();
     let mut applied = state.applied();
@@ -58,7 +58,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport:
     let mut seen = None;
     let mut registered = BTreeSet::new();
     let mut looked = state.read(|state| Version::new(state.applied));
-    // When everybody is to be woken next, if somebody may lack something.
+    // Time of the next wake-up of all pushers, if some node may lack something.
     let mut round_at = None;
     let mut round_last = Instant::now();
     loop {
@@ -101,7 +101,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport:
                 round_at.get_or_insert(round_last + pace);
             }
             () = session.pushes.notified() => {
-                // Every node that took a push says so with its next heartbeat: not a round for each.
+                // Every node that applied a push reports it with its next heartbeat: not a round for each.
                 round_at.get_or_insert((round_last + pace(running.len())).max(Instant::now() + ROUND_MIN));
             }
             () = tokio::time::sleep_until(round_at.unwrap_or_else(Instant::now)), if round_at.is_some() => {
@@ -111,7 +111,8 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport:
             }
             Some(ended) = tasks.join_next() => {
                 if let Err(error) = ended && error.is_panic() {
-                    // One defect must not leave a node without duties: all start anew and derive everything from state.
+                    // One defect must not leave a node without duties: all pushers restart and derive everything from
+                    // state.
                     tracing::error!(%error, "a pusher failed");
                     seen = None;
                     registered.clear();
@@ -124,7 +125,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport:
     while tasks.join_next().await.is_some() {}
 }
 
-/// The nodes in rows newer than `since`, and those that are to delete copies of tables that were dropped since.
+/// Returns the nodes in rows newer than `since`, and those that are to delete copies of tables dropped since.
 fn touched(state: &ClusterState, since: Version) -> BTreeSet<NodeId> {
     let rows = state.tables.keys().flat_map(|table| state.partitions.newer_than(*table, since));
     let placed = rows.flat_map(|row| row.placements.iter().map(|placement| placement.node));
@@ -132,13 +133,14 @@ fn touched(state: &ClusterState, since: Version) -> BTreeSet<NodeId> {
     placed.chain(state.condemned.nodes().filter(|_| dropped).map(|(node, _)| node)).collect()
 }
 
-/// The time between two rounds, with so many nodes.
+/// Returns the time between two rounds for this number of nodes.
 fn pace(nodes: usize) -> Duration {
     (ROUND_PER_NODE * u32::try_from(nodes).unwrap_or(u32::MAX)).max(ROUND_MIN)
 }
 
-/// The nodes that changed after `since`, each with its life to push to if it is active; all nodes without `since`. `registered` are those
-/// whose life is not activated yet: an activation does not change the version of a node's row. `running` are pushed to now.
+/// Returns the nodes that changed after `since`, each with its incarnation to push to if it is active; all nodes
+/// without `since`. `registered` are those without an activated incarnation: an activation does not change the version
+/// of a node's row. `running` are the present targets.
 fn changed_nodes(
     state: &ClusterState,
     since: Option<Version>,
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn only_changed_lives_are_looked_at() {
+    fn only_changed_nodes_are_examined() {
         let mut state = ClusterState::new();
         commit(
             &mut state,

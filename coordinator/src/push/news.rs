@@ -1,5 +1,5 @@
-//! What the answers to carried heartbeats bring of tables and nodes, made once for all nodes that hold the same. What that is, and when it
-//! takes a push's place, is decided in `core`.
+//! Encoded table updates in the answers to relayed heartbeats, made once for all nodes that hold the same. `core`
+//! decides their content, and when they replace a push.
 
 use super::deltas::{encode_rows, encode_some_nodes};
 use archon_coordinator_core::ClusterState;
@@ -11,36 +11,37 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// For how many versions that nodes hold it is made at most, until something changes: 16 MiB in all.
+/// Maximum number of held versions for which they are encoded until something changes: 16 MiB in total.
 const KEPT_MAX: usize = 256;
 
-/// What brings a node up to date, as it is passed on.
+/// Encoded update of a node, to be passed on.
 #[derive(Clone, Debug)]
 pub(crate) struct EncodedNews {
     pub(crate) bytes: Bytes,
-    /// What stands for it in a proof.
+    /// Its representation in a proof.
     pub(crate) digest: Bytes,
 }
 
-/// What was made for the present state.
+/// Updates encoded for the present state.
 #[derive(Default)]
 pub(crate) struct NewsKept(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
     made_for: (Version, Vec<String>),
-    /// By the version that its node holds; none where it is too much for an answer.
+    /// By the version that the node holds; `None` if it is too large for an answer.
     since: BTreeMap<Version, Option<EncodedNews>>,
 }
 
 impl NewsKept {
-    /// What a node lacks that holds everything up to `since`, if that goes with an answer. Everybody is told of `coordinators`.
+    /// Returns the update of a holder of everything up to `since`, if it fits into an answer. It contains the
+    /// `coordinators`.
     pub(crate) fn of(&self, state: &ClusterState, since: Version, coordinators: &[String]) -> Option<EncodedNews> {
         let newest = state.table_version();
         if since >= newest {
             return None;
         }
-        // Held while it is made, so that those who wait for the same do not make it too.
+        // Locked during the encoding, so that waiting callers do not repeat it.
         let mut kept = self.0.lock();
         if kept.made_for.0 != newest || kept.made_for.1 != coordinators {
             *kept = Kept { made_for: (newest, coordinators.to_vec()), since: BTreeMap::new() };
@@ -65,7 +66,7 @@ fn make(state: &ClusterState, since: Version, coordinators: &[String]) -> Option
     Some(EncodedNews { digest: BeatKey::digest(&bytes), bytes })
 }
 
-/// Of the state as it is.
+/// Encodes pieces of the present state.
 struct Encoding;
 
 impl Pieces for Encoding {
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_hold_the_same_share_what_was_made_once() {
+    fn news_are_encoded_once_per_held_version() {
         let mut state = state();
         register(&mut state);
         let (kept, since) = (NewsKept::default(), state.table_version());

@@ -1,5 +1,5 @@
-//! One node's pusher: it pushes what the node lacks until it has acknowledged that. What it lacks, and what its answers mean, is
-//! decided in `core`.
+//! One node's pusher: it pushes missing data until the node has acknowledged it. `core` decides the content, and the
+//! meaning of the answers.
 
 use super::Target;
 use super::deltas::Deltas;
@@ -23,32 +23,32 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
-/// A node that does not answer within this is asked again.
+/// Time after which a push without an answer is repeated.
 const PUSH_DEADLINE: Duration = Duration::from_secs(2);
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// A change wakes a pusher early, yet never sooner than this after a failure.
+/// A change wakes a pusher early, but never sooner than this after a failure.
 const BACKOFF_FLOOR: Duration = Duration::from_millis(20);
-/// Pushes under way at once whose duties changed: somebody waits for them.
+/// Maximum number of concurrent pushes with changed duties: other members wait for them.
 const URGENT_MAX: usize = 8;
-/// Pushes under way at once that only bring the table up to date. Each is derived after it got its turn, so while nodes
-/// wait, changes gather into one push instead of one each. Without a bound a thousand nodes that register, or a new
-/// leader that starts from nothing, keep every thread busy with pushes until heartbeats and Raft are late, which elects
-/// another leader that starts from nothing.
+/// Maximum number of concurrent pushes that only update the table. Each is derived after it got its turn, so while
+/// nodes wait, changes gather into one push instead of one each. Without a bound a thousand nodes that register, or a
+/// new leader that starts empty, keep every thread busy with pushes until heartbeats and Raft are late, which elects
+/// another leader that starts empty.
 const TABLE_ONLY_MAX: usize = 2;
-/// A push that takes longer waits for its node and no longer for us, so others may go.
+/// A longer push waits for its node and no longer for this process, so others may go.
 const TURN_MAX: Duration = Duration::from_millis(50);
-/// Rounds that are further apart than this are long enough for the deltas made in one to be shared.
+/// Minimum pace of rounds at which the deltas made in one are shared.
 const SHARED_FROM: Duration = Duration::from_millis(20);
 
-/// A push as it is sent.
+/// A push in its sent form.
 struct Message {
     push: Push,
     nodes: Bytes,
     rows: Vec<Bytes>,
 }
 
-/// What is encoded already, or was so a moment ago.
+/// Deltas that are or were recently encoded.
 struct Recent<'a> {
     deltas: &'a Deltas,
     stale_max: Duration,
@@ -67,10 +67,10 @@ impl Pieces for Recent<'_> {
     }
 }
 
-/// What all pushers share: how many pushes may be under way, and what is encoded already.
+/// Shared by all pushers: the limits of concurrent pushes, and the encoded deltas.
 pub(super) struct PushLimits {
     deltas: Deltas,
-    /// How far behind a delta of a table may be that is taken from what is encoded already, in milliseconds.
+    /// Maximum age of a reused delta of a table, in milliseconds.
     stale_ms_max: AtomicU64,
     urgent: Semaphore,
     table_only: Semaphore,
@@ -86,7 +86,8 @@ impl PushLimits {
         }
     }
 
-    /// Everybody is woken at this pace: within one round all may get the same. With few nodes each gets the newest.
+    /// Sets the pace at which all pushers are woken: within one round all may get the same. With few nodes each gets
+    /// the newest.
     pub(super) fn set_pace(&self, pace: Duration) {
         let stale = if pace > SHARED_FROM { pace } else { Duration::ZERO };
         self.stale_ms_max.store(u64::try_from(stale.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -103,10 +104,10 @@ pub(super) struct Pusher {
     limits: Arc<PushLimits>,
     node: NodeId,
     target: Target,
-    /// Given a sign whenever there may be something to push.
+    /// Notified whenever there may be something to push.
     wake: Arc<Notify>,
     acknowledged: Acknowledged,
-    /// How long the answers to its heartbeats are awaited.
+    /// Deadline for answers to its heartbeats that bring the same.
     awaited: Awaited,
 }
 
@@ -157,7 +158,7 @@ impl Pusher {
                     () = stop.cancelled() => return,
                     permit = limit.acquire() => permit,
                 };
-                // Derived only now, so that it holds everything that gathered while it waited.
+                // Derived only now, so that it contains all changes that gathered while it waited.
                 let Some((message, promise)) = self.next(key) else { continue };
                 let pushed = tokio::select! {
                     () = stop.cancelled() => return,
@@ -172,7 +173,7 @@ impl Pusher {
                             backoff.reset();
                             let stale_max = self.limits.stale_max();
                             if !partial && !stale_max.is_zero() && self.limit().is_some() {
-                                // It was given what others get in this round, and lacks what is newer.
+                                // It got the shared delta of this round, and lacks newer changes.
                                 tokio::select! {
                                     () = stop.cancelled() => return,
                                     () = wake.notified() => {}
@@ -205,7 +206,7 @@ impl Pusher {
         }
     }
 
-    /// The limit that holds for what the node lacks, or `None` if it lacks nothing.
+    /// Returns the limit that applies to the node's missing data, or `None` if it lacks nothing.
     fn limit(&self) -> Option<&Semaphore> {
         let due = self.session.quorum().replicated().read(|state| self.acknowledged.due(state, self.node))?;
         Some(match due {
@@ -214,7 +215,7 @@ impl Pusher {
         })
     }
 
-    /// What the node lacks, or nothing. `key`: what it said in its heartbeats.
+    /// Returns a push of the node's missing data, or `None`. `key`: from its heartbeats.
     fn next(&self, key: PushKey) -> Option<(Message, Promise)> {
         let pieces = Recent { deltas: &self.limits.deltas, stale_max: self.limits.stale_max() };
         self.session.quorum().replicated().read(|state| {
@@ -241,7 +242,7 @@ impl Pusher {
         })
     }
 
-    /// Sends, and gives the turn back when the answer comes or after [`TURN_MAX`].
+    /// Sends a push, and releases the turn when the answer comes or after [`TURN_MAX`].
     async fn send_in_turn(
         client: &mut ControlClient<Channel>,
         message: Message,
@@ -266,7 +267,7 @@ impl Pusher {
         Pushed::try_from(answer).map_err(ErrorDetail::from)
     }
 
-    /// Takes note of what the node now holds. Returns whether it obeys what was pushed.
+    /// Records the data that the node now holds. Returns true if it obeys the push.
     fn take_answer(&mut self, promise: Promise, answer: Pushed) -> bool {
         for (placement, error) in &answer.refused {
             tracing::warn!(node = %self.node, %placement, %error, "a duty could not be taken up");
@@ -278,7 +279,8 @@ impl Pusher {
         obeys
     }
 
-    /// A node that says it holds less than it acknowledged gets everything again; what it says it holds it need not be told.
+    /// Pushes everything again to a node that reports less than it acknowledged, and skips data that it reports to
+    /// hold.
     fn look_at_heartbeat(&mut self) {
         let Some(heard) = self.heard() else { return };
         if self.acknowledged.look_at_heartbeat(heard.at, heard.table_version) {
@@ -291,12 +293,12 @@ impl Pusher {
         });
     }
 
-    /// What this life said last.
+    /// Returns the last heartbeat of this incarnation.
     fn heard(&self) -> Option<Heard> {
         self.session.heard(self.node).filter(|heard| heard.incarnation == self.target.incarnation)
     }
 
-    /// For how long no push brings the node what the answers to its heartbeats bring; `None`: they do not.
+    /// Returns for how long pushes leave out the content of answers to its heartbeats; `None`: answers do not bring it.
     fn answers_awaited(&mut self) -> Option<Duration> {
         let now = boot_now();
         let heard = self.heard().filter(|heard| heard.carried)?;

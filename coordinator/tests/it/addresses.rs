@@ -1,4 +1,4 @@
-//! Coordinators that are started elsewhere, and are told by `--peers` where the others are.
+//! Coordinators that are started at other addresses, with hints by `--peers`.
 
 use crate::common::{Quorum, admin, request_id, status, wait_for};
 use crate::{SOON, settings};
@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Ends some and starts them where none was before, each told by `said` where all are, by where they are now.
+/// Stops some coordinators and starts them at new addresses; `said` returns the start of each, given all present
+/// addresses.
 async fn moved(quorum: &mut Quorum, moves: &[u64], said: impl Fn(u64, &BTreeMap<u64, String>) -> Option<FirstStart>) {
     let mut listeners = BTreeMap::new();
     for id in moves {
@@ -35,7 +36,7 @@ async fn all_recorded(quorum: &Quorum) {
     .await;
 }
 
-/// Has nobody told anything; the log alone says where all are.
+/// Restarts all coordinators without hints; only the log contains their addresses.
 async fn restart_untold(quorum: &mut Quorum) {
     for id in 1..=3 {
         quorum.running.remove(&id).unwrap().stop().await;
@@ -51,7 +52,7 @@ async fn restart_untold(quorum: &mut Quorum) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_was_told_nothing_is_found_and_recorded_by_whoever_leads() {
+async fn moved_coordinators_are_found_and_recorded_by_leader() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     let cluster = quorum.cluster().await;
     moved(&mut quorum, &[1, 2, 3], |id, all| (id != 3).then(|| FirstStart::Found { peers: all.clone() })).await;
@@ -63,24 +64,24 @@ async fn one_that_was_told_nothing_is_found_and_recorded_by_whoever_leads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_moved_alone_tells_where_it_is_by_what_it_was_told() {
+async fn moved_coordinator_announces_address_from_its_peers() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     let leader = quorum.leader().await;
     let moves = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
-    // Whoever leads was told nothing of it.
+    // The leader has no hint about it.
     moved(&mut quorum, &[moves], |_, all| Some(FirstStart::Found { peers: all.clone() })).await;
     all_recorded(&quorum).await;
     quorum.stop_all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_old_list_moves_nobody_who_answers_where_the_log_has_it() {
+async fn outdated_peer_list_moves_no_answering_member() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     all_recorded(&quorum).await;
     let old = quorum.peers.clone();
     moved(&mut quorum, &[1, 2, 3], |_, all| Some(FirstStart::Found { peers: all.clone() })).await;
     all_recorded(&quorum).await;
-    // As a unit says it that nobody has changed; and somebody else is there by now.
+    // As in an unchanged unit file; other processes use these addresses by now.
     let mut others = Vec::new();
     for address in old.values() {
         others.extend(TcpListener::bind(address).await.ok());
@@ -99,7 +100,7 @@ async fn an_old_list_moves_nobody_who_answers_where_the_log_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_of_another_quorum_are_not_taken_for_those_that_are_looked_for() {
+async fn members_of_another_quorum_are_not_mistaken() {
     let (mut quorum, other) = (Quorum::start(3, settings(1, 4)).await, Quorum::start(3, settings(1, 4)).await);
     let (cluster, before) = (other.cluster().await, other.view().await.unwrap());
     quorum.leader().await;
@@ -122,7 +123,7 @@ async fn members_of_another_quorum_are_not_taken_for_those_that_are_looked_for()
     let addresses = |view: v1::QuorumResponse| view.voters.into_iter().map(|voter| voter.address).collect::<Vec<_>>();
     assert_eq!((other.cluster().await, after.term), (cluster, before.term));
     assert_eq!(addresses(after), addresses(before));
-    // Told right, they go on.
+    // With correct hints they continue.
     moved(&mut quorum, &[1, 2, 3], |_, all| Some(FirstStart::Found { peers: all.clone() })).await;
     all_recorded(&quorum).await;
     let request = v1::CreateTableRequest {

@@ -1,4 +1,4 @@
-//! Streams of heartbeats: whose they are, what is answered on them, and what ends them.
+//! Streams of heartbeats: owners, answers and ends.
 
 use super::common::{FakeNode, Quorum, beat_stream, beats};
 use super::{SOON, settings};
@@ -9,7 +9,7 @@ use archon_security::{Expected, Transport};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::time::Duration;
 
-/// A node's heartbeat by its number.
+/// Returns a node's heartbeat with this number.
 fn beat(node: &FakeNode, number: u64) -> v1::Beat {
     v1::Beat {
         node: node.id,
@@ -34,7 +34,7 @@ async fn answers(reader: &mut FrameReader) -> BeatAnswers {
     BeatAnswers::try_from(answers.expect("the stream goes on")).unwrap()
 }
 
-/// Why the stream ended.
+/// Returns the reason why the stream ended.
 async fn ended(reader: &mut FrameReader) -> ErrorDetail {
     let end = tokio::time::timeout(SOON, reader.next::<v1::BeatAnswers>()).await.expect("an end");
     let FrameError::Refused(detail) = end.unwrap_err() else { panic!("no word") };
@@ -55,7 +55,7 @@ async fn two_nodes() -> (Quorum, String, FakeNode, FakeNode) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_heartbeat_of_a_frame_is_judged_by_itself() {
+async fn heartbeats_of_a_frame_are_judged_one_by_one() {
     let (quorum, leader, athens, byzantium) = two_nodes().await;
     let over = v1::Beat { incarnation: 1, ..beat(&byzantium, 7) };
     let sent = vec![beat(&athens, 1), over, beat(&byzantium, 1)];
@@ -68,7 +68,7 @@ async fn each_heartbeat_of_a_frame_is_judged_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_twice_or_late_is_not_answered_and_several_may_be_under_way() {
+async fn repeated_and_late_heartbeats_are_not_answered() {
     let (quorum, leader, athens, _byzantium) = two_nodes().await;
     let (mut reader, mut writer) = beat_stream(&leader).await;
     send(&mut writer, &frame(&athens, 1, vec![beat(&athens, 5), beat(&athens, 5), beat(&athens, 4)])).await;
@@ -87,7 +87,7 @@ async fn what_comes_twice_or_late_is_not_answered_and_several_may_be_under_way()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn malformed_frames_end_their_stream_with_a_word_and_no_other() {
+async fn malformed_frame_ends_only_its_stream_with_an_error() {
     let (quorum, leader, athens, byzantium) = two_nodes().await;
     let (mut kept, mut keeps) = beat_stream(&leader).await;
     send(&mut keeps, &frame(&byzantium, 1, vec![beat(&byzantium, 1)])).await;
@@ -106,7 +106,8 @@ async fn malformed_frames_end_their_stream_with_a_word_and_no_other() {
         let why = ended(&mut reader).await;
         assert!(why.kind == ErrorKind::InvalidArgument && why.message.contains(named), "{named}: {why}");
     }
-    // Whoever has not said who it is may not send so much; that is not read to its end, so the word may be lost.
+    // A sender without an identified member may not send this much; the frame is not read to its end, so the error may
+    // be lost.
     let (mut reader, mut writer) = beat_stream(&leader).await;
     writer.push(&frame(&athens, 1, many));
     let _ = writer.flush().await;
@@ -130,12 +131,12 @@ async fn malformed_frames_end_their_stream_with_a_word_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_has_one_stream_and_strangers_take_nobodys() {
+async fn member_has_one_stream_that_strangers_cannot_take() {
     let (quorum, leader, athens, byzantium) = two_nodes().await;
     let (mut first, mut of_first) = beat_stream(&leader).await;
     send(&mut of_first, &frame(&athens, 1, vec![beat(&athens, 1)])).await;
     answers(&mut first).await.outcome.unwrap();
-    // A life that is over, and another cluster, take no stream from anybody.
+    // A fenced incarnation and another cluster take no stream over.
     let former = v1::Beat { incarnation: 1, ..beat(&athens, 9) };
     let refused = beats(&leader, frame(&athens, 1, vec![former])).await.unwrap().outcome.unwrap();
     assert_eq!(refused.answers[0].outcome.as_ref().unwrap_err().kind, ErrorKind::StaleIncarnation);
@@ -144,7 +145,7 @@ async fn a_member_has_one_stream_and_strangers_take_nobodys() {
     assert_eq!(beats(&leader, elsewhere).await.unwrap().outcome.unwrap_err().kind, ErrorKind::WrongCluster);
     send(&mut of_first, &frame(&athens, 2, vec![beat(&athens, 2)])).await;
     answers(&mut first).await.outcome.unwrap();
-    // Whoever begins anew has lost the stream before.
+    // A member that opens a new stream loses the previous one.
     let (mut second, mut of_second) = beat_stream(&leader).await;
     send(&mut of_second, &frame(&athens, 1, vec![beat(&athens, 3)])).await;
     answers(&mut second).await.outcome.unwrap();
@@ -155,7 +156,7 @@ async fn a_member_has_one_stream_and_strangers_take_nobodys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_does_not_lead_names_who_does_and_whoever_stops_says_so() {
+async fn follower_names_leader_and_stopping_one_says_so() {
     let (quorum, leader, athens, _byzantium) = two_nodes().await;
     let other = quorum.peers.values().find(|address| **address != leader).unwrap().clone();
     let (mut reader, mut writer) = beat_stream(&other).await;

@@ -1,4 +1,4 @@
-//! Copies of coordinators' directories: whoever has an older one is not heard, and does the directory itself no harm.
+//! Copies of coordinators' directories: an older one is not heard, and does no harm to the directory itself.
 
 use crate::common::{Quorum, admin, wait_for};
 use crate::members::{commit, lead};
@@ -8,7 +8,7 @@ use archon_proto::v1;
 use std::path::Path;
 use tokio::net::TcpListener;
 
-/// Starts a coordinator on another directory than its own, at its own address.
+/// Starts a coordinator on another directory, at its own address.
 async fn start_on(quorum: &Quorum, id: u64, dir: &Path) -> Coordinator {
     let config = CoordinatorConfig { data_dir: dir.to_path_buf(), start: None, ..quorum.config(id) };
     let listener = wait_for("the port to be free", SOON, || async {
@@ -18,7 +18,7 @@ async fn start_on(quorum: &Quorum, id: u64, dir: &Path) -> Coordinator {
     Coordinator::start(listener, config).await.unwrap()
 }
 
-/// Waits until a coordinator has kept of another one's directory what is waited for: it does so twice a second.
+/// Waits until a coordinator has recorded the expected facts about another one's directory: it writes twice a second.
 async fn wait_kept(quorum: &Quorum, keeper: u64, of: u64, fits: impl Fn(&serde_json::Value) -> bool) {
     wait_for("what is known of the other's directory to be kept", SOON, || async {
         let kept = std::fs::read_to_string(quorum.dirs[&keeper].path().join("voters.json")).unwrap_or_default();
@@ -28,7 +28,7 @@ async fn wait_kept(quorum: &Quorum, keeper: u64, of: u64, fits: impl Fn(&serde_j
     .await;
 }
 
-/// Starts a coordinator on an older copy of its directory, which refuses to take part.
+/// Starts a coordinator on an older copy of its directory, and checks that it refuses to take part.
 async fn ends_on_older_copy(quorum: &Quorum, id: u64, old: &Path) {
     let outdated = start_on(quorum, id, old).await;
     let why = tokio::time::timeout(SOON, outdated.failed()).await.expect("an older copy of a directory took part");
@@ -36,9 +36,9 @@ async fn ends_on_older_copy(quorum: &Quorum, id: u64, old: &Path) {
     outdated.stop().await;
 }
 
-/// What a backup of yesterday does. Since then entries were committed with its vote; the third voter knows how far its log went.
+/// Like a backup of yesterday. Entries were committed with its vote since; the third voter knows how far its log went.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_older_copy_of_a_directory_voted_and_what_was_acknowledged_since_was_lost() {
+async fn older_copy_of_directory_does_not_vote() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     commit(&quorum, "before").await;
     let leader = quorum.leader().await;
@@ -61,7 +61,7 @@ async fn an_older_copy_of_a_directory_voted_and_what_was_acknowledged_since_was_
 
 /// Nothing was committed since the copy was made, but the voter may have voted.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_from_before_the_last_start_took_the_place_of_the_directory() {
+async fn copy_from_before_last_start_is_refused() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     commit(&quorum, "before").await;
     let leader = quorum.leader().await;
@@ -74,15 +74,15 @@ async fn a_copy_from_before_the_last_start_took_the_place_of_the_directory() {
     wait_kept(&quorum, leader, follower, |kept| kept["starts"].as_u64() == Some(2)).await;
     quorum.running.remove(&follower).unwrap().stop().await;
     ends_on_older_copy(&quorum, follower, old.path()).await;
-    // The directory itself is as good as ever.
+    // The directory itself is still good.
     quorum.restart(follower).await;
     commit(&quorum, "after").await;
     quorum.stop_all().await;
 }
 
-/// Somebody puts an older copy of a directory in its place, sees that it is refused, and gives it the directory itself back.
+/// An operator uses an older copy of a directory, which is refused, and then the directory itself again.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_directory_itself_was_refused_after_an_older_copy_of_it_had_been_started() {
+async fn directory_is_accepted_after_start_of_older_copy() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     commit(&quorum, "before").await;
     let leader = quorum.leader().await;
@@ -95,7 +95,7 @@ async fn the_directory_itself_was_refused_after_an_older_copy_of_it_had_been_sta
         wait_kept(&quorum, keeper, follower, |kept| kept["holds"].as_u64() >= Some(applied)).await;
     }
     quorum.running.remove(&follower).unwrap().stop().await;
-    // However often it is started.
+    // Regardless of the number of starts.
     for _ in 0..2 {
         ends_on_older_copy(&quorum, follower, old.path()).await;
     }
@@ -106,9 +106,9 @@ async fn the_directory_itself_was_refused_after_an_older_copy_of_it_had_been_sta
     quorum.stop_all().await;
 }
 
-/// The others had known how far followers' logs went, and nobody how far that of whoever leads.
+/// The others knew how far followers' logs went, but not the leader's.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_older_copy_of_the_leaders_directory_was_not_refused() {
+async fn older_copy_of_leaders_directory_is_refused() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     commit(&quorum, "before").await;
     let leader = quorum.leader().await;
@@ -126,9 +126,9 @@ async fn an_older_copy_of_the_leaders_directory_was_not_refused() {
     quorum.stop_all().await;
 }
 
-/// Nobody has room to remember how far anybody's directory had come, so that the copy is not found out and follows.
+/// No coordinator has room to record the log positions of others, so that the copy is not detected and follows.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_was_told_of_a_shorter_log_than_before_panicked_or_sent_nothing_more() {
+async fn leader_resends_log_to_follower_with_shorter_log() {
     let strangers: serde_json::Map<String, serde_json::Value> =
         (100..164).map(|id: u64| (id.to_string(), stranger())).collect();
     let strangers = serde_json::json!({ "starts": 1, "voters": strangers }).to_string();
@@ -162,7 +162,7 @@ async fn a_leader_that_was_told_of_a_shorter_log_than_before_panicked_or_sent_no
     quorum.stop_all().await;
 }
 
-/// What is kept of a voter that is none.
+/// Returns the record of a coordinator that is no voter.
 fn stranger() -> serde_json::Value {
     let id = uuid::Uuid::from_u128(9).to_string();
     serde_json::json!({ "storage": id, "starts": 1, "boot": id, "holds": 1 })
@@ -176,7 +176,7 @@ fn copy(from: &Path, to: &Path) {
             copy(&from, &to);
         } else {
             match std::fs::copy(from, to) {
-                // It runs: what it writes beside a file takes that one's place meanwhile.
+                // It runs: temporary files are renamed over the original ones meanwhile.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 copied => drop(copied.unwrap()),
             }
@@ -185,7 +185,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_voters_went_by_one_name_with_copies_of_one_directory() {
+async fn second_process_with_copied_directory_is_refused() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     commit(&quorum, "before").await;
     let leader = quorum.leader().await;
@@ -202,7 +202,7 @@ async fn two_voters_went_by_one_name_with_copies_of_one_directory() {
         matches!(&why, CoordinatorError::Copied { id, address } if *id == follower && *address == quorum.peers[&follower]),
         "{why}"
     );
-    // As a newcomer's it is refused as well: an identity stays what it was.
+    // As a newcomer it is refused as well: an identity does not change.
     let (listener, config) = quorum.newcomer(4, &[leader], false).await;
     let config = CoordinatorConfig { data_dir: dir.path().to_path_buf(), ..config };
     let refused = Coordinator::start(listener, config).await.err().expect("a copy joined").to_string();

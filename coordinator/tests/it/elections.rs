@@ -1,4 +1,4 @@
-//! Who leads, and what it decides only with a majority.
+//! Elections, and decisions that need a majority.
 
 use crate::common::{FakeNode, Quorum, admin, channel, kind, request_id, status, table, wait_for};
 use crate::{SOON, serves, settings, settle};
@@ -9,7 +9,7 @@ use archon_types::ErrorKind;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_coordinator_without_a_leader_said_that_it_serves() {
+async fn coordinator_without_leader_is_not_ready() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     let left = quorum.leader().await;
     let others: Vec<u64> = quorum.peers.keys().copied().filter(|id| *id != left).collect();
@@ -27,7 +27,7 @@ async fn a_coordinator_without_a_leader_said_that_it_serves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_is_elected_nodes_join_and_another_takes_over() {
+async fn leader_is_elected_and_succeeded() {
     let mut quorum = Quorum::start(3, settings(2, 9)).await;
     let leader = quorum.leader_address().await;
     let waiting = table(&leader, 0).await.unwrap_err();
@@ -62,7 +62,7 @@ async fn a_leader_is_elected_nodes_join_and_another_takes_over() {
     wait_for("the table at a follower", SOON, || async { table(&other, 500).await.map_err(|error| error.to_string()) })
         .await;
 
-    // Without a word, as in a crash.
+    // Without a notice, like a crash.
     let cluster = found.cluster.clone();
     let gone = quorum.running.remove(&id).unwrap();
     assert!(gone.stop().await.is_none());
@@ -77,7 +77,7 @@ async fn a_leader_is_elected_nodes_join_and_another_takes_over() {
         node.heartbeat(&successor).await.unwrap();
     }
 
-    // The one that was gone comes back and catches up.
+    // The stopped one comes back and catches up.
     quorum.restart(id).await;
     let address = quorum.peers[&id].clone();
     wait_for("the restarted one to have it all", SOON, || async {
@@ -89,22 +89,22 @@ async fn a_leader_is_elected_nodes_join_and_another_takes_over() {
     quorum.stop_all().await;
 }
 
-/// A coordinator that was succeeded without noticing refused what had become true since, and the node forgot it.
+/// A deposed coordinator without that knowledge refused a report that had become true since, and the node forgot it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_report_is_answered_only_by_a_coordinator_that_proves_to_lead() {
+async fn report_is_answered_only_by_proven_leader() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     let id = quorum.leader().await;
     let leader = quorum.leader_address().await;
     let mut nodes = vec![FakeNode::new("athens").await];
     nodes[0].register(&leader).await.unwrap();
     settle(&quorum, &mut nodes, 4).await;
-    // What is known already is answered without a commit.
+    // A known fact is answered without a commit.
     let answered = nodes[0].report_online(&leader).await.unwrap();
     assert_eq!(answered.outcomes.len(), 4, "{answered:?}");
     for other in quorum.peers.keys().copied().filter(|other| *other != id).collect::<Vec<_>>() {
         quorum.running.remove(&other).unwrap().stop().await;
     }
-    // It has not noticed yet, or it has: the report is not answered either way.
+    // In either case the report is not answered.
     let refused = nodes[0].report_online(&leader).await.unwrap_err();
     assert!(refused.kind.is_retryable(), "{refused:?}");
     quorum.stop_all().await;
@@ -131,7 +131,7 @@ async fn without_a_quorum_nothing_is_granted() {
     request.set_timeout(Duration::from_millis(800));
     let refused = detail_of(&admin(&address).status(request).await.unwrap_err());
     assert_eq!(refused.kind, ErrorKind::NoQuorum, "{refused:?}");
-    // What needs no quorum is still answered.
+    // Calls without a quorum are still answered.
     admin(&address).quorum(v1::QuorumRequest::default()).await.unwrap();
     quorum.stop_all().await;
 }

@@ -1,4 +1,4 @@
-//! Three coordinators in one process: election, registration, heartbeats, fail-over, and everything that is refused.
+//! Three coordinators in one process: election, registration, heartbeats, fail-over, and refusals.
 
 #![allow(clippy::unwrap_used)]
 
@@ -49,7 +49,7 @@ async fn settle(quorum: &Quorum, nodes: &mut [FakeNode], partitions: u32) {
     }
 }
 
-/// What a coordinator's health says of a service, or of all of it (the empty name).
+/// Returns true if a coordinator's health service reports a service, or all of it (the empty name), as serving.
 async fn serves(address: &str, service: &str) -> bool {
     let mut client = HealthClient::new(common::channel(address));
     let answer = client.check(HealthCheckRequest { service: service.to_owned() }).await.unwrap().into_inner();

@@ -1,4 +1,4 @@
-//! Any bytes as the body of any request: an error, at once, and nothing changes.
+//! Arbitrary bytes as the body of any request: an immediate error without effect.
 
 use crate::common::{Quorum, channel, status};
 use archon_types::Settings;
@@ -11,7 +11,7 @@ use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Request, Status};
 
-/// Sends and takes bodies as they are.
+/// Passes bodies unchanged.
 #[derive(Clone, Copy, Default)]
 struct Raw;
 
@@ -49,7 +49,7 @@ impl Decoder for Raw {
     }
 }
 
-/// Methods whose body cannot be right by chance, so that every answer must be an error.
+/// Methods for which no random body is valid, so that every answer must be an error.
 const WRITES: &[&str] = &[
     "Session/Register",
     "Session/Report",
@@ -86,7 +86,7 @@ const READS: &[&str] = &[
     "Admin/Events",
 ];
 
-/// Bodies that look like protobuf more often than chance would have it.
+/// Bodies that resemble protobuf more often than random bytes.
 fn body() -> impl Strategy<Value = Vec<u8>> {
     let field = (1u8..20, prop_oneof![Just(0u8), Just(2), Just(1), Just(5)], any::<[u8; 9]>(), 0usize..40);
     let fields = proptest::collection::vec(field, 0..12).prop_map(|fields| {

@@ -1,4 +1,4 @@
-//! Coordinators come and go.
+//! Changes of the members of the quorum.
 
 use crate::common::{Quorum, admin, request_id, status, wait_for};
 use crate::{SOON, settings};
@@ -9,7 +9,7 @@ use archon_proto::v1::change_quorum_request::Change;
 use archon_types::{ErrorDetail, ErrorKind};
 use tokio::net::TcpListener;
 
-/// Commits something, and so shows that the quorum decides.
+/// Commits something, which shows that the quorum decides.
 pub(crate) async fn commit(quorum: &Quorum, name: &str) {
     let request = v1::CreateTableRequest {
         cluster: None,
@@ -40,7 +40,7 @@ async fn transfer(quorum: &Quorum, to: u64) -> Result<Option<u64>, ErrorDetail> 
     answer.map(|answer| answer.into_inner().leader).map_err(|status| detail_of(&status))
 }
 
-/// Has one lead, however often another one is faster.
+/// Makes one the leader, even if another one is faster at first.
 pub(crate) async fn lead(quorum: &Quorum, id: u64) {
     wait_for("it to lead", SOON, || async {
         match transfer(quorum, id).await {
@@ -52,7 +52,7 @@ pub(crate) async fn lead(quorum: &Quorum, id: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_coordinators_of_the_first_day_were_those_for_ever() {
+async fn every_founder_can_be_replaced() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     let cluster = quorum.cluster().await;
     for (new, old) in [(4, 1), (5, 2), (6, 3)] {
@@ -67,7 +67,7 @@ async fn the_coordinators_of_the_first_day_were_those_for_ever() {
     assert_eq!(quorum.changed().await, (vec![4, 5, 6], vec![]));
     assert_eq!(quorum.cluster().await, cluster);
     assert_eq!(quorum.view().await.unwrap().retired, [1, 2, 3]);
-    // What each of them was started with does not matter any more: the log says who the members are.
+    // Their original start options do not matter any longer: the log contains the members.
     for id in [4, 5, 6] {
         quorum.running.remove(&id).unwrap().stop().await;
         let config = CoordinatorConfig { start: None, ..quorum.config(id) };
@@ -82,7 +82,7 @@ async fn the_coordinators_of_the_first_day_were_those_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_coordinator_becomes_three_five_and_three_again() {
+async fn quorum_grows_from_one_to_five_and_shrinks_to_three() {
     let mut quorum = Quorum::start(1, settings(1, 4)).await;
     commit(&quorum, "alone").await;
     for id in 2..=5 {
@@ -102,7 +102,7 @@ async fn one_coordinator_becomes_three_five_and_three_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_learner_takes_the_place_of_the_leader() {
+async fn learner_replaces_the_leader() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     let leader = quorum.leader().await;
     quorum.join(4, &[1, 2, 3], true).await;
@@ -137,14 +137,14 @@ async fn a_learner_takes_the_place_of_the_leader() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_learner_that_had_just_died_took_the_place_of_a_voter() {
+async fn dead_learner_cannot_replace_a_voter() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     let leader = quorum.leader().await;
     let old = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
     quorum.join(4, &[1, 2, 3], true).await;
     assert_eq!(quorum.changed().await, (vec![1, 2, 3], vec![4]));
     quorum.running.remove(&4).unwrap().stop().await;
-    // The leading one heard it less than a second ago.
+    // The leader heard it less than a second ago.
     let replace = v1::ReplaceCoordinator { old, new: 4 };
     for change in [Change::Replace(replace), Change::Promote(4)] {
         let refused = quorum.change(change).await.unwrap_err();
@@ -160,7 +160,7 @@ async fn a_learner_that_had_just_died_took_the_place_of_a_voter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_voter_that_was_away_refused_a_leader_that_joined_since() {
+async fn returning_voter_accepts_leader_that_joined_since() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     let leader = quorum.leader().await;
     let away = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
@@ -178,7 +178,7 @@ async fn a_voter_that_was_away_refused_a_leader_that_joined_since() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_voter_that_moved_to_another_address_tells_the_others() {
+async fn moved_voter_announces_its_address() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     let leader = quorum.leader().await;
     let moves = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
@@ -195,14 +195,14 @@ async fn a_voter_that_moved_to_another_address_tells_the_others() {
     })
     .await;
     lead(&quorum, moves).await;
-    // Of those that are asked here none knows it at its old address.
+    // None of the asked coordinators knows it at its old address.
     quorum.peers.insert(moves, listen.to_string());
     commit(&quorum, "from-there").await;
     quorum.stop_all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_had_moved_with_a_follower_was_named_at_its_old_address_for_ever() {
+async fn leader_moved_with_follower_is_named_at_new_address() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     commit(&quorum, "before").await;
     let stays = quorum.leader().await;
@@ -218,7 +218,7 @@ async fn a_leader_that_had_moved_with_a_follower_was_named_at_its_old_address_fo
         quorum.running.insert(*id, Coordinator::start(listener, config).await.unwrap());
         quorum.peers.insert(*id, listen.to_string());
     }
-    // Whoever leads, all are named where they are.
+    // Any leader names the present addresses of all.
     wait_for("everybody to be named where they are reached", SOON, || async {
         let view = quorum.view().await.map_err(|error| error.to_string())?;
         let named = view.voters.iter().all(|voter| quorum.peers.get(&voter.id) == Some(&voter.address));
@@ -231,7 +231,7 @@ async fn a_leader_that_had_moved_with_a_follower_was_named_at_its_old_address_fo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_voter_was_said_to_be_where_nobody_is() {
+async fn address_without_listener_needs_force() {
     let quorum = Quorum::start(3, settings(1, 4)).await;
     let (leader, free) = (quorum.leader().await, TcpListener::bind("127.0.0.1:0").await.unwrap());
     let address = free.local_addr().unwrap().to_string();
@@ -250,7 +250,7 @@ async fn a_voter_was_said_to_be_where_nobody_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quorum_is_not_changed_so_that_nothing_can_be_decided() {
+async fn quorum_change_that_loses_majority_is_refused() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     let leader = quorum.leader().await;
     let others: Vec<u64> = quorum.peers.keys().copied().filter(|id| *id != leader).collect();
@@ -268,10 +268,10 @@ async fn a_quorum_is_not_changed_so_that_nothing_can_be_decided() {
         if told { Ok(()) } else { Err(format!("{reasons:?}")) }
     })
     .await;
-    // Of the two that would be left one does not answer.
+    // One of the two that would remain does not answer.
     assert!(refused(quorum.change_with(Change::Remove(others[1]), true).await).contains("only 1 answer"));
     assert_eq!(quorum.view().await.unwrap().spare, Some(0));
-    // The one that is gone can go, and its number with it.
+    // The dead one can be removed, with its number.
     assert_eq!(quorum.change(Change::Remove(others[0])).await, Ok(true));
     assert_eq!(quorum.changed().await.0.len(), 2);
     let (listener, config) = quorum.newcomer(others[0], &[leader], false).await;

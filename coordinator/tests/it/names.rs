@@ -1,4 +1,4 @@
-//! Every name that a coordinator relies on is durable by then: its system calls are traced from its first start on.
+//! Durability of every name that a coordinator relies on: its system calls are traced from its first start on.
 
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_skip::skipped;
@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 
 const TRACED_DIRECTORY: &str = "ARCHON_TRACED_DIRECTORY";
 
-/// Not a test of its own: what is traced.
+/// The traced process; not a test of its own.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "started by another test under a tracer"]
 async fn traced() {
@@ -40,7 +40,7 @@ async fn traced() {
     coordinator.stop().await;
 }
 
-/// The calls of all threads, each whole: of two that overlap a tracer prints the beginning and the end apart.
+/// Returns the complete calls of all threads: a tracer prints the beginning and the end of overlapping calls apart.
 fn calls(trace: &str) -> Vec<String> {
     let mut begun: BTreeMap<&str, String> = BTreeMap::new();
     let mut calls = Vec::new();
@@ -58,18 +58,18 @@ fn calls(trace: &str) -> Vec<String> {
     calls
 }
 
-/// What stands between the `number`th pair of quotes.
+/// Returns the text between the `number`th pair of quotes.
 fn quoted(call: &str, number: usize) -> PathBuf {
     call.split('"').nth(2 * number + 1).unwrap_or_default().into()
 }
 
-/// The path of the descriptor that is a call's first argument.
+/// Returns the path of the descriptor that is a call's first argument.
 fn of_descriptor(call: &str) -> PathBuf {
     let path = call.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
     path.map_or_else(PathBuf::new, |(path, _)| path.into())
 }
 
-/// Names below a directory that a power failure may take.
+/// Names below a directory that a power failure may lose.
 #[derive(Default)]
 struct Names {
     known: BTreeSet<PathBuf>,
@@ -108,7 +108,7 @@ impl Names {
                 let synced = of_descriptor(call);
                 self.unsynced.retain(|name| name.parent() != Some(&synced));
             }
-            // A vote or an entry, for whose sake somebody is answered.
+            // A vote or an entry, which is acknowledged after that.
             "pwritev2" | "fdatasync" => {
                 let file = of_descriptor(call);
                 if file.extension().is_some_and(|end| end == "seg") {
@@ -123,7 +123,7 @@ impl Names {
 }
 
 #[test]
-fn a_power_failure_after_the_first_start_took_the_directory_and_with_it_the_vote() {
+fn names_are_durable_before_they_are_relied_on() {
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (trace, data) = (root.path().join("trace"), root.path().join("above/and/data"));
     let status = Command::new("strace")

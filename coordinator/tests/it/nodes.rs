@@ -1,4 +1,4 @@
-//! Nodes: their lives, who speaks in their name, and what is told of them.
+//! Nodes: incarnations, impostors, and reports about them.
 
 use crate::common::{self, FakeNode, Quorum, admin, kind, request_id, status, table, wait_for};
 use crate::{SOON, settings, settle};
@@ -9,7 +9,7 @@ use archon_types::ErrorKind;
 use prost::Message as _;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_node_is_failed_and_returns_in_a_new_life() {
+async fn silent_node_is_failed_and_returns() {
     let quorum = Quorum::start(1, settings(1, 4)).await;
     let leader = quorum.leader_address().await;
     let mut nodes = vec![FakeNode::new("athens").await];
@@ -48,7 +48,7 @@ async fn strangers_and_impostors_are_refused() {
     athens.register(&leader).await.unwrap();
     athens.heartbeat(&leader).await.unwrap();
 
-    // The name of a node that is alive, from another disk.
+    // The name of an alive node, from another disk.
     let mut impostor = FakeNode::new("athens").await;
     assert_eq!(kind(impostor.register(&leader).await), ErrorKind::NameTaken);
     // A node of another cluster.
@@ -62,7 +62,7 @@ async fn strangers_and_impostors_are_refused() {
     let wrong = admin(&leader).status(v1::StatusRequest { cluster: stranger.cluster.clone() }).await.unwrap_err();
     assert_eq!(detail_of(&wrong).kind, ErrorKind::WrongCluster);
     athens.cluster = own;
-    // An older and an unknown life.
+    // An older and an unknown incarnation.
     athens.incarnation -= 1;
     assert_eq!(kind(athens.heartbeat(&leader).await), ErrorKind::StaleIncarnation);
     athens.incarnation += 1;
@@ -70,9 +70,10 @@ async fn strangers_and_impostors_are_refused() {
     quorum.stop_all().await;
 }
 
-/// Whoever knew a data directory's id could end its node's life and have all its copies given up, and everybody was told.
+/// A process that knew a data directory's id could fence its node and have all its copies given up, and the id was
+/// public.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_ended_a_live_nodes_life_by_registering_in_its_name() {
+async fn stranger_cannot_fence_live_node_by_registering() {
     let quorum = Quorum::start(1, settings(1, 4)).await;
     let leader = quorum.leader_address().await;
     let mut nodes = vec![FakeNode::new("athens").await];
@@ -80,7 +81,7 @@ async fn a_stranger_ended_a_live_nodes_life_by_registering_in_its_name() {
     settle(&quorum, &mut nodes, 4).await;
     let life = nodes[0].incarnation;
 
-    // It knows everything but what the process at the node's address says.
+    // It knows everything but the answer of the process at the node's address.
     let mut stolen = nodes[0].registration();
     stolen.boot_id = request_id();
     let mut session = v1::session_client::SessionClient::new(common::channel(&leader));
@@ -89,13 +90,13 @@ async fn a_stranger_ended_a_live_nodes_life_by_registering_in_its_name() {
     nodes[0].heartbeat(&leader).await.unwrap();
     assert_eq!(status(&leader).await.unwrap().partitions_online, 4);
 
-    // That process was started again, and its new life counts at once.
+    // That process was started again, and its new incarnation is accepted at once.
     nodes[0].boot = request_id();
     nodes[0].register(&leader).await.unwrap();
     assert!(nodes[0].incarnation > life);
     nodes[0].heartbeat(&leader).await.unwrap();
 
-    // Nobody is there: the registration counts once the life on record was failed.
+    // No process answers: the registration is accepted once the recorded incarnation is failed.
     nodes[0].hang_up();
     stolen = nodes[0].registration();
     stolen.boot_id = request_id();
@@ -110,7 +111,7 @@ async fn a_stranger_ended_a_live_nodes_life_by_registering_in_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ids_of_data_directories_were_told_to_everybody() {
+async fn ids_of_data_directories_stay_secret() {
     let quorum = Quorum::start(1, settings(1, 4)).await;
     let leader = quorum.leader_address().await;
     let mut nodes = vec![FakeNode::new("athens").await];
@@ -129,14 +130,14 @@ async fn the_ids_of_data_directories_were_told_to_everybody() {
         assert!(told.len() > nodes[0].storage.len());
         assert!(!told.windows(16).any(|bytes| bytes == nodes[0].storage), "{told:?}");
     }
-    // What is said in the log's events.
+    // The events in the log.
     let events = admin(&leader).events(v1::EventsRequest::default()).await.unwrap().into_inner();
     assert!(!events.encode_to_vec().windows(16).any(|bytes| bytes == nodes[0].storage));
     quorum.stop_all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_now() {
+async fn full_disk_is_reported_and_unheard_node_has_no_silence() {
     let mut quorum = Quorum::start(1, settings(2, 4)).await;
     let leader = quorum.leader_address().await;
     let mut athens = FakeNode::new("athens").await;
@@ -173,7 +174,7 @@ async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_
     assert_eq!((listed[0].disk_full, listed[0].bytes_stored), (disk_full, Some(7)));
     assert_eq!((listed[0].keys, listed[0].operations_per_second), (Some(3), Some(9)));
     assert!(listed[0].silent_for_ms.is_some() && listed[1].disk_full.is_none());
-    // Room again: nothing is left to say.
+    // With space again, the report ends.
     athens.heartbeat(&leader).await.unwrap();
     let reasons = status(&leader).await.unwrap().reasons;
     assert!(
@@ -184,7 +185,7 @@ async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_
     let reasons = status(&leader).await.unwrap().reasons;
     assert!(reasons.iter().all(|reason| reason.code != "disk_full"), "{reasons:?}");
 
-    // A coordinator that never heard a node does not say that it heard it just now.
+    // A coordinator without a heartbeat of a node does not report a recent one.
     let id = quorum.leader().await;
     quorum.running.remove(&id).unwrap().stop().await;
     quorum.restart(id).await;

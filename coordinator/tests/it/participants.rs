@@ -1,4 +1,4 @@
-//! Participants of other people's services: registered without a port, told their duties in a long poll.
+//! Participants of other services: registered without a port, with duties from a long poll.
 
 use crate::common::{self, FakeNode, Quorum, admin, request_id, status};
 use crate::{SOON, settings};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const PARTITIONS: u32 = 6;
 
-/// A participant as the library is one, call by call.
+/// A participant like the library's, call by call.
 #[derive(Clone)]
 struct Worker {
     cluster: Option<v1::ClusterRef>,
@@ -81,7 +81,7 @@ impl Worker {
         assert_eq!(answer.outcomes, [v1::ReportOutcome { error: None }]);
     }
 
-    /// Polls and obeys once: serves what it owns, releases what it is asked for. Returns how many partitions it owns.
+    /// Polls and obeys once: serves its partitions, and releases requested ones. Returns the number of its partitions.
     async fn obey(&mut self, leader: &str) -> Option<usize> {
         self.heartbeat(leader).await;
         let answer = self.poll(leader, 0).await.unwrap();
@@ -138,7 +138,7 @@ async fn settle(leader: &str, workers: &mut [Worker], wanted: &[usize]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn participants_share_a_lease_table_and_hand_over_to_whoever_joins() {
+async fn participants_share_lease_table_and_hand_over() {
     let (quorum, leader) = quorum_with_jobs().await;
     let reasons = status(&leader).await.unwrap().reasons;
     let waits = reasons.iter().find(|reason| reason.code == "awaits_first_participant");
@@ -152,7 +152,7 @@ async fn participants_share_a_lease_table_and_hand_over_to_whoever_joins() {
     settle(&leader, &mut workers, &[2, 2, 2]).await;
     let taken = Worker::register(&leader, "w1").await.map(|_| ());
     assert!(taken.is_ok(), "a restart at the same address is believed");
-    // Those who call them find the owners in the table.
+    // Their callers find the owners in the table.
     let request = v1::GetTableRequest { table: "jobs".into(), ..Default::default() };
     let mut tables = v1::table_client::TableClient::new(common::channel(&leader));
     let delta = tables.get_table(request).await.unwrap().into_inner().delta.unwrap();
@@ -163,11 +163,11 @@ async fn participants_share_a_lease_table_and_hand_over_to_whoever_joins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_poll_waits_until_duties_change_and_a_newer_one_ends_it() {
+async fn poll_waits_for_changed_duties_or_newer_poll() {
     let (quorum, leader) = quorum_with_jobs().await;
     let mut worker = Worker::register(&leader, "w1").await.unwrap();
     settle(&leader, std::slice::from_mut(&mut worker), &[6]).await;
-    // What it reported itself changed the rows.
+    // Its own reports changed the rows.
     let begun = Instant::now();
     while worker.obey(&leader).await.is_some() {
         assert!(begun.elapsed() < SOON, "its duties still change");
@@ -208,7 +208,7 @@ async fn a_poll_waits_until_duties_change_and_a_newer_one_ends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_is_not_polled_for_and_a_poll_of_a_life_that_is_over_is_refused() {
+async fn polls_of_nodes_and_fenced_participants_are_refused() {
     let (quorum, leader) = quorum_with_jobs().await;
     let mut node = FakeNode::new("athens").await;
     node.register(&leader).await.unwrap();

@@ -1,4 +1,4 @@
-//! Tables larger than a message should be reach nodes and clients in pieces.
+//! Delivery in pieces of tables larger than a message should be, to nodes and clients.
 
 use crate::common::{FakeNode, Quorum, Trouble, channel};
 use archon_proto::v1;
@@ -7,7 +7,7 @@ use archon_types::limits::PIECE_BYTES_MAX;
 use archon_types::{Assembled, Assembly, PartitionTable, Settings, TablePiece};
 use std::time::{Duration, Instant};
 
-/// What gRPC libraries take in one message by default.
+/// Default maximum size of a message in gRPC libraries.
 const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 const PARTITIONS: u32 = 16_384;
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -16,7 +16,7 @@ fn settings() -> Settings {
     Settings { nodes_min: 1, partitions: PARTITIONS, replication: 1, ..Settings::default() }
 }
 
-/// A node that registers, with trouble ahead, when another one has the whole table already; it has it too at the end.
+/// Registers a node, with a fault to come, when another one has the whole table already; it has it too at the end.
 async fn delivered(quorum: &Quorum, trouble: Option<Trouble>) -> FakeNode {
     let leader = quorum.leader_address().await;
     let mut first = FakeNode::new("athens").await;
@@ -45,14 +45,14 @@ async fn delivered(quorum: &Quorum, trouble: Option<Trouble>) -> FakeNode {
     node
 }
 
-/// Whether a node has the table of which every partition has a leader.
+/// Returns true if a node has a table with a leader for every partition.
 fn is_assigned(node: &FakeNode) -> bool {
     let tables = node.pushed.tables.lock().unwrap();
     let led = tables.held.as_ref().map_or(0, |table| table.partitions().filter(|row| row.leader.is_some()).count());
     tables.complete > 0 && led == PARTITIONS as usize
 }
 
-/// A whole table as a client fetches it, with the number of pieces.
+/// Fetches a whole table like a client, and returns it with the number of pieces.
 async fn fetched(address: &str) -> (PartitionTable, usize) {
     let (mut client, mut held, mut from, mut count) = (TableClient::new(channel(address)), None, 0, 0);
     loop {
@@ -68,7 +68,7 @@ async fn fetched(address: &str) -> (PartitionTable, usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_larger_than_a_piece_reaches_a_node_and_a_client_whole() {
+async fn large_table_reaches_node_and_client_in_pieces() {
     let quorum = Quorum::start(1, settings()).await;
     let node = delivered(&quorum, None).await;
     let (table, pieces) = fetched(&quorum.leader_address().await).await;
@@ -85,7 +85,7 @@ async fn a_table_larger_than_a_piece_reaches_a_node_and_a_client_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_that_was_cut_goes_on_where_it_stopped() {
+async fn interrupted_delivery_continues_where_it_stopped() {
     let quorum = Quorum::start(1, settings()).await;
     let node = delivered(&quorum, Some(Trouble::Cut)).await;
     {
@@ -97,7 +97,7 @@ async fn a_delivery_that_was_cut_goes_on_where_it_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_lost_its_first_pieces_gets_the_table_anew() {
+async fn node_that_lost_first_pieces_gets_table_again() {
     let quorum = Quorum::start(1, settings()).await;
     let node = delivered(&quorum, Some(Trouble::Gap)).await;
     {

@@ -1,4 +1,4 @@
-//! Reports that a relay brings (PROTOCOL rule 82).
+//! Reports that arrive by a relay (PROTOCOL rule 82).
 
 use crate::common::{self, FakeNode, Quorum, request_id};
 use crate::{settings, settle};
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reports_that_a_relay_made_up_were_taken_in() {
+async fn reports_forged_by_a_relay_are_refused() {
     let quorum = Quorum::start(1, settings(1, 4)).await;
     let leader = quorum.leader_address().await;
     let mut nodes = vec![FakeNode::new("athens").await];

@@ -1,5 +1,5 @@
-//! Whoever reaches a voter's port and speaks Raft without being a voter, or a voter that says what no election gave it: no
-//! message ends the quorum, and none changes a vote or an entry.
+//! Senders that reach a voter's port and speak Raft without being a voter, and voters that claim results of elections
+//! that did not happen: no message ends the quorum, and none changes a vote or an entry.
 
 use crate::common::{Quorum, admin, channel, request_id, status, wait_for};
 use archon_proto::v1;
@@ -86,7 +86,7 @@ const fn vote(term: u64, of: u64, committed: bool) -> Vote {
     Vote { leader_id: LeaderId { term, voted_for: Some(of) }, committed }
 }
 
-/// Somebody who knows all that a quorum tells whoever asks, and the data directories, which it tells nobody.
+/// An attacker with all public knowledge about a quorum, and with the secret ids of the data directories.
 struct Impostor {
     id: u64,
     storage: Uuid,
@@ -96,7 +96,7 @@ struct Impostor {
 }
 
 impl Impostor {
-    /// One who calls itself `id`, and shows the data directory of the voter of that name, if there is one.
+    /// Creates one with this id, which shows the data directory of the voter of that number, if there is one.
     async fn of(quorum: &Quorum, id: u64) -> Self {
         let mut text = String::new();
         for (id, address) in &quorum.peers {
@@ -112,7 +112,7 @@ impl Impostor {
             let identity: serde_json::Value = serde_json::from_slice(&identity).unwrap();
             impostor.storages.insert(*of, identity["storage"].as_str().unwrap().parse().unwrap());
         }
-        // One who is a voter by name hears that its directory is not the voter's, and no more.
+        // A sender under a voter's number learns only that its directory is not the voter's.
         for (target, sender) in [(1, 2), (2, 1)] {
             let hello = v1::HelloRequest {
                 cluster_id: Bytes::copy_from_slice(key.as_bytes()),
@@ -193,7 +193,7 @@ impl Impostor {
         self.client(target).snapshot(chunks).await.map(|_| ())
     }
 
-    /// Every kind of message with this vote, to all. Nothing is to be taken.
+    /// Sends every kind of message with this vote to all. None may be accepted.
     async fn say_all(&self, term: u64, of: u64) {
         let last = Some(LogId { leader_id: 0, index: 0 });
         for target in self.peers.keys().copied().filter(|target| *target != self.id) {
@@ -214,7 +214,7 @@ impl Impostor {
     }
 }
 
-/// What each coordinator says of terms and leaders.
+/// Term and leader of each coordinator's view.
 type Terms = BTreeMap<u64, (u64, Option<u64>)>;
 
 async fn terms(quorum: &Quorum) -> Result<Terms, Status> {
@@ -226,7 +226,7 @@ async fn terms(quorum: &Quorum) -> Result<Terms, Status> {
     Ok(terms)
 }
 
-/// Terms once all know who leads.
+/// Returns the terms once all agree on a leader.
 async fn settled(quorum: &Quorum) -> Terms {
     wait_for("all to know one leader", SOON, || async {
         let terms = terms(quorum).await.map_err(|error| error.to_string())?;
@@ -237,7 +237,7 @@ async fn settled(quorum: &Quorum) -> Terms {
     .await
 }
 
-/// Terms and leaders are what elections among the voters make of them: on a busy machine there may have been some.
+/// Checks that terms and leaders only come from elections among the voters: on a busy machine there may have been some.
 async fn undisturbed(quorum: &Quorum, before: &Terms) {
     const ELECTIONS_MAX: u64 = 1_000;
     let after = terms(quorum).await.unwrap();
@@ -247,7 +247,7 @@ async fn undisturbed(quorum: &Quorum, before: &Terms) {
     }
 }
 
-/// A commit by whoever leads.
+/// Commits something through the leader.
 async fn commit(quorum: &Quorum, table: &str) {
     wait_for("a commit", SOON, || async {
         let leader = quorum.leader_address().await;
@@ -268,7 +268,7 @@ async fn commit(quorum: &Quorum, table: &str) {
     .await;
 }
 
-/// The quorum elects, commits, and starts again from its disks.
+/// Checks that the quorum elects, commits, and restarts from its disks.
 async fn goes_on(mut quorum: Quorum) {
     commit(&quorum, "after").await;
     let leader = quorum.leader().await;
@@ -287,7 +287,7 @@ async fn goes_on(mut quorum: Quorum) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_who_says_it_leads_the_last_term_does_not_end_the_quorum() {
+async fn stranger_claiming_last_term_does_not_end_quorum() {
     let quorum = Quorum::start(3, Settings::default()).await;
     let before = settled(&quorum).await;
     let stranger = Impostor::of(&quorum, STRANGER).await;
@@ -309,7 +309,7 @@ async fn a_stranger_who_says_it_leads_the_last_term_does_not_end_the_quorum() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_voter_that_says_it_leads_the_last_term_or_speaks_for_another_does_not_end_the_quorum() {
+async fn voter_with_forged_votes_does_not_end_quorum() {
     let quorum = Quorum::start(3, Settings::default()).await;
     let before = settled(&quorum).await;
     let (term, leader) = (before[&1].0, before[&1].1.unwrap());
@@ -335,7 +335,7 @@ async fn a_voter_that_says_it_leads_the_last_term_or_speaks_for_another_does_not
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_that_cannot_be_ends_no_coordinator() {
+async fn impossible_snapshot_ends_no_coordinator() {
     let quorum = Quorum::start(3, Settings::default()).await;
     commit(&quorum, "before").await;
     let before = settled(&quorum).await;
@@ -367,7 +367,8 @@ async fn one_snapshot_at_a_time_is_received() {
     let (sender, target) = (others.next().unwrap(), others.next().unwrap());
     let voter = Impostor::of(&quorum, sender).await;
     let (mine, last) = (vote(term + 1, sender, true), Some(LogId { leader_id: term + 1, index: 1_000_000 }));
-    // Two that send no more than their headers: one is received and waits for its body, the other is refused.
+    // Two senders stop after their headers: one snapshot is being received and waits for its body, the other is
+    // refused.
     let hold = || async {
         let (chunks, held) = tokio::sync::mpsc::channel(1);
         chunks.send(voter.header(target, mine, last, 100)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Plans for tables, and tables that are dropped.
+//! Plans for tables, and dropped tables.
 
 use crate::common::{self, FakeNode, Quorum, admin, kind, request_id, status, wait_for};
 use crate::{SOON, settings, settle};
@@ -7,7 +7,7 @@ use archon_proto::v1;
 use archon_proto::v1::session_client::SessionClient;
 use archon_types::{ErrorKind, Settings};
 
-/// It answered UNIMPLEMENTED without a word, though reflection lists `Kv`.
+/// It answered UNIMPLEMENTED without a message, although reflection lists `Kv`.
 #[tokio::test(flavor = "multi_thread")]
 async fn kv_call_at_coordinator_names_a_node() {
     let quorum = Quorum::start(1, settings(1, 1)).await;
@@ -29,7 +29,7 @@ async fn kv_call_at_coordinator_names_a_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_plan_runs_at_a_time_and_a_stale_one_is_refused() {
+async fn one_plan_runs_at_a_time_and_stale_one_is_refused() {
     let quorum = Quorum::start(1, settings(1, 9)).await;
     let leader = quorum.leader_address().await;
     let mut nodes = vec![FakeNode::new("athens").await];
@@ -73,14 +73,14 @@ async fn one_plan_runs_at_a_time_and_a_stale_one_is_refused() {
     let cancel = v1::CancelRebalanceRequest { cluster: None, request_id: request_id() };
     let cancelled = admin(&leader).cancel_rebalance(cancel.clone()).await.unwrap().into_inner();
     assert_eq!((cancelled.cancelled, cancelled.too_late), (4, 0));
-    // Whoever repeats it because the answer was lost reads the same.
+    // A repetition after a lost answer reads the same.
     let repeated = admin(&leader).cancel_rebalance(cancel).await.unwrap().into_inner();
     assert_eq!(repeated, cancelled, "a repeated cancellation answered 0 and 0");
     quorum.stop_all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_drop_takes_no_later_table_of_the_name_with_it() {
+async fn repeated_drop_spares_later_table_of_same_name() {
     let quorum = Quorum::start(3, settings(1, 4)).await;
     let leader = quorum.leader_address().await;
     let create = || v1::CreateTableRequest {
@@ -107,12 +107,12 @@ async fn a_repeated_drop_takes_no_later_table_of_the_name_with_it() {
     admin(&leader).create_table(create()).await.unwrap();
     let again = check().await.unwrap();
     assert!(again > table);
-    // The same request is answered as before; another one for the table that was shown is refused.
+    // The same request is answered as before; another one for the dropped table is refused.
     admin(&leader).drop_table(first).await.unwrap();
     let refused = detail_of(&admin(&leader).drop_table(drop(request_id())).await.unwrap_err());
     assert_eq!((refused.kind, refused.have, refused.need), (ErrorKind::StaleVersion, Some(again), Some(table)));
     assert_eq!(check().await, Ok(again));
-    // With the last of them gone there is nothing wrong either.
+    // After the drop of the last table nothing is wrong either.
     for name in ["orders", "default"] {
         let request = v1::CheckTableRequest { cluster: None, name: name.to_owned() };
         let table = admin(&leader).check_table(request).await.unwrap().into_inner().table.unwrap().id;
@@ -126,7 +126,7 @@ async fn a_repeated_drop_takes_no_later_table_of_the_name_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_is_told_that_a_table_is_gone_and_to_delete_its_copies_until_it_has() {
+async fn drop_is_pushed_until_copies_are_deleted() {
     let quorum = Quorum::start(1, Settings { replication: 1, ..settings(1, 4) }).await;
     let leader = quorum.leader_address().await;
     let mut nodes = vec![FakeNode::new("athens").await];
@@ -175,7 +175,7 @@ async fn a_node_is_told_that_a_table_is_gone_and_to_delete_its_copies_until_it_h
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_came_to_a_stage_of_a_split_together_had_to_say_so_again() {
+async fn simultaneous_split_reports_need_no_repetition() {
     let quorum = Quorum::start(3, settings(3, 1)).await;
     let leader = quorum.leader_address().await;
     let mut nodes = Vec::new();
@@ -199,7 +199,7 @@ async fn nodes_that_came_to_a_stage_of_a_split_together_had_to_say_so_again() {
     let at = bytes::Bytes::from_static(b"m");
     let split = v1::SplitPartitionRequest { request_id: request_id(), table, at, ..Default::default() };
     admin(&leader).split_partition(split).await.unwrap();
-    // A host of the partition that is split, and the copy that it forms.
+    // A host of the split partition, with the copy that it forms.
     let forms = |node: &FakeNode| {
         node.duties().into_iter().find_map(|duty| match duty.duty? {
             v1::duty::Duty::Host(host) => {

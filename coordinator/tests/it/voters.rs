@@ -1,4 +1,4 @@
-//! Coordinators that are no voters of this quorum, or no longer the ones that they were.
+//! Coordinators that are no voters of this quorum, or no longer the former ones.
 
 use crate::common::{self, Quorum, admin, request_id, status, wait_for};
 use crate::{SOON, settings};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wiped_voter_is_refused() {
+async fn wiped_voter_is_refused() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     let leader = quorum.leader().await;
     let victim = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
@@ -22,13 +22,13 @@ async fn a_wiped_voter_is_refused() {
     tokio::time::timeout(SOON, wiped.failed()).await.expect("the wiped voter was not refused");
     let cause = wiped.shutdown().await.expect("there must be a cause");
     assert!(matches!(cause, CoordinatorError::WipedVoter { id, .. } if id == victim), "{cause}");
-    // The other two go on.
+    // The other two continue.
     status(&quorum.leader_address().await).await.unwrap();
     quorum.stop_all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_started_voter_without_its_identity_is_refused_as_are_two_of_three_by_name() {
+async fn voter_without_identity_and_incomplete_start_are_refused() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     let leader = quorum.leader().await;
     let victim = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
@@ -39,7 +39,7 @@ async fn a_started_voter_without_its_identity_is_refused_as_are_two_of_three_by_
     assert!(refused.to_string().contains("restore that file"), "{refused}");
     quorum.stop_all().await;
 
-    // At the first start all of them must run; whoever does not is named.
+    // At the first start all of them must run; an absent one is named.
     let mut quorum = Quorum::start(2, settings(1, 4)).await;
     let absent = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
     for id in [1, 2] {
@@ -74,7 +74,7 @@ async fn coordinators_of_another_quorum_are_not_heard() {
         v1::HelloRequest { cluster_id: uuid(), sender: 2, target: 1, sender_storage: uuid(), ..Default::default() };
     let refused = client.hello(hello).await.unwrap_err();
     assert!(refused.message().contains("another peer list"), "{refused}");
-    // Nor is anything that does not decode; it is an error, and the coordinator lives.
+    // A body that does not decode is an error as well, and the coordinator goes on.
     for body in [&b""[..], b"\xc1", b"\xff\xff\xff\xff", b"\x93\x01\x02\x03"] {
         let message = v1::RaftMessage {
             cluster_id: uuid(),

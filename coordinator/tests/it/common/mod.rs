@@ -1,4 +1,4 @@
-//! Quorums in this process, on ports that are free, in directories that go away; and nodes that exist only on the wire.
+//! Quorums in this process, on free ports and in temporary directories; and nodes that exist only on the wire.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
@@ -25,7 +25,7 @@ use tonic::transport::{Channel, Endpoint, Server, server::TcpIncoming};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-/// Waits until `probe` gives something; reports the last thing it said otherwise.
+/// Waits until `probe` succeeds; otherwise panics with its last error.
 pub async fn wait_for<T, F>(what: &str, within: Duration, mut probe: impl FnMut() -> F) -> T
 where
     F: Future<Output = Result<T, String>>,
@@ -49,7 +49,7 @@ pub struct Quorum {
 
 impl Quorum {
     pub async fn start(count: u64, settings: Settings) -> Self {
-        // `RUST_LOG=archon_coordinator=debug` shows what happens in a test.
+        // `RUST_LOG=archon_coordinator=debug` shows the log of a test.
         let _ = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
             .with_test_writer()
@@ -85,7 +85,8 @@ impl Quorum {
         }
     }
 
-    /// How a newcomer is started that joins through these, on a port and in a directory of its own.
+    /// Returns the listener and configuration of a newcomer that joins through these, on a port and in a directory of
+    /// its own.
     pub async fn newcomer(&mut self, id: u64, through: &[u64], learner: bool) -> (TcpListener, CoordinatorConfig) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let through = through.iter().map(|id| self.peers[id].clone()).collect();
@@ -95,20 +96,20 @@ impl Quorum {
         (listener, config)
     }
 
-    /// Has a newcomer join through these, and waits until what it asked for is done.
+    /// Starts a newcomer that joins through these, and waits until its admission is complete.
     pub async fn join(&mut self, id: u64, through: &[u64], learner: bool) {
         let (listener, config) = self.newcomer(id, through, learner).await;
         self.running.insert(id, Coordinator::start(listener, config).await.unwrap());
         self.changed().await;
     }
 
-    /// What the leading coordinator says of the quorum.
+    /// Returns the leading coordinator's view of the quorum.
     pub async fn view(&self) -> Result<v1::QuorumResponse, ErrorDetail> {
         let answer = admin(&self.leader_address().await).quorum(v1::QuorumRequest::default()).await;
         answer.map(Response::into_inner).map_err(|status| detail_of(&status))
     }
 
-    /// Waits until no change of the quorum is under way, and gives its voters and its learners.
+    /// Waits until no change of the quorum is in progress, and returns its voters and its learners.
     pub async fn changed(&self) -> (Vec<u64>, Vec<u64>) {
         wait_for("the change of the quorum", Duration::from_secs(60), || async {
             let view = self.view().await.map_err(|error| error.to_string())?;
@@ -146,7 +147,7 @@ impl Quorum {
         self.running.insert(id, Coordinator::start(listener, config).await.unwrap());
     }
 
-    /// Who leads, once somebody does.
+    /// Waits for a leader and returns it.
     pub async fn leader(&self) -> u64 {
         wait_for("a leader", Duration::from_secs(60), || async {
             let leads = self.running.values().find(|coordinator| coordinator.is_leading());
@@ -159,7 +160,7 @@ impl Quorum {
         self.peers[&self.leader().await].clone()
     }
 
-    /// The id that the cluster got.
+    /// Returns the id of the cluster.
     pub async fn cluster(&self) -> v1::ClusterRef {
         let address = self.leader_address().await;
         status(&address).await.unwrap().cluster.unwrap()
@@ -195,32 +196,32 @@ pub fn request_id() -> bytes::Bytes {
     bytes::Bytes::copy_from_slice(Uuid::new_v4().as_bytes())
 }
 
-/// What the coordinator pushed.
+/// Received pushes.
 #[derive(Clone, Default)]
 pub struct Pushed {
-    /// The last push, with the duties that are obeyed.
+    /// The last push, with the obeyed duties.
     pub last: Arc<Mutex<Option<v1::PushRequest>>>,
-    /// The tables, as they came.
+    /// The received tables.
     pub tables: Arc<Mutex<Tables>>,
-    /// The boot id of the process that is there, as it says when it is asked.
+    /// The boot id that the process confirms.
     pub boot: Arc<Mutex<bytes::Bytes>>,
 }
 
-/// How a table came: the pieces in order, and what is put together of them.
+/// Received pieces of a table, and their assembly.
 #[derive(Default)]
 pub struct Tables {
     /// `from` and `next` of each piece.
     pub pieces: Vec<(u64, Option<u64>)>,
     pub largest_push_bytes: usize,
-    /// The first table that came.
+    /// The first received table.
     pub held: Option<PartitionTable>,
     pub complete: u64,
     pub nodes: usize,
-    /// Which tables there are, each time that it was told.
+    /// The received lists of tables.
     pub lists: Vec<v1::TableList>,
-    /// The nodes of all pushes, as they travelled.
+    /// The nodes of all pushes, encoded.
     pub nodes_encoded: Vec<u8>,
-    /// What to say instead when the next piece comes that is not a first one; once.
+    /// Fault for the next piece that is not a first one; once.
     pub trouble: Option<Trouble>,
     assembly: Option<Assembly>,
 }
@@ -229,12 +230,12 @@ pub struct Tables {
 pub enum Trouble {
     /// The connection breaks before the answer.
     Cut,
-    /// What came before is gone.
+    /// The previous pieces are lost.
     Gap,
 }
 
 impl Tables {
-    /// Takes in a push, as a node does. Returns how it is to be answered, if not with yes.
+    /// Applies a push like a node. Returns the fault of its answer, if any.
     fn take(&mut self, push: &v1::PushRequest) -> Option<Trouble> {
         self.largest_push_bytes = self.largest_push_bytes.max(push.encoded_len());
         for bytes in &push.deltas {
@@ -297,7 +298,7 @@ impl Control for Pushed {
     }
 }
 
-/// A node as the coordinator sees it: registers, takes pushes, and does what a test tells it.
+/// A node as seen by the coordinator: registers, receives pushes, and follows the test.
 pub struct FakeNode {
     pub name: String,
     pub address: String,
@@ -331,7 +332,7 @@ impl FakeNode {
         Self { name, address, storage, boot, cluster: None, id: 0, incarnation: 0, number: 0, pushed, server }
     }
 
-    /// The process is gone: nobody listens at its address any more.
+    /// Ends the process: its address is not served any longer.
     pub fn hang_up(&self) {
         self.server.abort();
     }
@@ -368,7 +369,7 @@ impl FakeNode {
         self.heartbeat_saying(coordinator, None).await
     }
 
-    /// A heartbeat that says what this node carries.
+    /// Sends a heartbeat with this load.
     pub async fn heartbeat_saying(
         &mut self,
         coordinator: &str,
@@ -389,7 +390,7 @@ impl FakeNode {
         beat_once(coordinator, self.cluster.clone(), beat).await
     }
 
-    /// Duties as they were pushed last.
+    /// Returns the duties of the last push.
     pub fn duties(&self) -> Vec<v1::Duty> {
         self.pushed.last.lock().unwrap().as_ref().map(|push| push.duties.clone()).unwrap_or_default()
     }
