@@ -14,7 +14,7 @@ use archon_types::{ErrorDetail, Millis, Partition, PartitionId, RangeLimits, Tab
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Maximum number of merges in progress, including operators', beside which an automatic one starts.
+/// Number of merges in progress, including operators', from which on no automatic one starts.
 pub(crate) const AT_ONCE_MAX: usize = 4;
 /// Validity of a leader's report, in milliseconds: leaders repeat it three times in that time.
 pub(crate) const WORD_MS: u64 = 30_000;

@@ -13,7 +13,7 @@ use crate::state::ClusterState;
 use archon_types::{ErrorDetail, Millis, NodeId, Outgrown, Partition, PartitionId};
 use bytes::Bytes;
 
-/// Maximum number of splits in progress, including operators', beside which an automatic one starts.
+/// Number of splits in progress, including operators', from which on no automatic one starts.
 pub(crate) const AT_ONCE_MAX: usize = 4;
 /// Outcomes of automatic splits, as far as they matter for the next ones.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -153,7 +153,7 @@ fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<
     None
 }
 
-/// Records the held versions and relays of members.
+/// Records the accepted heartbeats with their relays, and the loads of members.
 fn note(session: &Session, gathered: &[(Batch, Vec<Entry>)]) {
     let now = boot_now();
     let heard = || {

@@ -36,45 +36,45 @@ impl Bar {
 /// An order about a partition or a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Order {
-    /// Renew the leadership: the leader of this epoch leads in the next one.
+    /// Renews the leadership: the leader of this epoch leads in the next one.
     Bump {
         /// The partition.
         partition: PartitionId,
         /// The epoch to end.
         epoch: Epoch,
     },
-    /// Bar a member from partitions.
+    /// Bars a member from partitions.
     Bar {
         /// The partitions.
         bar: Bar,
         /// The member.
         member: NodeId,
     },
-    /// Lift a bar.
+    /// Lifts a bar.
     Unbar {
         /// The partitions.
         bar: Bar,
         /// The member.
         member: NodeId,
     },
-    /// Take the partition offline: it gets no leader.
+    /// Takes the partition offline: it gets no leader.
     Offline {
         /// The partition.
         partition: PartitionId,
     },
-    /// Bring the partition online again.
+    /// Brings the partition online again.
     Online {
         /// The partition.
         partition: PartitionId,
     },
-    /// Put a member in maintenance: it leads nothing and keeps its copies.
+    /// Puts a member in maintenance: it leads nothing and keeps its copies.
     Maintain {
         /// The member.
         member: NodeId,
         /// Automatic end, on the wall clock.
         until: Millis,
     },
-    /// End the maintenance of a member.
+    /// Ends the maintenance of a member.
     Resume {
         /// The member.
         member: NodeId,

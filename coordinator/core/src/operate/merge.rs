@@ -23,9 +23,9 @@ pub struct MergePlan {
 ///
 /// # Errors
 /// `NotFound`; `InvalidArgument` for a table with hashed keys; `AssignmentInProgress` while one of the two is being
-/// split, merged or moved; `Unavailable` while one of them has no leader; `Refused` without a right neighbour, while a
-/// copy is out of sync, a node is down or too many nodes are failed, if the right one is too large or both together
-/// would be split again at once, and at a limit.
+/// split, merged or moved; `Unavailable` while one of them has no leader. `Refused` without a right neighbour; while a
+/// copy is out of sync, a node is down or too many nodes are failed; if the right one is too large or both together
+/// would be split again at once; and at a limit.
 pub fn check_merge(
     state: &ClusterState,
     partition: PartitionId,

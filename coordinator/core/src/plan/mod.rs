@@ -212,7 +212,7 @@ impl Plan {
 /// Plans the moves that bring every node that takes placements to floor or ceiling of its share by weight, of copies
 /// and then of leaderships, over all tables. A node never gets two copies of a partition, nor more than its limit.
 /// Zones take precedence over even shares: copies that share a zone with another one of their partition are separated
-/// if possible, no copy goes to a zone with another one unless it shared a zone before, and no zone's share exceeds one
+/// if possible. No copy goes to a zone with another one unless it shared a zone before, and no zone's share exceeds one
 /// copy of each partition.
 pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
     let mut board = Board::new(state, goal.spared);
