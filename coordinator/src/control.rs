@@ -15,7 +15,7 @@ use crate::state_checks;
 use crate::upgrades;
 use crate::watchdog;
 use archon_coordinator_core::term::{PAUSE_MAX_MS, Stall};
-use archon_coordinator_core::{Actor, Command, Term};
+use archon_coordinator_core::{Actor, Command, FormerAnswer, Takeover, TakeoverStep, Term};
 use archon_security::Transport;
 use archon_types::{ClusterId, ErrorKind, NodeStatus, Settings};
 use parking_lot::Mutex;
@@ -32,6 +32,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(25);
 const READ_ONLY_PAUSE: Duration = Duration::from_millis(PAUSE_MAX_MS);
 /// How long stepping up may wait for its first quorum round.
 pub(crate) const STEP_UP_DEADLINE: Duration = Duration::from_secs(2);
+/// How often a coordinator that begins to lead looks whether it may grant.
+const GRANT_LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// Pause between two rounds of questions to the former coordinators.
+const FORMER_PAUSE: Duration = Duration::from_millis(500);
 /// A turn's proposal; shorter than the time after which the loop counts as stalled.
 const PROPOSE_DEADLINE: Duration = Duration::from_millis(700);
 /// Most commands in one log entry.
@@ -88,6 +92,11 @@ impl Control {
             Ok(confirmed) if confirmed == term => {}
             Ok(_) | Err(_) => return,
         }
+        let taken_over = self.takes_over(term, stop).await;
+        self.quorum.set_standby(None);
+        if !taken_over || !self.until_it_may_grant(term, stop).await {
+            return;
+        }
         memory.take_if(|memory| memory.lock().number() != term);
         if memory.is_some() && !self.commits_barrier(term).await {
             return;
@@ -140,6 +149,80 @@ impl Control {
                 self.quorum.give_way().await;
             }
         }
+    }
+
+    /// Waits, during a recovery, until no coordinator of the generations before works with a majority, and has this one take their place
+    /// (PROTOCOL rule 60). Nothing is granted meanwhile, and no member is taken in, because there is no session. Returns whether this
+    /// coordinator may lead. Each leadership asks for itself.
+    async fn takes_over(&self, term: u64, stop: &CancellationToken) -> bool {
+        let state = self.quorum.replicated();
+        let mut takeover = Takeover::new(boot_now());
+        let mut logged = None;
+        loop {
+            // Confirmed facts, from before the round.
+            let facts = state.read(|state| {
+                let recovery = state.recovery.as_deref().filter(|recovery| !recovery.former.is_empty());
+                recovery.map(|recovery| (state.generation, recovery.former_facts()))
+            });
+            let Some((generation, facts)) = facts else { return true };
+            if self.quorum.standby().is_none() {
+                self.quorum
+                    .set_standby(Some(waits_for_former(generation, "asks the former coordinators whether they work")));
+            }
+            let (round, about) = tokio::select! {
+                () = stop.cancelled() => return false,
+                asked = self.quorum.ask_former(&self.transport) => asked,
+            };
+            let step = takeover.judge(facts, round);
+            let text = match round.answer {
+                FormerAnswer::Works => waits_for_former(
+                    generation,
+                    &format!(
+                        "waits: {about}. Stop these coordinators if the recovery is a trial; to keep it, stop the former coordinators, and it goes on a \
+                     minute later"
+                    ),
+                ),
+                FormerAnswer::Idle | FormerAnswer::Silent => {
+                    waits_for_former(generation, &format!("goes on by itself within a minute: {about}"))
+                }
+            };
+            if step != TakeoverStep::Lead && logged.replace(round.answer) != Some(round.answer) {
+                tracing::warn!("{text}");
+            }
+            self.quorum.set_standby(Some(text));
+            let command = match step {
+                TakeoverStep::Lead => return true,
+                TakeoverStep::Ask => None,
+                TakeoverStep::NoteFormerQuorum => Some(Command::NoteFormerQuorum),
+                TakeoverStep::TakeOver => Some(Command::TakeOver),
+            };
+            if let Some(command) = command {
+                let who = Actor::Coordinator(self.quorum.id());
+                let proposal = Proposal { term, request: None, who, commands: vec![command] };
+                if let Err(error) = self.quorum.propose(proposal, STEP_UP_DEADLINE).await {
+                    tracing::warn!(%error, "a step of the recovery was not committed; it is tried again");
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => return false,
+                () = tokio::time::sleep(FORMER_PAUSE) => {}
+            }
+            if self.quorum.confirm(STEP_UP_DEADLINE).await.ok() != Some(term) {
+                return false;
+            }
+        }
+    }
+
+    /// Waits until no recovery can have taken the place of this coordinator: heartbeats that came before would be refused. Returns whether it
+    /// leads still.
+    async fn until_it_may_grant(&self, term: u64, stop: &CancellationToken) -> bool {
+        while !self.quorum.may_grant() {
+            if stop.is_cancelled() || self.quorum.leading_term() != Some(term) {
+                return false;
+            }
+            tokio::time::sleep(GRANT_LOOK_INTERVAL).await;
+        }
+        true
     }
 
     /// Commits an empty entry before a later session of `term` grants anything: the state then holds all that the earlier session
@@ -208,12 +291,14 @@ impl Control {
             applied.borrow_and_update();
             let begun = Instant::now();
             let read_only = self.quorum.read_only().is_some();
+            // A former coordinator that works again would grant the same leases.
+            let waits = !self.quorum.may_grant() && state.read(|state| state.recovery.is_some());
             let turned = {
                 let mut term = session.term().lock();
                 term.set_wall(now, wall_now());
                 state.read(|state| {
                     event_log.log(state, &self.metrics);
-                    if read_only { term.observe(state, now) } else { term.turn(state, now) }
+                    if read_only || waits { term.observe(state, now) } else { term.turn(state, now) }
                 })
             };
             self.metrics.turn_seconds.observe(begun.elapsed());
@@ -225,7 +310,7 @@ impl Control {
                 self.forget(session);
             }
             let due = Duration::from_millis(turned.wake_at.since(boot_now()));
-            pause = if read_only { READ_ONLY_PAUSE } else { due.max(Duration::from_millis(1)) };
+            pause = if read_only || waits { READ_ONLY_PAUSE } else { due.max(Duration::from_millis(1)) };
         }
     }
 
@@ -278,6 +363,11 @@ impl Control {
         });
         session.forget_nodes(|node| live.contains(&node));
     }
+}
+
+/// The reason for which a recovery waits, for people.
+fn waits_for_former(generation: u64, why: &str) -> String {
+    format!("the recovery that began generation {generation} {why}")
 }
 
 /// Returns true if this error means that the proposal never reached Raft.

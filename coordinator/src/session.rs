@@ -205,9 +205,9 @@ impl Session {
         }
     }
 
-    /// Returns true if heartbeats are answered; not while this coordinator itself stalls.
+    /// Returns true if heartbeats are answered: not while this coordinator stalls, nor before it knows that no recovery has taken its place.
     pub(crate) fn is_granting(&self) -> bool {
-        self.granting.load(Ordering::Relaxed) && !self.stop.is_cancelled()
+        self.granting.load(Ordering::Relaxed) && !self.stop.is_cancelled() && self.quorum.may_grant()
     }
 
     /// Stops or resumes answering heartbeats.

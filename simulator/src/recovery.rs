@@ -142,6 +142,12 @@ impl World {
         let Some(leader) = self.quorum.leader else { return };
         let coordinator = &self.quorum.coordinators[leader];
         let (Some(session), Some(recovery)) = (&coordinator.session, &coordinator.state.recovery) else { return };
+        // Nothing else runs: the simulated quorums follow each other.
+        if coordinator.state.stands_by() {
+            let term = session.term.number();
+            self.propose(leader, Proposal { term, commands: vec![Command::TakeOver], reply: None });
+            return;
+        }
         let heard = |storage: StorageId| {
             let node = coordinator.state.node_by_storage(storage).map(|row| row.node.id);
             node.and_then(|node| recovery.inventories.get(&node)).is_some_and(|inventory| inventory.is_complete())

@@ -24,6 +24,7 @@
 //! | note a door | – | `NoteDoor` | that incarnation goes on | an event (`doors`) |
 //! | compare the states | – | `CheckState` | – | nothing changes; each coordinator computes the checksum of its state as of then ([`crate::StateChecksum`]) |
 //! | hold the protocol | – | `HoldProtocol` | the cluster speaks protocol 2 | it rises only when an operator orders it |
+//! | – | [`crate::Takeover`] | `TakeOver` | no former coordinator works | the recovery takes members; former coordinators end ([`crate::recovery`]) |
 //! | continue after a recovery | [`crate::check_settle`] | `AcceptRecovery` | every node that is not lost reported its copies | the next turn settles it ([`crate::recovery`]) |
 //! | force-leader | [`crate::check_force_leader`] | `AcceptLoss` | no in-sync copy is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
@@ -296,6 +297,10 @@ pub enum Command {
     CheckState,
     /// Accepts possible data loss of the recovery, by an operator.
     AcceptRecovery,
+    /// A coordinator of a generation before the recovery works with a majority. It is remembered, so that a later leader waits as long.
+    NoteFormerQuorum,
+    /// No coordinator of a generation before the recovery works: this one takes its place.
+    TakeOver,
     /// Ends the recovery: accepts the reports of the nodes, and partitions continue from them.
     SettleRecovery,
     /// Starts a change of the quorum. Checked by [`crate::check_quorum_change`] or [`crate::check_join`].
@@ -326,6 +331,8 @@ pub enum Command {
 
 /// First protocol with [`Command::RecordMaintenance`].
 pub(crate) const MAINTENANCE_RECORDED_SINCE: u32 = 2;
+/// The protocol that brought [`Command::TakeOver`] and [`Command::NoteFormerQuorum`].
+pub(crate) const TAKEOVER_SINCE: u32 = 2;
 
 impl Command {
     /// Returns the first protocol with this command, which is not written before the cluster speaks that protocol
@@ -364,6 +371,7 @@ impl Command {
             Self::SetAccess { .. } => PROTOCOL_FIRST,
             Self::HoldProtocol { .. } => HELD_SINCE,
             Self::RecordMaintenance { .. } => MAINTENANCE_RECORDED_SINCE,
+            Self::NoteFormerQuorum | Self::TakeOver => TAKEOVER_SINCE,
             Self::NoteDoor(_) => DOORS_SINCE,
             Self::CheckState => CHECKED_SINCE,
             Self::Withdraw { .. } => WITHDRAWN_SINCE,
@@ -401,6 +409,8 @@ impl Command {
             Self::NoteDoor(_) => "NoteDoor",
             Self::CheckState => "CheckState",
             Self::AcceptRecovery => "AcceptRecovery",
+            Self::NoteFormerQuorum => "NoteFormerQuorum",
+            Self::TakeOver => "TakeOver",
             Self::SettleRecovery => "SettleRecovery",
             Self::EndQuorumChange { .. } => "EndQuorumChange",
             Self::AcceptLoss { .. } => "AcceptLoss",

@@ -134,7 +134,10 @@ pub use operate::{
 };
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};
-pub use recovery::{Doubt, Inventory, Recovery, RecoveryError, Standing, begin_generation, doubts, unheard};
+pub use recovery::{
+    Doubt, FormerAnswer, FormerFacts, FormerRound, Inventory, Recovery, RecoveryError, Standing, Takeover,
+    TakeoverStep, begin_generation, doubts, unheard,
+};
 pub use registration::Register;
 pub use remembered::Remembered;
 pub use report::{on_report, on_reports, on_stopping};

@@ -87,6 +87,8 @@ archon_types::mutants! {
     SettledUnheard = 62,
     /// A node that has lived in a later generation is admitted.
     LaterGenerationTaken = 60,
+    /// A recovery takes members in before it has taken over from the former coordinators.
+    TakenWhileStandingBy = 60,
     /// The protocol rises although a member does not speak the next one.
     RaisedOverOlder = 63,
     /// A raise in progress is carried out although an operator has ordered a hold meanwhile.

@@ -243,6 +243,11 @@ impl ClusterState {
         archon_types::begins_at(self.generation, self.generation_key(self.generation))
     }
 
+    /// Returns true while this generation waits for those before it and does nothing ([`Recovery::has_taken_over`]).
+    pub fn stands_by(&self) -> bool {
+        self.recovery.as_ref().is_some_and(|recovery| !recovery.has_taken_over())
+    }
+
     /// Returns true if the cluster has been bootstrapped.
     pub fn is_bootstrapped(&self) -> bool {
         !self.cluster.is_nil()

@@ -96,6 +96,9 @@ fn recovering(
     now: Millis,
     mut commands: Vec<Command>,
 ) -> Turn {
+    if state.stands_by() {
+        return Turn { commands, wake_at: now.plus(state.settings.timing.heartbeat_ms) };
+    }
     let over_at = liveness.earlier_leases_over_at(state);
     let mut pass = Pass { state, liveness, now, due: now.plus(state.settings.timing.heartbeat_ms), left: EDITS_MAX };
     if now < over_at {

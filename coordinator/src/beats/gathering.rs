@@ -139,7 +139,8 @@ fn take_in(session: &Session, metrics: &Metrics, batches: Vec<Batch>) -> Option<
     }
     note(session, &gathered);
     if !session.is_granting() {
-        let message = "this coordinator stalls and gives leadership away";
+        let message =
+            "this coordinator stalls and gives leadership away, or asks whether a recovery has taken its place";
         let detail = ErrorDetail::new(ErrorKind::NoQuorum, message).with_retry_after_ms(50);
         refuse(metrics, gathered, &detail);
         return None;

@@ -57,6 +57,8 @@ pub(crate) struct Asked {
     pub(super) subject: Option<hello_request::Subject>,
     /// Asks for a generation of this cluster later than this one, which has this key.
     pub(super) lived: Option<(ClusterId, u64, GenerationKey)>,
+    /// This coordinator works with a majority of its quorum.
+    pub(super) works: bool,
 }
 
 /// Asks all of these but this coordinator itself, at once.
@@ -66,29 +68,40 @@ pub(crate) async fn ask_all(
     addresses: &BTreeMap<u64, String>,
     what: &Asked,
 ) -> Answers {
+    let others = addresses.iter().filter(|(id, _)| **id != local_voter.id);
+    let others = others.map(|(id, address)| (*id, address.as_str()));
+    ask_each(transport, local_voter, others, what).await.into_iter().map(|(id, _, answer)| (id, answer)).collect()
+}
+
+/// Asks each coordinator at its address, at once. One number can have several addresses.
+pub(super) async fn ask_each<'a>(
+    transport: &Transport,
+    local_voter: &LocalVoter,
+    addresses: impl Iterator<Item = (u64, &'a str)>,
+    what: &Asked,
+) -> Vec<(u64, String, Result<HelloResponse, Status>)> {
     let lived = what.lived;
     let cluster = lived.map(|(cluster, _, _)| uuid_bytes(cluster.get())).unwrap_or_default();
     let generation = lived.map_or(0, |(_, generation, _)| generation);
     let generation_key = lived.map(|(_, _, key)| uuid_bytes(key.get()));
+    let works = what.works;
     let mut asked = JoinSet::new();
-    for (id, address) in addresses.iter().filter(|(id, _)| **id != local_voter.id) {
-        let id = *id;
+    for (id, address) in addresses {
         let (subject, cluster, generation_key) = (what.subject.clone(), cluster.clone(), generation_key.clone());
-        let hello = HelloRequest { subject, cluster, generation, generation_key, ..local_voter.hello(id) };
+        let hello = HelloRequest { subject, cluster, generation, generation_key, works, ..local_voter.hello(id) };
         let channel = connect(transport, address, Expected::Coordinator(id));
+        let address = address.to_owned();
         asked.spawn(async move {
-            let Some(channel) = channel else { return (id, Err(Status::unavailable("not an address"))) };
+            let Some(channel) = channel else { return (id, address, Err(Status::unavailable("not an address"))) };
             let mut client = RaftClient::new(channel);
             let answer = tokio::time::timeout(HELLO_DEADLINE, client.hello(hello)).await;
             let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer")));
-            (id, answer.map(tonic::Response::into_inner))
+            (id, address, answer.map(tonic::Response::into_inner))
         });
     }
-    let mut answers = Answers::new();
+    let mut answers = Vec::new();
     while let Some(answer) = asked.join_next().await {
-        if let Ok((id, answer)) = answer {
-            answers.insert(id, answer);
-        }
+        answers.extend(answer.ok());
     }
     answers
 }

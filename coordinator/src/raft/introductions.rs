@@ -3,15 +3,16 @@
 //! removed, which no entry may tell it any more.
 
 use super::hello::{Asked, ask_all};
+use super::later_generations::Majority;
 use super::machine::Replicated;
-use super::membership::addresses_of;
+use super::membership::members_to_ask;
 use super::types::Raft;
-use super::voter_reports::VoterReports;
 use super::wire::LocalVoter;
+use crate::clock::boot_now;
 use archon_coordinator_core::Acquaintances;
 use archon_proto::v1::{Standing, hello_request};
 use archon_security::Transport;
-use archon_types::StorageId;
+use archon_types::{Millis, StorageId};
 use bytes::Bytes;
 use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver as _;
@@ -28,8 +29,8 @@ use uuid::Uuid;
 const STRANGERS_MAX: usize = 16;
 /// Pause between two rounds of questions about strangers.
 const ROUND_INTERVAL: Duration = Duration::from_millis(200);
-/// How often it is asked whether a recovery has begun without this coordinator.
-const GENERATION_INTERVAL: Duration = Duration::from_secs(5);
+/// A former coordinator counts as working for this long after it asked, in milliseconds: it asks every 5 s.
+const FORMER_HEARD_MS: u64 = 6_000;
 /// How long nobody leads this coordinator before it asks whether it is a member still.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
@@ -52,6 +53,14 @@ struct Inner {
     later_generation: AtomicU64,
     /// The coordinators that answered last in a generation that does not continue this one's, each with its generation.
     other_generations: Mutex<BTreeMap<u64, u64>>,
+    /// The coordinators of later generations that answered last and wait for this one, each with its generation.
+    waiting_generations: Mutex<BTreeMap<u64, u64>>,
+    /// The majority in which this coordinator takes part.
+    majority: Mutex<Majority>,
+    /// The coordinator of a generation before that asked last and works: its number, its generation, and when it asked.
+    former_works: Mutex<Option<(u64, u64, Millis)>>,
+    /// The reason for which this leader waits for the former coordinators.
+    standby: Mutex<Option<String>>,
 }
 
 impl Default for Introductions {
@@ -65,6 +74,10 @@ impl Default for Introductions {
             removed: AtomicBool::new(false),
             later_generation: AtomicU64::new(0),
             other_generations: Mutex::default(),
+            waiting_generations: Mutex::default(),
+            majority: Mutex::default(),
+            former_works: Mutex::default(),
+            standby: Mutex::default(),
         };
         Self(Arc::new(inner))
     }
@@ -121,6 +134,97 @@ impl Introductions {
         self.0.other_generations.lock().clone()
     }
 
+    /// The coordinators at members' addresses that live in a later generation and wait for this one, each with its generation.
+    pub(crate) fn waiting_generations(&self) -> BTreeMap<u64, u64> {
+        self.0.waiting_generations.lock().clone()
+    }
+
+    /// This coordinator takes part in a majority of its quorum, as leader or follower.
+    pub(super) fn note_majority(&self) {
+        self.0.majority.lock().note(boot_now());
+    }
+
+    /// Returns true if this coordinator works with a majority of its quorum.
+    pub(super) fn works(&self) -> bool {
+        self.0.majority.lock().works(boot_now())
+    }
+
+    /// The period in which this coordinator works with a majority.
+    pub(super) fn period(&self) -> Option<u64> {
+        self.0.majority.lock().period(boot_now())
+    }
+
+    /// A round of questions that began in this period found no later generation in place of this one.
+    pub(super) fn clear(&self, period: u64) {
+        self.0.majority.lock().clear(period);
+    }
+
+    /// A former coordinator works: no lease is granted before another round finds that it does not.
+    pub(super) fn unclear(&self) {
+        self.0.majority.lock().unclear();
+    }
+
+    /// This process runs. A pause of more than so many milliseconds calls for another round of questions.
+    pub(super) fn tick(&self, pause_max_ms: u64) {
+        self.0.majority.lock().tick(boot_now(), pause_max_ms);
+    }
+
+    /// Returns true if leases wait for a round of questions.
+    pub(super) fn waits_for_answers(&self) -> bool {
+        self.0.majority.lock().waits(boot_now())
+    }
+
+    /// Returns true if no later generation can have taken the place of this one before it would hear of it.
+    pub(super) fn may_grant(&self) -> bool {
+        self.0.majority.lock().may_grant(boot_now())
+    }
+
+    /// A later generation has taken the place of this one.
+    pub(super) fn note_later_generation(&self, generation: u64) {
+        self.0.later_generation.store(generation, Ordering::Relaxed);
+    }
+
+    /// A coordinator of a generation before this one asks, and works with a majority.
+    pub(super) fn note_former_works(&self, id: u64, generation: u64) {
+        *self.0.former_works.lock() = Some((id, generation, boot_now()));
+    }
+
+    /// The coordinator of a generation before that asked a short time before `now` and works, and its generation.
+    pub(super) fn former_works(&self, now: Millis) -> Option<(u64, u64)> {
+        let heard = *self.0.former_works.lock();
+        heard.filter(|(_, _, at)| now.since(*at) <= FORMER_HEARD_MS).map(|(id, generation, _)| (id, generation))
+    }
+
+    /// Sets or ends the wait for the former coordinators, with its reason.
+    pub(super) fn set_standby(&self, why: Option<String>) {
+        *self.0.standby.lock() = why;
+    }
+
+    /// Returns why this coordinator, which leads, waits for the former ones.
+    pub(super) fn standby(&self) -> Option<String> {
+        self.0.standby.lock().clone()
+    }
+
+    /// Returns true if this coordinator leads and waits for the former ones.
+    pub(super) fn stands_by(&self) -> bool {
+        self.0.standby.lock().is_some()
+    }
+
+    /// Notes the coordinators of other generations that answered: those that wait, and those that do not continue this one.
+    pub(super) fn note_generations(&self, waiting: BTreeMap<u64, u64>, others: BTreeMap<u64, u64>) {
+        let mut known = self.0.waiting_generations.lock();
+        for (id, generation) in waiting.iter().filter(|(id, generation)| known.get(*id) != Some(*generation)) {
+            tracing::warn!(
+                id,
+                generation,
+                "a recovery answers at a member's address; it waits while a majority of these coordinators works"
+            );
+        }
+        *known = waiting;
+        drop(known);
+        self.note_other_generations(others);
+    }
+
     fn note_other_generations(&self, others: BTreeMap<u64, u64>) {
         let mut known = self.0.other_generations.lock();
         for (id, generation) in others.iter().filter(|(id, generation)| known.get(*id) != Some(*generation)) {
@@ -136,15 +240,14 @@ impl Introductions {
     /// Asks until `stop`; `expected`: whom it knew before its log named it.
     pub(super) async fn run(
         self,
-        (raft, voter_reports): (Raft, VoterReports),
+        raft: Raft,
         replicated: Arc<Replicated>,
         local_voter: LocalVoter,
         expected: Arc<BTreeMap<u64, String>>,
         transport: Transport,
         stop: CancellationToken,
     ) {
-        let asks = Asks { raft, replicated, local_voter, expected, transport, voter_reports };
-        let mut generation_asked = None::<Instant>;
+        let asks = Asks { raft, replicated, local_voter, expected, transport };
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -154,15 +257,6 @@ impl Introductions {
             let silence = self.0.heard.lock().elapsed();
             if !self.is_removed() && asks.is_removed(silence).await {
                 self.0.removed.store(true, Ordering::Relaxed);
-            }
-            // Also by whoever leads: two that come back after a recovery are a majority of what was.
-            if generation_asked.is_none_or(|at| at.elapsed() >= GENERATION_INTERVAL) {
-                generation_asked = Some(Instant::now());
-                let (later, others) = asks.generations().await;
-                if let Some(later) = later {
-                    self.0.later_generation.store(later, Ordering::Relaxed);
-                }
-                self.note_other_generations(others);
             }
             let strangers = std::mem::take(&mut *self.0.strangers.lock());
             for (id, storage) in strangers {
@@ -186,7 +280,6 @@ struct Asks {
     /// Whom it knew before the log named it.
     expected: Arc<BTreeMap<u64, String>>,
     transport: Transport,
-    voter_reports: VoterReports,
 }
 
 impl Asks {
@@ -197,13 +290,7 @@ impl Asks {
 
     /// The members of the log, and, until that names this coordinator, those that it was told of: the others may all be gone.
     fn members(&self) -> BTreeMap<u64, String> {
-        let mut members = addresses_of(self.raft.server_metrics().borrow_watched().membership_config.membership());
-        if !members.contains_key(&self.local_voter.id) {
-            for (id, address) in self.expected.iter() {
-                members.entry(*id).or_insert_with(|| address.clone());
-            }
-        }
-        self.replicated.addresses().reached_at(members)
+        members_to_ask(&self.raft, &self.replicated, &self.expected, self.local_voter.id)
     }
 
     /// Whether it leads, and a majority has confirmed that not long ago. One that was removed while it was cut off leads on by its own log.
@@ -225,23 +312,6 @@ impl Asks {
         }
         let answers = ask_all(&self.transport, &self.local_voter, &self.members(), &Asked::default()).await;
         answers.values().flatten().any(|answer| answer.initialized && answer.standing() == Standing::Retired)
-    }
-
-    /// The latest generation at a member's address that continues the one in which this coordinator lives, and those who live in one
-    /// that does not.
-    async fn generations(&self) -> (Option<u64>, BTreeMap<u64, u64>) {
-        let own = self.replicated.read(|state| {
-            let lived = (state.cluster, state.generation, state.generation_key(state.generation));
-            state.is_bootstrapped().then_some(lived)
-        });
-        let Some((_, generation, _)) = own else { return Default::default() };
-        let what = Asked { lived: own, ..Asked::default() };
-        let answers = ask_all(&self.transport, &self.local_voter, &self.members(), &what).await;
-        self.voter_reports.note_answers(&answers);
-        let later =
-            answers.values().flatten().map(|answer| answer.later_generation).filter(|later| *later > generation);
-        let others = answers.iter().filter_map(|(id, answer)| Some((*id, answer.as_ref().ok()?.other_generation)));
-        (later.max(), others.filter(|(_, other)| *other > 0).collect())
     }
 
     async fn is_member(&self, id: u64, storage: Uuid) -> bool {

@@ -1,8 +1,9 @@
 //! The members of the quorum: between openraft's words and ours, and how Raft is brought from one set to the next.
 
 use super::log_space::Purpose;
+use super::machine::Replicated;
 use super::quorum::Quorum;
-use super::types::{Membership, TypeConfig, Voter};
+use super::types::{Membership, Raft, TypeConfig, Voter};
 use archon_coordinator_core::{Coordinator, Members, QuorumHealth, QuorumStep};
 use archon_types::StorageId;
 use openraft::async_runtime::WatchReceiver as _;
@@ -28,6 +29,22 @@ pub(super) fn members_of(membership: &Membership) -> (Members, bool) {
 /// Where the members are reached that an entry names.
 pub(super) fn addresses_of(membership: &Membership) -> BTreeMap<u64, String> {
     membership.nodes().map(|(id, voter)| (*id, voter.address.clone())).collect()
+}
+
+/// Addresses of the members of the log, and of the expected ones until the log names coordinator `id` itself: the others may all be gone.
+pub(super) fn members_to_ask(
+    raft: &Raft,
+    replicated: &Replicated,
+    expected: &BTreeMap<u64, String>,
+    id: u64,
+) -> BTreeMap<u64, String> {
+    let mut members = addresses_of(raft.server_metrics().borrow_watched().membership_config.membership());
+    if !members.contains_key(&id) {
+        for (id, address) in expected {
+            members.entry(*id).or_insert_with(|| address.clone());
+        }
+    }
+    replicated.addresses().reached_at(members)
 }
 
 fn voter_of(coordinator: Coordinator) -> Voter {

@@ -21,6 +21,9 @@ mod introductions;
 mod judge;
 mod kept_marks;
 mod lack;
+mod later_generations;
+#[cfg(test)]
+mod later_generations_tests;
 mod log_space;
 mod machine;
 mod membership;
@@ -209,7 +212,7 @@ pub(crate) async fn start(
     (founders, said): (Arc<BTreeMap<u64, String>>, BTreeMap<u64, String>),
     peers: &Peers,
     stop: &CancellationToken,
-) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 8]), CoordinatorError> {
+) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 9]), CoordinatorError> {
     local_voter.marks.log_ends_at(last_index(&storage).await?);
     let wal = storage.log.wal().clone();
     let log_size = storage.log.size();
@@ -244,7 +247,7 @@ pub(crate) async fn start(
     let size = tokio::spawn(trim::run(raft.clone(), log_size.clone(), space.clone(), stop.clone()));
     let introductions = peers.introductions().clone();
     let introduced = introductions.clone().run(
-        (raft.clone(), voter_reports.clone()),
+        raft.clone(),
         Arc::clone(&replicated),
         local_voter.clone(),
         Arc::clone(&founders),
@@ -263,12 +266,14 @@ pub(crate) async fn start(
         stop,
     );
     let short = tokio::spawn(short::run(quorum.clone(), stop.clone()));
+    let generations = tokio::spawn(later_generations::run(quorum.clone(), transport.clone(), stop.clone()));
     let measured = tokio::spawn(distances::run(quorum.clone(), transport, stop.clone()));
     let tasks = [
         ("quorum rounds", rounds),
         ("log size", size),
         ("space", short),
         ("introductions", introduced),
+        ("generations", generations),
         ("voters", marks),
         ("hints", hinted),
         ("checksums", compared),

@@ -14,8 +14,9 @@ use super::types::{Raft as RaftCore, Snapshot, SnapshotMeta, TypeConfig};
 use super::wire::LocalVoter;
 use archon_coordinator_core::{Acquaintances, ClusterState, CoordinatorStanding};
 use archon_proto::convert::error::status_of;
+use archon_proto::convert::ids::key_bytes;
 use archon_proto::v1::raft_server::{Raft, RaftServer};
-use archon_proto::v1::{HelloRequest, HelloResponse, RaftMessage, SnapshotChunk, Standing};
+use archon_proto::v1::{HelloRequest, HelloResponse, RaftMessage, SnapshotChunk, Standing, Takeover};
 use archon_security::{Caller, Role, Transport};
 use archon_types::{ClusterId, StorageId};
 use bytes::{Bytes, BytesMut};
@@ -156,10 +157,35 @@ impl Peers {
         }
     }
 
-    /// Returns the relation of this coordinator's generation to the sender's, if the sender lives in an earlier one of this cluster or in
-    /// one of the same number that has another key.
-    fn succession(&self, hello: &HelloRequest) -> Option<Succession> {
-        self.inner.raft.get()?.replicated.read(|state| Succession::of(state, hello))
+    /// Answers a coordinator that lives in another generation of this cluster; `None` if it does not.
+    fn answer_of_generations(&self, hello: &HelloRequest) -> Option<HelloResponse> {
+        let introductions = &self.inner.introductions;
+        self.inner.raft.get()?.replicated.read(|state| {
+            let succession = Succession::of(state, hello)?;
+            let (later_generation, other_generation) = match succession {
+                Succession::Continues(generation) => (generation, 0),
+                Succession::OtherHistory(generation) => (0, generation),
+                Succession::Earlier => (0, 0),
+            };
+            if hello.works && succession != Succession::Earlier {
+                introductions.note_former_works(hello.sender, hello.generation);
+            }
+            let takeover = match (state.stands_by(), introductions.stands_by()) {
+                (false, _) => Takeover::Unspecified,
+                (true, true) => Takeover::Waits,
+                (true, false) => Takeover::Unknown,
+            };
+            Some(HelloResponse {
+                id: self.inner.local_voter.id,
+                later_generation,
+                other_generation,
+                takeover: takeover.into(),
+                works: introductions.works() && !state.stands_by(),
+                generation: state.generation,
+                generation_key: key_bytes(state.generation_key(state.generation)),
+                ..HelloResponse::default()
+            })
+        })
     }
 
     /// The cluster of which this coordinator is a member.
@@ -291,14 +317,19 @@ enum Succession {
     Continues(u64),
     /// This generation was begun from another state (PROTOCOL rule 60).
     OtherHistory(u64),
+    /// The other one is later.
+    Earlier,
 }
 
 impl Succession {
-    /// Relates the generation of `state` to that of the sender of `hello`; `None` if it does not follow it.
+    /// Relates the generation of `state` to that of the sender of `hello`; `None` if they are the same, or of two clusters.
     fn of(state: &ClusterState, hello: &HelloRequest) -> Option<Self> {
         let own = state.generation;
-        if hello.cluster != state.cluster.get().as_bytes()[..] || hello.generation == 0 || hello.generation > own {
+        if hello.cluster != state.cluster.get().as_bytes()[..] || hello.generation == 0 {
             return None;
+        }
+        if hello.generation > own {
+            return Some(Self::Earlier);
         }
         let key = state.generation_key(hello.generation).get();
         let is_continued = hello.generation_key.as_ref().is_none_or(|theirs| theirs[..] == key.as_bytes()[..]);
@@ -431,14 +462,8 @@ impl Raft for Peers {
             let boot = Bytes::copy_from_slice(self.inner.boot.as_bytes());
             return Ok(Response::new(HelloResponse { id: local_voter.id, boot, ..HelloResponse::default() }));
         }
-        let (later_generation, other_generation) = match self.succession(&hello) {
-            Some(Succession::Continues(generation)) => (generation, 0),
-            Some(Succession::OtherHistory(generation)) => (0, generation),
-            None => (0, 0),
-        };
-        if later_generation > 0 || other_generation > 0 {
-            let id = local_voter.id;
-            return Ok(Response::new(HelloResponse { id, later_generation, other_generation, ..Default::default() }));
+        if let Some(answer) = self.answer_of_generations(&hello) {
+            return Ok(Response::new(answer));
         }
         let known = self.known();
         let standing = self.standing(&known, hello.sender, &hello.sender_storage);
@@ -470,9 +495,9 @@ impl Raft for Peers {
             initialized: !known.names_nobody(),
             standing: standing.into(),
             subject_standing: subject.unwrap_or_default().into(),
-            boot: Bytes::new(),
-            later_generation: 0,
-            other_generation: 0,
+            // To a member: a follower takes its leader's word for a majority.
+            works: standing == Standing::Member && self.inner.introductions.works(),
+            ..HelloResponse::default()
         }))
     }
 }
@@ -541,7 +566,7 @@ mod tests {
         assert_eq!(of(2, Some(21)), Some(Succession::OtherHistory(3)));
         assert_eq!(of(3, Some(30)), None);
         assert_eq!(of(3, Some(31)), Some(Succession::OtherHistory(3)));
-        assert_eq!(of(4, Some(40)), None);
+        assert_eq!(of(4, Some(40)), Some(Succession::Earlier));
         // A version that does not name its key.
         assert_eq!(of(2, None), Some(Succession::Continues(3)));
         let elsewhere = HelloRequest { cluster: Bytes::new(), ..hello(2, Some(20)) };

@@ -9,7 +9,7 @@ use super::introductions::Introductions;
 use super::lack;
 use super::log_space::LogSpace;
 use super::machine::Replicated;
-use super::membership::addresses_of;
+use super::membership::{addresses_of, members_to_ask};
 use super::rounds::{Round, Rounds};
 use super::store::LogSize;
 use super::types::{Raft, TypeConfig, Voter};
@@ -35,6 +35,8 @@ use uuid::Uuid;
 
 /// Most proposals under way at once; more are refused retryably.
 const PROPOSALS_MAX: usize = 1_024;
+/// Silence of a leader after which a coordinator does not follow it.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// How often a state that has no signal of its own is looked at.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -245,6 +247,41 @@ impl Quorum {
         self.introductions.other_generations()
     }
 
+    /// The coordinators at members' addresses that live in a later generation and wait for this one, each with its generation.
+    pub(crate) fn waiting_generations(&self) -> BTreeMap<u64, u64> {
+        self.introductions.waiting_generations()
+    }
+
+    /// Returns true if leases may be granted: no later generation has taken the place of this one.
+    pub(crate) fn may_grant(&self) -> bool {
+        self.introductions.may_grant()
+    }
+
+    /// Sets or ends this leader's wait for the coordinators of the generations before, with its reason.
+    pub(crate) fn set_standby(&self, why: Option<String>) {
+        self.introductions.set_standby(why);
+    }
+
+    /// Returns why this coordinator, which leads, waits for those of the generations before.
+    pub(crate) fn standby(&self) -> Option<String> {
+        self.introductions.standby()
+    }
+
+    /// The peer lookup, which also keeps this coordinator's view of other generations.
+    pub(super) const fn introductions(&self) -> &Introductions {
+        &self.introductions
+    }
+
+    /// Addresses of the members that are asked for other generations.
+    pub(super) fn members(&self) -> BTreeMap<u64, String> {
+        members_to_ask(&self.raft, &self.replicated, &self.founders, self.local_voter.id)
+    }
+
+    /// Returns true if this coordinator follows a leader that it heard a short time ago.
+    pub(super) fn hears_leader(&self) -> bool {
+        self.introductions.hears_leader(self.local_voter.timing.silence(SILENCE_MAX))
+    }
+
     /// The generation that a recovery began without this coordinator, if one did.
     pub(crate) fn later_generation(&self) -> Option<u64> {
         self.introductions.later_generation()
@@ -286,6 +323,9 @@ impl Quorum {
     /// # Errors
     /// `NoQuorum`: nobody is, or this coordinator leads and too few hear it.
     pub(crate) fn check_leader(&self) -> Result<(), ErrorDetail> {
+        if self.standby().is_some() {
+            return Err(self.not_leading());
+        }
         if self.leading_term().is_none() {
             return if self.leader_address().is_some() { Ok(()) } else { Err(self.not_leading()) };
         }
@@ -303,6 +343,9 @@ impl Quorum {
 
     /// Why this coordinator cannot answer what only the leader may: who does, or that nobody is known to.
     pub(crate) fn not_leading(&self) -> ErrorDetail {
+        if let Some(why) = self.standby() {
+            return ErrorDetail::new(ErrorKind::NoQuorum, why).with_retry_after_ms(1_000);
+        }
         match self.leader_address() {
             Some(address) => {
                 let message = format!("coordinator {} does not lead; ask {address}", self.local_voter.id);
@@ -325,7 +368,10 @@ impl Quorum {
     /// `NotCoordinatorLeader`, `NoQuorum` when the round did not finish in time, `Overloaded`.
     pub(crate) async fn confirm(&self, within: Duration) -> Result<u64, ErrorDetail> {
         match self.rounds.wait(within).await {
-            Round::Confirmed { term } => Ok(term),
+            Round::Confirmed { term } => {
+                self.introductions.note_majority();
+                Ok(term)
+            }
             Round::NotLeading => Err(self.not_leading()),
             Round::NoQuorum => Err(ErrorDetail::new(ErrorKind::NoQuorum, self.unconfirmed()).with_retry_after_ms(100)),
             Round::Overloaded => {

@@ -73,6 +73,7 @@ impl LocalVoter {
             cluster: Bytes::new(),
             generation: 0,
             generation_key: None,
+            works: false,
         }
     }
 

@@ -383,11 +383,12 @@ impl Admin for Admins {
             (
                 quorum::pending(state, step.as_ref()),
                 retired,
-                quorum::recovery(state, &refused),
+                quorum::recovery(state, &refused, raft.standby()),
                 (state.generation, state.generation_key(state.generation)),
             )
         });
-        let spare = session.and_then(|_| spare(&view.voters)).and_then(|spare| u32::try_from(spare).ok());
+        let leads = session.is_some() || raft.standby().is_some();
+        let spare = leads.then(|| spare(&view.voters)).flatten().and_then(|spare| u32::try_from(spare).ok());
         let leader_address = view.leader.and_then(|leader| raft.addresses().remove(&leader));
         Ok(Response::new(v1::QuorumResponse {
             id: raft.id(),

@@ -99,7 +99,7 @@ impl Context {
             }
             let quorum = self.quorum();
             if let Ok(quorum) = quorum
-                && quorum.leader_address().is_some()
+                && (quorum.leader_address().is_some() || quorum.standby().is_some())
             {
                 return Err(quorum.not_leading());
             }

@@ -169,8 +169,25 @@ const COPIES_NAMED_MAX: usize = 16;
 const DOUBTS_TOLD_MAX: usize = 100;
 
 /// What is known of a recovery, for people; `refused`: members that ask to be taken in and have lived in another history, with why not.
-pub(super) fn recovery(state: &ClusterState, refused: &BTreeMap<String, String>) -> Option<v1::QuorumRecovery> {
+/// `standby`: why the leading coordinator waits for the former ones.
+pub(super) fn recovery(
+    state: &ClusterState,
+    refused: &BTreeMap<String, String>,
+    standby: Option<String>,
+) -> Option<v1::QuorumRecovery> {
     let recovery = state.recovery.as_deref()?;
+    if state.stands_by() || standby.is_some() {
+        let text =
+            standby.unwrap_or_else(|| "the leading coordinator asks the former ones whether they work".to_owned());
+        let kind = DoubtKind::FormerQuorum.as_str().to_owned();
+        let doubt = v1::RecoveryDoubt { kind, subject: "coordinators".to_owned(), text, may_be_accepted: false };
+        return Some(v1::QuorumRecovery {
+            began_at_ms: recovery.begun.get(),
+            base: recovery.base.get(),
+            doubts: vec![doubt],
+            doubts_total: 1,
+        });
+    }
     let doubts = doubts(state);
     Some(v1::QuorumRecovery {
         began_at_ms: recovery.begun.get(),

@@ -77,6 +77,10 @@ impl Tables {
         let name = if request.table.is_empty() { DEFAULT_TABLE } else { &request.table };
         let replicated = quorum.replicated();
         loop {
+            if replicated.read(archon_coordinator_core::ClusterState::stands_by) {
+                // Clients would take rows of this generation for newer than those of the coordinators that work.
+                return Err(quorum.not_leading());
+            }
             // Looked up each time: a table of this name may be made, or dropped and made again.
             let table = replicated.read(|state| state.table_by_name(name).map(|table| table.id));
             let mut changes = match table {

@@ -81,6 +81,10 @@ pub(super) fn differing(quorum: &Quorum) -> Vec<v1::Reason> {
     quorum.differing_states().into_iter().map(reason).collect()
 }
 
+/// Remedy where a recovery was begun while the coordinators work.
+const WAITING_RECOVERY_REMEDY: &str = "stop the recovered coordinator if it is a trial; to keep it, stop these coordinators: \
+    docs/runbooks/majority-lost.md";
+
 /// Members that belong to another history of the cluster, and are refused.
 pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec<v1::Reason> {
     let reason = |(name, why): (String, String)| {
@@ -95,7 +99,15 @@ pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec
         let subject = Subject::Coordinator { coordinator_id };
         reason_now(ReasonCode::OtherHistory, subject, message, OTHER_HISTORY_REMEDY)
     };
+    let waiting = |(coordinator_id, generation): (u64, u64)| {
+        let message = format!(
+            "at its address answers a recovery of these coordinators, of generation {generation}; it takes no member and grants nothing while \
+             they work with a majority"
+        );
+        reason_now(ReasonCode::OtherHistory, Subject::Coordinator { coordinator_id }, message, WAITING_RECOVERY_REMEDY)
+    };
     let coordinators = session.quorum().other_generations().into_iter().map(coordinator);
+    let coordinators = coordinators.chain(session.quorum().waiting_generations().into_iter().map(waiting));
     session.other_histories.told().into_iter().map(reason).chain(coordinators).collect()
 }
 

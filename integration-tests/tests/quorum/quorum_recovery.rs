@@ -73,6 +73,57 @@ async fn one_of_three_coordinators_recovers_the_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn trial_recovery_ends_no_coordinator_that_works() {
+    let mut cluster = Cluster::start_whole(EXE, &Options::replicated());
+    cluster.wait_protocol(2);
+    let client = cluster.client().build().await.expect("a client");
+    let load = Load::start(&client, "trial", 4);
+    let left = cluster.put_aside(3, "left");
+    cluster.recover(3, &left, &[]);
+    let [first, _, trial] = &cluster.coordinator_addresses()[..] else { panic!("three coordinators") };
+    let (first, trial) = (first.clone(), trial.clone());
+    let waits = |cluster: &Cluster, when: &str| {
+        wait_for(&format!("the trial to wait, {when}"), TIMEOUT, || {
+            let listed = cluster.archon_at(&trial, &["quorum", "list"]);
+            check(listed.stdout.contains("works with a majority"), || format!("{listed:?}"))
+        });
+        wait_for(&format!("the trial to be reported, {when}"), TIMEOUT, || {
+            let checked = cluster.archon_at(&first, &["check"]);
+            check(checked.stdout.contains("OtherHistory"), || format!("{checked:?}"))
+        });
+    };
+    waits(&cluster, "at first");
+    // A node that starts may turn to the trial, and is not taken in there.
+    cluster.take_node("athens").kill();
+    cluster.wait_node("athens", "failed");
+    cluster.start_node("athens");
+    cluster.wait_node("athens", "alive");
+    // Those that work, and the trial itself, are restarted at once: each has forgotten what it heard of the others.
+    for index in 0..3 {
+        cluster.take_coordinator(index).kill();
+    }
+    for index in [2, 0, 1] {
+        cluster.start_coordinator(index);
+    }
+    waits(&cluster, "after a restart");
+    cluster.done(&["table", "create", "since", "--partitions", "4", "--replication", "3"]);
+    assert!(cluster.take_coordinator(2).terminate(TIMEOUT).success(), "the trial runs");
+    std::fs::remove_dir_all(cluster.coordinator_data(3)).expect("the trial is over");
+    std::fs::rename(&left, cluster.coordinator_data(3)).expect("the directory comes back");
+    cluster.start_coordinator(2);
+    cluster.wait_whole(3);
+    let report = load.stop().await;
+    assert_eq!(report.missing(&client).await, Vec::<String>::new());
+    wait_for("nothing to be reported any more", TIMEOUT, || {
+        let checked = cluster.archon_at(&first, &["check"]);
+        check(!checked.stdout.contains("OtherHistory"), || format!("{checked:?}"))
+    });
+    for index in 0..3 {
+        assert!(cluster.take_coordinator(index).exited().is_none(), "coordinator {} ended", index + 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn recovery_from_old_state_keeps_later_writes() {
     let mut cluster = Cluster::start_whole(EXE, &Options { partitions: 8, replication: 2, ..Options::default() });
     // A copy of a coordinator's directory, as from a backup.

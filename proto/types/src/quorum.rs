@@ -10,6 +10,8 @@ words! {
     pub enum DoubtKind: "doubt" {
         /// A node has not told what it holds.
         Unheard = "unheard",
+        /// Coordinators of a generation before may work with a majority.
+        FormerQuorum = "former_quorum",
         /// Nodes were told of changes that are lost.
         Behind = "behind",
         /// A node has lived in another history than the one that this state continues.

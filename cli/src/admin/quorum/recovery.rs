@@ -33,6 +33,9 @@ fn next_of_recovery(recovery: &QuorumRecovery) -> Option<&'static str> {
     if waits().any(|doubt| doubt.kind == DoubtKind::OtherHistory) {
         return Some(OTHER_HISTORY_REMEDY);
     }
+    if waits().any(|doubt| doubt.kind == DoubtKind::FormerQuorum) {
+        return None; // Its text says what to do.
+    }
     match (waits().next(), recovery.doubts.is_empty()) {
         (Some(_), _) => Some(
             "start the nodes that are unheard of, each with its own --data-dir; one whose data is gone for good: `archon node lost \
@@ -92,6 +95,7 @@ mod tests {
         assert!(next(&[(DoubtKind::Unheard, false)]).contains("archon node lost"));
         let other = next(&[(DoubtKind::Unheard, false), (DoubtKind::OtherHistory, false)]);
         assert_eq!(other, OTHER_HISTORY_REMEDY);
+        assert_eq!(next(&[(DoubtKind::FormerQuorum, false)]), "", "its text says what to do");
         // Taken in, what it holds is accepted as anything is.
         assert!(next(&[(DoubtKind::OtherHistory, true)]).contains("quorum settle"));
         assert_eq!(next(&[]), "");

@@ -49,6 +49,22 @@ pub(super) fn of_this_generation(
     Err(ErrorDetail::new(ErrorKind::OtherHistory, message).with_retry_after_ms(1_000))
 }
 
+/// Takes no member while former coordinators may work: they would refuse it from then on (PROTOCOL rule 60).
+///
+/// # Errors
+/// `OtherHistory`, retryable.
+pub(super) fn check_taken_over(state: &ClusterState) -> Result<(), ErrorDetail> {
+    if !state.stands_by() || state.breaks(Mutant::TakenWhileStandingBy) {
+        return Ok(());
+    }
+    let message = format!(
+        "these coordinators, of generation {}, take no member while coordinators of a generation before may work; `archon quorum list` says \
+         which, and what to do",
+        state.generation
+    );
+    Err(ErrorDetail::new(ErrorKind::OtherHistory, message).with_retry_after_ms(1_000))
+}
+
 /// Formats a generation's key for people.
 fn shown(key: GenerationKey) -> String {
     if key.is_nil() { "without a key".to_owned() } else { format!("key {key}") }

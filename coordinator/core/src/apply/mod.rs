@@ -133,6 +133,8 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         Command::CheckState => entry.done(),
         Command::NoteDoor(news) => node::note_door(state, entry, news),
         Command::AcceptRecovery => recovery::accept(state, entry),
+        Command::NoteFormerQuorum => recovery::note_former_quorum(state, entry),
+        Command::TakeOver => recovery::take_over(state, entry),
         Command::SettleRecovery => recovery::settle(state, entry),
         Command::AcceptLoss { partition, if_version, outcome } => {
             cluster::accept_loss(state, entry, *partition, *if_version, *outcome)

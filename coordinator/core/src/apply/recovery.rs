@@ -39,6 +39,18 @@ pub(super) fn accept(state: &mut ClusterState, entry: Entry<'_>) -> Result<Respo
     entry.done()
 }
 
+/// Former coordinators work.
+pub(super) fn note_former_quorum(state: &mut ClusterState, entry: Entry<'_>) -> Result<Response, ErrorDetail> {
+    state.recovery.as_mut().ok_or_else(over)?.former_worked = true;
+    entry.done()
+}
+
+/// This generation takes the place of those before.
+pub(super) fn take_over(state: &mut ClusterState, entry: Entry<'_>) -> Result<Response, ErrorDetail> {
+    state.recovery.as_mut().ok_or_else(over)?.taken_over = true;
+    entry.done()
+}
+
 /// Ends the recovery: accepts the reports of the nodes, and partitions continue from them.
 pub(super) fn settle(state: &mut ClusterState, entry: Entry<'_>) -> Result<Response, ErrorDetail> {
     let recovery = state.recovery.as_deref().ok_or_else(over)?;

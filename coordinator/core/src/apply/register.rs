@@ -1,7 +1,7 @@
 //! Registration of a node's new incarnation (PROTOCOL rules 8 and 19).
 
 use super::dropped::forget_node;
-use super::histories::{is_of_other_history, of_this_generation};
+use super::histories::{check_taken_over, is_of_other_history, of_this_generation};
 use super::stage::Staged;
 use super::{Entry, invalid, next_epoch, participant, refused};
 use crate::departed::Condition;
@@ -28,6 +28,7 @@ pub(super) fn register(
 ) -> Result<Response, ErrorDetail> {
     let known = state.node_by_storage(register.storage).cloned();
     of_this_generation(state, register, known.as_ref())?;
+    check_taken_over(state)?;
     if let Some(participant) = &register.participant {
         return participant::register(state, entry, register, participant);
     }

@@ -2,6 +2,7 @@
 
 use super::{DirectoryRecord, Recovery};
 use crate::command::Actor;
+use crate::command::TAKEOVER_SINCE;
 use crate::coordinators::{Coordinator, Coordinators};
 use crate::events::EventKind;
 use crate::former_leaders::FormerLeader;
@@ -12,6 +13,9 @@ use archon_types::{
     PartitionStatus, PlacementId, TableId, Version, begins_at, first_number,
 };
 use std::collections::BTreeMap;
+
+/// Most former coordinators that are asked whether they work.
+const FORMER_MAX: usize = 64;
 
 /// Why no generation begins with a state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -65,6 +69,7 @@ pub fn begin_generation(
     state.table_last = state.table_last.max(TableId::new(first));
     state.placement_last = state.placement_last.max(PlacementId::new(first));
     state.migration_last = state.migration_last.max(first);
+    let former = former_coordinators(state);
     state.coordinators = Coordinators { members: BTreeMap::from([founder]), version, ..Coordinators::default() };
     // Copies on their way may have come or gone since; repair and a new plan make what is missing.
     state.migrations = Migrations::default();
@@ -89,11 +94,32 @@ pub fn begin_generation(
         accepted: false,
         unsettled_since,
         directories,
+        former,
+        former_worked: false,
+        taken_over: false,
     };
     state.recovery = Some(Box::new(recovery));
     let who = Actor::Coordinator(state.coordinators.members.keys().next().copied().unwrap_or_default());
     state.note(at, first, &who, EventKind::RecoveryBegun { generation, base });
     Ok(first)
+}
+
+/// The coordinators of the generations before, those of the last one first. None by a protocol in which taking over cannot be recorded:
+/// such a generation takes over as it begins.
+fn former_coordinators(state: &ClusterState) -> Vec<(u64, String)> {
+    if state.protocol < TAKEOVER_SINCE {
+        return Vec::new();
+    }
+    let members = state.coordinators.members.iter();
+    let mut former: Vec<_> = members.map(|(id, member)| (*id, member.address.clone())).collect();
+    let earlier = state.recovery.iter().flat_map(|recovery| &recovery.former);
+    for known in earlier.cloned() {
+        if !former.contains(&known) {
+            former.push(known);
+        }
+    }
+    former.truncate(FORMER_MAX);
+    former
 }
 
 /// Returns the first generation since the state was settled last, and the record of each node. A recovery that was not settled has

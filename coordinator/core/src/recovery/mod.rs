@@ -9,17 +9,20 @@
 //! | `begin` | the state as a new generation begins with it |
 //! | `directory` | whether a node's data directory is an older copy |
 //! | `doubts` | what is not known yet, and what cannot be known |
+//! | `takeover` | when a generation begins to take members from the former coordinators |
 //! | `settled` | which copies count, and from which the partition goes on |
 
 mod begin;
 mod directory;
 mod doubts;
 mod settled;
+mod takeover;
 
 pub use begin::{RecoveryError, begin_generation};
 pub use directory::DirectoryRecord;
 pub use doubts::{Doubt, doubts};
 pub(crate) use settled::{Choice, choose};
+pub use takeover::{FormerAnswer, FormerFacts, FormerRound, Takeover, TakeoverStep};
 
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
@@ -46,6 +49,15 @@ pub struct Recovery {
     /// The records by which older copies of data directories are detected.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub directories: BTreeMap<NodeId, DirectoryRecord>,
+    /// The coordinators of the generations before, each with its number and address, as the recovered directory names them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<(u64, String)>,
+    /// One of them answered that it works with a majority.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub former_worked: bool,
+    /// This generation takes the place of those before: their coordinators end when they hear of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub taken_over: bool,
 }
 
 /// What one node holds, as it told in one life.
@@ -113,11 +125,22 @@ impl Recovery {
             || self.with_older_directories().next().is_some()
     }
 
+    /// Returns false while this generation takes no member, settles nothing and grants nothing, because former coordinators may work
+    /// (PROTOCOL rule 60).
+    pub const fn has_taken_over(&self) -> bool {
+        self.taken_over || self.former.is_empty()
+    }
+
+    /// The committed facts about the former coordinators.
+    pub const fn former_facts(&self) -> FormerFacts {
+        FormerFacts { worked: self.former_worked, taken_over: self.has_taken_over() }
+    }
+
     /// Whether nothing is left to wait for: all nodes that are not given up were heard, and an operator has accepted what may be lost
     /// if anything may.
     pub(crate) fn settles(&self, state: &ClusterState) -> bool {
         let heard = unheard(state, self).next().is_none() && (!self.may_lose() || self.accepted);
-        heard || state.breaks(Mutant::SettledUnheard)
+        (heard && self.has_taken_over()) || state.breaks(Mutant::SettledUnheard)
     }
 
     /// Whether this life of a node holds a copy of which it has not told yet.

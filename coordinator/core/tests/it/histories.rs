@@ -43,6 +43,9 @@ fn begin(bed: &mut TestBed, generation: u64, of: u128) {
     begin_generation(&mut bed.state, (generation, key(of)), bed.now, founder).expect("a state to begin with");
     check(&bed.state).expect("a state like any other");
     bed.liveness = Liveness::new(bed.now);
+    if bed.state.stands_by() {
+        bed.ok(Command::TakeOver);
+    }
 }
 
 /// A data directory, as its registrations describe it.

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 archon_types::shown_by! {
     LaterGenerationTaken => a_node_of_a_later_generation_is_refused,
+    TakenWhileStandingBy => recovery_takes_no_node_before_it_takes_over,
     SettledUnheard => nothing_goes_on_before_every_node_was_heard,
     RowsTrusted => a_partition_goes_on_from_the_copy_with_the_most_entries,
     OlderByRow => older_directory_does_not_count_after_another_restart,
@@ -68,6 +69,52 @@ fn a_recovery_without_a_loss_ends_by_itself_once_all_were_heard() {
     bed.settle();
     assert!(bed.online() == 1 && bed.row(0).live().count() == 3);
     bed.round_trip();
+}
+
+/// A recovery of a state that names the former coordinators.
+fn standing_by(mutant: Option<Mutant>) -> TestBed {
+    let mut bed = TestBed::new(settings(1, 3, 3));
+    for (number, city) in (1..).zip(CITIES) {
+        bed.join_with(Register { protocol_max: 2, ..register(city, number, 1_000 + number) });
+    }
+    bed.settle();
+    (bed.state.protocol, bed.state.coordinators.members) = (2, [founder()].into());
+    begin(&mut bed, 2, mutant);
+    assert!(bed.state.stands_by() || mutant.is_some());
+    bed
+}
+
+fn recovery_takes_no_node_before_it_takes_over(mutant: Option<Mutant>) -> bool {
+    let mut bed = standing_by(mutant);
+    let register = Register { protocol_max: 2, ..bed.registration("athens") };
+    matches!(bed.one(boxed(register)), Response::Refused(error) if error.kind == ErrorKind::OtherHistory)
+}
+
+#[test]
+fn recovery_of_leases_alone_settles_after_it_takes_over() {
+    let mut bed = standing_by(None);
+    let nodes: Vec<_> = bed.state.nodes.values().map(|row| (row.node.id, row.node.version)).collect();
+    for (node, if_version) in nodes {
+        bed.ok(Command::NodeLost { node, if_version });
+    }
+    wait(&mut bed);
+    assert!(!is_over(&bed), "former coordinators may grant the same leases");
+    let refused = bed.one(Command::SettleRecovery);
+    assert!(matches!(&refused, Response::Refused(_)), "{refused:?}");
+    bed.ok(Command::TakeOver);
+    wait(&mut bed);
+    assert!(is_over(&bed));
+}
+
+#[test]
+fn recovery_of_a_recovery_asks_the_coordinators_of_both() {
+    let mut bed = standing_by(None);
+    bed.ok(Command::NoteFormerQuorum);
+    let next = Coordinator { address: "127.0.0.1:10".into(), ..founder().1 };
+    begin_generation(&mut bed.state, (3, GenerationKey::NIL), bed.now, (10, next)).expect("a state to begin with");
+    let recovery = bed.state.recovery.as_ref().expect("a recovery");
+    assert_eq!(recovery.former, [(9, "127.0.0.1:9".to_owned())], "each once");
+    assert!(!recovery.former_worked && !recovery.has_taken_over());
 }
 
 fn nothing_goes_on_before_every_node_was_heard(mutant: Option<Mutant>) -> bool {

@@ -1,0 +1,358 @@
+//! Questions to the members about other generations of the cluster: whether a later one has taken this one's place, and whether this
+//! coordinator may grant leases beside it (PROTOCOL rule 60).
+
+use super::hello::{Answers, Asked, ask_all, ask_each};
+use super::introductions::Introductions;
+use super::quorum::Quorum;
+use crate::clock::boot_now;
+use archon_coordinator_core::{FormerAnswer, FormerRound};
+use archon_proto::v1::Takeover;
+use archon_security::Transport;
+use archon_types::Millis;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Pause between two rounds of questions. A recovery listens for longer before it takes over.
+pub(super) const ASK_INTERVAL: Duration = Duration::from_secs(5);
+/// The same while leases wait for the answers.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// Pause between two confirmations of a leader.
+const CONFIRM_INTERVAL: Duration = Duration::from_millis(500);
+/// Longest pause of this process, in milliseconds, after which its last round of questions counts. Who asked it during a longer one had
+/// no answer; a recovery asks twice, and each connection has a second for its handshake.
+pub(super) const PAUSE_MAX_MS: u64 = 1_000;
+/// The same during a recovery: former coordinators ask it once.
+pub(super) const PAUSE_IN_RECOVERY_MAX_MS: u64 = 500;
+/// Interval of checks for a due round and for a pause of the process.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// Deadline of a leader's confirmation.
+const CONFIRM_DEADLINE: Duration = Duration::from_secs(2);
+/// A coordinator works for this long, in milliseconds, after it took part in a majority. Followers hear of theirs every 5 s.
+const WORKS_MS: u64 = 15_000;
+/// It grants leases for this long at most after that: well before it ceases to work for others.
+const GRANTS_MS: u64 = 5_000;
+
+/// The majority in which this coordinator takes part, as leader or follower, on the clock that includes suspend.
+///
+/// From the first sight of a majority until none was seen for [`WORKS_MS`], or until this process was paused, is one period. Leases are
+/// granted only in a period in which a round of questions began that found no later generation in its place: a recovery that takes over
+/// meanwhile asks this coordinator afterwards, and hears that it works.
+#[derive(Debug, Default)]
+pub(super) struct Majority {
+    seen: Option<Millis>,
+    /// When this process ran last, and the longest pause after that.
+    ran: Millis,
+    pause_max_ms: u64,
+    period: u64,
+    cleared: Option<u64>,
+}
+
+impl Majority {
+    /// This process runs. A pause of more than so many milliseconds ends the period.
+    pub(super) fn tick(&mut self, now: Millis, pause_max_ms: u64) {
+        if now.since(self.ran) > self.pause_max_ms {
+            self.period += 1;
+        }
+        (self.ran, self.pause_max_ms) = (now, pause_max_ms);
+    }
+
+    /// This coordinator takes part in a majority.
+    pub(super) fn note(&mut self, now: Millis) {
+        if !self.works(now) {
+            self.period += 1;
+        }
+        self.seen = Some(now);
+    }
+
+    /// Returns true if this coordinator works with a majority.
+    pub(super) fn works(&self, now: Millis) -> bool {
+        self.seen.is_some_and(|seen| now.since(seen) <= WORKS_MS)
+    }
+
+    /// The period that goes on.
+    pub(super) fn period(&self, now: Millis) -> Option<u64> {
+        self.works(now).then_some(self.period)
+    }
+
+    /// A round that began in this period found no later generation in place of this one.
+    pub(super) const fn clear(&mut self, period: u64) {
+        self.cleared = Some(period);
+    }
+
+    /// A former coordinator works: no lease is granted before another round finds that it does not.
+    pub(super) const fn unclear(&mut self) {
+        self.cleared = None;
+    }
+
+    /// Returns true if leases wait for a round of questions.
+    pub(super) fn waits(&self, now: Millis) -> bool {
+        self.works(now) && self.cleared != Some(self.period)
+    }
+
+    /// Returns true if leases may be granted.
+    pub(super) fn may_grant(&self, now: Millis) -> bool {
+        let ran = now.since(self.ran) <= self.pause_max_ms;
+        ran && self.cleared == Some(self.period) && self.seen.is_some_and(|seen| now.since(seen) <= GRANTS_MS)
+    }
+}
+
+/// The later generations of the answers to one round.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Later {
+    /// The latest that has taken this one's place.
+    taken_over: Option<u64>,
+    /// The coordinators of those that have not, each with its generation.
+    waiting: BTreeMap<u64, u64>,
+    /// One of them does not know whether it has.
+    unknown: bool,
+    /// The coordinators of generations that do not continue this one, each with its generation.
+    others: BTreeMap<u64, u64>,
+}
+
+impl Later {
+    /// Of the answers to a coordinator that lives in `generation`.
+    fn of(answers: &Answers, generation: u64) -> Self {
+        let mut later = Self::default();
+        for (id, answer) in answers.iter().filter_map(|(id, answer)| Some((*id, answer.as_ref().ok()?))) {
+            if answer.other_generation > 0 {
+                later.others.insert(id, answer.other_generation);
+            }
+            if answer.later_generation <= generation {
+                continue;
+            }
+            match answer.takeover() {
+                Takeover::Unspecified => later.taken_over = later.taken_over.max(Some(answer.later_generation)),
+                Takeover::Waits => drop(later.waiting.insert(id, answer.later_generation)),
+                Takeover::Unknown => {
+                    later.waiting.insert(id, answer.later_generation);
+                    later.unknown = true;
+                }
+            }
+        }
+        later
+    }
+}
+
+/// Asks until `stop`.
+pub(super) async fn run(quorum: Quorum, transport: Transport, stop: CancellationToken) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = tick(&quorum) => {}
+        () = confirm(&quorum) => {}
+        () = ask(&quorum, &transport) => {}
+    }
+}
+
+/// Notes that this process runs.
+async fn tick(quorum: &Quorum) {
+    loop {
+        let recovers = quorum.replicated().read(|state| state.recovery.is_some());
+        let pause_max_ms = if recovers { PAUSE_IN_RECOVERY_MAX_MS } else { PAUSE_MAX_MS };
+        quorum.introductions().tick(pause_max_ms);
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// Notes a leader's majority, also while no member asks for a round.
+async fn confirm(quorum: &Quorum) {
+    loop {
+        if quorum.leading_term().is_some() {
+            // Each confirmation is noted; without one the next is tried.
+            let _ = quorum.confirm(quorum.timing().round(CONFIRM_DEADLINE)).await;
+        }
+        tokio::time::sleep(CONFIRM_INTERVAL).await;
+    }
+}
+
+async fn ask(quorum: &Quorum, transport: &Transport) {
+    let introductions = quorum.introductions();
+    let mut asked = None::<Instant>;
+    loop {
+        let interval = if introductions.waits_for_answers() { ASK_AGAIN } else { ASK_INTERVAL };
+        // Also as a leader: two that come back after a recovery are a majority of what was.
+        if asked.is_none_or(|asked| asked.elapsed() >= interval) {
+            asked = Some(Instant::now());
+            ask_once(quorum, transport, introductions).await;
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+async fn ask_once(quorum: &Quorum, transport: &Transport, introductions: &Introductions) {
+    let period = introductions.period();
+    let own = quorum.replicated().read(|state| {
+        let lived = (state.cluster, state.generation, state.generation_key(state.generation));
+        state.is_bootstrapped().then_some(lived)
+    });
+    // Before there is a cluster there is no later generation of it.
+    if let Some((_, generation, _)) = own {
+        let what = Asked { lived: own, works: period.is_some(), ..Asked::default() };
+        let answers = ask_all(transport, &quorum.local_voter, &quorum.members(), &what).await;
+        quorum.voter_reports.note_answers(&answers);
+        let later = Later::of(&answers, generation);
+        if follows_majority(quorum, &answers) {
+            introductions.note_majority();
+        }
+        introductions.note_generations(later.waiting, later.others);
+        if let Some(generation) = later.taken_over {
+            introductions.note_later_generation(generation);
+            return;
+        }
+        if later.unknown {
+            return;
+        }
+        let (recovers, stands_by) = quorum.replicated().read(|state| (state.recovery.is_some(), state.stands_by()));
+        // While it stands by there is no session, and its leader asks by itself.
+        if recovers && !stands_by && quorum.ask_former(transport).await.0.answer == FormerAnswer::Works {
+            introductions.unclear();
+            return;
+        }
+    }
+    if let Some(period) = period {
+        introductions.clear(period);
+    }
+}
+
+/// Returns true if the leader that this coordinator hears works with a majority, by its own answer.
+fn follows_majority(quorum: &Quorum, answers: &Answers) -> bool {
+    let Some(Ok(answer)) = quorum.leader().and_then(|leader| answers.get(&leader)) else { return false };
+    answer.works && answer.generation == 0 && quorum.hears_leader()
+}
+
+impl Quorum {
+    /// Asks the coordinators of the generations before this one whether they work with a majority. Returns also who does, or who is
+    /// asked, in words.
+    pub(crate) async fn ask_former(&self, transport: &Transport) -> (FormerRound, String) {
+        let id = self.id();
+        let (own, former, address) = self.replicated().read(|state| {
+            let lived = (state.cluster, state.generation, state.generation_key(state.generation));
+            let former = state.recovery.as_ref().map(|recovery| recovery.former.clone()).unwrap_or_default();
+            (lived, former, state.coordinators.members.get(&id).map(|member| member.address.clone()))
+        });
+        // At its own address there is no other one.
+        let former: Vec<_> = former.into_iter().filter(|(_, of)| Some(of) != address.as_ref()).collect();
+        let began = boot_now();
+        let addresses = former.iter().map(|(id, address)| (*id, address.as_str()));
+        let what = Asked { lived: Some(own), ..Asked::default() };
+        let mut answers = ask_each(transport, &self.local_voter, addresses, &what).await;
+        answers.sort_by(|(one, at, _), (other, there, _)| (one, at).cmp(&(other, there)));
+        let ended = boot_now();
+        let mut round = FormerRound { began, ended, answer: FormerAnswer::Silent };
+        let asked: Vec<String> = former.iter().map(|(id, address)| format!("{id} at {address}")).collect();
+        let mut text = format!("former coordinators are asked whether they work ({})", asked.join(", "));
+        for (id, address, answer) in answers {
+            // Those of this generation name none.
+            let Some(answer) = answer.ok().filter(|answer| answer.generation != 0) else { continue };
+            let word = if answer.works { FormerAnswer::Works } else { FormerAnswer::Idle };
+            if word > round.answer {
+                round.answer = word;
+                let does = if answer.works { "works with a majority" } else { "runs without a majority" };
+                text = format!("coordinator {id} at {address}, of generation {}, {does}", answer.generation);
+            }
+        }
+        if round.answer != FormerAnswer::Works
+            && let Some((id, generation)) = self.introductions().former_works(ended)
+        {
+            round.answer = FormerAnswer::Works;
+            text = format!("coordinator {id}, of generation {generation}, asks this one and works with a majority");
+        }
+        (round, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_proto::v1::HelloResponse;
+
+    const HOUR: u64 = 3_600_000;
+
+    fn at(ms: u64) -> Millis {
+        Millis::new(HOUR + ms)
+    }
+
+    /// One that has asked while it worked.
+    fn cleared(ms: u64) -> Majority {
+        let mut majority = Majority::default();
+        majority.tick(at(ms), PAUSE_MAX_MS);
+        majority.note(at(ms));
+        let period = majority.period(at(ms)).expect("it works");
+        majority.clear(period);
+        majority
+    }
+
+    #[test]
+    fn restarted_coordinator_grants_after_a_round_of_questions() {
+        let mut majority = Majority::default();
+        majority.tick(at(0), PAUSE_MAX_MS);
+        assert!(!majority.works(at(0)) && !majority.may_grant(at(0)) && majority.period(at(0)).is_none());
+        majority.note(at(0));
+        assert!(majority.works(at(0)) && majority.waits(at(0)) && !majority.may_grant(at(0)));
+        let period = majority.period(at(0)).expect("it works");
+        majority.clear(period);
+        assert!(majority.may_grant(at(0)) && !majority.waits(at(0)));
+    }
+
+    #[test]
+    fn coordinator_works_for_longer_than_it_grants() {
+        let mut majority = cleared(0);
+        run(&mut majority, GRANTS_MS + 1);
+        assert!(majority.may_grant(at(GRANTS_MS)) && !majority.may_grant(at(GRANTS_MS + 1)));
+        assert!(majority.works(at(WORKS_MS)) && !majority.works(at(WORKS_MS + 1)));
+    }
+
+    #[test]
+    fn new_leader_grants_at_once_if_the_majority_goes_on() {
+        let mut majority = cleared(0);
+        run(&mut majority, WORKS_MS);
+        majority.note(at(WORKS_MS));
+        assert!(majority.may_grant(at(WORKS_MS)));
+    }
+
+    /// It runs until then without a pause.
+    fn run(majority: &mut Majority, until: u64) {
+        (0..=until).step_by(100).chain([until]).for_each(|ms| majority.tick(at(ms), PAUSE_MAX_MS));
+    }
+
+    #[test]
+    fn short_pause_calls_for_another_round_and_is_no_end_of_work() {
+        let mut majority = cleared(0);
+        assert!(majority.may_grant(at(PAUSE_MAX_MS)) && !majority.may_grant(at(PAUSE_MAX_MS + 1)));
+        majority.tick(at(PAUSE_MAX_MS + 1), PAUSE_MAX_MS);
+        assert!(majority.works(at(PAUSE_MAX_MS + 1)) && majority.waits(at(PAUSE_MAX_MS + 1)));
+        assert!(!majority.may_grant(at(PAUSE_MAX_MS + 1)));
+    }
+
+    #[test]
+    fn pause_of_an_hour_calls_for_another_round() {
+        let mut majority = cleared(0);
+        assert!(!majority.may_grant(at(HOUR)));
+        majority.tick(at(HOUR), PAUSE_MAX_MS);
+        majority.note(at(HOUR));
+        assert!(majority.works(at(HOUR)) && !majority.may_grant(at(HOUR)));
+        // A round that began before the pause proves nothing about the time after it.
+        let mut majority = cleared(0);
+        let period = majority.period(at(0)).expect("it works");
+        majority.tick(at(HOUR), PAUSE_MAX_MS);
+        majority.note(at(HOUR));
+        majority.clear(period);
+        assert!(!majority.may_grant(at(HOUR)) && majority.waits(at(HOUR)));
+    }
+
+    fn later(generation: u64, takeover: Takeover) -> Answers {
+        let answer = HelloResponse { later_generation: generation, takeover: takeover.into(), ..Default::default() };
+        Answers::from([(3, Ok(answer))])
+    }
+
+    #[test]
+    fn waiting_recovery_ends_no_coordinator() {
+        let waiting = Later { waiting: BTreeMap::from([(3, 2)]), ..Later::default() };
+        assert_eq!(Later::of(&later(2, Takeover::Waits), 1), waiting);
+        assert_eq!(Later::of(&later(2, Takeover::Unknown), 1), Later { unknown: true, ..waiting });
+        let taken = Later { taken_over: Some(2), ..Later::default() };
+        assert_eq!(Later::of(&later(2, Takeover::Unspecified), 1), taken);
+        assert_eq!(Later::of(&later(2, Takeover::Unspecified), 2), Later::default());
+    }
+}
