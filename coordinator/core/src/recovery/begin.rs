@@ -60,6 +60,7 @@ pub fn begin_generation(
     }
     let first = begins_at(generation, key);
     let (base, version) = (Version::new(state.applied), Version::new(first));
+    let (earlier_bases, lacked) = losses(state);
     state.applied = first;
     state.generation = generation;
     if !key.is_nil() && state.protocol >= GENERATION_KEYS_SINCE {
@@ -93,6 +94,8 @@ pub fn begin_generation(
         inventories: BTreeMap::new(),
         accepted: false,
         unsettled_since,
+        earlier_bases,
+        lacked,
         directories,
         former,
         former_worked: false,
@@ -120,6 +123,14 @@ fn former_coordinators(state: &ClusterState) -> Vec<(u64, String)> {
     }
     former.truncate(FORMER_MAX);
     former
+}
+
+/// Returns the bases of recoveries that were not settled, by their generations, and what the last of them lacked.
+fn losses(state: &ClusterState) -> (BTreeMap<u64, Version>, Option<(NodeId, Version)>) {
+    let Some(earlier) = &state.recovery else { return Default::default() };
+    let mut bases = earlier.earlier_bases.clone();
+    bases.insert(state.generation, earlier.base);
+    (bases, earlier.behind())
 }
 
 /// Returns the first generation since the state was settled last, and the record of each node. A recovery that was not settled has

@@ -26,7 +26,9 @@ pub use takeover::{FormerAnswer, FormerFacts, FormerRound, Takeover, TakeoverSte
 
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
-use archon_types::{Epoch, Incarnation, Millis, NodeId, NodeStatus, PartitionId, PlacementId, Position, Version};
+use archon_types::{
+    Epoch, Incarnation, Millis, NodeId, NodeStatus, PartitionId, PlacementId, Position, Version, generation_of,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -46,6 +48,12 @@ pub struct Recovery {
     /// The first generation that began since the state was settled last: above it, if recoveries began one amid another.
     #[serde(default)]
     pub unsettled_since: u64,
+    /// The bases of earlier recoveries that were not settled, by their generations.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub earlier_bases: BTreeMap<u64, Version>,
+    /// What the state of such a recovery lacked, as [`Recovery::behind`] returned it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lacked: Option<(NodeId, Version)>,
     /// The records by which older copies of data directories are detected.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub directories: BTreeMap<NodeId, DirectoryRecord>,
@@ -100,12 +108,20 @@ impl Inventory {
 }
 
 impl Recovery {
-    /// Which node was told the most of what this state lacks, and up to which version.
+    /// Returns the node with the latest version that this state lacks, and that version.
     pub fn behind(&self) -> Option<(NodeId, Version)> {
         // What it was told elsewhere is nothing that this state could have.
         let here = self.inventories.iter().filter(|(_, inventory)| !inventory.other_history);
         let told = here.map(|(node, inventory)| (*node, inventory.told));
-        told.filter(|(_, told)| *told > self.base).max_by_key(|(_, told)| *told)
+        told.filter(|(_, told)| self.lacks(*told)).chain(self.lacked).max_by_key(|(_, told)| *told)
+    }
+
+    /// Returns true if the state lacks changes up to this version. A recovery amid another one continues its state, which may have lacked
+    /// the end of the generation before.
+    fn lacks(&self, version: Version) -> bool {
+        let generation = generation_of(version.get());
+        let mut earlier = self.earlier_bases.iter();
+        version > self.base || earlier.any(|(begun, base)| generation < *begun && version > *base)
     }
 
     /// The nodes that have lived in another history than the one that this state continues.

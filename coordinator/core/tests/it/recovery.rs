@@ -408,6 +408,23 @@ fn directory_of_the_last_life_is_older_in_a_recovery_amid_another() {
 }
 
 #[test]
+fn loss_of_an_unsettled_recovery_is_known_in_the_next_one() {
+    let mut bed = recovered(None);
+    let lacked = Version::new(bed.state.recovery.as_ref().expect("a recovery").base.get() + 7);
+    // Athens was told of it, and of generation 2 since. Byzantium comes in generation 3 only.
+    let athens = tells(&mut bed, "athens", |register| register.told = lacked, (1, 5));
+    begin(&mut bed, 3, None);
+    let since = Version::new(first_number(2));
+    let behind = |bed: &TestBed| bed.state.recovery.as_ref().expect("a recovery").behind();
+    assert_eq!(behind(&bed), Some((athens, lacked)));
+    tells(&mut bed, "athens", |register| register.told = since, (1, 5));
+    assert_eq!(behind(&bed), Some((athens, lacked)));
+    let later = Version::new(lacked.get() + 1);
+    let byzantium = tells(&mut bed, "byzantium", |register| register.told = later, (1, 5));
+    assert_eq!(behind(&bed), Some((byzantium, later)));
+}
+
+#[test]
 fn directory_counts_although_its_node_registers_many_times() {
     let mut bed = recovered(None);
     begin(&mut bed, 3, None);
