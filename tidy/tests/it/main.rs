@@ -1,6 +1,7 @@
 //! Static checks: they read files of the repository and run no part of the product.
 
 mod documents;
+mod features;
 mod packaging;
 mod prose;
 mod rules;

@@ -102,6 +102,14 @@ const NOT_NAMED: &[(&str, &str, &str)] = &[
     ("coordinator", "openraft-macros", "pins the sibling of openraft"),
     ("coordinator", "openraft-rt", "pins the sibling of openraft"),
     ("coordinator", "openraft-rt-tokio", "pins the sibling of openraft"),
+    ("integration-tests", "archon-coordinator-core", "enables what other tests enable"),
+    ("integration-tests", "archon-host", "enables what other tests enable"),
+    ("integration-tests", "archon-kv", "enables what other tests enable"),
+    ("integration-tests", "archon-member", "enables what other tests enable"),
+    ("integration-tests", "archon-replica", "enables what other tests enable"),
+    ("integration-tests", "archon-wal", "enables what other tests enable"),
+    ("integration-tests", "regex-syntax", "enables what proptest enables"),
+    ("integration-tests", "syn", "enables what redis enables"),
 ];
 
 /// Maximum number of packages in `Cargo.lock` that exist only because a library has more than one version. It falls, or
