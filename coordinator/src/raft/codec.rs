@@ -1,6 +1,7 @@
 //! The one encoding of what openraft's types become on disk and between coordinators: MessagePack with field names,
 //! so that versions may differ, behind a format number that is ours to raise.
 
+use super::msgpack;
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,9 +20,9 @@ pub(crate) fn encode<T: Serialize>(what: &'static str, value: &T) -> io::Result<
     Ok(bytes.into())
 }
 
-/// Writes an encoded value. All writers are one type here: the code that encodes a type is compiled once, and not once per writer.
-fn write<T: Serialize>(what: &'static str, value: &T, mut to: &mut dyn io::Write) -> io::Result<()> {
-    rmp_serde::encode::write_named(&mut to, value)
+/// Writes an encoded value.
+fn write<T: Serialize>(what: &'static str, value: &T, to: &mut dyn io::Write) -> io::Result<()> {
+    msgpack::encode(value, to)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("cannot encode {what}: {error}")))
 }
 
@@ -102,6 +103,6 @@ impl io::Write for Counter {
 /// # Errors
 /// `InvalidData`, naming what was being read.
 pub(crate) fn decode<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> io::Result<T> {
-    rmp_serde::from_slice(bytes)
+    msgpack::decode(bytes)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("cannot decode {what}: {error}")))
 }

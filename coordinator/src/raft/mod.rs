@@ -27,6 +27,7 @@ mod later_generations_tests;
 mod log_space;
 mod machine;
 mod membership;
+mod msgpack;
 mod network;
 mod peers;
 #[cfg(test)]
