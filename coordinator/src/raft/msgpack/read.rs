@@ -1,4 +1,4 @@
-//! Decoder. A type says what it expects, so that its code holds no branch for anything else; any bytes are safe to try.
+//! Decoder. Each type is compiled with the branch that it expects, and no other. Any bytes are safe to decode.
 
 use super::{DEPTH_MAX, Error};
 use serde::de::{
