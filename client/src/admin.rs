@@ -1,36 +1,32 @@
 //! Administration: calls to the coordinators for people and scripts.
 
 use crate::admin_call::{CoordinatorClient, Effect};
-use crate::admin_types::{
-    Event, Located, NodeSummary, PartitionSummary, Reason, Status, TableSummary, partition_summary,
-};
 use crate::error::Error;
 use crate::link::{beyond, check_endpoints};
-use crate::quorum_types::Quorum;
-use crate::rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, Reshaping};
 use crate::table::PIECES_MAX;
-use archon_proto::convert::admin::{ApplyPlan, CreateTable, SetNode, check_kinds};
-use archon_proto::convert::ids::{cluster_id, generation_key};
-use archon_proto::convert::words::enum_word;
+use archon_documents::{
+    CancelRebalance, Cancelled, CreateTable, Event, Explain, ListEvents, ListNodes, ListTables, Located, MethodCall,
+    MoveStatus, NodeSummary, PartitionSummary, Quorum, Reason, RebalanceStatus, SetNode, ShowQuorum, ShowRebalance,
+    ShowStatus, Status, TableSummary, read_answer, write,
+};
+use archon_proto::convert::admin::{ApplyPlan, check_kinds};
+use archon_proto::convert::ids::uuid_bytes;
+use archon_proto::documents::ANSWER_BYTES_MAX;
 use archon_proto::trace::TracedChannel;
 use archon_proto::v1::{self, admin_client::AdminClient, table_client::TableClient};
 use archon_security::{Caller, Transport};
-use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_key, check_name};
+use archon_types::limits::{check_key, check_name};
 use archon_types::plan::Plan;
-use archon_types::subject::NodeName;
-use archon_types::text::into_plain;
 use archon_types::{
     Assembled, Assembly, ErrorDetail, ErrorKind, Holds, NodeGoal, NodeStatus, PartitionTable, Partitioning,
-    RangeLimits, RequestId, TablePiece, Word, slot_of,
+    RangeLimits, RequestId, TablePiece, slot_of,
 };
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Maximum answer size: whole tables, plans and lists of nodes are larger than ordinary messages.
-const ANSWER_BYTES_MAX: usize = 8 * MESSAGE_BYTES_MAX;
-/// Moves per request.
+/// Moves asked for at once.
 const MOVES_PER_ANSWER: u32 = 1_024;
 
 /// A client of the coordinators of a cluster. Clones are cheap and share connections.
@@ -90,33 +86,21 @@ impl Admin {
         &self.0
     }
 
+    /// Asks the leading coordinator: sends a document, and returns the answer's.
+    pub(crate) async fn ask<T: MethodCall>(&self, request: &T) -> Result<T::Answer, Error> {
+        request.check()?;
+        let document = write(request)?.into();
+        let message = v1::AdminRequest { cluster: None, request_id: uuid_bytes(request_id().get()), document };
+        let answer = self.0.exchange(T::METHOD, request.effect(), message).await?;
+        Ok(read_answer(&answer.document)?)
+    }
+
     /// Returns an overview of the cluster.
     ///
     /// # Errors
     /// See [`Error`].
     pub async fn status(&self) -> Result<Status, Error> {
-        let request = v1::StatusRequest::default();
-        let call = |channel, request| async move { client(channel).status(request).await };
-        let wire: v1::StatusResponse = self.0.call(Effect::Reads, request, call).await?;
-        Ok(Status {
-            cluster_id: cluster_text(wire.cluster.as_ref())?,
-            leader_id: wire.leader,
-            term: wire.term,
-            coordinators: wire.coordinators.into_iter().map(Into::into).collect(),
-            transport: Word::read(&wire.transport),
-            table_version: wire.table_version,
-            nodes_alive: wire.nodes_alive,
-            nodes_failed: wire.nodes_failed,
-            nodes_unreached: wire.nodes_unreached,
-            partitions_total: wire.partitions,
-            partitions_online: wire.partitions_online,
-            partitions_under_replicated: wire.partitions_under_replicated,
-            copies_condemned: wire.copies_condemned,
-            moves_running: wire.moves_running,
-            reshapings_running: wire.reshapings_running,
-            nodes_min: wire.nodes_min,
-            reasons: wire.reasons.into_iter().map(Into::into).collect(),
-        })
+        self.ask(&ShowStatus {}).await
     }
 
     /// Returns all nodes, including lost ones until another node takes their name.
@@ -124,10 +108,7 @@ impl Admin {
     /// # Errors
     /// See [`Error`].
     pub async fn list_nodes(&self) -> Result<Vec<NodeSummary>, Error> {
-        let request = v1::ListNodesRequest::default();
-        let call = |channel, request| async move { client(channel).list_nodes(request).await };
-        let wire: v1::ListNodesResponse = self.0.call(Effect::Reads, request, call).await?;
-        let nodes = wire.nodes.into_iter().map(node_summary).collect::<Result<Vec<NodeSummary>, Error>>()?;
+        let nodes = self.ask(&ListNodes {}).await?.nodes;
         let alive = nodes.iter().filter(|node| node.status == NodeStatus::Alive && !node.is_participant());
         self.0.note_nodes(alive.map(|node| node.address.as_str()));
         Ok(nodes)
@@ -138,11 +119,7 @@ impl Admin {
     /// # Errors
     /// `NotFound` for an unknown node; `Refused` with every reason if it cannot be drained; otherwise see [`Error`].
     pub async fn set_node(&self, name: &str, goal: NodeGoal) -> Result<(), Error> {
-        check_name("node", name)?;
-        let request = v1::SetNodeRequest::from(SetNode { request: request_id(), name: name.to_owned(), goal });
-        let call = |channel, request| async move { client(channel).set_node(request).await };
-        let _: v1::SetNodeResponse = self.0.call(Effect::Writes, request, call).await?;
-        Ok(())
+        self.ask(&SetNode { node: name.to_owned(), goal: goal.into() }).await.map(drop)
     }
 
     /// Returns all tables.
@@ -150,10 +127,7 @@ impl Admin {
     /// # Errors
     /// See [`Error`].
     pub async fn list_tables(&self) -> Result<Vec<TableSummary>, Error> {
-        let request = v1::ListTablesRequest::default();
-        let call = |channel, request| async move { client(channel).list_tables(request).await };
-        let wire: v1::ListTablesResponse = self.0.call(Effect::Reads, request, call).await?;
-        Ok(wire.tables.into_iter().map(Into::into).collect())
+        Ok(self.ask(&ListTables {}).await?.tables)
     }
 
     /// Creates a table of `partitions` (1 to 16,384) partitions with `replication` (1 to 7) copies each.
@@ -161,7 +135,8 @@ impl Admin {
     /// # Errors
     /// `AlreadyExists` if the name is taken, `Refused` if there are fewer nodes than copies; otherwise see [`Error`].
     pub async fn create_table(&self, name: &str, partitions: u32, replication: u8) -> Result<TableSummary, Error> {
-        self.create(name, Partitioning::Hash { partitions }, replication, Holds::Data).await
+        let request = CreateTable::new(name, Partitioning::Hash { partitions }, replication, Holds::Data);
+        self.ask(&request).await
     }
 
     /// Creates a table with ordered keys, in ranges, with `replication` (1 to 7) copies of each. It starts with one
@@ -177,7 +152,7 @@ impl Admin {
         limits: RangeLimits,
         replication: u8,
     ) -> Result<TableSummary, Error> {
-        self.create(name, Partitioning::Range { split_at, limits }, replication, Holds::Data).await
+        self.ask(&CreateTable::new(name, Partitioning::Range { split_at, limits }, replication, Holds::Data)).await
     }
 
     /// Creates a table of `partitions` (1 to 16,384) leases: partitions without rows, each owned by one participant
@@ -186,26 +161,7 @@ impl Admin {
     /// # Errors
     /// `AlreadyExists` if the name is taken; otherwise see [`Error`].
     pub async fn create_lease_table(&self, name: &str, partitions: u32) -> Result<TableSummary, Error> {
-        self.create(name, Partitioning::Hash { partitions }, 1, Holds::Lease).await
-    }
-
-    async fn create(
-        &self,
-        name: &str,
-        partitioning: Partitioning,
-        replication: u8,
-        holds: Holds,
-    ) -> Result<TableSummary, Error> {
-        check_name("table", name)?;
-        partitioning.check()?;
-        if !(1..=REPLICAS_MAX).contains(&replication) {
-            return Err(Error::invalid(format!("a table has 1 to {REPLICAS_MAX} copies, not {replication}")));
-        }
-        let create = CreateTable { request: request_id(), name: name.to_owned(), partitioning, replication, holds };
-        let request = v1::CreateTableRequest::from(create);
-        let call = |channel, request| async move { client(channel).create_table(request).await };
-        let wire: v1::CreateTableResponse = self.0.call(Effect::Writes, request, call).await?;
-        Ok(wire.table.ok_or_else(|| incomplete("CreateTableResponse.table"))?.into())
+        self.ask(&CreateTable::new(name, Partitioning::Hash { partitions }, 1, Holds::Lease)).await
     }
 
     /// Returns the moves of a rebalance with reasons, without any change.
@@ -280,17 +236,11 @@ impl Admin {
 
     /// Returns moves with numbers above `after`, and whether there are more.
     async fn rebalance_page(&self, most: u32, after: u64) -> Result<(RebalanceStatus, bool), Error> {
-        let request = v1::RebalanceStatusRequest { cluster: None, most, after };
-        let call = |channel, request| async move { client(channel).rebalance_status(request).await };
-        let wire: v1::RebalanceStatusResponse = self.0.call(Effect::Reads, request, call).await?;
-        let moves: Vec<MoveStatus> = wire.moves.into_iter().map(MoveStatus::try_from).collect::<Result<_, _>>()?;
-        if moves.first().is_some_and(|first| first.id <= after) {
-            return Err(incomplete("RebalanceStatusResponse.moves repeats what was given"));
+        let page = self.ask(&ShowRebalance { most, after }).await?;
+        if page.status.moves.first().is_some_and(|first| first.id <= after) {
+            return Err(incomplete("RebalancePage.moves repeats earlier moves"));
         }
-        let summary = wire.summary.ok_or_else(|| incomplete("RebalanceStatusResponse.summary"))?.into();
-        let reshapings = wire.reshapings.into_iter().map(Reshaping::try_from).collect::<Result<_, _>>()?;
-        let reshapings_total = wire.reshapings_total;
-        Ok((RebalanceStatus { running: wire.running, summary, moves, reshapings, reshapings_total }, wire.more))
+        Ok((page.status, page.more))
     }
 
     /// Cancels the running rebalance and undoes moves that are not past the point of no return.
@@ -298,11 +248,7 @@ impl Admin {
     /// # Errors
     /// `NothingRunning` if none runs; otherwise see [`Error`].
     pub async fn cancel(&self) -> Result<Cancelled, Error> {
-        let request_id = archon_proto::convert::ids::uuid_bytes(request_id().get());
-        let request = v1::CancelRebalanceRequest { cluster: None, request_id };
-        let call = |channel, request| async move { client(channel).cancel_rebalance(request).await };
-        let wire: v1::CancelRebalanceResponse = self.0.call(Effect::Writes, request, call).await?;
-        Ok(Cancelled { moves_cancelled: wire.cancelled, moves_too_late: wire.too_late })
+        self.ask(&CancelRebalance {}).await
     }
 
     /// Returns reasons for the state of partitions and nodes, at most `most`, most urgent first.
@@ -310,10 +256,7 @@ impl Admin {
     /// # Errors
     /// See [`Error`].
     pub async fn explain(&self, most: u32) -> Result<Vec<Reason>, Error> {
-        let request = v1::ExplainRequest { cluster: None, most };
-        let call = |channel, request| async move { client(channel).explain(request).await };
-        let wire: v1::ExplainResponse = self.0.call(Effect::Reads, request, call).await?;
-        Ok(wire.reasons.into_iter().map(Into::into).collect())
+        Ok(self.ask(&Explain { most }).await?.reasons)
     }
 
     /// Returns the Raft quorum as seen by the first coordinator that answers, with or without a leader.
@@ -321,26 +264,7 @@ impl Admin {
     /// # Errors
     /// See [`Error`].
     pub async fn quorum(&self) -> Result<Quorum, Error> {
-        let request = v1::QuorumRequest::default();
-        let call = |channel, request| async move { client(channel).quorum(request).await };
-        let wire: v1::QuorumResponse = self.0.call(Effect::Reads, request, call).await?;
-        Ok(Quorum {
-            id: wire.id,
-            role: Word::read(&wire.role),
-            leader_id: wire.leader,
-            leader_address: wire.leader_address,
-            term: wire.term,
-            last_log_index: wire.last_log_index,
-            applied_index: wire.applied_index,
-            coordinators: wire.voters.into_iter().map(Into::into).collect(),
-            spare_voters: wire.spare,
-            pending: wire.pending.map(Into::into),
-            retired_ids: wire.retired,
-            generation: wire.generation,
-            generation_key: key_text(&wire.generation_key)?,
-            recovery: wire.recovery.map(Into::into),
-            cluster_id: cluster_text(wire.cluster.as_ref())?,
-        })
+        self.ask(&ShowQuorum {}).await
     }
 
     /// Returns the last `most` events, newest last.
@@ -348,10 +272,7 @@ impl Admin {
     /// # Errors
     /// See [`Error`].
     pub async fn events(&self, most: u32) -> Result<Vec<Event>, Error> {
-        let request = v1::EventsRequest { cluster: None, most };
-        let call = |channel, request| async move { client(channel).events(request).await };
-        let wire: v1::EventsResponse = self.0.call(Effect::Reads, request, call).await?;
-        Ok(wire.events.into_iter().map(Into::into).collect())
+        Ok(self.ask(&ListEvents { most }).await?.events)
     }
 
     /// Returns every partition of a table, by number, including unassigned ones.
@@ -360,7 +281,7 @@ impl Admin {
     /// `NotFound` if there is no such table; otherwise see [`Error`].
     pub async fn table(&self, name: &str) -> Result<Vec<PartitionSummary>, Error> {
         let table = self.fetch(name).await?;
-        Ok(table.partitions().map(|row| partition_summary(&table, row)).collect())
+        Ok(table.partitions().map(|row| PartitionSummary::of(&table, row)).collect())
     }
 
     /// Returns the location of a key.
@@ -376,7 +297,7 @@ impl Admin {
         Ok(Located {
             key: key.to_owned(),
             slot: (!table.table().keys.is_range()).then(|| slot_of(key.as_bytes())),
-            partition: partition_summary(&table, row),
+            partition: PartitionSummary::of(&table, row),
             leader_address: leader.map(|node| node.address.clone()),
         })
     }
@@ -415,44 +336,4 @@ pub(crate) fn request_id() -> RequestId {
 pub(crate) fn incomplete(what: &str) -> Error {
     let message = format!("a coordinator's answer cannot be read: {what}; do the versions fit?");
     Error::from(ErrorDetail::new(ErrorKind::Internal, message))
-}
-
-fn key_text(bytes: &[u8]) -> Result<Option<String>, Error> {
-    let key = generation_key(bytes, "QuorumResponse.generation_key").map_err(|error| incomplete(&error.to_string()))?;
-    Ok(Some(key).filter(|key| !key.is_nil()).map(|key| key.to_string()))
-}
-
-fn cluster_text(cluster: Option<&v1::ClusterRef>) -> Result<String, Error> {
-    let id = cluster_id(cluster).map_err(|error| incomplete(&error.to_string()))?;
-    Ok(id.map(|id| id.to_string()).unwrap_or_default())
-}
-
-pub(crate) fn node_summary(wire: v1::NodeSummary) -> Result<NodeSummary, Error> {
-    let node = wire.node.ok_or_else(|| incomplete("NodeSummary.node"))?;
-    Ok(NodeSummary {
-        id: node.id,
-        name: node.name,
-        address: node.address,
-        status: enum_word::<v1::NodeStatus, _>(node.status),
-        status_changed_at_ms: node.since_ms,
-        incarnation: node.incarnation,
-        copies_held: wire.copies,
-        partitions_led: wire.leaderships,
-        zone: node.zone,
-        goal: enum_word::<v1::NodeGoal, _>(node.goal),
-        weight: node.weight,
-        partitions_max: node.partitions_max,
-        bytes_stored: wire.bytes_stored,
-        keys_stored: wire.keys,
-        operations_per_second: wire.operations_per_second,
-        silent_for_ms: wire.silent_for_ms,
-        door: wire.door.map(Into::into),
-        via: wire.via.map(|relay| NodeName::from(relay).node),
-        disk_full: wire.disk_full.is_some(),
-        stopped: wire.stopped,
-        timing: wire.timing.map(Into::into),
-        serves: wire.serves.into_iter().map(into_plain).collect(),
-        maintenance_ends_at_ms: wire.maintenance_ends_at_ms,
-        bars: wire.bars.into_iter().map(Into::into).collect(),
-    })
 }

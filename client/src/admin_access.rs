@@ -1,14 +1,9 @@
 //! Administration of rights and certificates.
 
-use crate::access_types::{AccessChanged, AccessSummary, CertificatesWithdrawn};
-use crate::admin::{Admin, client, request_id};
-use crate::admin_call::Effect;
+use crate::admin::Admin;
 use crate::error::Error;
-use archon_proto::convert::access::{SetAccess, Withdraw, Withdrawal};
-use archon_proto::v1;
-use archon_types::access::check_identity;
-use archon_types::limits::check_name;
-use archon_types::{ErrorDetail, ErrorKind, Millis, Right};
+use archon_documents::{AccessChanged, AccessSummary, CertificatesWithdrawn, ListAccess, SetAccess, Withdraw};
+use archon_types::{ErrorDetail, ErrorKind, Right};
 use std::time::SystemTime;
 
 impl Admin {
@@ -18,15 +13,8 @@ impl Admin {
     /// # Errors
     /// `NotFound` for an unknown table; otherwise see [`Error`].
     pub async fn access(&self, of_client: Option<&str>, table: Option<&str>) -> Result<AccessSummary, Error> {
-        check(of_client, table)?;
-        let request = v1::ListAccessRequest {
-            cluster: None,
-            client: of_client.map(str::to_owned),
-            table: table.map(str::to_owned),
-        };
-        let call = |channel, request| async move { client(channel).list_access(request).await };
-        let wire: v1::ListAccessResponse = self.coordinator_client().call(Effect::Reads, request, call).await?;
-        Ok(wire.into())
+        let request = ListAccess { client: of_client.map(str::to_owned), table: table.map(str::to_owned) };
+        self.ask(&request).await
     }
 
     /// Grants a right to a client, or to every client, to the rows of a table, or of every table including future
@@ -43,7 +31,7 @@ impl Admin {
         to_client: Option<&str>,
         table: Option<&str>,
     ) -> Result<AccessChanged, Error> {
-        self.set_access(right, to_client, table, false).await
+        self.ask(&SetAccess::new(right, to_client, table, false)).await
     }
 
     /// Revokes an earlier grant with exactly this scope: [`Right::Write`] leaves the right to read, [`Right::Read`]
@@ -57,7 +45,7 @@ impl Admin {
         of_client: Option<&str>,
         table: Option<&str>,
     ) -> Result<AccessChanged, Error> {
-        self.set_access(right, of_client, table, true).await
+        self.ask(&SetAccess::new(right, of_client, table, true)).await
     }
 
     /// Revokes the certificates of `identity` (`admin/alice`) that begin before a moment (Unix time), or before now:
@@ -74,11 +62,11 @@ impl Admin {
         begins_before_at_ms: Option<u64>,
         force: bool,
     ) -> Result<CertificatesWithdrawn, Error> {
-        let change = begins_before_at_ms.map_or(Withdrawal::BeforeNow, |at| Withdrawal::Before(Millis::new(at)));
         if !force {
             self.check_not_own(identity, begins_before_at_ms)?;
         }
-        self.change_certificates(identity, change, force).await
+        let identity = identity.to_owned();
+        self.ask(&Withdraw { identity, begins_before_at_ms, readmit: false, force }).await
     }
 
     /// Rejects revoking the caller's own certificate: it may be the last one that could undo the revocation.
@@ -104,41 +92,7 @@ impl Admin {
     /// # Errors
     /// `Refused` for a coordinator that was removed from the quorum; otherwise see [`Error`].
     pub async fn readmit_certificates(&self, identity: &str) -> Result<CertificatesWithdrawn, Error> {
-        self.change_certificates(identity, Withdrawal::Readmit, false).await
+        let identity = identity.to_owned();
+        self.ask(&Withdraw { identity, begins_before_at_ms: None, readmit: true, force: false }).await
     }
-
-    async fn change_certificates(
-        &self,
-        identity: &str,
-        change: Withdrawal,
-        force: bool,
-    ) -> Result<CertificatesWithdrawn, Error> {
-        check_identity(identity)?;
-        let asked = Withdraw { request: request_id(), identity: identity.to_owned(), change, force };
-        let call = |channel, request| async move { client(channel).withdraw(request).await };
-        let request = v1::WithdrawRequest::from(asked);
-        let wire: v1::WithdrawResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
-        Ok(CertificatesWithdrawn::new(identity.to_owned(), wire))
-    }
-
-    async fn set_access(
-        &self,
-        right: Right,
-        of_client: Option<&str>,
-        table: Option<&str>,
-        revoke: bool,
-    ) -> Result<AccessChanged, Error> {
-        check(of_client, table)?;
-        let (of, table) = (of_client.map(str::to_owned), table.map(str::to_owned));
-        let asked = SetAccess { request: request_id(), client: of.clone(), table: table.clone(), right, revoke };
-        let call = |channel, request| async move { client(channel).set_access(request).await };
-        let request = v1::SetAccessRequest::from(asked);
-        let wire: v1::SetAccessResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
-        Ok(AccessChanged::new(of, table, wire))
-    }
-}
-
-fn check(client: Option<&str>, table: Option<&str>) -> Result<(), ErrorDetail> {
-    client.map_or(Ok(()), |name| check_name("client", name))?;
-    table.map_or(Ok(()), |name| check_name("table", name))
 }

@@ -4,8 +4,11 @@ use crate::error::{Error, Outcome};
 use crate::link::{Links, never_sent};
 use crate::measure::AdminMeasures;
 use crate::retry::Backoff;
+pub(crate) use archon_documents::Effect;
+use archon_documents::Method;
 use archon_proto::convert::error::{detail_of, is_answer, is_lasting, speaks_no_grpc};
 use archon_proto::convert::ids::check_address;
+use archon_proto::documents;
 use archon_proto::trace::TracedChannel;
 use archon_proto::v1::{self, table_client::TableClient};
 use archon_security::{Caller, Expected, ON_BEHALF_OF, TlsError, Transport, is_refused_for_good};
@@ -40,14 +43,7 @@ type Attempt<'a> = BoxFuture<'a, Result<AnyResponse, Status>>;
 /// Starts an attempt on this channel, with the metadata of this request.
 type Attempts<'a> = dyn Fn(TracedChannel, Request<()>) -> Attempt<'a> + Send + Sync + 'a;
 
-/// Effect of a call on the cluster.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Effect {
-    Reads,
-    Writes,
-}
-
-/// Client of the leading coordinator.
+/// The way to the leading coordinator.
 #[derive(Clone, Debug)]
 pub(crate) struct CoordinatorClient {
     endpoints: Vec<String>,
@@ -197,6 +193,16 @@ impl CoordinatorClient {
             Ok(response) => Ok(*response),
             Err(_) => unreachable!("the attempts above answer with this type"),
         }
+    }
+
+    /// Calls a method with documents; compiled once for all methods.
+    pub(crate) async fn exchange(
+        &self,
+        method: &'static Method,
+        effect: Effect,
+        message: v1::AdminRequest,
+    ) -> Result<v1::AdminAnswer, Error> {
+        self.call(effect, message, |channel, request| documents::call(channel, method, request)).await
     }
 
     /// The non-generic part of [`call`](Self::call). Boxed, because each crate that polls an unboxed future compiles

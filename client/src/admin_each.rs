@@ -2,7 +2,7 @@
 
 use crate::admin::Admin;
 use crate::error::Error;
-use crate::quorum_types::Quorum;
+use archon_documents::Quorum;
 use archon_types::DEFAULT_TABLE;
 use futures::future::join_all;
 use std::time::Duration;

@@ -1,21 +1,14 @@
 //! Administration of nodes and partitions: draining, removing, declaring data lost, forcing a leader.
 
-use crate::admin::{Admin, client, incomplete, node_summary, request_id};
-use crate::admin_call::Effect;
-use crate::admin_types::NodeSummary;
+use crate::admin::{Admin, incomplete};
 use crate::error::Error;
-use crate::operate_types::{
-    ForcedLeader, NodeCheck, NodeLoss, PartitionCopy, PartitionDescription, PartitionMerge, PartitionSplit,
+use archon_documents::{
+    AlterNode, CheckNode, DescribePartition, ForceLeader, ForcedLeader, KeyText, LoseNode, MergePartition, NodeCheck,
+    NodeLoss, NodeSummary, PartitionDescription, PartitionMerge, PartitionName, PartitionSplit, RemoveNode,
+    SplitPartition,
 };
-use crate::rebalance_types::{MoveStatus, Reshaping};
-use archon_proto::convert::alter::AlterNode;
-use archon_proto::convert::operate::{
-    ForceLeader, LoseNode, MergePartition, PartitionName, RemoveNode, SplitGoal, SplitPartition,
-};
-use archon_proto::convert::words::enum_word;
-use archon_proto::v1;
-use archon_types::limits::{check_key, check_name};
-use archon_types::{ErrorDetail, ErrorKind, Partition, TraitsChange};
+use archon_types::limits::check_key;
+use archon_types::{ErrorDetail, ErrorKind, TraitsChange};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -30,16 +23,7 @@ impl Admin {
     /// # Errors
     /// `NotFound` if no node has this name; otherwise see [`Error`].
     pub async fn check_node(&self, name: &str) -> Result<NodeCheck, Error> {
-        check_name("node", name)?;
-        let request = v1::CheckNodeRequest { cluster: None, name: name.to_owned() };
-        let call = |channel, request| async move { client(channel).check_node(request).await };
-        let wire: v1::CheckNodeResponse = self.coordinator_client().call(Effect::Reads, request, call).await?;
-        Ok(NodeCheck {
-            node: node_summary(wire.node.ok_or_else(|| incomplete("CheckNodeResponse.node"))?)?,
-            drain: wire.drain.ok_or_else(|| incomplete("CheckNodeResponse.drain"))?.into(),
-            remove: wire.remove.ok_or_else(|| incomplete("CheckNodeResponse.remove"))?.into(),
-            lost: wire.loss.ok_or_else(|| incomplete("CheckNodeResponse.loss"))?.into(),
-        })
+        self.ask(&CheckNode { node: name.to_owned() }).await
     }
 
     /// Changes zone, weight or limit of a running node. The change survives restarts, until it is started with
@@ -48,12 +32,8 @@ impl Admin {
     /// # Errors
     /// `NotFound` if no node has this name; `InvalidArgument` for what no node can have; otherwise see [`Error`].
     pub async fn alter_node(&self, name: &str, change: &TraitsChange) -> Result<(NodeSummary, bool), Error> {
-        check_name("node", name)?;
-        let alter = AlterNode { request: request_id(), name: name.to_owned(), change: change.clone() };
-        let call = |channel, request| async move { client(channel).alter_node(request).await };
-        let request = v1::AlterNodeRequest::from(alter);
-        let wire: v1::AlterNodeResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
-        Ok((node_summary(wire.node.ok_or_else(|| incomplete("AlterNodeResponse.node"))?)?, wire.changed))
+        let altered = self.ask(&AlterNode { node: name.to_owned(), change: change.clone() }).await?;
+        Ok((altered.node, altered.changed))
     }
 
     /// Removes a node that is not alive and holds no in-sync copies. Returns the number of other copies that were
@@ -62,11 +42,7 @@ impl Admin {
     /// # Errors
     /// `NotFound` if no node has this name, `Refused` with every reason; otherwise see [`Error`].
     pub async fn remove_node(&self, name: &str) -> Result<u32, Error> {
-        check_name("node", name)?;
-        let request = v1::RemoveNodeRequest::from(RemoveNode { request: request_id(), name: name.to_owned() });
-        let call = |channel, request| async move { client(channel).remove_node(request).await };
-        let wire: v1::RemoveNodeResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
-        Ok(wire.copies)
+        Ok(self.ask(&RemoveNode { node: name.to_owned() }).await?.copies_removed)
     }
 
     /// Declares a failed node's data lost: its copies are discarded and replaced at once.
@@ -75,16 +51,7 @@ impl Admin {
     /// `NotFound` for an unknown node; `Refused` if it is alive; `DataLoss` if partitions would lose their last
     /// in-sync copy and `accept_data_loss` is not set (the message names them); otherwise see [`Error`].
     pub async fn lose_node(&self, name: &str, accept_data_loss: bool) -> Result<NodeLoss, Error> {
-        check_name("node", name)?;
-        let lose = LoseNode { request: request_id(), name: name.to_owned(), accept_data_loss };
-        let call = |channel, request| async move { client(channel).lose_node(request).await };
-        let request = v1::LoseNodeRequest::from(lose);
-        let wire: v1::LoseNodeResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
-        Ok(NodeLoss {
-            copies_lost: wire.copies,
-            counting_copies_lost: wire.counting,
-            last_copies_lost: wire.last_copies,
-        })
+        self.ask(&LoseNode { node: name.to_owned(), accept_data_loss }).await
     }
 
     /// Returns a full description of one partition.
@@ -92,37 +59,7 @@ impl Admin {
     /// # Errors
     /// `NotFound` if there is no such table or partition; otherwise see [`Error`].
     pub async fn describe_partition(&self, table: &str, partition: u32) -> Result<PartitionDescription, Error> {
-        check_name("table", table)?;
-        let (table, partition) = (table.to_owned(), partition);
-        let request = v1::DescribePartitionRequest { cluster: None, table, partition };
-        let call = |channel, request| async move { client(channel).describe_partition(request).await };
-        let wire: v1::DescribePartitionResponse = self.coordinator_client().call(Effect::Reads, request, call).await?;
-        let table = wire.table.ok_or_else(|| incomplete("DescribePartitionResponse.table"))?;
-        let row = wire.partition.ok_or_else(|| incomplete("DescribePartitionResponse.partition"))?;
-        let row = Partition::try_from(row).map_err(|error| incomplete(&error.to_string()))?;
-        let ranged = matches!(table.keys, Some(v1::table_info::Keys::RangeNext(_)));
-        let copies: Vec<PartitionCopy> = wire.copies.into_iter().map(Into::into).collect();
-        let leader = copies.iter().find(|copy| copy.leads);
-        Ok(PartitionDescription {
-            table_id: table.id,
-            table: table.name,
-            id: row.id.index,
-            epoch: row.epoch.get(),
-            version: row.version.get(),
-            status: row.status.into(),
-            leader_id: leader.map(|copy| copy.node_id),
-            leader: leader.map(|copy| copy.node.clone()),
-            holds: enum_word::<v1::TableHolds, _>(table.holds),
-            replication: table.replication,
-            min_in_sync: u32::from(row.min_in_sync),
-            copies,
-            range: ranged.then(|| (&row.range).into()),
-            reshaping: wire.reshaping.map(Reshaping::try_from).transpose()?,
-            reasons: wire.reasons.into_iter().map(Into::into).collect(),
-            running_move: wire.r#move.map(MoveStatus::try_from).transpose()?,
-            force_leader: wire.forced.ok_or_else(|| incomplete("DescribePartitionResponse.forced"))?.into(),
-            bars: wire.bars.into_iter().map(Into::into).collect(),
-        })
+        self.ask(&DescribePartition { partition: PartitionName::new(table, partition) }).await
     }
 
     /// Splits a partition of a table by ranges at `at`: keys from there on move to a new partition on the same nodes.
@@ -147,14 +84,15 @@ impl Admin {
     ) -> Result<PartitionSplit, Error> {
         let Some(at) = at else { return self.split_in_the_middle(table, partition, dry_run).await };
         check_key(at)?;
-        let split = self.ask_split(table, partition, SplitGoal::At(Bytes::copy_from_slice(at)), dry_run).await?;
-        split.ok_or_else(|| incomplete("SplitPartitionResponse, which speaks of a search"))
+        let at = Some(KeyText(Bytes::copy_from_slice(at)));
+        let split = self.ask_split(table, partition, at, false, dry_run).await?;
+        split.ok_or_else(|| incomplete("SplitAnswer without a split"))
     }
 
     async fn split_in_the_middle(&self, table: &str, partition: u32, dry_run: bool) -> Result<PartitionSplit, Error> {
         let search = async {
             loop {
-                if let Some(split) = self.ask_split(table, partition, SplitGoal::Middle, dry_run).await? {
+                if let Some(split) = self.ask_split(table, partition, None, false, dry_run).await? {
                     return Ok(split);
                 }
                 tokio::time::sleep(SEARCH_PAUSE).await;
@@ -172,8 +110,8 @@ impl Admin {
     /// # Errors
     /// `NotFound` if there is no such table or partition; `Refused` if it is not being split; otherwise see [`Error`].
     pub async fn cancel_split(&self, table: &str, partition: u32) -> Result<PartitionSplit, Error> {
-        let split = self.ask_split(table, partition, SplitGoal::Cancel, false).await?;
-        split.ok_or_else(|| incomplete("SplitPartitionResponse, which speaks of a search"))
+        let split = self.ask_split(table, partition, None, true, false).await?;
+        split.ok_or_else(|| incomplete("SplitAnswer without a split"))
     }
 
     /// Returns `None` while the leader searches for the split key.
@@ -181,17 +119,12 @@ impl Admin {
         &self,
         table: &str,
         partition: u32,
-        goal: SplitGoal,
+        at: Option<KeyText>,
+        cancel: bool,
         dry_run: bool,
     ) -> Result<Option<PartitionSplit>, Error> {
-        check_name("table", table)?;
-        let name = PartitionName { table: table.to_owned(), index: partition };
-        let split = SplitPartition { request: request_id(), partition: name.clone(), goal, dry_run };
-        let call = |channel, request| async move { client(channel).split_partition(request).await };
-        let request = v1::SplitPartitionRequest::from(split);
-        let effect = if dry_run { Effect::Reads } else { Effect::Writes };
-        let wire: v1::SplitPartitionResponse = self.coordinator_client().call(effect, request, call).await?;
-        Ok((!wire.searching).then(|| PartitionSplit::new(name, wire)))
+        let partition = PartitionName::new(table, partition);
+        Ok(self.ask(&SplitPartition { partition, at, cancel, dry_run }).await?.split)
     }
 
     /// Merges a partition of a table by ranges with its right neighbour, whose keys follow: the partition takes over
@@ -205,7 +138,8 @@ impl Admin {
     /// than 16 MiB, while a copy is not in sync, one of their nodes is down, or too many nodes are failed;
     /// `Unavailable` if one of them has no leader; otherwise see [`Error`].
     pub async fn merge_partition(&self, table: &str, partition: u32, dry_run: bool) -> Result<PartitionMerge, Error> {
-        self.ask_merge(table, partition, false, dry_run).await
+        let partition = PartitionName::new(table, partition);
+        self.ask(&MergePartition { partition, cancel: false, dry_run }).await
     }
 
     /// Cancels an unfinished merge of a partition with its right neighbour.
@@ -213,24 +147,8 @@ impl Admin {
     /// # Errors
     /// `NotFound` if there is no such table or partition; `Refused` if it is not being merged; otherwise see [`Error`].
     pub async fn cancel_merge(&self, table: &str, partition: u32) -> Result<PartitionMerge, Error> {
-        self.ask_merge(table, partition, true, false).await
-    }
-
-    async fn ask_merge(
-        &self,
-        table: &str,
-        partition: u32,
-        cancel: bool,
-        dry_run: bool,
-    ) -> Result<PartitionMerge, Error> {
-        check_name("table", table)?;
-        let name = PartitionName { table: table.to_owned(), index: partition };
-        let merge = MergePartition { request: request_id(), partition: name.clone(), cancel, dry_run };
-        let call = |channel, request| async move { client(channel).merge_partition(request).await };
-        let request = v1::MergePartitionRequest::from(merge);
-        let effect = if dry_run { Effect::Reads } else { Effect::Writes };
-        let wire: v1::MergePartitionResponse = self.coordinator_client().call(effect, request, call).await?;
-        Ok(PartitionMerge::new(name, wire))
+        let partition = PartitionName::new(table, partition);
+        self.ask(&MergePartition { partition, cancel: true, dry_run: false }).await
     }
 
     /// Makes one copy the leader although acknowledged writes may be lost, and discards all others: the copy on
@@ -246,16 +164,7 @@ impl Admin {
         node: Option<&str>,
         accept_data_loss: bool,
     ) -> Result<ForcedLeader, Error> {
-        check_name("table", table)?;
-        if let Some(node) = node {
-            check_name("node", node)?;
-        }
-        let partition = PartitionName { table: table.to_owned(), index: partition };
-        let (name, node) = (partition.clone(), node.map(str::to_owned));
-        let force = ForceLeader { request: request_id(), partition, node, accept_data_loss };
-        let request = v1::ForceLeaderRequest::from(force);
-        let call = |channel, request| async move { client(channel).force_leader(request).await };
-        let wire: v1::ForceLeaderResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
-        Ok(ForcedLeader::new(name, wire))
+        let (partition, node) = (PartitionName::new(table, partition), node.map(str::to_owned));
+        self.ask(&ForceLeader { partition, node, accept_data_loss }).await
     }
 }

@@ -1,12 +1,9 @@
 //! Orders for partitions and members, and the check of a whole cluster.
 
-use crate::admin::{Admin, client, request_id};
-use crate::admin_call::Effect;
+use crate::admin::Admin;
 use crate::error::Error;
-use crate::order_types::{Check, CheckThresholds};
-use archon_proto::convert::operate::PartitionName;
-use archon_proto::convert::order::{BarName, LookOver, Order, Ordered};
-use archon_proto::v1;
+use crate::order_types::CheckThresholds;
+use archon_documents::{BarName, Check, CheckCluster, GiveOrder, Order, OrderGiven, PartitionName};
 use std::time::Duration;
 
 impl Admin {
@@ -15,7 +12,7 @@ impl Admin {
     /// # Errors
     /// `NotFound` if there is no such partition, `Refused` if it has no leader; otherwise see [`Error`].
     pub async fn bump(&self, table: &str, partition: u32, why: &str) -> Result<(), Error> {
-        self.order(Order::Bump(named(table, partition)), why).await.map(|_| ())
+        self.order(Order::Bump(PartitionName::new(table, partition)), why).await.map(|_| ())
     }
 
     /// Takes a partition offline: its leader releases it, and its copies stay. Returns whether this is a change.
@@ -23,7 +20,7 @@ impl Admin {
     /// # Errors
     /// `NotFound` if there is no such partition; otherwise see [`Error`].
     pub async fn take_offline(&self, table: &str, partition: u32, why: &str) -> Result<bool, Error> {
-        self.order(Order::Offline(named(table, partition)), why).await
+        self.order(Order::Offline(PartitionName::new(table, partition)), why).await
     }
 
     /// Brings a partition online again. Returns whether it was offline.
@@ -31,7 +28,7 @@ impl Admin {
     /// # Errors
     /// `NotFound` if there is no such partition; otherwise see [`Error`].
     pub async fn bring_online(&self, table: &str, partition: u32) -> Result<bool, Error> {
-        self.order(Order::Online(named(table, partition)), "").await
+        self.order(Order::Online(PartitionName::new(table, partition)), "").await
     }
 
     /// Excludes a node or participant from a partition, or (`None`) from a whole table: its copies are replaced
@@ -59,7 +56,7 @@ impl Admin {
     /// `NotFound` if no member has this name, `Refused` if it is being drained; otherwise see [`Error`].
     pub async fn maintain(&self, member: &str, lasts: Duration, why: &str) -> Result<u32, Error> {
         let for_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
-        Ok(self.answered(Order::Maintain { node: member.to_owned(), for_ms }, why).await?.still_led)
+        Ok(self.answered(Order::Maintain { node: member.to_owned(), for_ms }, why).await?.partitions_still_led)
     }
 
     /// Ends the maintenance of a node or participant.
@@ -74,11 +71,8 @@ impl Admin {
         Ok(self.answered(order, why).await?.changed)
     }
 
-    async fn answered(&self, order: Order, why: &str) -> Result<v1::OrderResponse, Error> {
-        let ordered = Ordered { request: request_id(), order, why: why.to_owned() };
-        let call = |channel, request| async move { client(channel).order(request).await };
-        let request = v1::OrderRequest::from(ordered);
-        self.coordinator_client().call(Effect::Writes, request, call).await
+    async fn answered(&self, order: Order, why: &str) -> Result<OrderGiven, Error> {
+        self.ask(&GiveOrder { order, why: why.to_owned() }).await
     }
 
     /// Returns all findings about the cluster, the most severe first.
@@ -86,21 +80,8 @@ impl Admin {
     /// # Errors
     /// `NotFound` if the table of the thresholds is unknown; otherwise see [`Error`].
     pub async fn check(&self, thresholds: &CheckThresholds) -> Result<Check, Error> {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
-        let request = LookOver {
-            stale_after_ms: thresholds.stale_after.map(millis),
-            members_min: thresholds.members_min.map(|least| (thresholds.members_of.clone(), least)),
-            held_for_ms: millis(thresholds.held_for),
-        };
-        let call = |channel, request| async move { client(channel).check(request).await };
-        let request = v1::CheckRequest::from(request);
-        let wire: v1::CheckResponse = self.coordinator_client().call(Effect::Reads, request, call).await?;
-        Ok(wire.into())
+        self.ask(&CheckCluster::from(thresholds)).await
     }
-}
-
-fn named(table: &str, partition: u32) -> PartitionName {
-    PartitionName { table: table.to_owned(), index: partition }
 }
 
 fn bar(member: &str, table: &str, partition: Option<u32>) -> BarName {

@@ -3,7 +3,7 @@
 use crate::admin::{Admin, client, incomplete, request_id};
 use crate::admin_call::Effect;
 use crate::error::Error;
-use crate::quorum_types::Quorum;
+use archon_documents::Quorum;
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::ids::uuid_bytes;
 use archon_proto::convert::quorum::{ChangeQuorum, QuorumAsk};

@@ -20,7 +20,6 @@
 //! call. Every write has an id, so a retry takes effect at most once; if the outcome is unknown, the error says so
 //! ([`Error::outcome_unknown`]).
 
-mod access_types;
 mod admin;
 mod admin_access;
 mod admin_call;
@@ -30,11 +29,9 @@ mod admin_operate;
 mod admin_orders;
 mod admin_quorum;
 mod admin_tables;
-mod admin_types;
 mod admin_upgrade;
 mod builder;
 mod call;
-mod config_types;
 mod connection;
 mod error;
 mod kv;
@@ -42,11 +39,8 @@ mod link;
 mod measure;
 #[cfg(feature = "metrics")]
 pub mod metrics;
-mod operate_types;
 mod order_types;
 mod participant;
-mod quorum_types;
-mod rebalance_types;
 mod retry;
 mod routes;
 mod scan;
@@ -59,15 +53,18 @@ mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod trace;
-mod upgrade_types;
 mod via;
 
-pub use access_types::{AccessChanged, AccessRight, AccessSummary, CertificatesWithdrawn, WithdrawnCertificates};
 pub use admin::Admin;
 pub use admin_quorum::QuorumSnapshot;
-pub use admin_types::{
-    CopySummary, Door, Event, Located, MemberTiming, NodeSummary, PartitionSummary, RangeSummary, Reason, Status,
-    TableSummary,
+pub use archon_documents::{
+    AccessChanged, AccessRight, AccessSummary, Alert, BarSummary, Cancelled, CertificatesWithdrawn, Check,
+    CoordinatorStatus, CopySummary, Door, DrainCheck, Event, ForceLeaderCheck, ForcedLeader, Located, LossCheck,
+    MemberTiming, MoveStatus, NodeCheck, NodeGain, NodeLoss, NodeSummary, PartitionCopy, PartitionDescription,
+    PartitionMerge, PartitionSplit, PartitionSummary, PendingQuorumChange, Quorum, QuorumRecovery, RangeSummary,
+    Reason, RebalanceStatus, RebalanceSummary, RecoveryDoubt, RemoveCheck, Reshaping, SettingChanged, SettingSummary,
+    SettingsChanged, SettingsSummary, Status, TableCheck, TableSummary, UpgradeChanged, UpgradeMember, UpgradeSummary,
+    WithdrawnCertificates,
 };
 /// Reason for the release of a partition, for [`Callbacks::release`].
 pub use archon_member::Why;
@@ -85,25 +82,17 @@ pub use builder::ClientBuilder;
 /// The crate of the type [`Bytes`] of keys and values.
 pub use bytes;
 pub use bytes::Bytes;
-pub use config_types::{SettingChanged, SettingSummary, SettingsChanged, SettingsSummary};
 pub use error::{Error, Outcome};
 pub use kv::{Client, Counter, Value};
-pub use operate_types::{
-    DrainCheck, ForceLeaderCheck, ForcedLeader, LossCheck, NodeCheck, NodeGain, NodeLoss, PartitionCopy,
-    PartitionDescription, PartitionMerge, PartitionSplit, RemoveCheck, TableCheck,
-};
-pub use order_types::{Alert, BarSummary, Check, CheckThresholds};
+pub use order_types::CheckThresholds;
 pub use participant::{
     AcquireError, Callbacks, Grant, Lost, Participant, ParticipantBuilder, ParticipantStats, ServiceLoad,
 };
-pub use quorum_types::{CoordinatorStatus, PendingQuorumChange, Quorum, QuorumRecovery, RecoveryDoubt};
-pub use rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, RebalanceSummary, Reshaping};
 pub use routes::{Owner, RouteMap, Routes};
 pub use scan::{Entry, Page, Scan};
 pub use snapshot::{Snapshot, SnapshotOf, SnapshotPage};
 pub use stale::StaleValue;
 pub use stats::NodeStats;
-pub use upgrade_types::{UpgradeChanged, UpgradeMember, UpgradeSummary};
 
 /// Compiles the Rust examples of these pages with the tests.
 #[cfg(doctest)]

@@ -4,7 +4,7 @@
 use crate::metrics::Metrics;
 use crate::service::events;
 use archon_coordinator_core::{ClusterState, Event, EventKind};
-use archon_proto::convert::subject::{cause_of, subject_of};
+use archon_documents::Event as Told;
 use archon_telemetry::Metric;
 
 /// Maximum number of events logged per turn: a node's loss may concern every partition.
@@ -40,8 +40,7 @@ impl EventLog {
                 tracing::warn!("more happened at once than is told here; see `archon events`");
                 break;
             }
-            let said = events::event(state, event);
-            let (subject, by, index, message) = (subject_of(said.subject), cause_of(said.by), said.index, said.message);
+            let Told { subject, by, index, message, .. } = events::event(state, event);
             match weight {
                 Weight::Alarm => tracing::warn!(%subject, %by, index, "{message}"),
                 Weight::News => tracing::info!(%subject, %by, index, "{message}"),

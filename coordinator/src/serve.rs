@@ -18,6 +18,7 @@ use archon_frames::{
     BoundedResponses, GrpcServer, GrpcSettings, Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget, sort,
 };
 use archon_proto::authority::{Authority, CoordinatorStatus};
+use archon_proto::documents::DocumentService;
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::AcceptFailures;
 use archon_proto::v1::admin_server::AdminServer;
@@ -91,9 +92,11 @@ pub(crate) fn serve(
         .build_v1()
         .map_err(|error| CoordinatorError::Server { what: error.to_string() })?;
     let sessions = SessionServer::new(Sessions::new(context.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let admins = AdminServer::new(Admins::new(context.clone()))
+    let admins = Arc::new(Admins::new(context.clone()));
+    let others = AdminServer::from_arc(Arc::clone(&admins))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(usize::MAX);
+    let admins = DocumentService::new(admins, others);
     let tables = TableServer::new(Tables::new(context.clone())).max_encoding_message_size(usize::MAX);
     let partial = PartialBudget::new(PARTIAL_BYTES_MAX);
     let partial = PartialBodies::new(partial, PartialBudget::new(PARTIAL_BYTES_MAX), MEMBERS_CALL);

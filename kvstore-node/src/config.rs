@@ -4,7 +4,7 @@ use crate::engine::EngineKind;
 use crate::memory::MEMORY_BYTES_MIN;
 use crate::node::stop_deadline;
 use archon_security::{Role, Transport};
-use archon_types::{ProtocolRange, limits};
+use archon_types::{NodeTraits, ProtocolRange, limits};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,14 +24,10 @@ pub struct NodeConfig {
     pub coordinators: Vec<String>,
     /// Directory of all durable data.
     pub data_dir: PathBuf,
-    /// The node's failure zone.
-    pub zone: Option<String>,
-    /// Its share of partitions relative to other nodes, `1..=10_000`; 100 is ordinary.
-    pub weight: u32,
-    /// Most placements that it accepts, if limited.
-    pub partitions_max: Option<u32>,
-    /// The storage engine; by default the one that created the data directory, or sled in a new one. A directory
-    /// belongs to the engine that created it.
+    /// Its failure zone, its share of partitions, and its limit.
+    pub traits: NodeTraits,
+    /// The storage engine; by default the one that made the data directory, or sled in a new one. A directory belongs to the engine
+    /// that made it.
     pub engine: Option<EngineKind>,
     /// Shard threads; by default half the cores, at least one.
     pub shards: Option<usize>,
@@ -71,9 +67,7 @@ impl NodeConfig {
             advertise: None,
             coordinators,
             data_dir,
-            zone: None,
-            weight: 100,
-            partitions_max: None,
+            traits: NodeTraits::default(),
             engine: None,
             shards: None,
             connections_max: None,
@@ -99,18 +93,7 @@ impl NodeConfig {
     pub fn check(&self) -> Result<SocketAddr, ConfigError> {
         let wrong = |field: &'static str, why: String| ConfigError { field, why };
         limits::check_member_name("node", &self.name).map_err(|detail| wrong("name", detail.message))?;
-        if let Some(zone) = &self.zone {
-            limits::check_name("zone", zone).map_err(|detail| wrong("zone", detail.message))?;
-        }
-        if !(1..=limits::WEIGHT_MAX).contains(&self.weight) {
-            return Err(wrong(
-                "weight",
-                format!("{} is outside 1..={}; 100 is ordinary", self.weight, limits::WEIGHT_MAX),
-            ));
-        }
-        if self.partitions_max == Some(0) {
-            return Err(wrong("partitions_max", "0 would take nothing; leave it out for no limit".into()));
-        }
+        self.traits.check().map_err(|detail| wrong("traits", detail.message))?;
         if self.coordinators.is_empty() {
             return Err(wrong("coordinators", "the list is empty; name at least one host:port".into()));
         }
@@ -194,13 +177,13 @@ mod tests {
         let cases: [(&str, Spoil); 9] = [
             ("memory", |config| config.memory_bytes = Some(MEMORY_BYTES_MIN - 1)),
             ("name", |config| config.name = "a b".into()),
-            ("weight", |config| config.weight = 0),
+            ("traits", |config| config.traits.weight = 0),
             ("coordinators", |config| config.coordinators.clear()),
             ("coordinators or advertise", |config| config.coordinators = vec!["nowhere".into()]),
             ("shards", |config| config.shards = Some(0)),
             ("listen", |config| config.listen = "0.0.0.0:0".into()),
             ("metrics_listen", |config| config.metrics_listen = Some(([10, 0, 0, 1], 9).into())),
-            ("partitions_max", |config| config.partitions_max = Some(0)),
+            ("traits", |config| config.traits.partitions_max = Some(0)),
         ];
         for (field, spoil) in cases {
             let mut config = config();

@@ -5,6 +5,7 @@
 
 pub mod authority;
 pub mod convert;
+pub mod documents;
 pub mod guarded;
 pub mod health;
 pub mod listen;

@@ -25,3 +25,14 @@ fn every_call_has_a_line_in_the_table_of_rights() {
         assert!(!callers(call).is_empty(), "nobody may call {call}");
     }
 }
+
+/// Reflection and clients in other languages find a document's call in the descriptors; the product finds it in the method table.
+#[test]
+fn descriptors_list_the_methods_that_carry_documents() {
+    let set = FileDescriptorSet::decode(crate::DESCRIPTORS).expect("what the build generates");
+    let services = set.file.iter().flat_map(|file| &file.service).filter(|service| service.name() == "Admin");
+    let methods = services.flat_map(|service| &service.method);
+    let carrying = methods.filter(|method| method.input_type() == ".archon.v1.AdminRequest");
+    let described: BTreeSet<&str> = carrying.map(|method| method.name()).collect();
+    assert_eq!(archon_documents::METHODS.iter().map(|method| method.name).collect::<BTreeSet<_>>(), described);
+}

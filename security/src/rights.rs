@@ -2,6 +2,7 @@
 
 use crate::identity::Role;
 use Role::{Admin, Client, Coordinator, Node, Operator, Participant};
+use archon_documents::{Callers, METHODS, method_at};
 
 /// Every role.
 const ALL: &[Role] = &Role::ALL;
@@ -27,42 +28,12 @@ const CALLS: &[(&str, Methods)] = &[
     (
         "archon.v1.Admin",
         &[
-            ("Status", READERS, "status"),
-            ("ListNodes", READERS, "node list"),
-            ("SetNode", ADMINS, "node cordon|uncordon|drain|undrain"),
-            ("AlterNode", ADMINS, "node set"),
-            ("CheckNode", READERS, "node drain|remove|lost"),
-            ("RemoveNode", ADMINS, "node remove"),
-            ("LoseNode", ADMINS, "node lost"),
-            ("DescribePartition", READERS, "partition describe"),
-            ("Order", ADMINS, "partition bump|offline|online|bar|unbar, node maintain|resume|bar|unbar"),
-            ("Check", READERS, "check"),
-            ("ForceLeader", ADMINS, "partition force-leader"),
-            ("SplitPartition", ADMINS, "partition split"),
-            ("MergePartition", ADMINS, "partition merge"),
-            ("ListTables", READERS, "table list"),
-            ("CreateTable", ADMINS, "table create"),
-            ("AlterTable", ADMINS, "table alter"),
-            ("CheckTable", READERS, "table drop"),
-            ("DropTable", ADMINS, "table drop"),
             ("PlanRebalance", READERS, "rebalance plan"),
             ("ApplyPlan", ADMINS, "rebalance apply"),
-            ("RebalanceStatus", READERS, "rebalance status"),
-            ("CancelRebalance", ADMINS, "rebalance cancel"),
-            ("ListSettings", READERS, "config show"),
-            ("Configure", ADMINS, "config set"),
-            ("ListAccess", READERS, "access list"),
-            ("SetAccess", ADMINS, "access grant|revoke"),
-            ("Withdraw", ADMINS, "access withdraw|readmit"),
-            ("Explain", READERS, "partition list"),
-            ("Quorum", READERS, "quorum list"),
             ("ChangeQuorum", ADMINS, "quorum promote|demote|remove|replace|set-address|settle|cancel"),
             ("JoinQuorum", COORDINATORS, ""),
             ("TransferLead", ADMINS, "quorum transfer-leader"),
-            ("ShowUpgrade", READERS, "upgrade status"),
-            ("ChangeUpgrade", ADMINS, "upgrade hold|release|finalize"),
             ("SnapshotQuorum", ADMINS, "quorum snapshot save"),
-            ("Events", READERS, "events"),
         ],
     ),
     ("archon.v1.Carrier", &[("Report", NODES, "")]),
@@ -116,14 +87,14 @@ pub const BEATS: &[Role] = MEMBERS;
 
 /// Returns the roles that can make a gRPC call, by its path such as `/archon.v1.Kv/Get`. Unknown calls have none.
 pub fn callers(path: &str) -> &'static [Role] {
-    method(path).map_or(&[], |(_, roles, _)| *roles)
+    method(path).map_or(&[], |(roles, _)| roles)
 }
 
 /// Describes a call for its caller: by the commands that make it, such as `archon kv get`, otherwise by a short name.
 pub(crate) fn spoken(call: &str) -> String {
     match method(call) {
-        Some((_, _, "")) | None => format!("call {}", call.strip_prefix("/archon.v1.").unwrap_or(call)),
-        Some((_, _, commands)) => {
+        Some((_, "")) | None => format!("call {}", call.strip_prefix("/archon.v1.").unwrap_or(call)),
+        Some((_, commands)) => {
             let named: Vec<String> = commands.split(", ").map(|command| format!("archon {command}")).collect();
             format!("run {}", named.join(", "))
         }
@@ -132,24 +103,39 @@ pub(crate) fn spoken(call: &str) -> String {
 
 /// Returns all commands of the table without `archon`, for a test that compares them with the existing ones.
 pub fn known_commands() -> impl Iterator<Item = String> {
-    let commands =
-        CALLS.iter().flat_map(|(_, methods)| methods.iter().flat_map(|(_, _, commands)| commands.split(", ")));
-    commands.filter(|command| !command.is_empty()).flat_map(|command| {
+    let commands = CALLS.iter().flat_map(|(_, methods)| methods.iter().map(|(_, _, commands)| *commands));
+    let commands = commands.chain(METHODS.iter().map(|method| method.commands));
+    commands.flat_map(|commands| commands.split(", ")).filter(|command| !command.is_empty()).flat_map(|command| {
         let (before, last) =
             command.rsplit_once(' ').map_or((String::new(), command), |(before, last)| (format!("{before} "), last));
         last.split('|').map(|word| format!("{before}{word}")).collect::<Vec<_>>()
     })
 }
 
-fn method(path: &str) -> Option<&'static (&'static str, &'static [Role], &'static str)> {
+/// The roles that may make a call, and the commands that make it.
+fn method(path: &str) -> Option<(&'static [Role], &'static str)> {
+    if let Some(method) = method_at(path) {
+        return Some((roles(method.callers), method.commands));
+    }
     let (service, method) = path.strip_prefix('/')?.split_once('/')?;
     let (_, methods) = CALLS.iter().find(|(known, _)| *known == service)?;
-    methods.iter().find(|(known, ..)| *known == method)
+    methods.iter().find(|(known, ..)| *known == method).map(|(_, roles, commands)| (*roles, *commands))
+}
+
+const fn roles(callers: Callers) -> &'static [Role] {
+    match callers {
+        Callers::Readers => READERS,
+        Callers::Admins => ADMINS,
+        Callers::Coordinators => COORDINATORS,
+    }
 }
 
 /// Returns all calls of the table as paths, for tests that compare them with the served ones.
 pub fn known_calls() -> impl Iterator<Item = String> {
-    CALLS.iter().flat_map(|(service, methods)| methods.iter().map(move |(method, ..)| format!("/{service}/{method}")))
+    let calls = CALLS
+        .iter()
+        .flat_map(|(service, methods)| methods.iter().map(move |(method, ..)| format!("/{service}/{method}")));
+    calls.chain(METHODS.iter().map(|method| method.path.to_owned()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Options of the verbs that look at nodes, plans and events, or change them.
 
 use super::orders::{BarNodeArgs, MaintainArgs, UnbarNodeArgs};
-use super::parse::{duration, name, refresh};
+use super::parse::{duration, name, refresh, weight};
 use clap::Subcommand;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -108,7 +108,7 @@ pub(crate) struct NodeSetArgs {
     #[arg(value_name = "NAME", id = "node", value_parser = name)]
     pub(crate) name: String,
     /// Its share of partitions relative to other nodes; 100 is ordinary.
-    #[arg(long = "weight", id = "new_weight", value_name = "W", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long = "weight", id = "new_weight", value_name = "W", value_parser = weight)]
     pub(crate) weight: Option<u32>,
     /// Most copies of partitions that it takes, or `none`.
     #[arg(long = "partitions-max", id = "new_partitions_max", value_name = "N|none", value_parser = limit)]

@@ -1,7 +1,7 @@
 //! Values as they are written on a command line or in a file, each with an error that says what would be right.
 
 use archon_kvstore_node::{EngineKind, MEMORY_BYTES_MIN};
-use archon_types::{RangeLimits, limits};
+use archon_types::{NodeTraits, RangeLimits, limits};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -262,6 +262,14 @@ pub(crate) fn partition(text: &str) -> Result<(Option<String>, u32), String> {
 pub(crate) fn name(text: &str) -> Result<String, String> {
     limits::check_name("given", text).map_err(|error| error.message)?;
     Ok(text.to_owned())
+}
+
+/// A node's weight.
+pub(crate) fn weight(text: &str) -> Result<u32, String> {
+    let weight = text.parse().map_err(|_| format!("{text:?} is no number; 100 is ordinary"))?;
+    let traits = NodeTraits { weight, ..NodeTraits::default() };
+    traits.check().map_err(|error| error.message)?;
+    Ok(weight)
 }
 
 fn port_of(text: &str) -> Result<u16, String> {

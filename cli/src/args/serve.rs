@@ -2,7 +2,7 @@
 
 use super::admin::NodeVerb;
 use super::bootstrap::BootstrapArgs;
-use super::parse::{address, engine, listen, memory, name, peer};
+use super::parse::{address, engine, listen, memory, name, peer, weight};
 use archon_coordinator::QuorumTiming;
 use archon_kvstore_node::EngineKind;
 use archon_types::ProtocolRange;
@@ -120,7 +120,7 @@ pub(crate) struct NodeArgs {
     #[arg(long, env = "ARCHON_ZONE", hide_env_values = true, value_name = "ZONE", value_parser = name)]
     pub(crate) zone: Option<String>,
     /// Its share of partitions relative to other nodes; 100 is ordinary. See --zone.
-    #[arg(long, env = "ARCHON_WEIGHT", hide_env_values = true, value_name = "W", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, env = "ARCHON_WEIGHT", hide_env_values = true, value_name = "W", value_parser = weight)]
     pub(crate) weight: Option<u32>,
     /// Most copies of partitions that it takes. See --zone.
     #[arg(long, env = "ARCHON_PARTITIONS_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -227,7 +227,7 @@ fn file_of_a_node_is_read_and_checked() {
     let good =
         file("name = 'athens'\nlisten = '127.0.0.1:0'\ncoordinators = ['127.0.0.1:7101']\ndata_dir = '/tmp/a'\n");
     let found = node(&["--config", good.path().to_str().unwrap(), "--zone", "east"]).unwrap();
-    assert_eq!((found.name.as_str(), found.zone.as_deref(), found.weight), ("athens", Some("east"), 100));
+    assert_eq!((found.name.as_str(), found.traits.zone.as_deref(), found.traits.weight), ("athens", Some("east"), 100));
     let bad = file("name = 'athens'\nweight = 0\n");
     let failure = node(&["--config", bad.path().to_str().unwrap()]).unwrap_err();
     assert_eq!(failure.exit, Exit::Usage);
@@ -297,7 +297,10 @@ fn example_files_are_valid_and_show_all_keys_with_defaults() {
     let (as_it_is, shown, text) = whole("node.toml");
     let read = |file: &tempfile::NamedTempFile| node(&["--config", file.path().to_str().unwrap()]).unwrap();
     let (as_it_is, shown) = (read(&as_it_is), read(&shown));
-    assert_eq!((as_it_is.weight, as_it_is.transport.is_insecure()), (shown.weight, shown.transport.is_insecure()));
+    assert_eq!(
+        (as_it_is.traits.weight, as_it_is.transport.is_insecure()),
+        (shown.traits.weight, shown.transport.is_insecure())
+    );
     assert_eq!((as_it_is.engine, shown.engine), (None, Some(EngineKind::default())));
     for key in super::file::NodeFile::KEYS {
         assert!(text.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = "))), "{key}");

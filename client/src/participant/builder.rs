@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::link::{beyond, check_endpoints};
 use archon_security::{Role, Tls, Transport};
 use archon_types::limits::{check_address, check_member_name};
-use archon_types::{LeaseTiming, Participant as Served};
+use archon_types::{LeaseTiming, NodeTraits, Participant as Served};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,9 +17,7 @@ pub(super) struct Config {
     pub(super) transport: Transport,
     pub(super) name: String,
     pub(super) address: String,
-    pub(super) zone: Option<String>,
-    pub(super) weight: u32,
-    pub(super) partitions_max: Option<u32>,
+    pub(super) traits: NodeTraits,
     pub(super) served: Served,
     /// Time-out of the first registration.
     pub(super) timeout: Duration,
@@ -39,9 +37,7 @@ impl ParticipantBuilder {
             endpoints,
             name: String::new(),
             address: String::new(),
-            zone: None,
-            weight: 100,
-            partitions_max: None,
+            traits: NodeTraits::default(),
             served: Served { tables: Vec::new(), timing: None },
             timeout: Duration::from_secs(30),
         };
@@ -68,19 +64,19 @@ impl ParticipantBuilder {
 
     /// Sets the failure zone.
     pub fn zone(mut self, zone: impl Into<String>) -> Self {
-        self.config.zone = Some(zone.into());
+        self.config.traits.zone = Some(zone.into());
         self
     }
 
     /// Sets the share of partitions relative to others; default 100.
     pub fn weight(mut self, weight: u32) -> Self {
-        self.config.weight = weight;
+        self.config.traits.weight = weight;
         self
     }
 
     /// Sets the maximum number of partitions.
     pub fn partitions_max(mut self, most: u32) -> Self {
-        self.config.partitions_max = Some(most);
+        self.config.traits.partitions_max = Some(most);
         self
     }
 

@@ -1,13 +1,12 @@
 //! Coordinators whose states differ, though they applied the same log.
 
 use super::codec;
-use super::test_founders::{SOON, founder, listening, until};
+use super::test_founders::{SOON, founder, listening, status_of, until};
 use crate::Coordinator;
 use crate::error::CoordinatorError;
 use archon_coordinator_core::{Actor, ClusterState, Command, CommandBatch, apply};
-use archon_proto::v1;
-use archon_proto::v1::admin_client::AdminClient;
-use archon_types::{ClusterId, Holds, Millis, NodeId, Partitioning, Settings};
+use archon_documents::Reason;
+use archon_types::{ClusterId, Holds, Millis, NodeId, Partitioning, ReasonCode, Settings};
 use std::collections::BTreeMap;
 use std::time::Instant;
 use tempfile::TempDir;
@@ -80,11 +79,9 @@ impl Three {
         wrong.stop().await;
     }
 
-    async fn reasons(&self) -> Result<Vec<v1::Reason>, String> {
-        let address = self.running[&self.leader().await].address();
-        let admin = AdminClient::connect(format!("http://{address}")).await;
-        let status = admin.map_err(|error| error.to_string())?.status(v1::StatusRequest::default()).await;
-        Ok(status.map_err(|error| error.to_string())?.into_inner().reasons)
+    async fn reasons(&self) -> Result<Vec<Reason>, String> {
+        let address = self.running[&self.leader().await].address().to_string();
+        Ok(status_of(&address).await.map_err(|error| error.to_string())?.reasons)
     }
 
     async fn stop(self) {
@@ -104,8 +101,9 @@ async fn a_follower_went_on_with_another_state_than_the_others() {
     three.ends(others[0]).await;
     until("it to be named", async || {
         let reasons = three.reasons().await?;
-        let named =
-            |reason: &v1::Reason| reason.code == "states_differ" && reason.message.contains("not that of the majority");
+        let named = |reason: &Reason| {
+            reason.code == ReasonCode::StatesDiffer && reason.message.contains("not that of the majority")
+        };
         if reasons.iter().any(named) { Ok(()) } else { Err(format!("{reasons:?}")) }
     })
     .await;

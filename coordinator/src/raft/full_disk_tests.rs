@@ -4,14 +4,12 @@ mod snapshots;
 
 use super::snapshot::SnapshotDir;
 use super::spoken::Spoken;
-use super::test_founders::{SOON, founder, listening, until};
+use super::test_founders::{SOON, founder, listening, status_of, until};
 use super::types::Raft;
 use super::{LOG_DIR, Proposal, SNAPSHOTS_DIR, Storage};
 use crate::Coordinator;
 use archon_coordinator_core::{Actor, Command};
-use archon_proto::convert::subject::subject_of;
-use archon_proto::v1;
-use archon_proto::v1::admin_client::AdminClient;
+use archon_documents::Status;
 use archon_types::{ErrorDetail, ErrorKind, Holds, Partitioning};
 use archon_wal::WalConfig;
 use archon_wal::disk::{Disk as _, FaultDisk, RealDisk};
@@ -67,9 +65,8 @@ impl Voter {
         quorum.propose(proposal, WITHIN).await.map(|responses| assert_eq!(responses.len(), 400))
     }
 
-    async fn status(&self) -> v1::StatusResponse {
-        let mut admin = AdminClient::connect(format!("http://{}", self.running.address())).await.unwrap();
-        admin.status(v1::StatusRequest::default()).await.unwrap().into_inner()
+    async fn status(&self) -> Status {
+        status_of(&self.running.address().to_string()).await.unwrap()
     }
 
     /// How far its log is behind that of the leader `of`.
@@ -160,9 +157,8 @@ async fn changes_again(voters: &Voters) {
     .await;
 }
 
-fn codes(status: &v1::StatusResponse) -> Vec<(&str, String)> {
-    let subject = |reason: &v1::Reason| subject_of(reason.subject.clone()).to_string();
-    let shown = status.reasons.iter().map(|reason| (reason.code.as_str(), subject(reason)));
+fn codes(status: &Status) -> Vec<(&str, String)> {
+    let shown = status.reasons.iter().map(|reason| (reason.code.as_str(), reason.subject.to_string()));
     shown.filter(|(_, subject)| subject.starts_with("coordinator")).collect()
 }
 
@@ -213,7 +209,7 @@ async fn a_follower_ended_when_its_disk_was_full() {
     let leader = voters.leader().await;
     let victim = voters.others(leader).next().unwrap();
     victim.set_full(true);
-    let lacks = |status: &v1::StatusResponse| {
+    let lacks = |status: &Status| {
         let of = status.coordinators.iter().find(|one| one.id == victim.running.id());
         of.is_some_and(|one| one.lack.is_some())
     };

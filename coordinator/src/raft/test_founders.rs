@@ -1,11 +1,16 @@
 //! Coordinators that found a quorum in the process of a test.
 
 use crate::{CoordinatorConfig, FirstStart};
-use archon_types::{ProtocolRange, Settings};
+use archon_documents::{MethodCall, ShowStatus, Status, read_answer};
+use archon_proto::convert::error::detail_of;
+use archon_proto::{documents, v1};
+use archon_types::{ErrorDetail, ProtocolRange, Settings};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
+use tonic::Request;
+use tonic::transport::Endpoint;
 
 /// How long anything may take to come about.
 pub(super) const SOON: Duration = Duration::from_secs(60);
@@ -48,4 +53,11 @@ pub(super) fn founder(id: u64, peers: &BTreeMap<u64, String>, data_dir: &Path) -
         settings: Settings::default(),
         settings_said: Default::default(),
     }
+}
+
+/// The cluster at a glance, as the coordinator at this address answers.
+pub(super) async fn status_of(address: &str) -> Result<Status, ErrorDetail> {
+    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
+    let answer = documents::call(channel.into(), ShowStatus::METHOD, Request::new(v1::AdminRequest::default())).await;
+    read_answer(&answer.map_err(|status| detail_of(&status))?.into_inner().document)
 }

@@ -4,12 +4,12 @@ use super::describe::{operand, reason_now};
 use super::orders::subject;
 use super::subjects;
 use archon_coordinator_core::{Alert, Bar, ClusterState, Held};
-use archon_proto::v1;
+use archon_documents::Reason;
 use archon_types::subject::Subject;
 use archon_types::{NodeGoal, NodeId, PartitionStatus, ReasonCode, TableId};
 
 /// An alert as a reason.
-pub(super) fn text(state: &ClusterState, alert: &Alert) -> v1::Reason {
+pub(super) fn text(state: &ClusterState, alert: &Alert) -> Reason {
     let members = |table: Option<TableId>| match table.filter(|table| state.is_lease(*table)) {
         Some(table) => {
             (format!("participants of table {}", subjects::table_name(state, table)), subjects::table(state, table))
@@ -28,7 +28,7 @@ pub(super) fn text(state: &ClusterState, alert: &Alert) -> v1::Reason {
             );
             let remedy = format!("see why: `archon partition describe {}`", operand(state, *longest));
             let reason = reason_now(ReasonCode::NotServed, subjects::table(state, *table), message, remedy);
-            v1::Reason { began_at_ms: Some(since.get()), ..reason }
+            Reason { began_at_ms: Some(since.get()), ..reason }
         }
         Alert::TooLittleRoom { table, have, need } => {
             let (who, subject) = members(*table);
@@ -101,13 +101,13 @@ pub(super) fn text(state: &ClusterState, alert: &Alert) -> v1::Reason {
             let remedy = format!("end one of the maintenances: `archon node resume {name}`; or start others");
             let began = state.controls.maintenance_of(*member).map(|maintenance| maintenance.note.at.get());
             let reason = reason_now(ReasonCode::OnlyInMaintenance, subjects::table(state, *table), message, remedy);
-            v1::Reason { began_at_ms: began.filter(|at| *at > 0), ..reason }
+            Reason { began_at_ms: began.filter(|at| *at > 0), ..reason }
         }
         Alert::Held { held, since, long } => {
             let (subject, message, remedy) = held_text(state, *held);
             let code = if *long { ReasonCode::HeldTooLong } else { ReasonCode::OrderStands };
             let reason = reason_now(code, subject, message, remedy);
-            v1::Reason { began_at_ms: Some(since.get()).filter(|at| *at > 0), ..reason }
+            Reason { began_at_ms: Some(since.get()).filter(|at| *at > 0), ..reason }
         }
     }
 }

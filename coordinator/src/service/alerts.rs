@@ -3,6 +3,7 @@
 use super::admin::{Admins, Result};
 use super::admin_tables::table_of;
 use super::alert_texts::text;
+use super::call::Call;
 use super::describe::reasons;
 use super::folded::folded;
 use super::status::disks;
@@ -11,7 +12,7 @@ use super::voters::{differing, of_other_histories, unreachable, unsettled, witho
 use crate::clock::boot_now;
 use crate::session::Session;
 use archon_coordinator_core::{Alert, ClusterState, Liveness, Remembered, Thresholds, alerts, not_served};
-use archon_proto::convert::order::LookOver;
+use archon_documents::{Alert as Finding, Check, CheckCluster, Reason};
 use archon_proto::v1;
 use archon_types::{ErrorDetail, NodeGoal, ReasonCode, Severity};
 use std::cmp::Reverse;
@@ -30,24 +31,20 @@ pub(super) struct Found {
     /// Something waits for it; otherwise it is worth a look although all may be served.
     pub(super) waits: bool,
     /// What it is.
-    pub(super) reason: v1::Reason,
+    pub(super) reason: Reason,
 }
 
 impl Admins {
     /// What should be looked at, the worst first.
-    pub(super) async fn looked_over(&self, request: v1::CheckRequest, within: Duration) -> Result<v1::CheckResponse> {
-        let cluster = request.cluster.clone();
-        let look = LookOver::try_from(request)?;
+    pub(super) async fn looked_over(&self, asked: CheckCluster, call: &Call<'_>) -> Result<Check> {
         let recovers = |_: &Arc<Session>, state: &ClusterState, _: &Remembered| state.recovery.is_some();
-        let (recovers, found) = self.found(cluster.as_ref(), within, (look, REASONS_MAX), recovers).await?;
+        let (recovers, found) = self.found(call.cluster(), call.within, (asked, REASONS_MAX), recovers).await?;
         let mut found = folded(found, recovers);
         found.sort_by_key(|found| Reverse(found.severity));
         let more = found.len() > ALERTS_MAX;
         found.truncate(ALERTS_MAX);
-        let alerts = found
-            .into_iter()
-            .map(|found| v1::Alert { severity: found.severity.as_str().to_owned(), reason: Some(found.reason) });
-        Ok(v1::CheckResponse { alerts: alerts.collect(), more })
+        let alerts = found.into_iter().map(|found| Finding { severity: found.severity.into(), reason: found.reason });
+        Ok(Check::of(alerts.collect(), more))
     }
 
     /// All that is found, with what `with` makes of the same state; `most`: of what is not served, or not whole.
@@ -55,12 +52,12 @@ impl Admins {
         &self,
         cluster: Option<&v1::ClusterRef>,
         within: Duration,
-        (look, most): (LookOver, usize),
+        (look, most): (CheckCluster, usize),
         with: impl FnOnce(&Arc<Session>, &ClusterState, &Remembered) -> T,
     ) -> Result<(T, Vec<Found>)> {
         let looked = self.look_back(cluster, within, |session, state, remembered| {
             let view = session.quorum().view();
-            let mut waits: Vec<v1::Reason> = unsettled(state);
+            let mut waits: Vec<Reason> = unsettled(state);
             waits.extend(without_changes(view.id, &view.voters));
             waits.extend(differing(session.quorum()));
             waits.extend(of_other_histories(session, state));
@@ -73,7 +70,7 @@ impl Admins {
             let not_served = not_served(state, remembered, boot_now()).iter().map(|alert| text(state, alert)).collect();
             Ok((waits, not_served, session.clone(), with(session, state, remembered)))
         });
-        let (waits, not_served, session, made): (_, Vec<v1::Reason>, _, _) = looked.await?;
+        let (waits, not_served, session, made): (_, Vec<Reason>, _, _) = looked.await?;
         // Heartbeats need what the leader remembers, and it is not held while all of that is looked at.
         let term = session.term().lock();
         let (alerts, meant) = session.quorum().replicated().read(|state| {
@@ -88,13 +85,13 @@ impl Admins {
 }
 
 /// What is worth a look beside what is not served.
-fn alerts_of(state: &ClusterState, liveness: &Liveness, look: LookOver) -> Result<Vec<Alert>> {
-    let LookOver { stale_after_ms, members_min, held_for_ms } = look;
+fn alerts_of(state: &ClusterState, liveness: &Liveness, look: CheckCluster) -> Result<Vec<Alert>> {
+    let CheckCluster { stale_after_ms, members_min, members_of, held_for_ms } = look;
     let of_table = |(table, least): (Option<String>, u32)| {
         let table = table.map(|name| table_of(state, &name).map(|table| table.id)).transpose()?;
         Ok::<_, ErrorDetail>((table, least))
     };
-    let members_min = members_min.map(of_table).transpose()?;
+    let members_min = members_min.map(|least| of_table((members_of, least))).transpose()?;
     Ok(alerts(state, liveness, boot_now(), Thresholds { stale_after_ms, members_min, held_for_ms }))
 }
 
@@ -118,11 +115,11 @@ struct Meant {
 }
 
 /// How much a reason matters. That copies are missing is meant so, if it is only for the maintenance of their nodes.
-fn severity(reason: &v1::Reason, meant: Meant) -> Severity {
-    match reason.code.parse() {
-        Ok(ReasonCode::UnderReplicated) if meant.maintained => Severity::Notice,
-        Ok(ReasonCode::TooFewVoters) if meant.few_voters => Severity::Notice,
-        Ok(code) => code.severity(),
-        Err(_) => Severity::Alarm,
+fn severity(reason: &Reason, meant: Meant) -> Severity {
+    match reason.code.known() {
+        Some(ReasonCode::UnderReplicated) if meant.maintained => Severity::Notice,
+        Some(ReasonCode::TooFewVoters) if meant.few_voters => Severity::Notice,
+        Some(code) => code.severity(),
+        None => Severity::Alarm,
     }
 }

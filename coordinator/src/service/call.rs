@@ -4,9 +4,11 @@ use super::budget;
 use crate::audit::{Audit, Change, Outcome, Record, What};
 use crate::clock::wall_now;
 use archon_coordinator_core::Actor;
+use archon_documents::{Effect, MethodCall};
 use archon_proto::convert::ids::request_id;
+use archon_proto::v1;
 use archon_security::{Caller, Role};
-use archon_types::{ErrorDetail, ErrorKind};
+use archon_types::{ErrorDetail, ErrorKind, RequestId};
 use parking_lot::Mutex;
 use std::time::Duration;
 use tonic::Request;
@@ -32,6 +34,10 @@ pub(super) struct Call<'a> {
     caller: Caller,
     /// How long it may take.
     pub(super) within: Duration,
+    /// The cluster that it is meant for, if it names one.
+    cluster: Option<v1::ClusterRef>,
+    /// Makes a retry have one effect; nil of a call that only reads.
+    request: RequestId,
     stage: Mutex<Stage>,
     /// Taken when it is kept.
     record: Mutex<Option<Record>>,
@@ -40,23 +46,65 @@ pub(super) struct Call<'a> {
 impl<'a> Call<'a> {
     /// The call `path` with this request.
     pub(super) fn new<T: Change>(audit: &'a Audit, path: &'static str, request: &Request<T>) -> Self {
-        let (caller, within, asked) = (Caller::of(request), budget(request.metadata()), request.get_ref());
-        let record = Record {
+        let asked = request.get_ref();
+        let audited = Some((asked.subject(), asked.wanted()));
+        let id = request_id(asked.request_id(), "request_id").ok();
+        Self::begin(audit, path, Caller::of(request), budget(request.metadata()), id, audited)
+    }
+
+    /// A call with a document; of one that is no document of its method, `document` is absent.
+    pub(super) fn with_document<T: MethodCall>(
+        audit: &'a Audit,
+        request: &Request<v1::AdminRequest>,
+        document: Option<&T>,
+    ) -> Self {
+        let audited = match document {
+            Some(document) if document.effect() == Effect::Reads => None,
+            Some(document) => Some((document.subject(), document.wanted())),
+            None if T::METHOD.effect == Effect::Reads => None,
+            None => Some(("unknown".to_owned(), None)),
+        };
+        let id = request_id(&request.get_ref().request_id, "request_id").ok();
+        let mut call = Self::begin(audit, T::METHOD.path, Caller::of(request), budget(request.metadata()), id, audited);
+        call.cluster.clone_from(&request.get_ref().cluster);
+        call.request = id.unwrap_or_default();
+        call
+    }
+
+    fn begin(
+        audit: &'a Audit,
+        path: &'static str,
+        caller: Caller,
+        within: Duration,
+        id: Option<RequestId>,
+        audited: Option<(String, Option<String>)>,
+    ) -> Self {
+        let record = audited.map(|(subject, asked)| Record {
             at: wall_now(),
             what: What::Change,
             who: caller.identity.as_ref().map(|identity| identity.to_string()),
             from: Some(caller.address),
             via: caller.via.as_ref().map(|speaker| speaker.to_string()),
             call: Some(path.to_owned()),
-            subject: Some(asked.subject()),
-            asked: asked.wanted(),
+            subject: Some(subject),
+            asked,
             outcome: Outcome::Done,
-            request_id: request_id(asked.request_id(), "request_id").ok().map(|id| id.to_string()),
+            request_id: id.map(|id| id.to_string()),
             left_out: 0,
             dropped: 0,
-        };
-        let record = Some(record).filter(|_| !asked.is_trial());
-        Self { audit, caller, within, stage: Mutex::new(Stage::Asked), record: Mutex::new(record) }
+        });
+        let (cluster, request) = (None, RequestId::default());
+        Self { audit, caller, within, cluster, request, stage: Mutex::new(Stage::Asked), record: Mutex::new(record) }
+    }
+
+    /// The cluster that it is meant for, if it names one.
+    pub(super) const fn cluster(&self) -> Option<&v1::ClusterRef> {
+        self.cluster.as_ref()
+    }
+
+    /// The id that a retry repeats.
+    pub(super) const fn request(&self) -> RequestId {
+        self.request
     }
 
     /// Whoever asks, as the log and the events name that one.

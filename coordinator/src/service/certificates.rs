@@ -6,7 +6,7 @@ use super::subjects;
 use crate::load::Loads;
 use crate::raft::VoterView;
 use archon_coordinator_core::{ClusterState, majority};
-use archon_proto::v1;
+use archon_documents::Reason;
 use archon_security::{Identity, date};
 use archon_types::access::WHENEVER;
 use archon_types::subject::Subject;
@@ -157,7 +157,7 @@ pub(super) fn reasons(
     (me, own): (u64, Option<MemberCertificate>),
     voters: &[VoterView],
     now: Millis,
-) -> Vec<v1::Reason> {
+) -> Vec<Reason> {
     let all = shown(state, loads, (me, own), voters);
     let with =
         |is: &dyn Fn(&MemberCertificate) -> bool| all.iter().filter(|one| is(&one.certificate)).collect::<Vec<_>>();
@@ -181,7 +181,7 @@ pub(super) fn reasons(
 }
 
 /// Members whose certificates are of different authorities: whoever believes but one of these does not believe all members.
-fn differing(all: &[Holder]) -> Option<v1::Reason> {
+fn differing(all: &[Holder]) -> Option<Reason> {
     let mut signed = BTreeMap::<AuthorityPrint, Vec<&str>>::new();
     for one in all {
         if let Some(authority) = one.certificate.authority {
@@ -212,7 +212,7 @@ fn told(
     holders: &[&Holder],
     text: impl Fn(&MemberCertificate) -> String,
     remedy: &str,
-) -> Vec<v1::Reason> {
+) -> Vec<Reason> {
     let first = holders.iter().min_by_key(|one| one.certificate.expires_at);
     match (first, holders.len()) {
         (Some(first), count) if count > TOLD_MAX => {
@@ -265,7 +265,7 @@ mod tests {
 
     fn codes(own: Option<MemberCertificate>, voters: &[VoterView]) -> Vec<(String, String)> {
         let found = reasons(&ClusterState::new(), &Loads::default(), (1, own), voters, NOW);
-        found.into_iter().map(|reason| (reason.code, reason.message)).collect()
+        found.into_iter().map(|reason| (reason.code.as_str().to_owned(), reason.message)).collect()
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::subjects;
 use archon_coordinator_core::{
     ClusterState, DoorView, EventKind, Explainer, NodeRow, Remembered, Why, Withheld, counts, staying_leases,
 };
-use archon_proto::v1;
+use archon_documents::Reason;
 use archon_types::subject::Subject;
 use archon_types::{
     DEFAULT_TABLE, DiskFull, DiskLimit, Holds, LogPin, Millis, NodeGoal, NodeId, NodeStatus, PartitionId,
@@ -18,24 +18,24 @@ use std::collections::BTreeSet;
 const CONDEMNED_NAMED_MAX: usize = 5;
 
 /// A reason of which nobody knows since when it is so. An empty remedy is none.
-pub(super) fn reason_now(code: ReasonCode, subject: Subject, message: String, remedy: impl Into<String>) -> v1::Reason {
-    v1::Reason {
-        code: code.as_str().to_owned(),
-        subject: Some(subject.into()),
+pub(super) fn reason_now(code: ReasonCode, subject: Subject, message: String, remedy: impl Into<String>) -> Reason {
+    Reason {
+        code: code.into(),
+        subject,
         message,
         began_at_ms: None,
         remedy: Some(remedy.into()).filter(|remedy| !remedy.is_empty()),
     }
 }
 
-/// A time as the wire has it; zero is none.
+/// A moment; zero is none.
 fn at(time: Millis) -> Option<u64> {
     (time > Millis::ZERO).then_some(time.get())
 }
 
 /// Why things are as they are: failed nodes first, then nodes that refuse writes, then partitions that are not served,
 /// then moves that wait.
-pub(super) fn reasons(state: &ClusterState, remembered: &Remembered, disks: &Disks, most: usize) -> Vec<v1::Reason> {
+pub(super) fn reasons(state: &ClusterState, remembered: &Remembered, disks: &Disks, most: usize) -> Vec<Reason> {
     let explainer = Explainer::new(state, remembered);
     let mut reasons = Vec::new();
     for row in state.nodes.values().filter(|row| row.node.status == NodeStatus::Failed) {
@@ -65,7 +65,7 @@ pub(super) fn reasons(state: &ClusterState, remembered: &Remembered, disks: &Dis
             None => (ReasonCode::NodeFailed, message),
         };
         let failed = reason_now(code, subjects::node(state, node.id), message, remedy);
-        reasons.push(v1::Reason { began_at_ms: at(node.since), ..failed });
+        reasons.push(Reason { began_at_ms: at(node.since), ..failed });
     }
     let unreached = remembered.unreached().map(|(node, view)| unreached(state, node, view));
     reasons.extend(unreached.take(most - reasons.len()));
@@ -112,7 +112,7 @@ pub(super) fn reasons(state: &ClusterState, remembered: &Remembered, disks: &Dis
 }
 
 /// A node lives, and clients do not reach it.
-fn unreached(state: &ClusterState, node: NodeId, view: &DoorView) -> v1::Reason {
+fn unreached(state: &ClusterState, node: NodeId, view: &DoorView) -> Reason {
     let (name, by) = (state.node_name(node), names(state, &view.by));
     let address = state.node(node).map_or_else(String::new, |row| row.node.address.clone());
     let left = match state.partitions.leaders_on(node) {
@@ -134,7 +134,7 @@ fn names(state: &ClusterState, nodes: &[NodeId]) -> String {
 }
 
 /// One reason stands for all leases that a participant is to give up and that nobody else may own.
-fn owner_stays(state: &ClusterState, owner: NodeId, leases: &[PartitionId]) -> v1::Reason {
+fn owner_stays(state: &ClusterState, owner: NodeId, leases: &[PartitionId]) -> Reason {
     let (name, count) = (state.node_name(owner), leases.len());
     let named = state.partition_names(leases.iter().copied());
     let leases = if count == 1 { "1 lease".to_owned() } else { format!("{count} leases") };
@@ -147,7 +147,7 @@ const STAYS_REMEDY: &str =
     "start other participants, let those serve that are cordoned, drained, in maintenance or full, or take a bar back";
 
 /// One reason stands for all copies of partitions that are no more and that are not deleted yet.
-fn condemned(state: &ClusterState) -> Option<v1::Reason> {
+fn condemned(state: &ClusterState) -> Option<Reason> {
     let copies = state.condemned.len();
     let on_node = |(node, copies): (NodeId, usize)| {
         let away = if state.is_alive(node) { "" } else { ", which is not alive" };
@@ -172,7 +172,7 @@ fn condemned(state: &ClusterState) -> Option<v1::Reason> {
 }
 
 /// A node that is alive that takes no writes because its disk is full: what it leads is read-only.
-pub(super) fn disk_full(state: &ClusterState, node: NodeId, lack: DiskFull) -> Option<v1::Reason> {
+pub(super) fn disk_full(state: &ClusterState, node: NodeId, lack: DiskFull) -> Option<Reason> {
     let row = state.node(node).filter(|row| row.node.status == NodeStatus::Alive)?;
     let name = &row.node.name;
     let message = format!("{name} takes no writes (`ReadOnly`), its disk is full: {lack}");
@@ -186,7 +186,7 @@ pub(super) fn disk_full(state: &ClusterState, node: NodeId, lack: DiskFull) -> O
 }
 
 /// A node of which a copy keeps much of the log.
-fn log_pinned(state: &ClusterState, node: NodeId, pin: LogPin) -> Option<v1::Reason> {
+fn log_pinned(state: &ClusterState, node: NodeId, pin: LogPin) -> Option<Reason> {
     let row = state.node(node).filter(|row| row.node.status == NodeStatus::Alive)?;
     let name = &row.node.name;
     let partition = state.partitions.iter().find(|row| row.placement(pin.placement).is_some()).map(|row| row.id);
@@ -204,7 +204,7 @@ fn log_pinned(state: &ClusterState, node: NodeId, pin: LogPin) -> Option<v1::Rea
 
 /// One reason stands for all partitions that have fewer copies than are wanted, one for those whose copies no node below its
 /// limit could take, one for those of which the copies of failed nodes are not replaced.
-fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<v1::Reason> {
+fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<Reason> {
     let (counts, shortage) = (counts(state), explainer.shortage());
     let of_copies =
         |code: ReasonCode, message: String, remedy: String| reason_now(code, Subject::Copies, message, remedy);
@@ -275,20 +275,20 @@ fn waits_for_members(
     remembered: &Remembered,
     explainer: &Explainer<'_>,
     table: &Table,
-) -> Option<v1::Reason> {
+) -> Option<Reason> {
     // As long as all of it is owned, nobody waits for anybody.
     let unowned = || state.partitions.of_table(table.id).any(|row| row.leader.is_none());
     let nobody = || !state.participants.serving(&table.name).any(NodeRow::takes_placements);
     if table.holds == Holds::Lease && nobody() && unowned() {
         let why = Why::NoParticipant { table: table.name.clone() };
-        let subject = Some(subjects::table(state, table.id).into());
+        let subject = subjects::table(state, table.id);
         let found = reason(state, remembered, PartitionId::new(table.id, 0), &why);
         // A new leader does not remember since when leases are free, but the table's creation is in the state.
         let began_at_ms = match awaits_first_participant(state, table.id) {
             true => made_at_ms(state, table.id).or(found.began_at_ms),
             false => found.began_at_ms,
         };
-        return Some(v1::Reason { subject, began_at_ms, ..found });
+        return Some(Reason { subject, began_at_ms, ..found });
     }
     let row = state.partitions.unassigned_in(table.id).next()?;
     let why = explainer.explain(row.id)?.into_iter().next()?;
@@ -303,8 +303,8 @@ fn waits_for_members(
     let whole =
         state.partitions.of_table(table.id).filter(waits).count() == state.partitions.count_of(table.id) as usize;
     let single = reason(state, remembered, row.id, &why);
-    let subject = if whole { Some(subjects::table(state, table.id).into()) } else { single.subject.clone() };
-    Some(v1::Reason { subject, began_at_ms: made_at_ms.or(single.began_at_ms), ..single })
+    let subject = if whole { subjects::table(state, table.id) } else { single.subject.clone() };
+    Some(Reason { subject, began_at_ms: made_at_ms.or(single.began_at_ms), ..single })
 }
 
 /// Reports whether no participant has registered for the lease table yet. A lease that was released or lost is never unassigned again.
@@ -332,7 +332,7 @@ pub(super) fn operand(state: &ClusterState, partition: PartitionId) -> String {
 }
 
 /// Why one partition is as it is.
-pub(super) fn reason(state: &ClusterState, remembered: &Remembered, partition: PartitionId, why: &Why) -> v1::Reason {
+pub(super) fn reason(state: &ClusterState, remembered: &Remembered, partition: PartitionId, why: &Why) -> Reason {
     let name = |node| state.node_name(node);
     // What keeps it from being served is told with since when it is not.
     let unserved = remembered.unserved_since(partition).unwrap_or_default();
@@ -468,5 +468,5 @@ pub(super) fn reason(state: &ClusterState, remembered: &Remembered, partition: P
         }
     };
     let subject = subjects::partition(state, partition);
-    v1::Reason { began_at_ms: at(since), ..reason_now(code, subject, message, remedy) }
+    Reason { began_at_ms: at(since), ..reason_now(code, subject, message, remedy) }
 }

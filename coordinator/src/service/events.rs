@@ -3,7 +3,7 @@
 use super::voters::numbers;
 use super::{orders, subjects};
 use archon_coordinator_core::{Actor, ClusterState, Event, EventKind};
-use archon_proto::v1;
+use archon_documents::Event as Summary;
 use archon_types::subject::{Cause, Subject};
 use archon_types::text::{bytes_text, shown_key};
 use archon_types::{EventCode, NodeGoal, NodeId, PartitionId, Right, SettingStep, TableTraits, grantee_text};
@@ -19,7 +19,7 @@ pub(super) fn cause(state: &ClusterState, who: &Actor) -> Cause {
 }
 
 /// An event as people read it.
-pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
+pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
     let by = cause(state, &event.who);
     // By the name that it had then: it may be forgotten by now.
     let named = |id: &NodeId, name: &str| Subject::Node { node_id: id.get(), node: name.to_owned() };
@@ -245,14 +245,7 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             (format!("data loss accepted; {then}, {retired} other copies retired"), of(partition))
         }
     };
-    v1::Event {
-        index: event.index,
-        at_ms: event.at.get(),
-        by: Some(by.into()),
-        code: code(&event.what).as_str().to_owned(),
-        subject: Some(subject.into()),
-        message,
-    }
+    Summary { index: event.index, at_ms: event.at.get(), by, code: code(&event.what).into(), subject, message }
 }
 
 /// A length of time in its two largest units: `10 min`, `1 h 30 min`, `1 d`. The moment between order and commit is rounded away.

@@ -1,25 +1,24 @@
 //! Alerts of which many say the same of many partitions, as one: a node that is down would fill a screen otherwise.
 
 use super::alerts::Found;
-use archon_proto::v1;
-use archon_proto::v1::subject::About;
-use archon_types::ReasonCode;
 use archon_types::subject::Subject;
+use archon_types::{ReasonCode, Word};
 use std::collections::BTreeMap;
 
 /// One in place of all that say of several partitions of a table that the same node is not alive; while the coordinators are being
 /// recovered, of all that say that something else holds up several of them. The others stay as they are, in their order.
 pub(super) fn folded(found: Vec<Found>, recovers: bool) -> Vec<Found> {
     // By table, by kind and by what is said, which names the node: where the first one stands, and how many there are.
-    let mut seen: BTreeMap<(u64, String, String), (usize, u32)> = BTreeMap::new();
+    let mut seen: BTreeMap<(u64, Word<ReasonCode>, String), (usize, u32)> = BTreeMap::new();
     let mut kept: Vec<Found> = Vec::new();
     for Found { severity, waits, reason } in found {
-        let names_node = reason.code == ReasonCode::NoLiveReplica.as_str();
-        if let Some(name) = of_partition(&reason).filter(|_| names_node || recovers) {
-            let table = name.table.as_ref().map_or(0, |table| table.id);
+        let names_node = reason.code == ReasonCode::NoLiveReplica;
+        if let Subject::Partition { table_id, .. } = reason.subject
+            && (names_node || recovers)
+        {
             // While nobody has said what is held, whom each of them waits for is told once, of the recovery.
             let message = if recovers { String::new() } else { reason.message.clone() };
-            let (place, count) = seen.entry((table, reason.code.clone(), message)).or_insert((kept.len(), 0));
+            let (place, count) = seen.entry((table_id, reason.code.clone(), message)).or_insert((kept.len(), 0));
             *count += 1;
             if let Some(first) = kept.get_mut(*place) {
                 first.reason.began_at_ms = first.reason.began_at_ms.min(reason.began_at_ms);
@@ -30,48 +29,38 @@ pub(super) fn folded(found: Vec<Found>, recovers: bool) -> Vec<Found> {
     }
     for (place, count) in seen.into_values().filter(|(_, count)| *count > 1) {
         let Some(Found { reason, .. }) = kept.get_mut(place) else { continue };
-        let Some(v1::PartitionName { table: Some(table), index }) = of_partition(reason).cloned() else { continue };
-        reason.message = format!("{count} of its partitions, {index} first: {}", reason.message);
-        reason.subject = Some(Subject::Table { table_id: table.id, table: table.name }.into());
+        let Subject::Partition { table_id, table, partition } = reason.subject.clone() else { continue };
+        reason.message = format!("{count} of its partitions, {partition} first: {}", reason.message);
+        reason.subject = Subject::Table { table_id, table };
     }
     kept
-}
-
-/// The partition that a reason is about.
-fn of_partition(reason: &v1::Reason) -> Option<&v1::PartitionName> {
-    match reason.subject.as_ref()?.about.as_ref()? {
-        About::Partition(name) => Some(name),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::describe::reason_now;
     use super::*;
+    use archon_documents::Reason;
     use archon_types::Severity;
 
-    fn reason(table_id: u64, partition: u32, node: &str, at: u64) -> v1::Reason {
+    fn reason(table_id: u64, partition: u32, node: &str, at: u64) -> Reason {
         let subject = Subject::Partition { table_id, table: format!("t{table_id}"), partition };
         let message = format!("a copy that counts is on {node}, which is not alive");
         let reason = reason_now(ReasonCode::NoLiveReplica, subject, message, format!("start {node} again"));
-        v1::Reason { began_at_ms: Some(at), ..reason }
+        Reason { began_at_ms: Some(at), ..reason }
     }
 
-    fn told(reasons: Vec<v1::Reason>, recovers: bool) -> Vec<v1::Reason> {
+    fn told(reasons: Vec<Reason>, recovers: bool) -> Vec<Reason> {
         let found = |reason| Found { severity: Severity::Alarm, waits: true, reason };
         folded(reasons.into_iter().map(found).collect(), recovers).into_iter().map(|found| found.reason).collect()
     }
 
     #[test]
     fn a_recovery_was_told_of_each_partition_that_it_holds_up() {
-        let mut all: Vec<v1::Reason> = (0..16).map(|partition| reason(1, partition, "athens", 9)).collect();
+        let mut all: Vec<Reason> = (0..16).map(|partition| reason(1, partition, "athens", 9)).collect();
         all.extend((0..16).map(|partition| reason(1, partition, "byzantium", 9)));
         all.extend((0..4).map(|partition| reason(2, partition, "athens", 9)));
-        let waiting = |reason: &v1::Reason| v1::Reason {
-            code: ReasonCode::HolderRegistering.as_str().to_owned(),
-            ..reason.clone()
-        };
+        let waiting = |reason: &Reason| Reason { code: ReasonCode::HolderRegistering.into(), ..reason.clone() };
         all.extend(all.clone().iter().map(waiting));
         let told = told(all, true);
         assert_eq!(told.len(), 4, "{told:#?}");
@@ -92,7 +81,7 @@ mod tests {
             told[1].message,
             "27 of its partitions, 3 first: a copy that counts is on athens, which is not alive"
         );
-        assert_eq!(told[1].subject, Some(Subject::Table { table_id: 1, table: "t1".into() }.into()));
+        assert_eq!(told[1].subject, Subject::Table { table_id: 1, table: "t1".into() });
         assert_eq!((told[1].began_at_ms, told[1].remedy.as_deref()), (Some(71), Some("start athens again")));
         assert!(told[2].message.contains("byzantium"));
         assert_eq!(told[3], reason(2, 0, "athens", 5), "one alone is told as it is");

@@ -4,21 +4,16 @@ use super::admin::{Admins, Result, unexpected};
 use super::call::Call;
 use super::operate::partition_of;
 use super::split::forgotten;
+use super::subjects;
 use crate::session::Session;
 use archon_coordinator_core::{ClusterState, EventKind, Liveness, Response as Answer, check_cancel_merge, check_merge};
-use archon_proto::convert::operate::MergePartition;
-use archon_proto::v1;
+use archon_documents::{MergePartition, PartitionMerge};
 use archon_types::{KeyRange, Partition, PartitionId};
 
 impl Admins {
     /// Begins a merge, says what it would do, or gives one up.
-    pub(super) async fn merge(
-        &self,
-        request: v1::MergePartitionRequest,
-        call: &Call<'_>,
-    ) -> Result<v1::MergePartitionResponse> {
-        let cluster = request.cluster.clone();
-        let MergePartition { request, partition: name, cancel, dry_run } = MergePartition::try_from(request)?;
+    pub(super) async fn merge(&self, asked: MergePartition, call: &Call<'_>) -> Result<PartitionMerge> {
+        let MergePartition { partition: name, cancel, dry_run } = asked;
         let known = self.context().confirmed(call.within).await?;
         let mut judged = None;
         let decide = |state: &ClusterState, _: &Liveness| {
@@ -30,7 +25,7 @@ impl Admins {
             } else {
                 let plan = check_merge(state, partition, bytes_of)?;
                 let mut answer = answer(state, partition, plan.right, bytes_of(plan.right));
-                answer.keys = Some(plan.keys.into());
+                answer.range = (&plan.keys).into();
                 (plan.command, answer)
             };
             if dry_run {
@@ -39,7 +34,7 @@ impl Admins {
             judged = Some(answer);
             Ok(Ok(command))
         };
-        let (session, answered) = match self.change_unless(cluster.as_ref(), request, call, decide).await? {
+        let (session, answered) = match self.commit_unless(call, decide).await? {
             Ok(changed) => changed,
             Err(planned) => return Ok(planned),
         };
@@ -60,7 +55,7 @@ impl Admins {
                 // As the first answer said; once it is over the row says what came of it.
                 let gets = |row: &Partition| Some(KeyRange { end: row.absorbed_range()?.end, ..row.range.clone() });
                 if let Some(keys) = state.partition(partition).and_then(gets) {
-                    answer.keys = Some(keys.into());
+                    answer.range = (&keys).into();
                 }
                 Ok(answer)
             }),
@@ -77,16 +72,14 @@ fn bytes_of(session: &Session, state: &ClusterState, partition: PartitionId) -> 
 }
 
 /// What a merge is about.
-fn answer(
-    state: &ClusterState,
-    partition: PartitionId,
-    right: PartitionId,
-    bytes: Option<u64>,
-) -> v1::MergePartitionResponse {
-    v1::MergePartitionResponse {
-        partition: Some(partition.into()),
+fn answer(state: &ClusterState, partition: PartitionId, right: PartitionId, bytes: Option<u64>) -> PartitionMerge {
+    let range = state.partition(partition).map_or(KeyRange::ALL, |row| row.range.clone());
+    PartitionMerge {
+        table_id: partition.table.get(),
+        table: subjects::table_name(state, partition.table),
+        partition: partition.index,
         right: right.index,
-        keys: state.partition(partition).map(|row| row.range.clone().into()),
+        range: (&range).into(),
         right_bytes: bytes,
     }
 }

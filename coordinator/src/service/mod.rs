@@ -9,6 +9,7 @@ mod call;
 mod certificates;
 mod configure;
 pub(crate) mod describe;
+mod documents;
 pub(crate) mod events;
 mod folded;
 mod merge;

@@ -12,39 +12,45 @@ use archon_coordinator_core::{
     Remembered, RemovalPlan, Reshaping, Response as Answer, check_alter_node, check_drain, check_force_leader,
     check_lose_node, check_remove, explain, refusal,
 };
-use archon_proto::convert::admin::SetNode;
-use archon_proto::convert::alter::AlterNode;
-use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode};
-use archon_proto::v1;
-use archon_types::{ErrorDetail, ErrorKind, Keys, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, ReplicaState};
-use std::time::Duration;
+use archon_documents::{
+    AlterNode, CheckNode, DescribePartition, Door, DrainCheck, ForceLeader, ForceLeaderCheck, ForcedLeader, ListNodes,
+    LoseNode, LossCheck, NodeAltered, NodeCheck, NodeGain, NodeList, NodeLoss, NodeRemoved, NodeSet, NodeSummary,
+    PartitionCopy, PartitionDescription, PartitionName, RemoveCheck, RemoveNode, SetNode,
+};
+use archon_types::{
+    ErrorDetail, ErrorKind, Keys, Node, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, ReplicaState,
+};
 
 impl Admins {
-    /// What draining, removing or giving up a node would do.
-    pub(super) async fn checked_node(
-        &self,
-        request: &v1::CheckNodeRequest,
-        within: Duration,
-    ) -> Result<v1::CheckNodeResponse> {
-        self.look_back(request.cluster.as_ref(), within, |session, state, remembered| {
-            let id = node_of(state, &request.name)?;
-            let row = state.node(id).ok_or_else(|| no_node(&request.name))?;
-            Ok(v1::CheckNodeResponse {
-                node: Some(node_summary(session, state, remembered, row)),
-                drain: Some(drain_check(state, id)),
-                remove: Some(remove_check(check_remove(state, id))),
-                loss: Some(loss_check(check_lose_node(state, id))),
+    /// Returns every node.
+    pub(super) async fn nodes(&self, _: ListNodes, call: &Call<'_>) -> Result<NodeList> {
+        self.view_back(call, |session, state, remembered| {
+            let nodes = shown_nodes(state).map(|row| node_summary(session, state, remembered, row));
+            Ok(NodeList { nodes: nodes.collect(), table_version: state.table_version().get() })
+        })
+        .await
+    }
+
+    /// Returns the effect of draining, removing or giving up a node.
+    pub(super) async fn checked_node(&self, asked: CheckNode, call: &Call<'_>) -> Result<NodeCheck> {
+        self.view_back(call, |session, state, remembered| {
+            let id = node_of(state, &asked.node)?;
+            let row = state.node(id).ok_or_else(|| no_node(&asked.node))?;
+            Ok(NodeCheck {
+                node: node_summary(session, state, remembered, row),
+                drain: drain_check(state, id),
+                remove: remove_check(check_remove(state, id)),
+                lost: loss_check(check_lose_node(state, id)),
             })
         })
         .await
     }
 
-    /// Says what is wanted of a node; a drain that cannot end is refused.
-    pub(super) async fn set(&self, request: v1::SetNodeRequest, call: &Call<'_>) -> Result<v1::SetNodeResponse> {
-        let cluster = request.cluster.clone();
-        let SetNode { request, name, goal } = SetNode::try_from(request)?;
+    /// Sets the goal of a node; refuses a drain that cannot end.
+    pub(super) async fn set(&self, asked: SetNode, call: &Call<'_>) -> Result<NodeSet> {
+        let (name, goal) = (&asked.node, asked.goal()?);
         let decide = |state: &ClusterState, _: &Liveness| {
-            let node = settable(state, &name)?;
+            let node = settable(state, name)?;
             match goal {
                 NodeGoal::Drain => match check_drain(state, node) {
                     Ok(drain) => Ok(drain.command),
@@ -57,54 +63,42 @@ impl Admins {
                 NodeGoal::Serve | NodeGoal::Cordon => Ok(Command::SetNode { node, goal, if_nodes: None }),
             }
         };
-        let (session, _) = self.change(cluster.as_ref(), request, call, decide).await?;
+        let (session, _) = self.commit(call, decide).await?;
         session.quorum().replicated().read(|state| {
-            let node = state.node(settable(state, &name)?).map(|row| row.node.clone().into());
-            Ok(v1::SetNodeResponse { node })
+            let row = state.node(settable(state, name)?).ok_or_else(|| no_node(name))?;
+            Ok(NodeSet { goal: row.node.goal.into() })
         })
     }
 
-    /// Gives a node another zone, weight or limit.
-    pub(super) async fn alter_node_of(
-        &self,
-        request: v1::AlterNodeRequest,
-        call: &Call<'_>,
-    ) -> Result<v1::AlterNodeResponse> {
-        let cluster = request.cluster.clone();
-        let AlterNode { request, name, change } = AlterNode::try_from(request)?;
+    /// Changes zone, weight or limit of a node.
+    pub(super) async fn alter_node_of(&self, asked: AlterNode, call: &Call<'_>) -> Result<NodeAltered> {
+        let AlterNode { node: name, change } = asked;
         let decide = |state: &ClusterState, _: &Liveness| {
             Ok(check_alter_node(state, settable(state, &name)?, &change)?.command.ok_or(()))
         };
-        let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
-        self.look_back(cluster.as_ref(), call.within, |session, state, remembered| {
+        let changed = self.commit_unless(call, decide).await?.is_ok();
+        self.view_back(call, |session, state, remembered| {
             let row = state.node(settable(state, &name)?).ok_or_else(|| no_node(&name))?;
-            Ok(v1::AlterNodeResponse { node: Some(node_summary(session, state, remembered, row)), changed })
+            Ok(NodeAltered { node: node_summary(session, state, remembered, row), changed })
         })
         .await
     }
 
     /// Forgets a node.
-    pub(super) async fn remove(
-        &self,
-        request: v1::RemoveNodeRequest,
-        call: &Call<'_>,
-    ) -> Result<v1::RemoveNodeResponse> {
-        let cluster = request.cluster.clone();
-        let RemoveNode { request, name } = RemoveNode::try_from(request)?;
+    pub(super) async fn remove(&self, asked: RemoveNode, call: &Call<'_>) -> Result<NodeRemoved> {
         let decide = |state: &ClusterState, _: &Liveness| {
-            let removal = check_remove(state, node_of(state, &name)?).map_err(|obstacles| refusal(&obstacles))?;
+            let removal = check_remove(state, node_of(state, &asked.node)?).map_err(|obstacles| refusal(&obstacles))?;
             Ok(removal.command)
         };
-        match self.change(cluster.as_ref(), request, call, decide).await?.1 {
-            Answer::NodeRemoved { placements } => Ok(v1::RemoveNodeResponse { copies: placements }),
+        match self.commit(call, decide).await?.1 {
+            Answer::NodeRemoved { placements } => Ok(NodeRemoved { copies_removed: placements }),
             other => Err(unexpected(&other)),
         }
     }
 
     /// Declares a node's data lost.
-    pub(super) async fn lose(&self, request: v1::LoseNodeRequest, call: &Call<'_>) -> Result<v1::LoseNodeResponse> {
-        let cluster = request.cluster.clone();
-        let LoseNode { request, name, accept_data_loss } = LoseNode::try_from(request)?;
+    pub(super) async fn lose(&self, asked: LoseNode, call: &Call<'_>) -> Result<NodeLoss> {
+        let LoseNode { node: name, accept_data_loss } = asked;
         let decide = |state: &ClusterState, _: &Liveness| {
             let loss = check_lose_node(state, node_of(state, &name)?).map_err(|obstacles| refusal(&obstacles))?;
             if !accept_data_loss && !loss.last_copies.is_empty() {
@@ -112,38 +106,27 @@ impl Admins {
             }
             Ok(loss.command)
         };
-        match self.change(cluster.as_ref(), request, call, decide).await?.1 {
+        match self.commit(call, decide).await?.1 {
             Answer::NodeLost { placements, counting, last_copies } => {
-                Ok(v1::LoseNodeResponse { copies: placements, counting, last_copies })
+                Ok(NodeLoss { copies_lost: placements, counting_copies_lost: counting, last_copies_lost: last_copies })
             }
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Everything about one partition.
-    pub(super) async fn described(
-        &self,
-        request: v1::DescribePartitionRequest,
-        within: Duration,
-    ) -> Result<v1::DescribePartitionResponse> {
-        let cluster = request.cluster.clone();
-        let name = PartitionName::try_from(request)?;
-        let session = self.context().confirmed(within).await?;
+    /// Returns everything about one partition.
+    pub(super) async fn described(&self, asked: DescribePartition, call: &Call<'_>) -> Result<PartitionDescription> {
+        let session = self.context().confirmed(call.within).await?;
         let term = session.term().lock();
         session.quorum().replicated().read(|state| {
-            check_named(cluster.as_ref(), state)?;
-            describe(&session, state, term.liveness(), partition_of(state, &name)?)
+            check_named(call.cluster(), state)?;
+            describe(&session, state, term.liveness(), partition_of(state, &asked.partition)?)
         })
     }
 
     /// Makes one copy lead, whatever is lost by it.
-    pub(super) async fn force(
-        &self,
-        request: v1::ForceLeaderRequest,
-        call: &Call<'_>,
-    ) -> Result<v1::ForceLeaderResponse> {
-        let cluster = request.cluster.clone();
-        let ForceLeader { request, partition: name, node, accept_data_loss } = ForceLeader::try_from(request)?;
+    pub(super) async fn force(&self, asked: ForceLeader, call: &Call<'_>) -> Result<ForcedLeader> {
+        let ForceLeader { partition: name, node, accept_data_loss } = asked;
         let decide = |state: &ClusterState, liveness: &Liveness| -> Result<Command> {
             let partition = partition_of(state, &name)?;
             let wanted = node.as_deref().map(|node| node_of(state, node)).transpose()?;
@@ -154,15 +137,22 @@ impl Admins {
             }
             Ok(forced.command)
         };
-        let (session, answer) = self.change(cluster.as_ref(), request, call, decide).await?;
+        let (session, answer) = self.commit(call, decide).await?;
         if !matches!(answer, Answer::Done { .. }) {
             return Err(unexpected(&answer));
         }
         session.quorum().replicated().read(|state| {
             let partition = partition_of(state, &name)?;
             let row = state.partition(partition).ok_or_else(|| no_partition(state, &name))?;
-            let leader = row.leader_placement().map(|leader| subjects::node_name(state, leader.node));
-            Ok(v1::ForceLeaderResponse { leader, epoch: row.epoch.get(), partition: Some(partition.into()) })
+            let leader = row.leader_placement().map(|leader| leader.node);
+            Ok(ForcedLeader {
+                table_id: partition.table.get(),
+                table: name.table.clone(),
+                partition: partition.index,
+                leader_id: leader.map(NodeId::get),
+                leader: leader.map(|leader| state.node_name(leader)),
+                epoch: row.epoch.get(),
+            })
         })
     }
 }
@@ -180,27 +170,37 @@ fn named_node(state: &ClusterState, name: &str) -> Option<NodeId> {
     state.node_by_name(name).or_else(lost).or_else(numbered).map(|row| row.node.id)
 }
 
-/// A node with what it holds, as people read it.
+/// A node with what it holds.
 pub(super) fn node_summary(
     session: &Session,
     state: &ClusterState,
     remembered: &Remembered,
     row: &NodeRow,
-) -> v1::NodeSummary {
+) -> NodeSummary {
     let id = row.node.id;
     let heard = session.heard(id);
     let loads = session.loads().lock();
-    v1::NodeSummary {
-        node: Some(row.node.clone().into()),
-        copies: state.partitions.held_on(id),
-        leaderships: state.partitions.leaders_on(id),
+    let Node { name, address, incarnation, status, goal, zone, weight, partitions_max, since, .. } = row.node.clone();
+    NodeSummary {
+        id: id.get(),
+        name,
+        address,
+        status: status.into(),
+        status_changed_at_ms: since.get(),
+        goal: goal.into(),
+        incarnation: incarnation.get(),
+        copies_held: state.partitions.held_on(id),
+        partitions_led: state.partitions.leaders_on(id),
+        zone,
+        weight,
+        partitions_max,
         bytes_stored: loads.bytes_stored(id),
-        keys: loads.keys(id),
+        keys_stored: loads.keys(id),
         operations_per_second: loads.operations_per_second(id),
         silent_for_ms: heard.map(|heard| boot_now().since(heard.at)),
         door: remembered.door(&row.node).map(|view| door(state, view)),
-        via: heard.and_then(|heard| heard.via).map(|relay| subjects::node_name(state, relay)),
-        disk_full: loads.disk_full(id).map(Into::into),
+        via: heard.and_then(|heard| heard.via).map(|relay| state.node_name(relay)),
+        disk_full: loads.disk_full(id).is_some(),
         stopped: row.node.status == NodeStatus::Failed && row.stopped,
         maintenance_ends_at_ms: remembered.maintenance_left_ms(state, id).map(|left_ms| wall_now().plus(left_ms).get()),
         bars: state.controls.bars().filter(|(member, ..)| *member == id).map(|bar| orders::bar(state, bar)).collect(),
@@ -209,10 +209,10 @@ pub(super) fn node_summary(
     }
 }
 
-fn door(state: &ClusterState, view: DoorView) -> v1::Door {
+fn door(state: &ClusterState, view: DoorView) -> Door {
     let DoorView { state: found, for_ms, by } = view;
-    let by = by.into_iter().map(|keeper| subjects::node_name(state, keeper)).collect();
-    v1::Door { state: found.as_str().to_owned(), for_ms, by }
+    let shut_to = by.into_iter().map(|prober| state.node_name(prober)).collect();
+    Door { state: found.into(), state_for_ms: for_ms, shut_to }
 }
 
 fn describe(
@@ -220,21 +220,23 @@ fn describe(
     state: &ClusterState,
     liveness: &Liveness,
     partition: PartitionId,
-) -> Result<v1::DescribePartitionResponse> {
+) -> Result<PartitionDescription> {
     let missing = || ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {partition}"));
     let row = state.partition(partition).ok_or_else(missing)?;
     let table = state.tables.get(&partition.table).ok_or_else(missing)?;
     let loads = session.loads().lock();
-    let copies = row.placements.iter().map(|placement| v1::Copy {
-        placement: placement.id.get(),
-        node: Some(subjects::node_name(state, placement.node)),
+    let copies = row.placements.iter().map(|placement| PartitionCopy {
+        placement_id: placement.id.get(),
+        node_id: placement.node.get(),
+        node: state.node_name(placement.node),
         // One that is forgotten has no data any more, as far as anybody knows.
-        node_status: v1::NodeStatus::from(state.node(placement.node).map_or(NodeStatus::Lost, |node| node.node.status))
-            .into(),
-        state: v1::ReplicaState::from(placement.state).into(),
+        node_status: state.node(placement.node).map_or(NodeStatus::Lost, |node| node.node.status).into(),
+        state: placement.state.into(),
         leads: row.leader == Some(placement.id) && placement.state == ReplicaState::Live,
-        bytes: loads.bytes(placement.node, placement.id),
+        bytes_stored: loads.bytes(placement.node, placement.id),
     });
+    let copies: Vec<PartitionCopy> = copies.collect();
+    let leader = copies.iter().find(|copy| copy.leads);
     let remembered = Remembered::new(state, liveness, boot_now());
     let why = explain(state, &remembered, partition).unwrap_or_default();
     // Why writes are refused, or why a copy does not come to count, as nobody else knows it.
@@ -243,68 +245,84 @@ fn describe(
     let reasons = full.chain(why.iter().map(|why| reason(state, &remembered, partition, why))).collect();
     let forced = check_force_leader(state, liveness, boot_now(), partition, None);
     let migration = state.running_migration(partition);
-    Ok(v1::DescribePartitionResponse {
-        table: Some(table.clone().into()),
-        partition: Some(row.clone().into()),
-        copies: copies.collect(),
+    Ok(PartitionDescription {
+        table_id: table.id.get(),
+        table: table.name.clone(),
+        id: partition.index,
+        epoch: row.epoch.get(),
+        version: row.version.get(),
+        status: row.status.into(),
+        leader_id: leader.map(|copy| copy.node_id),
+        leader: leader.map(|copy| copy.node.clone()),
+        holds: table.holds.into(),
+        replication: table.replication.into(),
+        min_in_sync: row.min_in_sync.into(),
+        range: table.keys.is_range().then(|| (&row.range).into()),
+        copies,
         reasons,
-        r#move: migration.map(|migration| rebalance::move_to_wire(state, &loads, migration)),
-        forced: Some(forced_check(state, forced)),
+        running_move: migration.map(|migration| rebalance::move_status(state, &loads, migration)),
+        force_leader: forced_check(state, forced),
         bars: state.controls.bars_of(partition).map(|bar| orders::bar(state, bar)).collect(),
-        reshaping: Reshaping::of(state, row).map(|found| reshapings::Shown::new(state, found).into_wire(&loads)),
+        reshaping: Reshaping::of(state, row).map(|found| reshapings::Shown::new(state, found).summary(&loads)),
     })
 }
 
-fn drain_check(state: &ClusterState, node: NodeId) -> v1::DrainCheck {
+fn drain_check(state: &ClusterState, node: NodeId) -> DrainCheck {
     match check_drain(state, node) {
-        Ok(drain) => v1::DrainCheck {
+        Ok(drain) => DrainCheck {
             obstacles: Vec::new(),
-            leaderships: drain.leaderships,
-            copies: drain.placements,
+            leaderships_moved: drain.leaderships,
+            copies_moved: drain.placements,
             gains: drain
                 .gains
                 .iter()
-                .map(|(node, copies)| v1::NodeGain { node: Some(subjects::node_name(state, *node)), copies: *copies })
+                .map(|(node, copies)| NodeGain {
+                    node_id: node.get(),
+                    node: state.node_name(*node),
+                    copies_gained: *copies,
+                })
                 .collect(),
             zones_doubled: drain.zones_doubled,
         },
-        Err(obstacles) => v1::DrainCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
+        Err(obstacles) => DrainCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
     }
 }
 
-fn remove_check(judged: Result<RemovalPlan, Vec<Obstacle>>) -> v1::RemoveCheck {
+fn remove_check(judged: Result<RemovalPlan, Vec<Obstacle>>) -> RemoveCheck {
     match judged {
-        Ok(removal) => v1::RemoveCheck { obstacles: Vec::new(), copies: removal.placements },
-        Err(obstacles) => v1::RemoveCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
+        Ok(removal) => RemoveCheck { obstacles: Vec::new(), copies_removed: removal.placements },
+        Err(obstacles) => RemoveCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
     }
 }
 
-fn loss_check(judged: Result<LossPlan, Vec<Obstacle>>) -> v1::LossCheck {
+fn loss_check(judged: Result<LossPlan, Vec<Obstacle>>) -> LossCheck {
     match judged {
-        Ok(loss) => v1::LossCheck {
-            obstacles: Vec::new(),
-            copies: loss.placements,
-            counting: loss.counting,
-            last_copies: u32::try_from(loss.last_copies.len()).unwrap_or(u32::MAX),
-            last: loss.last_copies.iter().take(NAMED_MAX).map(|partition| (*partition).into()).collect(),
-        },
-        Err(obstacles) => v1::LossCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
+        Ok(loss) => {
+            let loss = NodeLoss {
+                copies_lost: loss.placements,
+                counting_copies_lost: loss.counting,
+                last_copies_lost: u32::try_from(loss.last_copies.len()).unwrap_or(u32::MAX),
+            };
+            LossCheck { obstacles: Vec::new(), loss }
+        }
+        Err(obstacles) => LossCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
     }
 }
 
-fn forced_check(state: &ClusterState, judged: Result<ForcedElection, Vec<Obstacle>>) -> v1::ForceLeaderCheck {
+fn forced_check(state: &ClusterState, judged: Result<ForcedElection, Vec<Obstacle>>) -> ForceLeaderCheck {
     let names = |nodes: &[NodeId]| nodes.iter().map(|node| subjects::node_name(state, *node)).collect();
     match judged {
-        Ok(forced) => v1::ForceLeaderCheck {
+        Ok(forced) => ForceLeaderCheck {
             obstacles: Vec::new(),
-            leader: forced.leader.map(|leader| subjects::node_name(state, leader)),
-            condition: forced.condition.map(|condition| condition.as_str().to_owned()),
+            leader_id: forced.leader.map(NodeId::get),
+            leader: forced.leader.map(|leader| state.node_name(leader)),
+            condition: forced.condition.map(Into::into),
             lose_nothing: names(&forced.would_lose_nothing),
             lose_less: names(&forced.would_lose_less),
             could_be_named: names(&forced.could_be_named),
             retired: names(&forced.retired),
         },
-        Err(obstacles) => v1::ForceLeaderCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
+        Err(obstacles) => ForceLeaderCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
     }
 }
 
@@ -404,7 +422,7 @@ fn no_node(name: &str) -> ErrorDetail {
 
 pub(super) fn partition_of(state: &ClusterState, name: &PartitionName) -> Result<PartitionId> {
     let table = table_of(state, &name.table)?;
-    let partition = PartitionId::new(table.id, name.index);
+    let partition = PartitionId::new(table.id, name.partition);
     if state.partitions.get(partition).is_some() { Ok(partition) } else { Err(no_partition(state, name)) }
 }
 
@@ -412,10 +430,12 @@ fn no_partition(state: &ClusterState, name: &PartitionName) -> ErrorDetail {
     let table = state.table_by_name(&name.table);
     let has = match table.map(|table| (table.id, table.keys)) {
         Some((_, Keys::Hash { partitions })) => format!("it has 0 to {}", partitions.saturating_sub(1)),
-        Some((id, Keys::Range { next, .. })) if name.index < next => no_more(state, PartitionId::new(id, name.index)),
+        Some((id, Keys::Range { next, .. })) if name.partition < next => {
+            no_more(state, PartitionId::new(id, name.partition))
+        }
         Some((_, Keys::Range { .. })) | None => format!("see `archon partition list --table {}`", name.table),
     };
-    let message = format!("table {} has no partition {}; {has}", name.table, name.index);
+    let message = format!("table {} has no partition {}; {has}", name.table, name.partition);
     ErrorDetail::new(ErrorKind::NotFound, message)
 }
 

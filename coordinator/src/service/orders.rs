@@ -7,26 +7,24 @@ use super::operate::{node_of, partition_of, settable};
 use super::{events, subjects};
 use crate::clock::wall_now;
 use archon_coordinator_core::{Bar, ClusterState, Liveness, Note, Order, check_order, refusal, still_led};
-use archon_proto::convert::operate::PartitionName;
-use archon_proto::convert::order::{BarName, Order as Asked, Ordered};
-use archon_proto::v1;
+use archon_documents::{BarName, BarSummary, GiveOrder, Order as Asked, OrderGiven, PartitionName};
 use archon_types::NodeId;
 use archon_types::subject::Subject;
 
 impl Admins {
     /// Takes an order in, or finds that it holds already.
-    pub(super) async fn ordered(&self, request: v1::OrderRequest, call: &Call<'_>) -> Result<v1::OrderResponse> {
-        let cluster = request.cluster.clone();
-        let Ordered { request, order, why } = Ordered::try_from(request)?;
+    pub(super) async fn ordered(&self, asked: GiveOrder, call: &Call<'_>) -> Result<OrderGiven> {
+        let GiveOrder { order, why } = asked;
         let decide = |state: &ClusterState, _: &Liveness| {
             let order = order_of(state, &order)?;
             Ok(check_order(state, order, &why).map_err(|obstacles| refusal(&obstacles))?.ok_or(()))
         };
-        let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
-        let Asked::Maintain { node, .. } = &order else { return Ok(v1::OrderResponse { changed, still_led: 0 }) };
-        self.look(cluster.as_ref(), call.within, |_, state| {
-            let still_led = u32::try_from(still_led(state, settable(state, node)?).count()).unwrap_or(u32::MAX);
-            Ok(v1::OrderResponse { changed, still_led })
+        let changed = self.commit_unless(call, decide).await?.is_ok();
+        let Asked::Maintain { node, .. } = &order else { return Ok(OrderGiven { changed, partitions_still_led: 0 }) };
+        self.view(call, |_, state| {
+            let partitions_still_led =
+                u32::try_from(still_led(state, settable(state, node)?).count()).unwrap_or(u32::MAX);
+            Ok(OrderGiven { changed, partitions_still_led })
         })
         .await
     }
@@ -53,10 +51,7 @@ fn order_of(state: &ClusterState, asked: &Asked) -> Result<Order> {
 
 fn bar_of(state: &ClusterState, name: &BarName) -> Result<Bar> {
     match name.partition {
-        Some(index) => {
-            let name = PartitionName { table: name.table.clone(), index };
-            Ok(Bar::Partition(partition_of(state, &name)?))
-        }
+        Some(index) => Ok(Bar::Partition(partition_of(state, &PartitionName::new(&name.table, index))?)),
         None => Ok(Bar::Table(table_of(state, &name.table)?.id)),
     }
 }
@@ -69,13 +64,14 @@ pub(super) fn subject(state: &ClusterState, bar: Bar) -> Subject {
     }
 }
 
-/// A bar that stands, for people.
-pub(super) fn bar(state: &ClusterState, (member, bar, note): (NodeId, Bar, &Note)) -> v1::Bar {
-    v1::Bar {
-        member: Some(subjects::node_name(state, member)),
-        subject: Some(subject(state, bar).into()),
+/// A bar that stands.
+pub(super) fn bar(state: &ClusterState, (member, bar, note): (NodeId, Bar, &Note)) -> BarSummary {
+    BarSummary {
+        node_id: member.get(),
+        node: state.node_name(member),
+        subject: subject(state, bar),
         why: note.why.clone(),
-        by: Some(events::cause(state, &note.who).into()),
+        by: events::cause(state, &note.who),
         at_ms: note.at.get(),
     }
 }

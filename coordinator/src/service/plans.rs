@@ -4,8 +4,8 @@ use super::admin::{Admins, Result, unexpected};
 use super::call::Call;
 use super::{check_named, rebalance};
 use archon_coordinator_core::{ClusterState, Command, Goal, Liveness, MigrationId, Response as Answer, plan};
+use archon_documents::{CancelRebalance, Cancelled, RebalancePage, ShowRebalance};
 use archon_proto::convert::admin::ApplyPlan;
-use archon_proto::convert::ids::request_id;
 use archon_proto::v1;
 use archon_types::{ErrorDetail, ErrorKind};
 use std::time::Duration;
@@ -56,34 +56,25 @@ impl Admins {
     }
 
     /// How the present or last plan stands.
-    pub(super) async fn rebalance(
-        &self,
-        request: &v1::RebalanceStatusRequest,
-        within: Duration,
-    ) -> Result<v1::RebalanceStatusResponse> {
-        let most = usize::try_from(request.most.min(MOVES_MAX)).unwrap_or(usize::MAX);
-        let session = self.context().confirmed(within).await?;
+    pub(super) async fn rebalance(&self, asked: ShowRebalance, call: &Call<'_>) -> Result<RebalancePage> {
+        let most = usize::try_from(asked.most.min(MOVES_MAX)).unwrap_or(usize::MAX);
+        let session = self.context().confirmed(call.within).await?;
         let progress = session.quorum().replicated().read(|state| {
-            check_named(request.cluster.as_ref(), state)?;
-            Ok::<_, ErrorDetail>(rebalance::Progress::new(state, most, MigrationId::new(request.after)))
+            check_named(call.cluster(), state)?;
+            Ok::<_, ErrorDetail>(rebalance::Progress::new(state, most, MigrationId::new(asked.after)))
         })?;
-        Ok(progress.into_wire(session.loads()))
+        Ok(progress.page(session.loads()))
     }
 
     /// Takes a plan back, as far as it can be.
-    pub(super) async fn cancel(
-        &self,
-        request: v1::CancelRebalanceRequest,
-        call: &Call<'_>,
-    ) -> Result<v1::CancelRebalanceResponse> {
-        let id = request_id(&request.request_id, "CancelRebalanceRequest.request_id")?;
+    pub(super) async fn cancel(&self, _: CancelRebalance, call: &Call<'_>) -> Result<Cancelled> {
         let decide = |state: &ClusterState, _: &Liveness| match state.migrations.active_count() {
             0 => Err(ErrorDetail::new(ErrorKind::NothingRunning, "no rebalance is running")),
             _ => Ok(Command::CancelPlan),
         };
-        match self.change(request.cluster.as_ref(), id, call, decide).await?.1 {
+        match self.commit(call, decide).await?.1 {
             Answer::PlanCancelled { undone, too_late } => {
-                Ok(v1::CancelRebalanceResponse { cancelled: undone, too_late })
+                Ok(Cancelled { moves_cancelled: undone, moves_too_late: too_late })
             }
             other => Err(unexpected(&other)),
         }

@@ -9,6 +9,7 @@ use archon_coordinator_core::{
     ClusterState, Doubt, Liveness, Newcomer, PendingChange, QuorumStep, check_cancel_quorum_change,
     check_coordinator_speaks, check_join, check_quorum_change, check_settle, doubts,
 };
+use archon_documents::{PendingQuorumChange, QuorumRecovery, RecoveryDoubt};
 use archon_proto::convert::ids::{non_zero, request_id, storage_id, uuid_bytes};
 use archon_proto::convert::quorum::{ChangeQuorum, QuorumAsk};
 use archon_proto::convert::upgrade::protocol_range;
@@ -153,13 +154,13 @@ impl Admins {
 }
 
 /// What is under way, for people; `step`: what comes next, which only the leading coordinator knows.
-pub(super) fn pending(state: &ClusterState, step: Option<&QuorumStep>) -> Option<v1::PendingQuorumChange> {
+pub(super) fn pending(state: &ClusterState, step: Option<&QuorumStep>) -> Option<PendingQuorumChange> {
     let PendingChange { wish, who, at, .. } = state.coordinators.pending.as_ref()?;
-    Some(v1::PendingQuorumChange {
+    Some(PendingQuorumChange {
         change: wish.to_string(),
-        next: step.map(next).unwrap_or_default(),
+        next: step.map(next),
         began_at_ms: at.get(),
-        by: Some(cause(state, who).into()),
+        by: cause(state, who),
     })
 }
 
@@ -169,35 +170,34 @@ const COPIES_NAMED_MAX: usize = 16;
 const DOUBTS_TOLD_MAX: usize = 100;
 
 /// What is known of a recovery, for people; `refused`: members that ask to be taken in and have lived in another history, with why not.
-/// `standby`: why the leading coordinator waits for the former ones.
 pub(super) fn recovery(
     state: &ClusterState,
     refused: &BTreeMap<String, String>,
     standby: Option<String>,
-) -> Option<v1::QuorumRecovery> {
+) -> Option<QuorumRecovery> {
     let recovery = state.recovery.as_deref()?;
     if state.stands_by() || standby.is_some() {
         let text =
             standby.unwrap_or_else(|| "the leading coordinator asks the former ones whether they work".to_owned());
-        let kind = DoubtKind::FormerQuorum.as_str().to_owned();
-        let doubt = v1::RecoveryDoubt { kind, subject: "coordinators".to_owned(), text, may_be_accepted: false };
-        return Some(v1::QuorumRecovery {
+        let kind = DoubtKind::FormerQuorum.into();
+        let doubt = RecoveryDoubt { kind, about: "coordinators".to_owned(), text, may_be_accepted: false };
+        return Some(QuorumRecovery {
             began_at_ms: recovery.begun.get(),
-            base: recovery.base.get(),
+            base_index: recovery.base.get(),
             doubts: vec![doubt],
             doubts_total: 1,
         });
     }
     let doubts = doubts(state);
-    Some(v1::QuorumRecovery {
+    Some(QuorumRecovery {
         began_at_ms: recovery.begun.get(),
-        base: recovery.base.get(),
+        base_index: recovery.base.get(),
         doubts: doubts.iter().take(DOUBTS_TOLD_MAX).map(|doubt| told(state, doubt, refused)).collect(),
         doubts_total: u32::try_from(doubts.len()).unwrap_or(u32::MAX),
     })
 }
 
-fn told(state: &ClusterState, doubt: &Doubt, refused: &BTreeMap<String, String>) -> v1::RecoveryDoubt {
+fn told(state: &ClusterState, doubt: &Doubt, refused: &BTreeMap<String, String>) -> RecoveryDoubt {
     let refusal = |node| refused.get_key_value(&state.node_name(node));
     let (kind, subject, text) = match doubt {
         // It lives, and nothing is to be given up for it.
@@ -252,7 +252,7 @@ fn told(state: &ClusterState, doubt: &Doubt, refused: &BTreeMap<String, String>)
             (DoubtKind::Contested, state.partition_name(*partition), text.to_owned())
         }
     };
-    v1::RecoveryDoubt { kind: kind.as_str().to_owned(), subject, text, may_be_accepted: doubt.may_be_accepted() }
+    RecoveryDoubt { kind: kind.into(), about: subject, text, may_be_accepted: doubt.may_be_accepted() }
 }
 
 /// The partitions of which a node holds copies that a state does not know, by the numbers of their tables and their own.

@@ -7,6 +7,7 @@ use archon_coordinator_core::{
     ClusterState, Command, Migration, MigrationId, MoveReason, Phase, PlanSummary, PlannedMove, Reshaping, Subject,
     UnmetReason, Waits, phase,
 };
+use archon_documents::{MoveStatus, RebalancePage, RebalanceStatus, RebalanceSummary, Reshaping as Reshaped};
 use archon_proto::v1;
 use archon_types::plan::{Move, Plan, Unmet};
 use archon_types::{MoveCode, MoveKind, NodeId, PlacementId, UnmetCode};
@@ -117,8 +118,8 @@ pub(crate) struct Shown {
     phase: Phase,
     why: String,
     table: String,
-    from: v1::NodeName,
-    to: v1::NodeName,
+    from: String,
+    to: String,
 }
 
 impl Shown {
@@ -130,7 +131,7 @@ impl Shown {
             Phase::Done | Phase::Cancelled => migration.reason.clone(),
             _ => waits.waiting_for(migration).unwrap_or_else(|| migration.reason.clone()),
         };
-        let (from, to) = (subjects::node_name(state, migration.from), subjects::node_name(state, migration.to));
+        let (from, to) = (state.node_name(migration.from), state.node_name(migration.to));
         let table = subjects::table_name(state, migration.partition.table);
         Self { migration: migration.clone(), phase, why, table, from, to }
     }
@@ -140,7 +141,7 @@ impl Shown {
     }
 
     /// The move as people read it, with what its target's node told of the copy.
-    fn into_wire(self, size: Size) -> v1::MoveStatus {
+    fn summary(self, size: Size) -> MoveStatus {
         let Self { migration, phase, why, table, from, to } = self;
         // Of a copy that is whole, its node tells the size; until then there is the plan's estimate.
         let bytes_total = match (migration.kind, &phase) {
@@ -156,14 +157,17 @@ impl Shown {
             }
             Phase::InSync | Phase::HandOver | Phase::Cleanup | Phase::Done => bytes_total,
         };
-        v1::MoveStatus {
+        MoveStatus {
             id: migration.id.get(),
-            partition: Some(migration.partition.into()),
-            table_name: table,
-            from: Some(from),
-            to: Some(to),
-            kind: migration.kind.as_str().to_owned(),
-            phase: phase.word().as_str().to_owned(),
+            kind: migration.kind.into(),
+            table_id: migration.partition.table.get(),
+            table,
+            partition: migration.partition.index,
+            from_id: migration.from.get(),
+            from,
+            to_id: migration.to.get(),
+            to,
+            phase: phase.word().into(),
             percent: percent(&phase, size.copied),
             message: why,
             bytes_done,
@@ -199,10 +203,10 @@ fn percent(phase: &Phase, copied: Copied) -> u32 {
 }
 
 /// One move as people read it.
-pub(crate) fn move_to_wire(state: &ClusterState, loads: &Loads, migration: &Migration) -> v1::MoveStatus {
+pub(crate) fn move_status(state: &ClusterState, loads: &Loads, migration: &Migration) -> MoveStatus {
     let shown = Shown::new(state, &Waits::new(state), migration);
     let size = Size::of(loads, shown.copy());
-    shown.into_wire(size)
+    shown.summary(size)
 }
 
 /// One move that runs.
@@ -251,12 +255,12 @@ impl Progress {
     }
 
     /// As people read it, with what the nodes told of the copies.
-    pub(crate) fn into_wire(self, loads: &Mutex<Loads>) -> v1::RebalanceStatusResponse {
-        let (copied, sizes, reshapings): (Vec<Copied>, Vec<Size>, Vec<v1::Reshaping>) = {
+    pub(crate) fn page(self, loads: &Mutex<Loads>) -> RebalancePage {
+        let (copied, sizes, reshapings): (Vec<Copied>, Vec<Size>, Vec<Reshaped>) = {
             let loads = loads.lock();
             let copied = self.under_way.iter().map(|running| Size::of(&loads, running.copy).copied);
             let sizes = self.page.iter().map(|shown| Size::of(&loads, shown.copy()));
-            let reshapings = self.reshapings.into_iter().map(|shown| shown.into_wire(&loads));
+            let reshapings = self.reshapings.into_iter().map(|shown| shown.summary(&loads));
             (copied.collect(), sizes.collect(), reshapings.collect())
         };
         let PlanSummary { plan, queued, copying, in_sync, hand_over, cleanup, .. } = self.summary;
@@ -269,9 +273,9 @@ impl Progress {
                 _ => running.bytes,
             });
         }
-        let summary = v1::RebalanceSummary {
-            plan,
-            moves,
+        let summary = RebalanceSummary {
+            plan_id: plan,
+            moves_total: moves,
             queued,
             copying,
             in_sync,
@@ -285,13 +289,13 @@ impl Progress {
             bytes_done,
             bytes_total: self.summary.bytes_open.saturating_add(self.summary.bytes_done),
         };
-        v1::RebalanceStatusResponse {
+        let status = RebalanceStatus {
             running: self.running,
-            moves: self.page.into_iter().zip(sizes).map(|(shown, size)| shown.into_wire(size)).collect(),
-            summary: Some(summary),
-            more: self.more,
+            summary,
+            moves: self.page.into_iter().zip(sizes).map(|(shown, size)| shown.summary(size)).collect(),
             reshapings,
             reshapings_total: u32::try_from(self.reshapings_total).unwrap_or(u32::MAX),
-        }
+        };
+        RebalancePage { status, more: self.more }
     }
 }

@@ -1,9 +1,9 @@
-//! Splits and merges under way in the wire's words.
+//! Splits and merges under way.
 
 use super::subjects;
 use crate::load::Loads;
 use archon_coordinator_core::{ClusterState, Reshaping};
-use archon_proto::v1;
+use archon_documents::Reshaping as Summary;
 use archon_types::NodeId;
 use std::fmt::Write as _;
 
@@ -11,25 +11,31 @@ use std::fmt::Write as _;
 const RESHAPINGS_MAX: usize = 256;
 
 /// A split or merge as the state has it.
-pub(super) struct Shown(v1::Reshaping);
+pub(super) struct Shown {
+    summary: Summary,
+    waits_for: Vec<NodeId>,
+}
 
 impl Shown {
     /// A look at one.
     pub(super) fn new(state: &ClusterState, reshaping: Reshaping) -> Self {
         let count = |copies: usize| u32::try_from(copies).unwrap_or(u32::MAX);
-        Self(v1::Reshaping {
-            partition: Some(reshaping.partition.into()),
-            table_name: subjects::table_name(state, reshaping.partition.table),
-            kind: reshaping.kind.as_str().to_owned(),
-            phase: reshaping.phase.as_str().to_owned(),
+        let waits_for = reshaping.waits_for;
+        let summary = Summary {
+            table_id: reshaping.partition.table.get(),
+            table: subjects::table_name(state, reshaping.partition.table),
+            partition: reshaping.partition.index,
+            kind: reshaping.kind.into(),
+            reshaping_phase: reshaping.phase.into(),
             right: reshaping.right.index,
-            at: reshaping.at,
+            at: String::from_utf8_lossy(&reshaping.at).into_owned(),
             percent: reshaping.percent,
-            copies: count(reshaping.copies),
+            copies_total: count(reshaping.copies),
             copies_ready: count(reshaping.copies_ready),
-            waits_for: reshaping.waits_for.into_iter().map(|node| subjects::node_name(state, node)).collect(),
+            waits_for: waits_for.iter().map(|node| state.node_name(*node)).collect(),
             message: reshaping.why,
-        })
+        };
+        Self { summary, waits_for }
     }
 
     /// A look at the first of all that are under way.
@@ -38,13 +44,14 @@ impl Shown {
     }
 
     /// As people read it, with what the nodes that are waited for told of their disks.
-    pub(super) fn into_wire(self, loads: &Loads) -> v1::Reshaping {
-        let Self(mut wire) = self;
-        let full = wire.waits_for.iter().filter(|node| loads.disk_full(NodeId::new(node.id)).is_some());
-        let full: Vec<&str> = full.map(|node| node.name.as_str()).collect();
+    pub(super) fn summary(self, loads: &Loads) -> Summary {
+        let Self { mut summary, waits_for } = self;
+        let waits = waits_for.iter().zip(&summary.waits_for);
+        let full = waits.filter(|(node, _)| loads.disk_full(**node).is_some());
+        let full: Vec<&str> = full.map(|(_, name)| name.as_str()).collect();
         if !full.is_empty() {
-            let _ = write!(wire.message, "; there is too little space on {}", full.join(", "));
+            let _ = write!(summary.message, "; there is too little space on {}", full.join(", "));
         }
-        wire
+        summary
     }
 }

@@ -16,7 +16,7 @@ use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session as SessionService;
 use archon_security::{BeatKey, Caller};
-use archon_types::{ErrorDetail, ErrorKind, Incarnation, Report, own_denial};
+use archon_types::{ErrorDetail, ErrorKind, Incarnation, NodeTraits, Report, own_denial};
 use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
 
@@ -74,14 +74,15 @@ impl Sessions {
             let who = known.map_or_else(|| Actor::Newcomer(node.name.clone()), |row| Actor::Node(row.node.id));
             Ok::<_, ErrorDetail>(who)
         })?;
+        let NodeTraits { zone, weight, partitions_max } = node.traits;
         let register = Register {
             name: node.name,
             address: node.address,
             storage: node.storage,
             boot: node.boot,
-            zone: node.zone,
-            weight: node.weight,
-            partitions_max: node.partitions_max,
+            zone,
+            weight,
+            partitions_max,
             protocol_min: node.protocol_min,
             protocol_max: node.protocol_max,
             held: node.held,

@@ -8,26 +8,19 @@ use crate::middle;
 use archon_coordinator_core::{
     ClusterState, EventKind, Liveness, Response as Answer, SplitPlan, check_cancel_split, check_split, check_splittable,
 };
+use archon_documents::{KeyText, PartitionName, PartitionSplit, RangeSummary, SplitAnswer, SplitPartition};
 use archon_proto::convert::middle::FindMiddle;
-use archon_proto::convert::operate::{PartitionName, SplitGoal, SplitPartition};
-use archon_proto::v1;
 use archon_types::{ErrorDetail, ErrorKind, KeyRange, Middle, NodeId, PartitionId};
-use std::time::Duration;
 
 impl Admins {
     /// Begins a split, says what it would do, or gives one up.
-    pub(super) async fn split(
-        &self,
-        request: v1::SplitPartitionRequest,
-        call: &Call<'_>,
-    ) -> Result<v1::SplitPartitionResponse> {
-        let cluster = request.cluster.clone();
-        let SplitPartition { request, partition: name, goal, dry_run } = SplitPartition::try_from(request)?;
-        let at = match goal {
-            SplitGoal::At(key) => Some(Ok(Middle::At(key))),
-            SplitGoal::Cancel => None,
-            // Whatever is known of it, whoever asks again for what was begun is told of that.
-            SplitGoal::Middle => Some(self.middle(cluster.as_ref(), &name, call.within).await),
+    pub(super) async fn split(&self, asked: SplitPartition, call: &Call<'_>) -> Result<SplitAnswer> {
+        let SplitPartition { partition: name, at, cancel, dry_run } = asked;
+        let at = match at {
+            _ if cancel => None,
+            Some(KeyText(key)) => Some(Ok(Middle::At(key))),
+            // Even if the search fails: a repeated request is answered with the split that it began.
+            None => Some(self.middle(&name, call).await),
         };
         let mut judged = None;
         let decide = |state: &ClusterState, _: &Liveness| {
@@ -36,7 +29,7 @@ impl Admins {
                 Some(at) => {
                     let at = match at? {
                         Middle::At(key) => key,
-                        Middle::Searching => return Ok(Err(searching())),
+                        Middle::Searching => return Ok(Err(SplitAnswer { split: None })),
                         Middle::Indivisible => return Err(indivisible(&name)),
                     };
                     let plan = check_split(state, partition, &at)?;
@@ -44,38 +37,40 @@ impl Admins {
                 }
                 None => {
                     let command = check_cancel_split(state, partition)?;
-                    let answer = v1::SplitPartitionResponse {
-                        left_keys: state.partition(partition).map(|row| row.range.clone().into()),
-                        right_keys: None,
-                        ..begun(state, partition)?
-                    };
+                    let begun = begun(state, partition)?;
+                    let left_keys = state
+                        .partition(partition)
+                        .map_or_else(|| begun.left_keys.clone(), |row| RangeSummary::from(&row.range));
+                    let answer = PartitionSplit { left_keys, right_keys: None, ..begun };
                     (command, answer)
                 }
             };
+            let answer = SplitAnswer { split: Some(answer) };
             if dry_run {
                 return Ok(Err(answer));
             }
             judged = Some(answer);
             Ok(Ok(command))
         };
-        let (session, answer) = match self.change_unless(cluster.as_ref(), request, call, decide).await? {
+        let (session, answer) = match self.commit_unless(call, decide).await? {
             Ok(changed) => changed,
             Err(planned) => return Ok(planned),
         };
         match (answer, judged) {
             (Answer::Done { .. }, Some(judged)) => Ok(judged),
             // Asked again: of the first time it is remembered that it was done.
-            (Answer::Done { .. }, None) => {
-                session.quorum().replicated().read(|state| begun(state, partition_of(state, &name)?))
-            }
+            (Answer::Done { .. }, None) => session
+                .quorum()
+                .replicated()
+                .read(|state| Ok(SplitAnswer { split: Some(begun(state, partition_of(state, &name)?)?) })),
             (other, _) => Err(unexpected(&other)),
         }
     }
 
     /// What the leader of a partition that can be split knows of its middle.
-    async fn middle(&self, cluster: Option<&v1::ClusterRef>, name: &PartitionName, within: Duration) -> Result<Middle> {
+    async fn middle(&self, name: &PartitionName, call: &Call<'_>) -> Result<Middle> {
         let (node, asked) = self
-            .look(cluster, within, |_, state| {
+            .view(call, |_, state| {
                 let partition = partition_of(state, name)?;
                 let leader = check_splittable(state, partition)?.node;
                 let row = state.node(leader).ok_or_else(|| {
@@ -91,28 +86,35 @@ impl Admins {
     }
 }
 
-/// The answer while the leader looks for the middle.
-fn searching() -> v1::SplitPartitionResponse {
-    v1::SplitPartitionResponse { searching: true, ..v1::SplitPartitionResponse::default() }
-}
-
 fn indivisible(name: &PartitionName) -> ErrorDetail {
     let message = format!(
         "no key parts partition {}/{} into halves: it has fewer than two rows, or one that is larger than all others together; \
          name a key with --at if it is to be split all the same",
-        name.table, name.index
+        name.table, name.partition
     );
     ErrorDetail::new(ErrorKind::Refused, message)
 }
 
-fn planned(state: &ClusterState, partition: PartitionId, plan: SplitPlan) -> v1::SplitPartitionResponse {
-    v1::SplitPartitionResponse {
-        partition: Some(partition.into()),
-        right: plan.right.index,
-        left_keys: Some(plan.left_keys.into()),
-        right_keys: Some(plan.right_keys.into()),
-        nodes: plan.nodes.into_iter().map(|node| subjects::node_name(state, node)).collect(),
-        searching: false,
+fn planned(state: &ClusterState, partition: PartitionId, plan: SplitPlan) -> PartitionSplit {
+    let (left_keys, right_keys) = (RangeSummary::from(&plan.left_keys), Some((&plan.right_keys).into()));
+    answer(state, partition, plan.right.index, (left_keys, right_keys), &plan.nodes)
+}
+
+fn answer(
+    state: &ClusterState,
+    partition: PartitionId,
+    right: u32,
+    (left_keys, right_keys): (RangeSummary, Option<RangeSummary>),
+    nodes: &[NodeId],
+) -> PartitionSplit {
+    PartitionSplit {
+        table_id: partition.table.get(),
+        table: subjects::table_name(state, partition.table),
+        partition: partition.index,
+        right,
+        left_keys,
+        right_keys,
+        nodes: nodes.iter().map(|node| subjects::node_name(state, *node)).collect(),
     }
 }
 
@@ -120,7 +122,7 @@ fn planned(state: &ClusterState, partition: PartitionId, plan: SplitPlan) -> v1:
 ///
 /// # Errors
 /// `Refused` if nothing is known of any.
-fn begun(state: &ClusterState, partition: PartitionId) -> Result<v1::SplitPartitionResponse> {
+fn begun(state: &ClusterState, partition: PartitionId) -> Result<PartitionSplit> {
     let row = state.partition(partition);
     let split = row.and_then(|row| row.split.as_deref());
     let last = || {
@@ -142,14 +144,8 @@ fn begun(state: &ClusterState, partition: PartitionId) -> Result<v1::SplitPartit
         Some(split) => split.copies.iter().map(|copy| copy.node).collect(),
         None => right_row.into_iter().flat_map(|right| &right.placements).map(|copy| copy.node).collect(),
     };
-    Ok(v1::SplitPartitionResponse {
-        partition: Some(partition.into()),
-        right,
-        left_keys: left_keys.map(Into::into),
-        right_keys: right_keys.map(Into::into),
-        nodes: nodes.into_iter().map(|node| subjects::node_name(state, node)).collect(),
-        searching: false,
-    })
+    let left_keys = RangeSummary::from(&left_keys.unwrap_or(KeyRange::ALL));
+    Ok(answer(state, partition, right, (left_keys, right_keys.as_ref().map(Into::into)), &nodes))
 }
 
 /// What is answered to whoever asks again for something that was begun so long ago that nobody knows what came of it.

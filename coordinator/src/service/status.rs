@@ -1,61 +1,65 @@
 //! How the cluster is, in one answer: who leads, how much is served, and why something waits.
 
 use super::admin::{Admins, Result};
+use super::call::Call;
 use super::certificates;
 use super::voters::voter;
 use crate::clock::wall_now;
 use crate::raft::QuorumView;
 use crate::session::Session;
 use archon_coordinator_core::{ClusterState, Remembered, counts};
-use archon_proto::convert::order::LookOver;
-use archon_proto::v1;
+use archon_documents::{CheckCluster, Reason, ShowStatus, Status};
 use archon_types::{DiskFull, LogPin, NodeId, Severity};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Reasons in a status.
 const STATUS_REASONS_MAX: usize = 20;
 
 impl Admins {
     /// How everything is, with what something waits for and what `archon check` warns of.
-    pub(super) async fn status_of(&self, request: &v1::StatusRequest, within: Duration) -> Result<v1::StatusResponse> {
-        let look = (LookOver::default(), STATUS_REASONS_MAX);
+    pub(super) async fn status_of(&self, _: ShowStatus, call: &Call<'_>) -> Result<Status> {
+        let look = (CheckCluster::default(), STATUS_REASONS_MAX);
         let status = |session: &Arc<Session>, state: &ClusterState, remembered: &Remembered| {
             let view = session.quorum().view();
             let counts = counts(state);
-            v1::StatusResponse {
-                cluster: Some(state.cluster.into()),
-                leader: view.leader,
+            Status {
+                cluster_id: cluster_text(state),
+                leader_id: view.leader,
                 term: view.term,
                 coordinators: view.voters.into_iter().map(voter).collect(),
                 table_version: state.table_version().get(),
                 nodes_alive: counts.nodes_alive,
                 nodes_failed: counts.nodes_failed,
                 nodes_unreached: u32::try_from(remembered.unreached().count()).unwrap_or(u32::MAX),
-                partitions: counts.partitions,
+                partitions_total: counts.partitions,
                 partitions_online: counts.partitions_online,
                 moves_running: counts.migrations_running,
                 reshapings_running: counts.reshapings_running,
                 nodes_min: state.settings.nodes_min,
                 reasons: Vec::new(),
                 partitions_under_replicated: counts.partitions_under_replicated,
-                transport: self.context().transport.kind().as_str().to_owned(),
+                transport: self.context().transport.kind().into(),
                 copies_condemned: u32::try_from(state.condemned.len()).unwrap_or(u32::MAX),
             }
         };
-        let (status, mut found) = self.found(request.cluster.as_ref(), within, look, status).await?;
+        let (status, mut found) = self.found(call.cluster(), call.within, look, status).await?;
         // What is as somebody wants it holds nothing up.
         found.retain(|found| found.waits || found.severity != Severity::Notice);
         found.sort_by_key(|found| !found.waits);
         found.truncate(STATUS_REASONS_MAX);
-        Ok(v1::StatusResponse { reasons: found.into_iter().map(|found| found.reason).collect(), ..status })
+        Ok(Status { reasons: found.into_iter().map(|found| found.reason).collect(), ..status })
     }
 
     /// Why somebody should look at certificates.
-    pub(super) fn certificates(&self, session: &Session, state: &ClusterState, view: &QuorumView) -> Vec<v1::Reason> {
+    pub(super) fn certificates(&self, session: &Session, state: &ClusterState, view: &QuorumView) -> Vec<Reason> {
         let own = self.context().transport.certificate();
         certificates::reasons(state, &session.loads().lock(), (view.id, own), &view.voters, wall_now())
     }
+}
+
+/// The cluster's UUID; empty while it is not bootstrapped.
+pub(super) fn cluster_text(state: &ClusterState) -> String {
+    if state.is_bootstrapped() { state.cluster.to_string() } else { String::new() }
 }
 
 /// Disk reports of the nodes.

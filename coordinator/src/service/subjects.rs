@@ -1,8 +1,7 @@
 //! What reasons and events are about, by number and name.
 
 use archon_coordinator_core::ClusterState;
-use archon_proto::v1;
-use archon_types::subject::Subject;
+use archon_types::subject::{NodeName, Subject};
 use archon_types::{NodeId, PartitionId, TableId};
 
 /// A node.
@@ -26,8 +25,8 @@ pub(super) fn partition(state: &ClusterState, id: PartitionId) -> Subject {
 }
 
 /// A node's number and name.
-pub(super) fn node_name(state: &ClusterState, id: NodeId) -> v1::NodeName {
-    v1::NodeName { id: id.get(), name: state.node_name(id) }
+pub(super) fn node_name(state: &ClusterState, id: NodeId) -> NodeName {
+    NodeName { node_id: id.get(), node: state.node_name(id) }
 }
 
 /// A table's name; its number if it is gone, and so long ago that no event tells of it.

@@ -8,65 +8,60 @@ use archon_coordinator_core::{
     ClusterState, Command, CoordinatorsSpeak, HELD_SINCE, Liveness, UpgradeMember, UpgradeName, check_raise, laggards,
     newest_spoken, upgrade_members,
 };
-use archon_proto::convert::upgrade::{ChangeUpgrade, UpgradeAsk};
-use archon_proto::v1;
+use archon_documents::{
+    ChangeUpgrade, Reason, ShowUpgrade, UpgradeAction, UpgradeChanged, UpgradeMember as Summary, UpgradeSummary,
+};
 use archon_types::subject::Subject;
 use archon_types::{ErrorDetail, ErrorKind, MemberKind, ReasonCode};
-use std::time::Duration;
 
 /// Most members that a text names.
 const NAMED_MAX: usize = 3;
 
 impl Admins {
-    /// What the cluster speaks, and each of its members.
-    pub(super) async fn shown_upgrade(
-        &self,
-        request: &v1::ShowUpgradeRequest,
-        within: Duration,
-    ) -> Result<v1::ShowUpgradeResponse> {
-        self.look(request.cluster.as_ref(), within, |session, state| {
+    /// Returns the protocol of the cluster and of each member.
+    pub(super) async fn shown_upgrade(&self, _: ShowUpgrade, call: &Call<'_>) -> Result<UpgradeSummary> {
+        self.view(call, |session, state| {
             let members = upgrade_members(state, &session.quorum().view().coordinators_speak());
-            Ok(v1::ShowUpgradeResponse {
+            Ok(UpgradeSummary {
                 protocol: state.protocol,
-                newest: newest_spoken(&members),
+                protocol_newest: newest_spoken(&members),
                 held: state.protocol_held,
-                members: members.iter().map(|member| told(state, member)).collect(),
+                spoken_by: members.iter().map(|member| summary(state, member)).collect(),
             })
         })
         .await
     }
 
     /// Raises the protocol, holds it, or lets it rise by itself again.
-    pub(super) async fn changed_upgrade(
-        &self,
-        request: v1::ChangeUpgradeRequest,
-        call: &Call<'_>,
-    ) -> Result<v1::ChangeUpgradeResponse> {
-        let cluster = request.cluster.clone();
-        let ChangeUpgrade { request, ask } = ChangeUpgrade::try_from(request)?;
+    pub(super) async fn changed_upgrade(&self, asked: ChangeUpgrade, call: &Call<'_>) -> Result<UpgradeChanged> {
         let session = self.context().leader(call.within).await?;
         let before = session.quorum().replicated().read(|state| state.protocol);
         let speak = session.quorum().view().coordinators_speak();
-        let decide = |state: &ClusterState, _: &Liveness| decide(state, &speak, ask).map(|command| command.ok_or(()));
-        let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
+        let decide =
+            |state: &ClusterState, _: &Liveness| decide(state, &speak, asked.action).map(|command| command.ok_or(()));
+        let changed = self.commit_unless(call, decide).await?.is_ok();
         let session = self.context().leader(call.within).await?;
         let protocol = session.quorum().replicated().read(|state| state.protocol);
-        Ok(v1::ChangeUpgradeResponse { changed, protocol, raised: changed && protocol > before })
+        Ok(UpgradeChanged { changed, protocol, raised: changed && protocol > before })
     }
 }
 
 /// What brings about what is asked; `None` if it is so already.
-fn decide(state: &ClusterState, speak: &CoordinatorsSpeak, ask: UpgradeAsk) -> Result<Option<Command>, ErrorDetail> {
+fn decide(
+    state: &ClusterState,
+    speak: &CoordinatorsSpeak,
+    action: UpgradeAction,
+) -> Result<Option<Command>, ErrorDetail> {
     let hold = |held: bool| (state.protocol_held != held).then_some(Command::HoldProtocol { held });
-    match ask {
-        UpgradeAsk::Hold if state.protocol < HELD_SINCE => {
+    match action {
+        UpgradeAction::Hold if state.protocol < HELD_SINCE => {
             let message = "the cluster speaks protocol 1, which cannot be held; to have it stay there, start one of the coordinators \
                            with --protocol-max 1";
             Err(ErrorDetail::new(ErrorKind::Refused, message))
         }
-        UpgradeAsk::Hold => Ok(hold(true)),
-        UpgradeAsk::Release => Ok(hold(false)),
-        UpgradeAsk::Finalize => {
+        UpgradeAction::Hold => Ok(hold(true)),
+        UpgradeAction::Release => Ok(hold(false)),
+        UpgradeAction::Finalize => {
             if let Some(raise) = check_raise(state, speak)? {
                 return Ok(Some(raise));
             }
@@ -85,7 +80,7 @@ fn decide(state: &ClusterState, speak: &CoordinatorsSpeak, ask: UpgradeAsk) -> R
 }
 
 /// That an upgrade waits for somebody, if one does: there is a newer protocol than the cluster's, and it does not rise by itself now.
-pub(super) fn reason(state: &ClusterState, view: &QuorumView) -> Option<v1::Reason> {
+pub(super) fn reason(state: &ClusterState, view: &QuorumView) -> Option<Reason> {
     let members = upgrade_members(state, &view.coordinators_speak());
     let newest = newest_spoken(&members);
     if newest <= state.protocol {
@@ -143,7 +138,7 @@ fn name_text(state: &ClusterState, name: UpgradeName) -> String {
     }
 }
 
-fn told(state: &ClusterState, member: &UpgradeMember) -> v1::UpgradeMember {
+fn summary(state: &ClusterState, member: &UpgradeMember) -> Summary {
     let (kind, id, name) = match member.name {
         UpgradeName::Coordinator(id) => {
             let address = state.coordinators.members.get(&id).map(|coordinator| coordinator.address.clone());
@@ -152,6 +147,6 @@ fn told(state: &ClusterState, member: &UpgradeMember) -> v1::UpgradeMember {
         UpgradeName::Node(node) => (MemberKind::Node, node.get(), state.node_name(node)),
         UpgradeName::Participant(node) => (MemberKind::Participant, node.get(), state.node_name(node)),
     };
-    let (protocol_min, protocol_max) = member.speaks.map_or((0, 0), |speaks| (speaks.oldest, speaks.newest));
-    v1::UpgradeMember { kind: kind.as_str().to_owned(), id, name, protocol_min, protocol_max, answers: member.answers }
+    let (protocol_min, protocol_max) = member.speaks.map(|speaks| (speaks.oldest, speaks.newest)).unzip();
+    Summary { kind: kind.into(), id, name, protocol_min, protocol_max, answers: member.answers }
 }

@@ -6,13 +6,13 @@ use crate::raft::{Differs, Lack, Quorum, VoterView, read_only, spare};
 use crate::session::Session;
 use crate::timing::TooFar;
 use archon_coordinator_core::{ClusterState, unheard};
-use archon_proto::v1;
+use archon_documents::{CoordinatorStatus, Reason};
 use archon_types::subject::Subject;
 use archon_types::{OTHER_HISTORY_REMEDY, ReasonCode};
 use std::collections::BTreeSet;
 
 /// What of the quorum itself is not as it is to stay: a recovery, before anything else, and a change of its members.
-pub(super) fn unsettled(state: &ClusterState) -> Vec<v1::Reason> {
+pub(super) fn unsettled(state: &ClusterState) -> Vec<Reason> {
     let recovery = state.recovery.as_deref().map(|recovery| {
         let message = match unheard(state, recovery).count() {
             0 => "the coordinators are being recovered, and what they do not know has to be accepted".to_owned(),
@@ -32,7 +32,7 @@ pub(super) fn unsettled(state: &ClusterState) -> Vec<v1::Reason> {
 }
 
 /// Coordinators that do not answer the leading one: the quorum goes on without them, and bears less.
-pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
+pub(super) fn unreachable(voters: &[VoterView]) -> Vec<Reason> {
     let away = |voter: &&VoterView| voter.is_away();
     let spare = spare(voters).unwrap_or(0);
     let reason = |voter: &VoterView| {
@@ -58,7 +58,7 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
 }
 
 /// Coordinators whose states differ from those of others.
-pub(super) fn differing(quorum: &Quorum) -> Vec<v1::Reason> {
+pub(super) fn differing(quorum: &Quorum) -> Vec<Reason> {
     let reason = |(coordinator_id, differs): (u64, Differs)| {
         let Differs { index, is_wrong } = differs;
         let (message, remedy) = match is_wrong {
@@ -86,7 +86,7 @@ const WAITING_RECOVERY_REMEDY: &str = "stop the recovered coordinator if it is a
     docs/runbooks/majority-lost.md";
 
 /// Members that belong to another history of the cluster, and are refused.
-pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec<v1::Reason> {
+pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec<Reason> {
     let reason = |(name, why): (String, String)| {
         let subject = state.node_by_name(&name).map_or(Subject::Cluster, |row| subjects::node(state, row.node.id));
         reason_now(ReasonCode::OtherHistory, subject, format!("{name} is refused: {why}"), OTHER_HISTORY_REMEDY)
@@ -119,7 +119,7 @@ pub(super) fn numbers(ids: &BTreeSet<u64>) -> String {
 
 /// Coordinators that take nothing new into their logs; and before them, if it is so, that no change is taken;
 /// and after them those whose snapshots wait for space.
-pub(super) fn without_changes(me: u64, voters: &[VoterView]) -> Vec<v1::Reason> {
+pub(super) fn without_changes(me: u64, voters: &[VoterView]) -> Vec<Reason> {
     let told = read_only(me, voters).map(|why| {
         let message = format!("no change is taken for lack of space on the disks of coordinators: {why}");
         let remedy = "free disk space there, and changes are taken again by themselves; nodes keep their leases meanwhile, and \
@@ -154,14 +154,14 @@ fn subject(voter: &VoterView) -> Subject {
     Subject::Coordinator { coordinator_id: voter.id }
 }
 
-/// A voter as the wire has it.
-pub(super) fn voter(voter: VoterView) -> v1::CoordinatorStatus {
+/// A member of the quorum as its leader sees it.
+pub(super) fn voter(voter: VoterView) -> CoordinatorStatus {
     // What one that is not heard lacks by now is not known.
     let entries_behind = voter.entries_behind.filter(|_| !voter.is_away());
-    v1::CoordinatorStatus {
+    CoordinatorStatus {
         id: voter.id,
         address: voter.address,
-        role: voter.role.as_str().to_owned(),
+        role: voter.role.into(),
         entries_behind,
         lack: voter.lack.map(|lack| lack.to_string()),
         learner: !voter.voter,

@@ -1,9 +1,10 @@
 //! Coordinators that are started at other addresses, with hints by `--peers`.
 
-use crate::common::{Quorum, admin, request_id, status, wait_for};
+use crate::common::{Quorum, ask_as, hashed, request_id, status, wait_for};
 use crate::{SOON, settings};
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
-use archon_proto::v1;
+use archon_documents::Quorum as QuorumView;
+use archon_types::CoordinatorRole;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -29,8 +30,8 @@ async fn moved(quorum: &mut Quorum, moves: &[u64], said: impl Fn(u64, &BTreeMap<
 async fn all_recorded(quorum: &Quorum) {
     wait_for("everybody to be recorded where it is", SOON, || async {
         let view = quorum.view().await.map_err(|error| error.to_string())?;
-        let there = view.voters.iter().all(|voter| quorum.peers.get(&voter.id) == Some(&voter.address));
-        let heard = view.voters.iter().all(|voter| voter.role != "unreachable");
+        let there = view.coordinators.iter().all(|voter| quorum.peers.get(&voter.id) == Some(&voter.address));
+        let heard = view.coordinators.iter().all(|voter| voter.role != CoordinatorRole::Unreachable);
         if there && heard && view.pending.is_none() { Ok(()) } else { Err(format!("{view:?}; {:?}", quorum.peers)) }
     })
     .await;
@@ -120,23 +121,16 @@ async fn members_of_another_quorum_are_not_mistaken() {
     .await;
     assert!(quorum.running.values().all(|coordinator| !coordinator.is_leading()));
     let after = other.view().await.unwrap();
-    let addresses = |view: v1::QuorumResponse| view.voters.into_iter().map(|voter| voter.address).collect::<Vec<_>>();
+    let addresses = |view: QuorumView| view.coordinators.into_iter().map(|voter| voter.address).collect::<Vec<_>>();
     assert_eq!((other.cluster().await, after.term), (cluster, before.term));
     assert_eq!(addresses(after), addresses(before));
     // With correct hints they continue.
     moved(&mut quorum, &[1, 2, 3], |_, all| Some(FirstStart::Found { peers: all.clone() })).await;
     all_recorded(&quorum).await;
-    let request = v1::CreateTableRequest {
-        cluster: None,
-        request_id: request_id(),
-        name: "after".to_owned(),
-        replication: 1,
-        holds: v1::TableHolds::Data.into(),
-        partitioning: Some(v1::create_table_request::Partitioning::HashPartitions(1)),
-    };
+    let id = request_id();
     wait_for("a table to be made", Duration::from_secs(60), || async {
-        let made = admin(&quorum.leader_address().await).create_table(request.clone()).await;
-        made.map(drop).map_err(|status| status.message().to_owned())
+        let made = ask_as(&quorum.leader_address().await, &hashed("after", 1), &id).await;
+        made.map(drop).map_err(|error| error.message)
     })
     .await;
     other.stop_all().await;

@@ -1,10 +1,11 @@
 //! Copies of coordinators' directories: an older one is not heard, and does no harm to the directory itself.
 
-use crate::common::{Quorum, admin, wait_for};
+use crate::common::{Quorum, ask, wait_for};
 use crate::members::{commit, lead};
 use crate::{SOON, settings};
 use archon_coordinator::{Coordinator, CoordinatorConfig, CoordinatorError};
-use archon_proto::v1;
+use archon_documents::CheckTable;
+use archon_types::CoordinatorRole;
 use std::path::Path;
 use tokio::net::TcpListener;
 
@@ -54,8 +55,8 @@ async fn older_copy_of_directory_does_not_vote() {
     ends_on_older_copy(&quorum, restored, old.path()).await;
     quorum.restart(leader).await;
     quorum.leader().await;
-    let request = v1::CheckTableRequest { cluster: None, name: "precious".to_owned() };
-    admin(&quorum.leader_address().await).check_table(request).await.expect("what was acknowledged");
+    let request = CheckTable { table: "precious".to_owned() };
+    ask(&quorum.leader_address().await, &request).await.expect("what was acknowledged");
     quorum.stop_all().await;
 }
 
@@ -152,8 +153,12 @@ async fn leader_resends_log_to_follower_with_shorter_log() {
     let outdated = start_on(&quorum, follower, old.path()).await;
     wait_for("it to be sent what it lacks", SOON, || async {
         let view = quorum.view().await.map_err(|error| error.to_string())?;
-        let of = view.voters.iter().find(|voter| voter.id == follower).ok_or("it is no member")?;
-        if of.role == "follower" && of.entries_behind == Some(0) { Ok(()) } else { Err(format!("{of:?}")) }
+        let of = view.coordinators.iter().find(|voter| voter.id == follower).ok_or("it is no member")?;
+        if of.role == CoordinatorRole::Follower && of.entries_behind == Some(0) {
+            Ok(())
+        } else {
+            Err(format!("{of:?}"))
+        }
     })
     .await;
     assert_eq!(quorum.leader().await, leader, "another one had to lead");

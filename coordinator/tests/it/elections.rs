@@ -1,8 +1,10 @@
 //! Elections, and decisions that need a majority.
 
-use crate::common::{FakeNode, Quorum, admin, channel, kind, request_id, status, table, wait_for};
+use crate::common::{
+    FakeNode, Quorum, ask, ask_as, ask_within, channel, hashed, kind, request_id, status, table, wait_for,
+};
 use crate::{SOON, serves, settings, settle};
-use archon_proto::convert::error::detail_of;
+use archon_documents::{ShowQuorum, ShowStatus};
 use archon_proto::v1;
 use archon_proto::v1::table_client::TableClient;
 use archon_types::ErrorKind;
@@ -45,7 +47,7 @@ async fn leader_is_elected_and_succeeded() {
     }
     settle(&quorum, &mut nodes, 9).await;
     let found = status(&leader).await.unwrap();
-    assert_eq!((found.nodes_alive, found.partitions, found.partitions_online), (2, 9, 9));
+    assert_eq!((found.nodes_alive, found.partitions_total, found.partitions_online), (2, 9, 9));
     assert_eq!(found.coordinators.len(), 3);
     for address in quorum.peers.values() {
         assert!(serves(address, "").await && serves(address, "archon.v1.Session").await, "{address} knows a leader");
@@ -62,8 +64,8 @@ async fn leader_is_elected_and_succeeded() {
     wait_for("the table at a follower", SOON, || async { table(&other, 500).await.map_err(|error| error.to_string()) })
         .await;
 
-    // Without a notice, like a crash.
-    let cluster = found.cluster.clone();
+    // Without a word, as in a crash.
+    let cluster = found.cluster_id.clone();
     let gone = quorum.running.remove(&id).unwrap();
     assert!(gone.stop().await.is_none());
     let successor = quorum.leader_address().await;
@@ -71,7 +73,7 @@ async fn leader_is_elected_and_succeeded() {
         status(&successor).await.map_err(|error| error.to_string())
     })
     .await;
-    assert_eq!((after.cluster.clone(), after.partitions), (cluster, 9));
+    assert_eq!((after.cluster_id.clone(), after.partitions_total), (cluster, 9));
     assert!(after.term > found.term);
     for node in &mut nodes {
         node.heartbeat(&successor).await.unwrap();
@@ -81,9 +83,8 @@ async fn leader_is_elected_and_succeeded() {
     quorum.restart(id).await;
     let address = quorum.peers[&id].clone();
     wait_for("the restarted one to have it all", SOON, || async {
-        let view = admin(&address).quorum(v1::QuorumRequest::default()).await;
-        let view = view.map_err(|error| error.to_string())?.into_inner();
-        if view.leader.is_some() && view.cluster == after.cluster { Ok(()) } else { Err(format!("{view:?}")) }
+        let view = ask(&address, &ShowQuorum {}).await.map_err(|error| error.to_string())?;
+        if view.leader_id.is_some() && view.cluster_id == after.cluster_id { Ok(()) } else { Err(format!("{view:?}")) }
     })
     .await;
     quorum.stop_all().await;
@@ -127,12 +128,10 @@ async fn without_a_quorum_nothing_is_granted() {
     let refused = kind(athens.heartbeat(&address).await);
     let expected = [ErrorKind::NoQuorum, ErrorKind::NotCoordinatorLeader, ErrorKind::StaleIncarnation];
     assert!(expected.contains(&refused), "{refused}");
-    let mut request = tonic::Request::new(v1::StatusRequest::default());
-    request.set_timeout(Duration::from_millis(800));
-    let refused = detail_of(&admin(&address).status(request).await.unwrap_err());
+    let refused = ask_within(&address, &ShowStatus {}, Duration::from_millis(800)).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::NoQuorum, "{refused:?}");
-    // Calls without a quorum are still answered.
-    admin(&address).quorum(v1::QuorumRequest::default()).await.unwrap();
+    // What needs no quorum is still answered.
+    ask(&address, &ShowQuorum {}).await.unwrap();
     quorum.stop_all().await;
 }
 
@@ -141,17 +140,10 @@ async fn state_survives_a_restart_of_the_whole_quorum() {
     let mut quorum = Quorum::start(3, settings(1, 4)).await;
     let cluster = quorum.cluster().await;
     let leader = quorum.leader_address().await;
-    let create = v1::CreateTableRequest {
-        holds: v1::TableHolds::Data.into(),
-        cluster: None,
-        request_id: request_id(),
-        name: "orders".to_owned(),
-        partitioning: Some(v1::create_table_request::Partitioning::HashPartitions(7)),
-        replication: 1,
-    };
-    admin(&leader).create_table(create.clone()).await.unwrap();
+    let id = request_id();
+    let created = ask_as(&leader, &hashed("orders", 7), &id).await.unwrap();
     // A repetition under the same id is the same request.
-    admin(&leader).create_table(create).await.unwrap();
+    assert_eq!(ask_as(&leader, &hashed("orders", 7), &id).await.unwrap(), created);
     let ids: Vec<u64> = quorum.running.keys().copied().collect();
     for id in &ids {
         let gone = quorum.running.remove(id).unwrap();
@@ -162,6 +154,6 @@ async fn state_survives_a_restart_of_the_whole_quorum() {
     }
     let leader = quorum.leader_address().await;
     let found = status(&leader).await.unwrap();
-    assert_eq!((found.cluster, found.partitions), (Some(cluster), 11));
+    assert_eq!((quorum.cluster().await, found.partitions_total), (cluster, 11));
     quorum.stop_all().await;
 }

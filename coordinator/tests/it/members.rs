@@ -1,27 +1,20 @@
 //! Changes of the members of the quorum.
 
-use crate::common::{Quorum, admin, request_id, status, wait_for};
+use crate::common::{Quorum, admin, ask_as, hashed, request_id, status, wait_for};
 use crate::{SOON, settings};
 use archon_coordinator::{Coordinator, CoordinatorConfig, CoordinatorError};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::change_quorum_request::Change;
-use archon_types::{ErrorDetail, ErrorKind};
+use archon_types::{CoordinatorRole, ErrorDetail, ErrorKind, ReasonCode};
 use tokio::net::TcpListener;
 
 /// Commits something, which shows that the quorum decides.
 pub(crate) async fn commit(quorum: &Quorum, name: &str) {
-    let request = v1::CreateTableRequest {
-        cluster: None,
-        request_id: request_id(),
-        name: name.to_owned(),
-        replication: 1,
-        holds: v1::TableHolds::Data.into(),
-        partitioning: Some(v1::create_table_request::Partitioning::HashPartitions(1)),
-    };
+    let id = request_id();
     wait_for("a table to be made", SOON, || async {
-        let made = admin(&quorum.leader_address().await).create_table(request.clone()).await;
-        made.map(drop).map_err(|status| status.message().to_owned())
+        let made = ask_as(&quorum.leader_address().await, &hashed(name, 1), &id).await;
+        made.map(drop).map_err(|error| error.message)
     })
     .await;
 }
@@ -66,8 +59,8 @@ async fn every_founder_can_be_replaced() {
     }
     assert_eq!(quorum.changed().await, (vec![4, 5, 6], vec![]));
     assert_eq!(quorum.cluster().await, cluster);
-    assert_eq!(quorum.view().await.unwrap().retired, [1, 2, 3]);
-    // Their original start options do not matter any longer: the log contains the members.
+    assert_eq!(quorum.view().await.unwrap().retired_ids, [1, 2, 3]);
+    // What each of them was started with does not matter any more: the log says who the members are.
     for id in [4, 5, 6] {
         quorum.running.remove(&id).unwrap().stop().await;
         let config = CoordinatorConfig { start: None, ..quorum.config(id) };
@@ -90,14 +83,14 @@ async fn quorum_grows_from_one_to_five_and_shrinks_to_three() {
         assert_eq!(quorum.changed().await.0, (1..=id).collect::<Vec<_>>());
         commit(&quorum, &format!("of-{id}")).await;
     }
-    assert_eq!(quorum.view().await.unwrap().spare, Some(2));
+    assert_eq!(quorum.view().await.unwrap().spare_voters, Some(2));
     for (id, left) in [(5, vec![1, 2, 3, 4]), (4, vec![1, 2, 3])] {
         assert_eq!(quorum.change(Change::Remove(id)).await, Ok(true));
         assert_eq!(quorum.changed().await.0, left);
         commit(&quorum, &format!("without-{id}")).await;
         ends(&mut quorum, id).await;
     }
-    assert_eq!(quorum.view().await.unwrap().spare, Some(1));
+    assert_eq!(quorum.view().await.unwrap().spare_voters, Some(1));
     quorum.stop_all().await;
 }
 
@@ -170,8 +163,12 @@ async fn returning_voter_accepts_leader_that_joined_since() {
     quorum.restart(away).await;
     wait_for("the one that was away to follow", SOON, || async {
         let view = quorum.view().await.map_err(|error| error.to_string())?;
-        let of = view.voters.iter().find(|voter| voter.id == away).ok_or("it is no member")?;
-        if of.role == "follower" && of.entries_behind == Some(0) { Ok(()) } else { Err(format!("{of:?}")) }
+        let of = view.coordinators.iter().find(|voter| voter.id == away).ok_or("it is no member")?;
+        if of.role == CoordinatorRole::Follower && of.entries_behind == Some(0) {
+            Ok(())
+        } else {
+            Err(format!("{of:?}"))
+        }
     })
     .await;
     quorum.stop_all().await;
@@ -190,8 +187,12 @@ async fn moved_voter_announces_its_address() {
     quorum.running.insert(moves, Coordinator::start(listener, config).await.unwrap());
     wait_for("the others to reach it there", SOON, || async {
         let view = quorum.view().await.map_err(|error| error.to_string())?;
-        let of = view.voters.iter().find(|voter| voter.id == moves).ok_or("it is no member")?;
-        if of.address == listen.to_string() && of.role == "follower" { Ok(()) } else { Err(format!("{of:?}")) }
+        let of = view.coordinators.iter().find(|voter| voter.id == moves).ok_or("it is no member")?;
+        if of.address == listen.to_string() && of.role == CoordinatorRole::Follower {
+            Ok(())
+        } else {
+            Err(format!("{of:?}"))
+        }
     })
     .await;
     lead(&quorum, moves).await;
@@ -221,8 +222,8 @@ async fn leader_moved_with_follower_is_named_at_new_address() {
     // Any leader names the present addresses of all.
     wait_for("everybody to be named where they are reached", SOON, || async {
         let view = quorum.view().await.map_err(|error| error.to_string())?;
-        let named = view.voters.iter().all(|voter| quorum.peers.get(&voter.id) == Some(&voter.address));
-        if named { Ok(()) } else { Err(format!("{:?}; {:?}", view.voters, quorum.peers)) }
+        let named = view.coordinators.iter().all(|voter| quorum.peers.get(&voter.id) == Some(&voter.address));
+        if named { Ok(()) } else { Err(format!("{:?}; {:?}", view.coordinators, quorum.peers)) }
     })
     .await;
     lead(&quorum, moved[0]).await;
@@ -264,14 +265,14 @@ async fn quorum_change_that_loses_majority_is_refused() {
     quorum.running.remove(&others[0]).unwrap().stop().await;
     wait_for("the leader to miss it", SOON, || async {
         let reasons = status(&quorum.leader_address().await).await.map_err(|error| error.to_string())?.reasons;
-        let told = reasons.iter().any(|reason| reason.code == "coordinator_unreachable");
+        let told = reasons.iter().any(|reason| reason.code == ReasonCode::CoordinatorUnreachable);
         if told { Ok(()) } else { Err(format!("{reasons:?}")) }
     })
     .await;
     // One of the two that would remain does not answer.
     assert!(refused(quorum.change_with(Change::Remove(others[1]), true).await).contains("only 1 answer"));
-    assert_eq!(quorum.view().await.unwrap().spare, Some(0));
-    // The dead one can be removed, with its number.
+    assert_eq!(quorum.view().await.unwrap().spare_voters, Some(0));
+    // The one that is gone can go, and its number with it.
     assert_eq!(quorum.change(Change::Remove(others[0])).await, Ok(true));
     assert_eq!(quorum.changed().await.0.len(), 2);
     let (listener, config) = quorum.newcomer(others[0], &[leader], false).await;

@@ -1,14 +1,15 @@
 //! Participants of other services: registered without a port, with duties from a long poll.
 
-use crate::common::{self, FakeNode, Quorum, admin, request_id, status};
+use crate::common::{self, FakeNode, Quorum, ask, request_id, status};
 use crate::{SOON, settings};
+use archon_documents::{CreateTable, SetNode};
 use archon_proto::convert::beats::Granted;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::duty::Duty;
 use archon_proto::v1::replica_report::Fact;
 use archon_proto::v1::session_client::SessionClient;
-use archon_types::{ErrorDetail, ErrorKind, PROTOCOL_NEWEST};
+use archon_types::{ErrorDetail, ErrorKind, Holds, NodeGoal, PROTOCOL_NEWEST, Partitioning, ReasonCode};
 use std::time::{Duration, Instant};
 
 const PARTITIONS: u32 = 6;
@@ -113,15 +114,8 @@ impl Worker {
 async fn quorum_with_jobs() -> (Quorum, String) {
     let quorum = Quorum::start(1, settings(1, 1)).await;
     let leader = quorum.leader_address().await;
-    let create = v1::CreateTableRequest {
-        request_id: request_id(),
-        name: "jobs".to_owned(),
-        partitioning: Some(v1::create_table_request::Partitioning::HashPartitions(PARTITIONS)),
-        replication: 1,
-        holds: v1::TableHolds::Lease.into(),
-        ..Default::default()
-    };
-    admin(&leader).create_table(create).await.unwrap();
+    let partitioning = Partitioning::Hash { partitions: PARTITIONS };
+    ask(&leader, &CreateTable::new("jobs", partitioning, 1, Holds::Lease)).await.unwrap();
     (quorum, leader)
 }
 
@@ -141,7 +135,7 @@ async fn settle(leader: &str, workers: &mut [Worker], wanted: &[usize]) {
 async fn participants_share_lease_table_and_hand_over() {
     let (quorum, leader) = quorum_with_jobs().await;
     let reasons = status(&leader).await.unwrap().reasons;
-    let waits = reasons.iter().find(|reason| reason.code == "awaits_first_participant");
+    let waits = reasons.iter().find(|reason| reason.code == ReasonCode::AwaitsFirstParticipant);
     let waits = waits.unwrap_or_else(|| panic!("{reasons:?}"));
     assert!(waits.message.contains("table jobs") && waits.began_at_ms.is_some(), "since it was made: {waits:?}");
     let mut workers = vec![Worker::register(&leader, "w1").await.unwrap()];
@@ -185,15 +179,10 @@ async fn poll_waits_for_changed_duties_or_newer_poll() {
     assert!(waiting.await.unwrap().unchanged);
     let (mut second, address) = (worker.clone(), leader.clone());
     let waiting = tokio::spawn(async move { second.poll(&address, 30_000).await.unwrap() });
-    let drain = v1::SetNodeRequest {
-        request_id: request_id(),
-        name: "w1".into(),
-        goal: v1::NodeGoal::Drain.into(),
-        ..Default::default()
-    };
+    let drain = SetNode { node: "w1".into(), goal: NodeGoal::Drain.into() };
     let mut other = Worker::register(&leader, "w2").await.unwrap();
     other.heartbeat(&leader).await;
-    admin(&leader).set_node(drain).await.unwrap();
+    ask(&leader, &drain).await.unwrap();
     let begun = Instant::now();
     while !waiting.is_finished() {
         worker.heartbeat(&leader).await;

@@ -1,10 +1,11 @@
 //! Senders that reach a voter's port and speak Raft without being a voter, and voters that claim results of elections
 //! that did not happen: no message ends the quorum, and none changes a vote or an entry.
 
-use crate::common::{Quorum, admin, channel, request_id, status, wait_for};
+use crate::common::{Quorum, ask, ask_of, channel, hashed, request_id, wait_for};
+use archon_documents::ShowQuorum;
 use archon_proto::v1;
 use archon_proto::v1::raft_client::RaftClient;
-use archon_types::Settings;
+use archon_types::{ErrorDetail, Settings};
 use bytes::Bytes;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -217,11 +218,11 @@ impl Impostor {
 /// Term and leader of each coordinator's view.
 type Terms = BTreeMap<u64, (u64, Option<u64>)>;
 
-async fn terms(quorum: &Quorum) -> Result<Terms, Status> {
+async fn terms(quorum: &Quorum) -> Result<Terms, ErrorDetail> {
     let mut terms = BTreeMap::new();
     for (id, address) in &quorum.peers {
-        let view = admin(address).quorum(v1::QuorumRequest::default()).await?.into_inner();
-        terms.insert(*id, (view.term, view.leader));
+        let view = ask(address, &ShowQuorum {}).await?;
+        terms.insert(*id, (view.term, view.leader_id));
     }
     Ok(terms)
 }
@@ -251,17 +252,9 @@ async fn undisturbed(quorum: &Quorum, before: &Terms) {
 async fn commit(quorum: &Quorum, table: &str) {
     wait_for("a commit", SOON, || async {
         let leader = quorum.leader_address().await;
-        let cluster = status(&leader).await.map_err(|error| error.to_string())?.cluster;
-        let request = v1::CreateTableRequest {
-            holds: v1::TableHolds::Data.into(),
-            cluster,
-            request_id: request_id(),
-            name: table.to_owned(),
-            partitioning: Some(v1::create_table_request::Partitioning::HashPartitions(3)),
-            replication: 1,
-        };
-        match admin(&leader).create_table(request).await {
-            Err(error) if !error.message().contains("exists") => Err(error.to_string()),
+        let cluster = Some(quorum.cluster().await);
+        match ask_of(&leader, &hashed(table, 3), cluster).await {
+            Err(error) if !error.message.contains("exists") => Err(error.to_string()),
             _ => Ok(()),
         }
     })

@@ -1,11 +1,14 @@
 //! Plans for tables, and dropped tables.
 
-use crate::common::{self, FakeNode, Quorum, admin, kind, request_id, status, wait_for};
+use crate::common::{self, FakeNode, Quorum, admin, ask, ask_as, hashed, kind, request_id, status, wait_for};
 use crate::{SOON, settings, settle};
+use archon_documents::{
+    CancelRebalance, CheckTable, CreateTable, DropTable, KeyText, PartitionName, ShowRebalance, SplitPartition,
+};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::session_client::SessionClient;
-use archon_types::{ErrorKind, Settings};
+use archon_types::{ErrorKind, Holds, Partitioning, RangeLimits, ReasonCode, Settings};
 
 /// It answered UNIMPLEMENTED without a message, although reflection lists `Kv`.
 #[tokio::test(flavor = "multi_thread")]
@@ -60,21 +63,21 @@ async fn one_plan_runs_at_a_time_and_stale_one_is_refused() {
     assert_eq!(apply(plan.clone(), id).await.unwrap().into_inner().moves, 4);
     assert_eq!(kind(apply(plan, request_id()).await), ErrorKind::AssignmentInProgress);
     let page = async |most, after| {
-        let request = v1::RebalanceStatusRequest { cluster: None, most, after };
-        admin(&leader).rebalance_status(request).await.unwrap().into_inner()
+        let page = ask(&leader, &ShowRebalance { most, after }).await.unwrap();
+        (page.status, page.more)
     };
-    let first = page(3, 0).await;
-    assert!(first.running && first.more && first.moves.len() == 3, "{first:?}");
-    let second = page(3, first.moves[2].id).await;
-    assert!(second.running && !second.more && second.moves.len() == 1, "{second:?}");
-    let (alone, summary) = (page(0, 0).await, first.summary.unwrap());
-    assert!(alone.moves.is_empty() && summary.moves == 4, "{alone:?}");
+    let (first, more) = page(3, 0).await;
+    assert!(first.running && more && first.moves.len() == 3, "{first:?}");
+    let (second, more) = page(3, first.moves[2].id).await;
+    assert!(second.running && !more && second.moves.len() == 1, "{second:?}");
+    let ((alone, _), summary) = (page(0, 0).await, first.summary);
+    assert!(alone.moves.is_empty() && summary.moves_total == 4, "{alone:?}");
     assert_eq!((summary.queued + summary.copying, summary.done, summary.percent), (4, 0, 0));
-    let cancel = v1::CancelRebalanceRequest { cluster: None, request_id: request_id() };
-    let cancelled = admin(&leader).cancel_rebalance(cancel.clone()).await.unwrap().into_inner();
-    assert_eq!((cancelled.cancelled, cancelled.too_late), (4, 0));
-    // A repetition after a lost answer reads the same.
-    let repeated = admin(&leader).cancel_rebalance(cancel).await.unwrap().into_inner();
+    let id = request_id();
+    let cancelled = ask_as(&leader, &CancelRebalance {}, &id).await.unwrap();
+    assert_eq!((cancelled.moves_cancelled, cancelled.moves_too_late), (4, 0));
+    // Whoever repeats it because the answer was lost reads the same.
+    let repeated = ask_as(&leader, &CancelRebalance {}, &id).await.unwrap();
     assert_eq!(repeated, cancelled, "a repeated cancellation answered 0 and 0");
     quorum.stop_all().await;
 }
@@ -83,45 +86,34 @@ async fn one_plan_runs_at_a_time_and_stale_one_is_refused() {
 async fn repeated_drop_spares_later_table_of_same_name() {
     let quorum = Quorum::start(3, settings(1, 4)).await;
     let leader = quorum.leader_address().await;
-    let create = || v1::CreateTableRequest {
-        holds: v1::TableHolds::Data.into(),
-        request_id: request_id(),
-        name: "orders".to_owned(),
-        partitioning: Some(v1::create_table_request::Partitioning::HashPartitions(7)),
-        replication: 1,
-        ..Default::default()
+    let check_of = async |name: &str| {
+        let checked = ask(&leader, &CheckTable { table: name.to_owned() }).await;
+        checked.map(|answer| answer.table.id)
     };
-    let check = async || {
-        let name = "orders".to_owned();
-        let checked = admin(&leader).check_table(v1::CheckTableRequest { cluster: None, name }).await;
-        checked.map(|answer| answer.into_inner().table.unwrap().id).map_err(|status| detail_of(&status))
-    };
+    let check = async || check_of("orders").await;
     let missing = check().await.unwrap_err();
     assert_eq!(missing.kind, ErrorKind::NotFound);
     assert!(missing.message.contains("the tables are: default"), "{missing}");
-    admin(&leader).create_table(create()).await.unwrap();
+    ask(&leader, &hashed("orders", 7)).await.unwrap();
     let table = check().await.unwrap();
-    let drop = |request_id| v1::DropTableRequest { cluster: None, request_id, name: "orders".to_owned(), table };
-    let first = drop(request_id());
-    admin(&leader).drop_table(first.clone()).await.unwrap();
-    admin(&leader).create_table(create()).await.unwrap();
+    let (drop, first) = (DropTable { table: "orders".to_owned(), table_id: table }, request_id());
+    ask_as(&leader, &drop, &first).await.unwrap();
+    ask(&leader, &hashed("orders", 7)).await.unwrap();
     let again = check().await.unwrap();
     assert!(again > table);
-    // The same request is answered as before; another one for the dropped table is refused.
-    admin(&leader).drop_table(first).await.unwrap();
-    let refused = detail_of(&admin(&leader).drop_table(drop(request_id())).await.unwrap_err());
+    // The same request is answered as before; another one for the table that was shown is refused.
+    ask_as(&leader, &drop, &first).await.unwrap();
+    let refused = ask(&leader, &drop).await.unwrap_err();
     assert_eq!((refused.kind, refused.have, refused.need), (ErrorKind::StaleVersion, Some(again), Some(table)));
     assert_eq!(check().await, Ok(again));
     // After the drop of the last table nothing is wrong either.
     for name in ["orders", "default"] {
-        let request = v1::CheckTableRequest { cluster: None, name: name.to_owned() };
-        let table = admin(&leader).check_table(request).await.unwrap().into_inner().table.unwrap().id;
-        let request = v1::DropTableRequest { request_id: request_id(), name: name.to_owned(), table, cluster: None };
-        admin(&leader).drop_table(request).await.unwrap();
+        let table_id = check_of(name).await.unwrap();
+        ask(&leader, &DropTable { table: name.to_owned(), table_id }).await.unwrap();
     }
     let missing = check().await.unwrap_err();
     assert!(missing.message.contains("there is none at all"), "{missing}");
-    assert_eq!(status(&leader).await.unwrap().partitions, 0);
+    assert_eq!(status(&leader).await.unwrap().partitions_total, 0);
     quorum.stop_all().await;
 }
 
@@ -133,8 +125,8 @@ async fn drop_is_pushed_until_copies_are_deleted() {
     nodes[0].register(&leader).await.unwrap();
     settle(&quorum, &mut nodes, 4).await;
     let node = &mut nodes[0];
-    let drop = v1::DropTableRequest { cluster: None, request_id: request_id(), name: "default".to_owned(), table: 1 };
-    assert_eq!(admin(&leader).drop_table(drop).await.unwrap().into_inner().copies, 4);
+    let drop = DropTable { table: "default".to_owned(), table_id: 1 };
+    assert_eq!(ask(&leader, &drop).await.unwrap().copies_deleted, 4);
     assert_eq!(node.heartbeat(&leader).await.unwrap().withdrawn.len(), 4, "no lease covers what it led");
     let unloads = |node: &FakeNode| -> Vec<v1::DutyUnload> {
         let unload = |duty: v1::Duty| match duty.duty {
@@ -152,8 +144,13 @@ async fn drop_is_pushed_until_copies_are_deleted() {
     })
     .await;
     let waits = status(&leader).await.unwrap();
-    assert_eq!((waits.copies_condemned, waits.partitions), (4, 0));
-    assert!(waits.reasons.iter().any(|reason| reason.code == "copies_condemned" && reason.message.contains("athens")));
+    assert_eq!((waits.copies_condemned, waits.partitions_total), (4, 0));
+    assert!(
+        waits
+            .reasons
+            .iter()
+            .any(|reason| reason.code == ReasonCode::CopiesCondemned && reason.message.contains("athens"))
+    );
     let report = |unload: v1::DutyUnload| v1::ReplicaReport {
         partition: unload.partition,
         placement: unload.placement,
@@ -185,21 +182,12 @@ async fn simultaneous_split_reports_need_no_repetition() {
         nodes.push(node);
     }
     settle(&quorum, &mut nodes, 1).await;
-    let create = v1::CreateTableRequest {
-        holds: v1::TableHolds::Data.into(),
-        request_id: request_id(),
-        name: "grows".to_owned(),
-        partitioning: Some(v1::create_table_request::Partitioning::Ranges(v1::RangePartitioning::default())),
-        replication: 3,
-        ..Default::default()
-    };
-    admin(&leader).create_table(create).await.unwrap();
+    let ranges = Partitioning::Range { split_at: Vec::new(), limits: RangeLimits::NONE };
+    ask(&leader, &CreateTable::new("grows", ranges, 3, Holds::Data)).await.unwrap();
     settle(&quorum, &mut nodes, 2).await;
-    let table = "grows".to_owned();
-    let at = bytes::Bytes::from_static(b"m");
-    let split = v1::SplitPartitionRequest { request_id: request_id(), table, at, ..Default::default() };
-    admin(&leader).split_partition(split).await.unwrap();
-    // A host of the split partition, with the copy that it forms.
+    let (partition, at) = (PartitionName::new("grows", 0), Some(KeyText(bytes::Bytes::from_static(b"m"))));
+    ask(&leader, &SplitPartition { partition, at, cancel: false, dry_run: false }).await.unwrap();
+    // A host of the partition that is split, and the copy that it forms.
     let forms = |node: &FakeNode| {
         node.duties().into_iter().find_map(|duty| match duty.duty? {
             v1::duty::Duty::Host(host) => {

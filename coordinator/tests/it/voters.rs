@@ -1,9 +1,9 @@
 //! Coordinators that are no voters of this quorum, or no longer the former ones.
 
-use crate::common::{self, Quorum, admin, request_id, status, wait_for};
+use crate::common::{self, Quorum, ask_within, request_id, status, wait_for};
 use crate::{SOON, settings};
 use archon_coordinator::{Coordinator, CoordinatorError};
-use archon_proto::convert::error::detail_of;
+use archon_documents::ShowStatus;
 use archon_proto::v1;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -53,9 +53,7 @@ async fn voter_without_identity_and_incomplete_start_are_refused() {
     let one = quorum.peers[&1].clone();
     let expected = format!("and coordinator 3 at {absent} does not answer");
     wait_for("the missing one to be named", SOON, || async {
-        let mut request = tonic::Request::new(v1::StatusRequest::default());
-        request.set_timeout(Duration::from_millis(100));
-        let refused = detail_of(&admin(&one).status(request).await.unwrap_err());
+        let refused = ask_within(&one, &ShowStatus {}, Duration::from_millis(100)).await.unwrap_err();
         if refused.message.ends_with(&expected) { Ok(()) } else { Err(refused.to_string()) }
     })
     .await;

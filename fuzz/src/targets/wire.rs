@@ -3,10 +3,12 @@
 use crate::protobuf;
 use crate::random::Random;
 use crate::target::{Target, Verdict};
-use archon_proto::convert::{
-    access, admin, alter, configure, control, duties, kv, load, middle, operate, order, packed, quorum, report,
-    session, upgrade,
+use archon_documents::{
+    AlterNode, AlterTable, BarName, ChangeUpgrade, CheckCluster, Configure, CreateTable, DropTable, ForceLeader,
+    GiveOrder, KeyText, ListAccess, LoseNode, METHODS, Order, PartitionName, SetAccess, SetNode, SplitPartition,
+    UpgradeAction, Withdraw, write,
 };
+use archon_proto::convert::{admin, control, duties, kv, load, middle, packed, quorum, report, session};
 use archon_proto::v1;
 use archon_types::access::WHENEVER;
 use archon_types::op::Entry;
@@ -14,8 +16,9 @@ use archon_types::packed_entries::{pack_entry, unpack_entries};
 use archon_types::{
     AccessList, Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, Incarnation,
     KeyRange, Keys, Millis, Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus,
-    Placement, PlacementId, PushKey, QuorumChange, RemovedNodes, ReplicaState, RequestId, Revision, Right, ScanOrder,
-    Scope, Setting, SettingChange, Settings, Table, TableDelta, TableId, TableList, TraceContext, Version,
+    Partitioning, Placement, PlacementId, PushKey, QuorumChange, RangeLimits, RemovedNodes, ReplicaState, RequestId,
+    Revision, Right, ScanOrder, Scope, Setting, SettingChange, Settings, Table, TableChange, TableDelta, TableId,
+    TableList, TraceContext, TraitsChange, Version,
 };
 use bytes::{Bytes, BytesMut};
 use prost::Message;
@@ -210,28 +213,71 @@ fn accesses() -> Vec<Vec<u8>> {
     vec![v1::AccessList::from(access_list()).encode_to_vec()]
 }
 
-fn access_requests() -> Vec<Vec<u8>> {
-    let asked = |revoke| access::SetAccess {
-        request: RequestId::new(Uuid::from_u128(9)),
-        client: Some("shop".into()),
-        table: None,
-        right: Right::Write,
-        revoke,
-    };
-    [false, true].map(|revoke| v1::SetAccessRequest::from(asked(revoke)).encode_to_vec()).to_vec()
+/// Documents of the administration: a request that a method accepts is written as it was read.
+fn documents(input: &[u8]) -> Verdict {
+    let mut accepted = Vec::new();
+    let mut refused = String::new();
+    for method in METHODS {
+        match (method.rewrite)(input) {
+            Ok(written) => {
+                assert_eq!((method.rewrite)(&written).as_ref(), Ok(&written), "{} changes on its way", method.name);
+                accepted.push(method.name);
+            }
+            Err(error) => refused = error.message,
+        }
+    }
+    if accepted.is_empty() { Verdict::Refused(refused) } else { Verdict::Accepted(accepted.join(" ")) }
 }
 
-/// An identity, which chance does not hit.
-fn withdrawals() -> Vec<Vec<u8>> {
-    let asked = |change| access::Withdraw {
-        request: RequestId::new(Uuid::from_u128(9)),
+/// A request of each kind; chance does not hit the names of fields.
+fn document_requests() -> Vec<Vec<u8>> {
+    let change = |setting: &Setting| SettingChange { setting: *setting, value: setting.default_value() };
+    let changes: Vec<SettingChange> = Setting::ALL.iter().map(change).collect();
+    let withdraw = |begins_before_at_ms, readmit| Withdraw {
         identity: "admin/alice".into(),
-        change,
+        begins_before_at_ms,
+        readmit,
         force: false,
     };
-    [access::Withdrawal::BeforeNow, access::Withdrawal::Before(Millis::new(7)), access::Withdrawal::Readmit]
-        .map(|change| v1::WithdrawRequest::from(asked(change)).encode_to_vec())
-        .to_vec()
+    let order = |order| GiveOrder { order, why: "a bad disk".into() };
+    let ranges = Partitioning::Range { split_at: vec!["m".into()], limits: RangeLimits::NONE };
+    [
+        write(&Configure::new(&changes, Some(Version::new(3)), true)),
+        write(&SetAccess::new(Right::Write, Some("shop"), None, false)),
+        write(&SetAccess::new(Right::Own, None, Some("orders"), true)),
+        write(&withdraw(None, false)),
+        write(&withdraw(Some(7), false)),
+        write(&withdraw(None, true)),
+        write(&ListAccess { client: Some("shop".into()), table: Some("orders".into()) }),
+        write(&ChangeUpgrade { action: UpgradeAction::Hold }),
+        write(&SetNode { node: "athens".into(), goal: NodeGoal::Drain.into() }),
+        write(&AlterNode {
+            node: "athens".into(),
+            change: TraitsChange { zone: Some(None), weight: Some(50), partitions_max: Some(Some(3)) },
+        }),
+        write(&LoseNode { node: "athens".into(), accept_data_loss: true }),
+        write(&order(Order::Bump(PartitionName::new("orders", 7)))),
+        write(&order(Order::Bar(BarName { node: "athens".into(), table: "orders".into(), partition: Some(7) }))),
+        write(&order(Order::Maintain { node: "athens".into(), for_ms: 60_000 })),
+        write(&CheckCluster::default()),
+        write(&ForceLeader { partition: PartitionName::new("orders", 7), node: None, accept_data_loss: false }),
+        write(&SplitPartition {
+            partition: PartitionName::new("orders", 7),
+            at: Some(KeyText(Bytes::from_static(&[0xFF, 0]))),
+            cancel: false,
+            dry_run: true,
+        }),
+        write(&CreateTable::new("orders", Partitioning::Hash { partitions: 16 }, 3, Holds::Data)),
+        write(&CreateTable::new("orders", ranges, 3, Holds::Data)),
+        write(&AlterTable {
+            table: "orders".into(),
+            change: TableChange { replication: Some(3), ..Default::default() },
+        }),
+        write(&DropTable { table: "orders".into(), table_id: 7 }),
+    ]
+    .into_iter()
+    .filter_map(Result::ok)
+    .collect()
 }
 
 /// An address, which chance does not hit.
@@ -310,19 +356,7 @@ pub(super) fn deltas() -> Vec<Vec<u8>> {
     vec![v1::TableDelta::from(delta).encode_to_vec()]
 }
 
-/// Every setting; chance does not hit the name of one.
-fn settings() -> Vec<Vec<u8>> {
-    let change = |setting: &Setting| SettingChange { setting: *setting, value: setting.default_value() };
-    let wanted = configure::Configure {
-        request: RequestId::new(Uuid::from_u128(9)),
-        changes: Setting::ALL.iter().map(change).collect(),
-        if_version: Some(Version::new(3)),
-        dry_run: true,
-    };
-    vec![v1::ConfigureRequest::from(wanted).encode_to_vec()]
-}
-
-/// Decodes the header with the trace context of a call.
+/// The header by which a call says of which trace it is a part.
 fn trace_context(input: &[u8]) -> Verdict {
     let Ok(header) = std::str::from_utf8(input) else { return Verdict::Refused("no text".into()) };
     let Some(context) = TraceContext::parse(header) else { return Verdict::Refused("no context".into()) };
@@ -381,26 +415,10 @@ pub(super) fn targets() -> Vec<Target> {
         Target { seeds: cluster_settings, ..conversion!(Settings => Settings) },
         conversion!(Op => kv::KeyedOp),
         conversion!(Reply => kv::TaggedReply),
-        conversion!(SetNodeRequest => admin::SetNode),
-        conversion!(AlterNodeRequest => alter::AlterNode),
-        conversion!(OrderRequest => order::Ordered),
-        conversion!(CheckRequest => order::LookOver),
-        conversion!(AlterTableRequest => alter::AlterTable),
-        conversion!(CreateTableRequest => admin::CreateTable),
-        conversion!(DropTableRequest => admin::DropTable),
         conversion!(ApplyPlanRequest => admin::ApplyPlan),
         Target { seeds: accesses, ..conversion!(AccessList => AccessList) },
-        Target { seeds: access_requests, ..conversion!(SetAccessRequest => access::SetAccess) },
-        Target { seeds: withdrawals, ..conversion!(WithdrawRequest => access::Withdraw) },
         Target { seeds: quorum_changes, ..conversion!(ChangeQuorumRequest => quorum::ChangeQuorum) },
-        conversion!(ChangeUpgradeRequest => upgrade::ChangeUpgrade),
-        Target { seeds: settings, ..conversion!(ConfigureRequest => configure::Configure) },
         conversion!(Plan => archon_types::plan::Plan),
-        conversion!(RemoveNodeRequest => operate::RemoveNode),
-        conversion!(LoseNodeRequest => operate::LoseNode),
-        conversion!(ForceLeaderRequest => operate::ForceLeader),
-        conversion!(SplitPartitionRequest => operate::SplitPartition),
-        conversion!(MergePartitionRequest => operate::MergePartition),
         conversion!(FindMiddleRequest => middle::FindMiddle),
         conversion!(FindMiddleResponse => archon_types::Middle),
         Target {
@@ -413,6 +431,7 @@ pub(super) fn targets() -> Vec<Target> {
         },
         Target { generate: Some(generate_answers), ..Target::new("wire/packed answers", packed_answers, Vec::new) },
         Target { generate: Some(protobuf::generate), ..Target::new("wire/ErrorDetail", error_detail, Vec::new) },
+        Target::new("wire/documents", documents, document_requests),
         Target::new("wire/traceparent", trace_context, trace_contexts),
         Target::new("wire/packed-entries", packed_entries, packs_of_entries),
     ]

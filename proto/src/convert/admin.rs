@@ -1,59 +1,16 @@
-//! Requests of the admin plane, checked, and plans.
+//! Plans, and the request to carry one out.
 
 use super::ids::{non_zero, request_id, uuid_bytes};
 use super::subject::subject_of;
-use super::table::{enum_field, range_limits, wire_limits};
 use super::words::put_word;
-use super::{ConvertError, checked, in_range, required};
+use super::{ConvertError, required};
 use crate::v1;
-use crate::v1::create_table_request;
-use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::plan::{Move, Plan, Unmet};
 use archon_types::text::into_plain;
-use archon_types::{Holds, NodeGoal, NodeId, PartitionId, Partitioning, RequestId, TableId, Version, Word};
+use archon_types::{NodeId, PartitionId, RequestId, Version, Word};
 
 /// Most moves in a plan: every partition of several of the largest tables.
 pub const PLAN_MOVES_MAX: usize = 262_144;
-/// Most events or reasons one answer holds.
-pub const LIST_MAX: u32 = 10_000;
-
-/// A request to change what is wanted of a node.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SetNode {
-    /// Makes a retry have one effect.
-    pub request: RequestId,
-    /// The node's name.
-    pub name: String,
-    /// What is wanted of it.
-    pub goal: NodeGoal,
-}
-
-/// A request to create a table.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CreateTable {
-    /// Makes a retry have one effect.
-    pub request: RequestId,
-    /// The table's name.
-    pub name: String,
-    /// The partitions that it begins with.
-    pub partitioning: Partitioning,
-    /// Copies of each, `1..=7`; 1 of leases.
-    pub replication: u8,
-    /// What the partitions are.
-    pub holds: Holds,
-}
-
-/// A request to drop a table.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DropTable {
-    /// Makes a retry have one effect.
-    pub request: RequestId,
-    /// The table's name.
-    pub name: String,
-    /// Its number: a later table of that name is not meant.
-    pub table: TableId,
-}
-
 /// A request to carry out a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ApplyPlan {
@@ -61,96 +18,6 @@ pub struct ApplyPlan {
     pub request: RequestId,
     /// The plan, as it was shown.
     pub plan: Plan,
-}
-
-impl TryFrom<v1::SetNodeRequest> for SetNode {
-    type Error = ConvertError;
-
-    fn try_from(wire: v1::SetNodeRequest) -> Result<Self, ConvertError> {
-        checked(check_name("node", &wire.name), "SetNodeRequest.name")?;
-        Ok(Self {
-            request: request_id(&wire.request_id, "SetNodeRequest.request_id")?,
-            goal: enum_field::<v1::NodeGoal, _>(wire.goal, "SetNodeRequest.goal")?,
-            name: wire.name,
-        })
-    }
-}
-
-impl From<SetNode> for v1::SetNodeRequest {
-    fn from(request: SetNode) -> Self {
-        Self {
-            cluster: None,
-            request_id: uuid_bytes(request.request.get()),
-            name: request.name,
-            goal: v1::NodeGoal::from(request.goal).into(),
-        }
-    }
-}
-
-impl TryFrom<v1::CreateTableRequest> for CreateTable {
-    type Error = ConvertError;
-
-    fn try_from(wire: v1::CreateTableRequest) -> Result<Self, ConvertError> {
-        checked(check_name("table", &wire.name), "CreateTableRequest.name")?;
-        Ok(Self {
-            request: request_id(&wire.request_id, "CreateTableRequest.request_id")?,
-            partitioning: partitioning_of(required(wire.partitioning, "CreateTableRequest.partitioning")?)?,
-            replication: in_range(wire.replication, 1, u32::from(REPLICAS_MAX), "CreateTableRequest.replication")?,
-            holds: enum_field::<v1::TableHolds, _>(wire.holds, "CreateTableRequest.holds")?,
-            name: wire.name,
-        })
-    }
-}
-
-fn partitioning_of(wire: create_table_request::Partitioning) -> Result<Partitioning, ConvertError> {
-    let partitioning = match wire {
-        create_table_request::Partitioning::HashPartitions(partitions) => Partitioning::Hash { partitions },
-        create_table_request::Partitioning::Ranges(v1::RangePartitioning { split_at, limits }) => {
-            let limits = range_limits(limits, "RangePartitioning.limits")?;
-            Partitioning::Range { split_at, limits }
-        }
-    };
-    checked(partitioning.check(), "CreateTableRequest.partitioning")?;
-    Ok(partitioning)
-}
-
-impl From<CreateTable> for v1::CreateTableRequest {
-    fn from(request: CreateTable) -> Self {
-        Self {
-            cluster: None,
-            request_id: uuid_bytes(request.request.get()),
-            name: request.name,
-            partitioning: Some(match request.partitioning {
-                Partitioning::Hash { partitions } => create_table_request::Partitioning::HashPartitions(partitions),
-                Partitioning::Range { split_at, limits } => {
-                    let limits = wire_limits(limits);
-                    create_table_request::Partitioning::Ranges(v1::RangePartitioning { split_at, limits })
-                }
-            }),
-            replication: u32::from(request.replication),
-            holds: v1::TableHolds::from(request.holds).into(),
-        }
-    }
-}
-
-impl TryFrom<v1::DropTableRequest> for DropTable {
-    type Error = ConvertError;
-
-    fn try_from(wire: v1::DropTableRequest) -> Result<Self, ConvertError> {
-        checked(check_name("table", &wire.name), "DropTableRequest.name")?;
-        Ok(Self {
-            request: request_id(&wire.request_id, "DropTableRequest.request_id")?,
-            table: TableId::new(non_zero(wire.table, "DropTableRequest.table")?),
-            name: wire.name,
-        })
-    }
-}
-
-impl From<DropTable> for v1::DropTableRequest {
-    fn from(request: DropTable) -> Self {
-        let request_id = uuid_bytes(request.request.get());
-        Self { cluster: None, request_id, name: request.name, table: request.table.get() }
-    }
 }
 
 impl TryFrom<v1::ApplyPlanRequest> for ApplyPlan {
@@ -266,7 +133,6 @@ impl From<Unmet> for v1::Unmet {
 mod tests {
     use super::*;
     use crate::convert::testing::plan;
-    use archon_types::RangeLimits;
     use proptest::prelude::*;
     use prost::Message;
     use uuid::Uuid;
@@ -285,81 +151,12 @@ mod tests {
             if let Ok(wire) = v1::ApplyPlanRequest::decode(bytes.as_slice()) {
                 let _ = ApplyPlan::try_from(wire);
             }
-            if let Ok(wire) = v1::CreateTableRequest::decode(bytes.as_slice()) {
-                let _ = CreateTable::try_from(wire);
-            }
-            if let Ok(wire) = v1::DropTableRequest::decode(bytes.as_slice()) {
-                let _ = DropTable::try_from(wire);
-            }
-            if let Ok(wire) = v1::SetNodeRequest::decode(bytes.as_slice()) {
-                let _ = SetNode::try_from(wire);
-            }
         }
     }
 
     #[test]
-    fn requests_round_trip_and_bad_ones_are_named() {
+    fn bad_plans_are_named() {
         let request = RequestId::new(Uuid::from_u128(5));
-        let create = CreateTable {
-            request,
-            name: "orders".into(),
-            partitioning: Partitioning::Hash { partitions: 16_384 },
-            replication: 3,
-            holds: Holds::Data,
-        };
-        let wire = v1::CreateTableRequest::from(create.clone());
-        assert_eq!(CreateTable::try_from(wire.clone()), Ok(create));
-        let field = |wire: v1::CreateTableRequest| CreateTable::try_from(wire).unwrap_err().field;
-        assert_eq!(field(v1::CreateTableRequest { name: "".into(), ..wire.clone() }), "CreateTableRequest.name");
-        assert_eq!(
-            field(v1::CreateTableRequest { partitioning: None, ..wire.clone() }),
-            "CreateTableRequest.partitioning"
-        );
-        let none = Some(create_table_request::Partitioning::HashPartitions(0));
-        assert_eq!(
-            field(v1::CreateTableRequest { partitioning: none, ..wire.clone() }),
-            "CreateTableRequest.partitioning"
-        );
-        let split_at = vec!["b".into(), "a".into()];
-        let limits = None;
-        let turned = Some(create_table_request::Partitioning::Ranges(v1::RangePartitioning { split_at, limits }));
-        assert_eq!(
-            field(v1::CreateTableRequest { partitioning: turned, ..wire.clone() }),
-            "CreateTableRequest.partitioning"
-        );
-        let dust = v1::RangeLimits { split_above_bytes: Some(1), ..v1::RangeLimits::default() };
-        let ranges = v1::RangePartitioning { split_at: vec![], limits: Some(dust) };
-        let partitioning = Some(create_table_request::Partitioning::Ranges(ranges));
-        assert_eq!(field(v1::CreateTableRequest { partitioning, ..wire.clone() }), "RangePartitioning.limits");
-        let limits = RangeLimits {
-            split_above_bytes: Some(1 << 30),
-            split_above_rate: Some(5_000),
-            merge_below_bytes: Some(1 << 20),
-        };
-        let limited = Partitioning::Range { split_at: vec!["m".into()], limits };
-        let limited = CreateTable { partitioning: limited, ..CreateTable::try_from(wire.clone()).unwrap() };
-        assert_eq!(CreateTable::try_from(v1::CreateTableRequest::from(limited.clone())), Ok(limited));
-        assert_eq!(field(v1::CreateTableRequest { replication: 8, ..wire.clone() }), "CreateTableRequest.replication");
-        assert_eq!(
-            field(v1::CreateTableRequest { request_id: Default::default(), ..wire }),
-            "CreateTableRequest.request_id"
-        );
-
-        let table = TableId::new(7);
-        let drop = DropTable { request, name: "orders".into(), table };
-        let wire = v1::DropTableRequest::from(drop.clone());
-        assert_eq!(DropTable::try_from(wire.clone()), Ok(drop));
-        let field = |wire: v1::DropTableRequest| DropTable::try_from(wire).unwrap_err().field;
-        assert_eq!(field(v1::DropTableRequest { table: 0, ..wire.clone() }), "DropTableRequest.table");
-        assert_eq!(field(v1::DropTableRequest { name: "a b".into(), ..wire.clone() }), "DropTableRequest.name");
-        let request_id = Default::default();
-        assert_eq!(field(v1::DropTableRequest { request_id, ..wire }), "DropTableRequest.request_id");
-
-        let set = SetNode { request, name: "athens".into(), goal: NodeGoal::Drain };
-        let wire = v1::SetNodeRequest::from(set.clone());
-        assert_eq!(SetNode::try_from(wire.clone()), Ok(set));
-        assert_eq!(SetNode::try_from(v1::SetNodeRequest { goal: 0, ..wire }).unwrap_err().field, "SetNodeRequest.goal");
-
         let node = |id| Some(v1::NodeName { id, name: "n".into() });
         let partition = Some(v1::PartitionId { table: 1, index: 0 });
         let step = v1::Move { partition, from: node(2), to: node(2), ..Default::default() };

@@ -6,11 +6,9 @@
 
 pub mod access;
 pub mod admin;
-pub mod alter;
 mod bare;
 pub mod beat_proofs;
 pub mod beats;
-pub mod configure;
 pub mod control;
 pub mod duties;
 pub mod error;
@@ -22,8 +20,6 @@ pub mod load;
 mod merge;
 pub mod middle;
 pub mod news;
-pub mod operate;
-pub mod order;
 mod over;
 pub mod packed;
 pub mod quorum;

@@ -1,11 +1,11 @@
 //! A member's session with the coordinator: who it is, and registration.
 
 use super::settings::timing_of;
-use super::{ConvertError, bounded, checked, ids, in_range, required};
+use super::{ConvertError, bounded, checked, ids, required};
 use crate::v1;
 use archon_types::{
-    BootId, ClusterId, GenerationKey, Incarnation, NodeId, PROTOCOL_FIRST, PROTOCOL_MAX, Participant, PlacementId,
-    Settings, StorageId, TABLES_SERVED_MAX, Version, limits,
+    BootId, ClusterId, GenerationKey, Incarnation, NodeId, NodeTraits, PROTOCOL_FIRST, PROTOCOL_MAX, Participant,
+    PlacementId, Settings, StorageId, TABLES_SERVED_MAX, Version, limits,
 };
 
 /// Most placements that one registration may list as held, and most loads in one heartbeat.
@@ -24,12 +24,8 @@ pub struct Registration {
     pub storage: StorageId,
     /// This life of its process.
     pub boot: BootId,
-    /// Its failure zone.
-    pub zone: Option<String>,
-    /// Its share, at least 1.
-    pub weight: u32,
-    /// Most placements it takes.
-    pub partitions_max: Option<u32>,
+    /// Its zone, weight and limit.
+    pub traits: NodeTraits,
     /// Lowest protocol version it speaks.
     pub protocol_min: u32,
     /// Highest protocol version it speaks.
@@ -102,9 +98,9 @@ impl From<Registration> for v1::RegisterRequest {
             address: node.address,
             storage_id: ids::uuid_bytes(node.storage.get()),
             boot_id: ids::uuid_bytes(node.boot.get()),
-            zone: node.zone,
-            weight: node.weight,
-            partitions_max: node.partitions_max,
+            zone: node.traits.zone,
+            weight: node.traits.weight,
+            partitions_max: node.traits.partitions_max,
             protocol_min: node.protocol_min,
             protocol_max: node.protocol_max,
             held: node.held.into_iter().map(PlacementId::get).collect(),
@@ -123,9 +119,8 @@ impl TryFrom<v1::RegisterRequest> for Registration {
     fn try_from(wire: v1::RegisterRequest) -> Result<Self, ConvertError> {
         checked(limits::check_name("node", &wire.name), "RegisterRequest.name")?;
         ids::check_address(&wire.address, "RegisterRequest.address")?;
-        if let Some(zone) = &wire.zone {
-            checked(limits::check_name("zone", zone), "RegisterRequest.zone")?;
-        }
+        let traits = NodeTraits { zone: wire.zone, weight: wire.weight, partitions_max: wire.partitions_max };
+        checked(traits.check(), "RegisterRequest")?;
         if wire.protocol_min > wire.protocol_max {
             let problem = format!("the range {}..={} is empty", wire.protocol_min, wire.protocol_max);
             return Err(ConvertError::new("RegisterRequest.protocol_min", problem));
@@ -138,7 +133,6 @@ impl TryFrom<v1::RegisterRequest> for Registration {
             cluster: ids::cluster_id(wire.cluster.as_ref())?,
             storage: ids::storage_id(&wire.storage_id, "RegisterRequest.storage_id")?,
             boot: ids::boot_id(&wire.boot_id, "RegisterRequest.boot_id")?,
-            weight: in_range(wire.weight, 1, limits::WEIGHT_MAX, "RegisterRequest.weight")?,
             held: wire.held.into_iter().map(PlacementId::new).collect(),
             last_incarnation: Incarnation::new(wire.last_incarnation),
             expects: Incarnation::new(wire.expects),
@@ -147,8 +141,7 @@ impl TryFrom<v1::RegisterRequest> for Registration {
             generation_key: ids::generation_key(&wire.generation_key, "RegisterRequest.generation_key")?,
             name: wire.name,
             address: wire.address,
-            zone: wire.zone,
-            partitions_max: wire.partitions_max,
+            traits,
             protocol_min,
             protocol_max,
         })
@@ -233,9 +226,7 @@ mod tests {
             address: "127.0.0.1:7101".into(),
             storage: StorageId::new(Uuid::from_u128(4)),
             boot: BootId::new(Uuid::from_u128(5)),
-            zone: Some("eu".into()),
-            weight: 100,
-            partitions_max: Some(9),
+            traits: NodeTraits { zone: Some("eu".into()), weight: 100, partitions_max: Some(9) },
             protocol_min: 1,
             protocol_max: 1,
             held: vec![PlacementId::new(8)],
@@ -256,7 +247,7 @@ mod tests {
             (|wire| wire.name = "a b".into(), "RegisterRequest.name"),
             (|wire| wire.address = "nowhere".into(), "RegisterRequest.address"),
             (|wire| wire.storage_id = bytes::Bytes::new(), "RegisterRequest.storage_id"),
-            (|wire| wire.weight = 0, "RegisterRequest.weight"),
+            (|wire| wire.weight = 0, "RegisterRequest"),
             (|wire| wire.protocol_min = 9, "RegisterRequest.protocol_min"),
         ];
         for (spoil, field) in cases {

@@ -7,8 +7,8 @@ use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::{
     Epoch, HASH_PARTITIONS_MAX, Holds, Incarnation, Keys, Millis, Node, NodeDelta, NodeGoal, NodeId, NodeStatus,
-    Partition, PartitionId, PartitionStatus, Placement, PlacementId, RangeLimits, RemovedNodes, ReplicaState,
-    RightStage, Table, TableDelta, TableId, TablePiece, Version,
+    NodeTraits, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RangeLimits, RemovedNodes,
+    ReplicaState, RightStage, Table, TableDelta, TableId, TablePiece, Version,
 };
 
 /// Most placements in a partition's row: the replicas, those being loaded and those being deleted.
@@ -159,9 +159,12 @@ impl TryFrom<v1::Node> for Node {
     fn try_from(wire: v1::Node) -> Result<Self, ConvertError> {
         checked(check_name("node", &wire.name), "Node.name")?;
         check_address(&wire.address, "Node.address")?;
-        if let Some(zone) = &wire.zone {
-            checked(check_name("zone", zone), "Node.zone")?;
-        }
+        // A participant could once register with a limit of zero: its row stays readable.
+        let partitions_max = wire.partitions_max;
+        let traits =
+            NodeTraits { zone: wire.zone, weight: wire.weight, partitions_max: partitions_max.map(|most| most.max(1)) };
+        checked(traits.check(), "Node")?;
+        let NodeTraits { zone, weight, .. } = traits;
         Ok(Self {
             id: NodeId::new(non_zero(wire.id, "Node.id")?),
             name: wire.name,
@@ -169,9 +172,9 @@ impl TryFrom<v1::Node> for Node {
             incarnation: Incarnation::new(wire.incarnation),
             status: enum_field::<v1::NodeStatus, _>(wire.status, "Node.status")?,
             goal: enum_field::<v1::NodeGoal, _>(wire.goal, "Node.goal")?,
-            zone: wire.zone,
-            weight: in_range(wire.weight, 1, u32::MAX, "Node.weight")?,
-            partitions_max: wire.partitions_max,
+            zone,
+            weight,
+            partitions_max,
             version: Version::new(wire.version),
             since: Millis::new(wire.since_ms),
         })

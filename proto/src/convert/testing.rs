@@ -2,10 +2,11 @@
 
 use super::kv::{TaggedOp, TaggedReply};
 use crate::v1;
+use archon_types::limits::WEIGHTS;
 use archon_types::op::Entry;
 use archon_types::plan::{Move, Plan, Unmet};
 use archon_types::range_limits::{SPLIT_BYTES_MIN, SPLIT_RATE_MIN};
-use archon_types::subject::{Cause, Subject};
+use archon_types::subject::Subject;
 use archon_types::text::into_plain;
 use archon_types::{
     Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, Millis, MoveCode, MoveKind, Node, NodeGoal,
@@ -20,7 +21,6 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use std::net::IpAddr;
 use uuid::Uuid;
 
 fn key() -> impl Strategy<Value = Bytes> {
@@ -122,7 +122,7 @@ fn node() -> impl Strategy<Value = Node> {
         select(&[NodeStatus::Alive, NodeStatus::Failed, NodeStatus::Lost][..]),
         select(&[NodeGoal::Serve, NodeGoal::Cordon, NodeGoal::Drain, NodeGoal::Maintain][..]),
     );
-    let numbers = (1u64.., any::<u64>(), 1u32.., option::of(any::<u32>()), any::<u64>(), any::<u64>());
+    let numbers = (1u64.., any::<u64>(), WEIGHTS, option::of(any::<u32>()), any::<u64>(), any::<u64>());
     (names, states, numbers).prop_map(|((name, address, zone), (status, goal), numbers)| {
         let (id, incarnation, weight, partitions_max, version, since) = numbers;
         Node {
@@ -286,16 +286,6 @@ pub(crate) fn subject() -> impl Strategy<Value = Subject> {
             table,
             partition
         }),
-    ]
-}
-
-pub(crate) fn cause() -> impl Strategy<Value = Cause> {
-    prop_oneof![
-        any::<u64>().prop_map(|coordinator_id| Cause::Coordinator { coordinator_id }),
-        (option::of(1u64..), "[a-z]{1,9}").prop_map(|(node_id, node)| Cause::Node { node_id, node }),
-        (option::of("admin/[a-z]{1,9}"), any::<IpAddr>(), option::of("coordinator/[1-9]"))
-            .prop_map(|(admin, from, via)| Cause::Admin { admin, from, via }),
-        Just(Cause::Unknown),
     ]
 }
 

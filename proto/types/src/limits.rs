@@ -3,6 +3,7 @@
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::key_range::KeyRange;
 use bytes::Bytes;
+use std::ops::RangeInclusive;
 
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 4 * 1024;
@@ -46,8 +47,8 @@ pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
 /// Largest table updates in the answer to a heartbeat, in bytes: they must not delay a lease. Larger updates are
 /// pushed.
 pub const NEWS_BYTES_MAX: usize = 64 * 1024;
-/// Largest weight of a node; the minimum is 1, and [`WEIGHT_ORDINARY`] is ordinary.
-pub const WEIGHT_MAX: u32 = 10_000;
+/// Weights of a node; [`WEIGHT_ORDINARY`] is ordinary.
+pub const WEIGHTS: RangeInclusive<u32> = 1..=10_000;
 /// The weight of an ordinary node.
 pub const WEIGHT_ORDINARY: u32 = 100;
 /// Most replicas of a partition.

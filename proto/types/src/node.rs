@@ -1,6 +1,7 @@
 //! Row of a node: identity, observed status and desired state.
 
 use crate::ids::{Incarnation, Millis, NodeId, Version};
+use crate::limits::WEIGHT_ORDINARY;
 use crate::node_traits::NodeTraits;
 use crate::word::words;
 use serde::{Deserialize, Serialize};
@@ -78,7 +79,7 @@ impl Node {
             status: NodeStatus::Alive,
             goal: NodeGoal::Serve,
             zone: None,
-            weight: 100,
+            weight: WEIGHT_ORDINARY,
             partitions_max: None,
             version: Version::new(1),
             since: Millis::ZERO,

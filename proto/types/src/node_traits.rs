@@ -1,8 +1,9 @@
 //! Traits of a node: place and size, from its flags or changed by an operator at runtime.
 
 use crate::error::{ErrorDetail, ErrorKind};
-use crate::limits::{WEIGHT_MAX, WEIGHT_ORDINARY, check_name};
-use serde::{Deserialize, Serialize};
+use crate::limits::{WEIGHT_ORDINARY, WEIGHTS, check_name};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
 /// Properties that decide how many copies a node gets, and next to which others.
@@ -22,15 +23,35 @@ pub struct NodeTraits {
     pub partitions_max: Option<u32>,
 }
 
-/// Change of a node's traits; `None` keeps a value.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// A change of a node's traits; `None` stays as it is. In JSON an absent field stays as it is, and `null` is none.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TraitsChange {
-    /// New zone, or none.
+    /// The zone; null: none.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub zone: Option<Option<String>>,
-    /// New weight.
+    /// The weight: 1 to 10,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
-    /// New limit, or none.
+    /// The limit, at least 1; null: none.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u32>")]
     pub partitions_max: Option<Option<u32>>,
+}
+
+/// Reads a field that is present, null included.
+pub(crate) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+impl TraitsChange {
+    /// Accepts only what a node can have.
+    ///
+    /// # Errors
+    /// As [`NodeTraits::check`].
+    pub fn check(&self) -> Result<(), ErrorDetail> {
+        NodeTraits::default().with(self).check()
+    }
 }
 
 impl Default for NodeTraits {
@@ -49,8 +70,13 @@ impl NodeTraits {
         if let Some(zone) = &self.zone {
             check_name("zone", zone)?;
         }
-        if !(1..=WEIGHT_MAX).contains(&self.weight) {
-            return invalid(format!("the weight {} must be in 1..={WEIGHT_MAX}; 100 is ordinary", self.weight));
+        if !WEIGHTS.contains(&self.weight) {
+            return invalid(format!(
+                "the weight {} must be in {}..={}; 100 is ordinary",
+                self.weight,
+                WEIGHTS.start(),
+                WEIGHTS.end()
+            ));
         }
         if self.partitions_max == Some(0) {
             return invalid("a limit of 0 partitions makes the node useless; give at least 1, or no limit".to_owned());

@@ -2,7 +2,9 @@
 
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::merge::MERGE_BYTES_MAX;
+use crate::node_traits::present;
 use crate::text::bytes_text;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -13,8 +15,8 @@ pub const SPLIT_RATE_MIN: u64 = 100;
 /// Inverse of the fraction of the split limits below which two partitions together may be merged automatically.
 const MERGE_PART: u64 = 2;
 
-/// Limits for automatic splits and merges in a table by ranges; without limits there are none.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+/// When partitions of a table by ranges are split and merged by themselves; without any limit none is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RangeLimits {
     /// Splits a partition above this many bytes of keys and values, at least [`SPLIT_BYTES_MIN`].
     pub split_above_bytes: Option<u64>,
@@ -52,16 +54,23 @@ pub struct TableTraits {
     pub limits: RangeLimits,
 }
 
-/// Change of a table; `None` keeps a value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// A change of a table; `None` stays as it is. In JSON an absent field stays as it is, and `null` is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TableChange {
-    /// Desired copies of each partition.
+    /// Copies of each partition: 1 to 7.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replication: Option<u8>,
-    /// New size limit for splits in bytes, or none.
+    /// The bytes above which a partition is split; null: none is.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
     pub split_above_bytes: Option<Option<u64>>,
-    /// New rate limit for splits in operations per second, or none.
+    /// The operations per second above which a partition is split; null: none is.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
     pub split_above_rate: Option<Option<u64>>,
-    /// New size limit for merges in bytes, or none.
+    /// The bytes up to which two neighbours are merged; null: none are.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
     pub merge_below_bytes: Option<Option<u64>>,
 }
 

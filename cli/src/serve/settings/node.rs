@@ -5,6 +5,8 @@ use crate::args::{self, Connection, NodeArgs};
 use crate::exit::Failure;
 use crate::serve::file::{ConfigFile, FileError, NodeFile};
 use archon_kvstore_node::{EngineKind, NodeConfig};
+use archon_types::NodeTraits;
+use archon_types::limits::WEIGHTS;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,9 +55,11 @@ pub(crate) fn node_config(args: &NodeArgs, connection: &Connection) -> Result<No
     Ok(NodeConfig {
         metrics_listen,
         advertise,
-        zone: args.zone.clone().or(found.zone),
-        weight: args.weight.or(found.weight).unwrap_or(plain.weight),
-        partitions_max: args.partitions_max.or(found.partitions_max),
+        traits: NodeTraits {
+            zone: args.zone.clone().or(found.zone),
+            weight: args.weight.or(found.weight).unwrap_or(plain.traits.weight),
+            partitions_max: args.partitions_max.or(found.partitions_max),
+        },
         connections_max: args.connections_max.or(found.connections_max),
         engine: args.engine.or(found.engine),
         memory_bytes: args.memory.or(found.memory),
@@ -127,7 +131,11 @@ impl FromNodeFile {
             insecure: raw.insecure.unwrap_or(false),
             tls_dir: raw.tls_dir.clone(),
             zone: raw.zone.as_ref().map(|text| file.parse("zone", text, args::name)).transpose()?,
-            weight: raw.weight.as_ref().map(|v| file.within("weight", v, 1..=10_000)).transpose()?,
+            weight: raw
+                .weight
+                .as_ref()
+                .map(|v| file.within("weight", v, u64::from(*WEIGHTS.start())..=u64::from(*WEIGHTS.end())))
+                .transpose()?,
             advertise: raw.advertise.as_ref().map(|text| file.parse("advertise", text, args::address)).transpose()?,
             partitions_max: raw
                 .partitions_max

@@ -2,9 +2,14 @@
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
+use archon_documents::{
+    CoordinatorStatus, CreateTable, MethodCall, Quorum as QuorumView, ShowQuorum, ShowStatus, Status as ClusterStatus,
+    read_answer, write,
+};
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, connect};
 use archon_proto::convert::beats::{BeatAnswers, Granted};
 use archon_proto::convert::error::detail_of;
+use archon_proto::documents;
 use archon_proto::v1;
 use archon_proto::v1::admin_client::AdminClient;
 use archon_proto::v1::control_server::{Control, ControlServer};
@@ -12,7 +17,8 @@ use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::table_client::TableClient;
 use archon_security::{Expected, Transport};
 use archon_types::{
-    Assembled, Assembly, ErrorDetail, ErrorKind, PROTOCOL_NEWEST, PartitionTable, ProtocolRange, Settings, TablePiece,
+    Assembled, Assembly, ErrorDetail, ErrorKind, Holds, PROTOCOL_NEWEST, PartitionTable, Partitioning, ProtocolRange,
+    Settings, TablePiece,
 };
 use prost::Message as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,21 +109,20 @@ impl Quorum {
         self.changed().await;
     }
 
-    /// Returns the leading coordinator's view of the quorum.
-    pub async fn view(&self) -> Result<v1::QuorumResponse, ErrorDetail> {
-        let answer = admin(&self.leader_address().await).quorum(v1::QuorumRequest::default()).await;
-        answer.map(Response::into_inner).map_err(|status| detail_of(&status))
+    /// What the leading coordinator says of the quorum.
+    pub async fn view(&self) -> Result<QuorumView, ErrorDetail> {
+        ask(&self.leader_address().await, &ShowQuorum {}).await
     }
 
     /// Waits until no change of the quorum is in progress, and returns its voters and its learners.
     pub async fn changed(&self) -> (Vec<u64>, Vec<u64>) {
         wait_for("the change of the quorum", Duration::from_secs(60), || async {
             let view = self.view().await.map_err(|error| error.to_string())?;
-            if view.leader != Some(view.id) || view.pending.is_some() {
+            if view.leader_id != Some(view.id) || view.pending.is_some() {
                 return Err(format!("{view:?}"));
             }
-            let (learners, voters): (Vec<_>, Vec<_>) = view.voters.into_iter().partition(|member| member.learner);
-            let ids = |members: Vec<v1::CoordinatorStatus>| members.into_iter().map(|member| member.id).collect();
+            let (learners, voters): (Vec<_>, Vec<_>) = view.coordinators.into_iter().partition(|member| member.learner);
+            let ids = |members: Vec<CoordinatorStatus>| members.into_iter().map(|member| member.id).collect();
             Ok((ids(voters), ids(learners)))
         })
         .await
@@ -163,7 +168,8 @@ impl Quorum {
     /// Returns the id of the cluster.
     pub async fn cluster(&self) -> v1::ClusterRef {
         let address = self.leader_address().await;
-        status(&address).await.unwrap().cluster.unwrap()
+        let id: Uuid = status(&address).await.unwrap().cluster_id.parse().unwrap();
+        v1::ClusterRef { cluster_id: bytes::Bytes::copy_from_slice(id.as_bytes()) }
     }
 
     pub async fn stop_all(self) {
@@ -181,9 +187,52 @@ pub fn admin(address: &str) -> AdminClient<Channel> {
     AdminClient::new(channel(address))
 }
 
-pub async fn status(address: &str) -> Result<v1::StatusResponse, ErrorDetail> {
-    let answer = admin(address).status(v1::StatusRequest { cluster: None }).await;
-    answer.map(Response::into_inner).map_err(|status| detail_of(&status))
+/// Calls a method with a document.
+pub async fn ask<T: MethodCall>(address: &str, document: &T) -> Result<T::Answer, ErrorDetail> {
+    exchange::<T>(address, Request::new(message(document, None, request_id()))).await
+}
+
+/// As `ask`, under an id of the caller's, as a retry has it.
+pub async fn ask_as<T: MethodCall>(address: &str, document: &T, id: &bytes::Bytes) -> Result<T::Answer, ErrorDetail> {
+    exchange::<T>(address, Request::new(message(document, None, id.clone()))).await
+}
+
+/// As `ask`, for the cluster that is named.
+pub async fn ask_of<T: MethodCall>(
+    address: &str,
+    document: &T,
+    cluster: Option<v1::ClusterRef>,
+) -> Result<T::Answer, ErrorDetail> {
+    exchange::<T>(address, Request::new(message(document, cluster, request_id()))).await
+}
+
+/// As `ask`, with a deadline.
+pub async fn ask_within<T: MethodCall>(
+    address: &str,
+    document: &T,
+    within: Duration,
+) -> Result<T::Answer, ErrorDetail> {
+    let mut request = Request::new(message(document, None, request_id()));
+    request.set_timeout(within);
+    exchange::<T>(address, request).await
+}
+
+fn message<T: MethodCall>(document: &T, cluster: Option<v1::ClusterRef>, request_id: bytes::Bytes) -> v1::AdminRequest {
+    v1::AdminRequest { cluster, request_id, document: write(document).unwrap().into() }
+}
+
+async fn exchange<T: MethodCall>(address: &str, request: Request<v1::AdminRequest>) -> Result<T::Answer, ErrorDetail> {
+    let answer = documents::call(channel(address).into(), T::METHOD, request).await;
+    read_answer(&answer.map_err(|status| detail_of(&status))?.into_inner().document)
+}
+
+pub async fn status(address: &str) -> Result<ClusterStatus, ErrorDetail> {
+    ask(address, &ShowStatus {}).await
+}
+
+/// A table of data with hashed keys and one copy of each partition.
+pub fn hashed(name: &str, partitions: u32) -> CreateTable {
+    CreateTable::new(name, Partitioning::Hash { partitions }, 1, Holds::Data)
 }
 
 pub async fn table(address: &str, wait_ms: u32) -> Result<v1::GetTableResponse, ErrorDetail> {

@@ -1,9 +1,7 @@
-//! Documents about the quorum. Their JSON names are a contract, as in `admin_types`.
+//! The quorum of coordinators.
 
-use archon_proto::convert::subject::cause_of;
-use archon_proto::v1;
+use crate::method::Document;
 use archon_types::subject::Cause;
-use archon_types::text::into_plain;
 use archon_types::{CoordinatorRole, DoubtKind, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The Raft quorum as one coordinator sees it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Quorum {
-    /// Who answers.
+    /// The answering coordinator's number.
     #[serde(rename = "coordinator_id")]
     pub id: u64,
     /// Its role.
@@ -38,12 +36,12 @@ pub struct Quorum {
     pub retired_ids: Vec<u64>,
     /// The cluster's UUID; empty while it is not bootstrapped.
     pub cluster_id: String,
-    /// How often the state began anew from less than a majority, the first time included.
+    /// Number of times the state was started from less than a majority, the first start included.
     pub generation: u64,
     /// Tells it from other generations of that number, as two recoveries begin them; none of the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation_key: Option<String>,
-    /// What is known of the recovery under way.
+    /// The recovery under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<QuorumRecovery>,
 }
@@ -58,69 +56,41 @@ impl Quorum {
 /// The coordinators' state was taken from less than a majority, and is not taken for true yet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QuorumRecovery {
-    /// When it began. Unix time.
+    /// Unix time of its begin.
     pub began_at_ms: u64,
     /// The last entry of the log that the state holds.
     pub base_index: u64,
-    /// What keeps it from ending, the first hundred.
+    /// Doubts that keep it from ending, the first hundred.
     pub doubts: Vec<RecoveryDoubt>,
-    /// How many there are.
+    /// Number of doubts.
     pub doubts_total: u32,
 }
 
-/// What keeps a recovery from ending.
+/// A doubt that keeps a recovery from ending.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RecoveryDoubt {
-    /// Of which kind.
+    /// The kind of doubt.
     pub kind: Word<DoubtKind>,
     /// A node, a table or a partition.
     pub about: String,
-    /// What is not known, in a sentence.
+    /// The doubt, in a sentence.
     pub text: String,
-    /// Whether an operator may accept that acknowledged writes are lost by it; a node that is not heard is waited for.
+    /// True if an operator may accept the loss of acknowledged writes by it; a silent node is waited for.
     pub may_be_accepted: bool,
-}
-
-impl From<v1::QuorumRecovery> for QuorumRecovery {
-    fn from(wire: v1::QuorumRecovery) -> Self {
-        let doubt = |wire: v1::RecoveryDoubt| RecoveryDoubt {
-            kind: Word::read(&wire.kind),
-            about: into_plain(wire.subject),
-            text: into_plain(wire.text),
-            may_be_accepted: wire.may_be_accepted,
-        };
-        Self {
-            began_at_ms: wire.began_at_ms,
-            base_index: wire.base,
-            doubts: wire.doubts.into_iter().map(doubt).collect(),
-            doubts_total: wire.doubts_total,
-        }
-    }
 }
 
 /// A change of the quorum that is under way.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PendingQuorumChange {
-    /// What is wanted, in a sentence.
+    /// The requested change, in a sentence.
     pub change: String,
-    /// What happens next, in a sentence; absent where only the leading coordinator knows.
+    /// The next step, in a sentence; absent where only the leading coordinator knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// Since when. Unix time.
     pub began_at_ms: u64,
-    /// Who asked for it.
+    /// The operator.
     pub by: Cause,
-}
-
-impl From<v1::PendingQuorumChange> for PendingQuorumChange {
-    fn from(wire: v1::PendingQuorumChange) -> Self {
-        Self {
-            change: into_plain(wire.change),
-            next: Some(into_plain(wire.next)).filter(|what| !what.is_empty()),
-            began_at_ms: wire.began_at_ms,
-            by: cause_of(wire.by),
-        }
-    }
 }
 
 /// One member of the quorum.
@@ -131,19 +101,18 @@ pub struct CoordinatorStatus {
     pub id: u64,
     /// Its address.
     pub address: String,
-    /// What it is to the quorum.
+    /// Its role in the quorum.
     pub role: Word<CoordinatorRole>,
-    /// Whether its vote does not count: it only copies the log.
+    /// True if it has no vote: it only copies the log.
     pub learner: bool,
     /// Log entries behind the leader, if known.
     pub entries_behind: Option<u64>,
-    /// Why it takes nothing new into its log, in a sentence, if so.
+    /// The reason why it appends nothing to its log, in a sentence, if so.
     pub lack: Option<String>,
 }
 
-impl From<v1::CoordinatorStatus> for CoordinatorStatus {
-    fn from(wire: v1::CoordinatorStatus) -> Self {
-        let v1::CoordinatorStatus { id, address, role, entries_behind, lack, learner } = wire;
-        Self { id, address, role: Word::read(&role), learner, entries_behind, lack: lack.map(into_plain) }
-    }
-}
+/// Asks for the quorum as the answering coordinator sees it, with or without a leader.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ShowQuorum {}
+
+impl Document for ShowQuorum {}

@@ -1,7 +1,6 @@
-//! The protocol of the cluster, and the members that block a newer one.
+//! The protocol of the cluster, and the members that keep it from a newer one.
 
-use archon_proto::v1;
-use archon_types::text::into_plain;
+use crate::method::Document;
 use archon_types::{MemberKind, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +12,7 @@ pub struct UpgradeSummary {
     pub protocol: u32,
     /// The newest one that any member speaks; above `protocol` while an upgrade is under way.
     pub protocol_newest: u32,
-    /// Whether it rises only when an operator says so.
+    /// True if it rises only by an operator's request.
     pub held: bool,
     /// Coordinators, nodes and participants.
     pub spoken_by: Vec<UpgradeMember>,
@@ -22,35 +21,35 @@ pub struct UpgradeSummary {
 /// Somebody who must speak a protocol before the cluster does.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UpgradeMember {
-    /// What it is.
+    /// Coordinator, node or participant.
     pub kind: Word<MemberKind>,
     /// Its number, among coordinators or among nodes and participants.
     pub id: u64,
     /// Its name; of a coordinator its address.
     pub name: String,
-    /// The oldest protocol that it speaks, as it said last; absent for a coordinator that does not answer.
+    /// The oldest protocol that it supports, by its last report; absent for a coordinator that does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_min: Option<u32>,
     /// The newest one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_max: Option<u32>,
-    /// Whether it is alive, or answers the coordinator that leads.
+    /// True if it is alive, or answers the leading coordinator.
     pub answers: bool,
 }
 
-/// What became of a request about the protocol.
+/// The effect of a request about the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UpgradeChanged {
-    /// Whether it was not so already.
+    /// False: it was so already.
     pub changed: bool,
     /// The protocol that the cluster speaks now.
     pub protocol: u32,
-    /// Whether that is a newer one than before.
+    /// True if that is newer than before.
     pub raised: bool,
 }
 
 impl UpgradeSummary {
-    /// Returns the members that keep the cluster from using the newest protocol.
+    /// Members that keep the cluster from the newest protocol.
     pub fn waits_for(&self) -> impl Iterator<Item = &UpgradeMember> {
         let spoken = |member: &UpgradeMember| {
             let range = member.protocol_min.zip(member.protocol_max);
@@ -60,18 +59,42 @@ impl UpgradeSummary {
     }
 }
 
-impl From<v1::ShowUpgradeResponse> for UpgradeSummary {
-    fn from(wire: v1::ShowUpgradeResponse) -> Self {
-        let said = |protocol: u32| Some(protocol).filter(|protocol| *protocol > 0);
-        let member = |wire: v1::UpgradeMember| UpgradeMember {
-            kind: Word::read(&wire.kind),
-            id: wire.id,
-            name: into_plain(wire.name),
-            protocol_min: said(wire.protocol_min),
-            protocol_max: said(wire.protocol_max),
-            answers: wire.answers,
+/// Asks for the protocol of the cluster and of each member.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ShowUpgrade {}
+
+/// Changes when the protocol of the cluster rises.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ChangeUpgrade {
+    /// The change.
+    pub action: UpgradeAction,
+}
+
+/// A change of when the protocol rises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UpgradeAction {
+    /// It rises now, if every member supports a newer one.
+    Finalize,
+    /// It stays as it is.
+    Hold,
+    /// It rises by itself again.
+    Release,
+}
+
+impl Document for ShowUpgrade {}
+
+impl Document for ChangeUpgrade {
+    fn subject(&self) -> String {
+        "protocol".to_owned()
+    }
+
+    fn wanted(&self) -> Option<String> {
+        let word = match self.action {
+            UpgradeAction::Finalize => "finalize",
+            UpgradeAction::Hold => "hold",
+            UpgradeAction::Release => "release",
         };
-        let v1::ShowUpgradeResponse { protocol, newest, held, members } = wire;
-        Self { protocol, protocol_newest: newest, held, spoken_by: members.into_iter().map(member).collect() }
+        Some(word.to_owned())
     }
 }

@@ -1,0 +1,288 @@
+//! Rights of clients and participants, and withdrawn certificates.
+
+use crate::method::{Document, invalid, known};
+use archon_types::access::check_identity;
+use archon_types::limits::check_name;
+use archon_types::{ErrorDetail, Right, Word};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Rights of clients to the rows of tables, and of participants to lease tables. Without TLS clients have no identity, and no right is needed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct AccessSummary {
+    /// The version of all rights: a log index, another one after each change.
+    pub access_version: u64,
+    /// Granted rights: those of every client first, then by the client's name.
+    pub rights: Vec<AccessRight>,
+    /// The client's right to the table by all grants, if both were named and it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub may: Option<Word<Right>>,
+    /// Withdrawn certificates, by identity; of one client if that was named, and none if a table was.
+    #[serde(default)]
+    pub withdrawn: Vec<WithdrawnCertificates>,
+}
+
+/// Certificates that members refuse although the cluster's authority signed them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct WithdrawnCertificates {
+    /// The identity: `admin/alice`.
+    pub identity: String,
+    /// An admin withdrew those that begin before this moment (`not before`), Unix time; absent: none was withdrawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begins_before_at_ms: Option<u64>,
+    /// Removed from the quorum: none of the coordinator's certificates counts. Coordinators let it ask whether it was removed,
+    /// unless its certificate was withdrawn as well.
+    #[serde(default)]
+    pub removed: bool,
+}
+
+/// The effect of withdrawing or readmitting certificates.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CertificatesWithdrawn {
+    /// The identity: `admin/alice`.
+    pub identity: String,
+    /// False: it was so already.
+    pub changed: bool,
+    /// The certificates that are refused now; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn_now: Option<WithdrawnCertificates>,
+    /// The version of all rights as they are now.
+    pub access_version: u64,
+    /// Live nodes that do not go by it yet; at most twenty are named.
+    pub nodes_behind: Vec<String>,
+    /// Number of live nodes that do not apply the change yet.
+    pub nodes_behind_count: u32,
+}
+
+/// A right that was granted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct AccessRight {
+    /// The name in the certificate of the client, or of the participant if the right is `own`; absent: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The table's number; absent: every table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table_id: Option<u64>,
+    /// The table's name; absent: every table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
+    /// The right; `write` includes `read`.
+    pub may: Word<Right>,
+}
+
+/// The effect of granting a right or taking one back.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct AccessChanged {
+    /// The client's name; absent: every client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The table's name; absent: every table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
+    /// False: it was so already.
+    pub changed: bool,
+    /// The right granted now for exactly this client and table; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted: Option<Word<Right>>,
+    /// The client's right to the table by all grants, if both were named and it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub may: Option<Word<Right>>,
+    /// The version of all rights as they are now.
+    pub access_version: u64,
+    /// Live nodes that do not go by it yet; at most twenty are named.
+    pub nodes_behind: Vec<String>,
+    /// Number of live nodes that do not apply the change yet.
+    pub nodes_behind_count: u32,
+}
+
+/// Asks for the rights that were granted; with a name only those of that client, or about that table.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListAccess {
+    /// Only rights of this client, those of every client included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// Only rights to this table, those to every table included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
+}
+
+/// Grants a right, or takes one back.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SetAccess {
+    /// The client's name; a participant's if the right is `own`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// Every client, or every participant. Explicit, so that a forgotten name does not mean all of them.
+    #[serde(default)]
+    pub every_client: bool,
+    /// The table's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
+    /// Every table, future ones included. Explicit, as `every_client`.
+    #[serde(default)]
+    pub every_table: bool,
+    /// The right.
+    pub may: Word<Right>,
+    /// Takes the right back instead: `read` also takes back `write`.
+    #[serde(default)]
+    pub revoke: bool,
+}
+
+/// Withdraws certificates of an identity, or has all of them count again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Withdraw {
+    /// The identity: `admin/alice`.
+    pub identity: String,
+    /// Certificates that begin before this moment, Unix time; absent: before now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begins_before_at_ms: Option<u64>,
+    /// Has all certificates of the identity count again instead.
+    #[serde(default)]
+    pub readmit: bool,
+    /// Also withdraws a certificate that a running member uses.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl SetAccess {
+    /// A change of one right; without a name of every client, or to every table.
+    pub fn new(may: Right, client: Option<&str>, table: Option<&str>, revoke: bool) -> Self {
+        Self {
+            client: client.map(str::to_owned),
+            every_client: client.is_none(),
+            table: table.map(str::to_owned),
+            every_table: table.is_none(),
+            may: may.into(),
+            revoke,
+        }
+    }
+
+    /// The right.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, if this version does not know it.
+    pub fn right(&self) -> Result<Right, ErrorDetail> {
+        known(&self.may, "SetAccess.may")
+    }
+}
+
+fn check_names(client: Option<&str>, table: Option<&str>) -> Result<(), ErrorDetail> {
+    client.map_or(Ok(()), |name| check_name("client", name))?;
+    table.map_or(Ok(()), |name| check_name("table", name))
+}
+
+impl Document for ListAccess {
+    fn check(&self) -> Result<(), ErrorDetail> {
+        check_names(self.client.as_deref(), self.table.as_deref())
+    }
+}
+
+impl Document for SetAccess {
+    fn check(&self) -> Result<(), ErrorDetail> {
+        check_names(self.client.as_deref(), self.table.as_deref())?;
+        if self.client.is_some() == self.every_client {
+            return Err(invalid("SetAccess.client", "give either client or every_client"));
+        }
+        if self.table.is_some() == self.every_table {
+            return Err(invalid("SetAccess.table", "give either table or every_table"));
+        }
+        self.right().map(drop)
+    }
+
+    fn subject(&self) -> String {
+        self.client.as_ref().map_or_else(|| "every client".to_owned(), |name| format!("client {name}"))
+    }
+
+    fn wanted(&self) -> Option<String> {
+        let table = self.table.as_ref().map_or_else(|| "every table".to_owned(), |name| format!("table {name}"));
+        let verb = if self.revoke { "revoke" } else { "grant" };
+        Some(format!("{verb} {} of {table}", self.may.as_str()))
+    }
+}
+
+impl Document for Withdraw {
+    fn check(&self) -> Result<(), ErrorDetail> {
+        check_identity(&self.identity)?;
+        match self.begins_before_at_ms {
+            Some(0) => Err(invalid("Withdraw.begins_before_at_ms", "0; it must be at least 1")),
+            Some(_) if self.readmit => Err(invalid("Withdraw.readmit", "give either readmit or begins_before_at_ms")),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn subject(&self) -> String {
+        self.identity.clone()
+    }
+
+    fn wanted(&self) -> Option<String> {
+        Some(match (self.readmit, self.begins_before_at_ms) {
+            (true, _) => "all certificates count again".to_owned(),
+            (false, None) => "certificates that begin before now count no more".to_owned(),
+            (false, Some(moment)) => format!("certificates that begin before {} count no more", utc(moment)),
+        })
+    }
+}
+
+/// A moment as an audit line shows it: `2027-02-22T13:45:00Z`.
+fn utc(unix_ms: u64) -> String {
+    let (days, seconds) = (unix_ms / 86_400_000, unix_ms / 1_000 % 86_400);
+    // Days are counted from 1 March of the year 0, so that a leap day ends its year.
+    let from_march = days + 719_468;
+    let (era, day_of_era) = (from_march / 146_097, from_march % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(request: &impl Document) -> String {
+        request.check().unwrap_err().message
+    }
+
+    #[test]
+    fn set_access_names_a_client_or_all_of_them() {
+        let good = SetAccess::new(Right::Write, Some("shop"), None, false);
+        assert_eq!(good.check(), Ok(()));
+        assert_eq!(good.wanted().as_deref(), Some("grant write of every table"));
+        assert!(problem(&SetAccess { client: None, ..good.clone() }).contains("every_client"));
+        assert!(problem(&SetAccess { every_client: true, ..good.clone() }).contains("every_client"));
+        assert!(problem(&SetAccess { every_table: false, ..good.clone() }).contains("every_table"));
+        assert!(problem(&SetAccess { client: Some("a b".into()), ..good.clone() }).contains("a b"));
+        let unknown = problem(&SetAccess { may: Word::read("look"), ..good });
+        assert!(unknown.contains("\"look\" is no right; write own, read, write"), "{unknown}");
+    }
+
+    #[test]
+    fn withdraw_says_whose_and_what() {
+        let good = Withdraw { identity: "admin/alice".into(), begins_before_at_ms: None, readmit: false, force: false };
+        assert_eq!(good.check(), Ok(()));
+        for wrong in [
+            Withdraw { identity: "alice".into(), ..good.clone() },
+            Withdraw { begins_before_at_ms: Some(0), ..good.clone() },
+            Withdraw { begins_before_at_ms: Some(7), readmit: true, ..good },
+        ] {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn moments_are_written_as_dates() {
+        for (unix_ms, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400_000, "2000-02-29T00:00:00Z"),
+            (951_868_800_000, "2000-03-01T00:00:00Z"),
+            (1_803_303_900_000, "2027-02-22T13:45:00Z"),
+        ] {
+            assert_eq!(utc(unix_ms), text);
+        }
+        assert!(!utc(u64::MAX).is_empty());
+    }
+}

@@ -1,0 +1,62 @@
+//! Administrative documents: every request and answer of the administration, declared once, and the table of its methods.
+//!
+//! A document is a struct with serde and a JSON schema. The same struct is what `archon … -o json` prints, what the HTTP API answers,
+//! what travels between client and coordinator (as JSON in one generic gRPC call), and what the client returns.
+//! [`METHODS`] lists every method with its right, its effect and the commands that call it (ADR 0089).
+//!
+//! Rules for changes, so that versions mix during an upgrade:
+//! - Readers ignore unknown fields.
+//! - A field that is added to a document later has `#[serde(default)]`, or is an `Option`.
+//! - A field is never renamed, and its meaning never changes; a new field replaces it.
+//! - Vocabularies are [`Word`](archon_types::Word)s, which keep words of a newer version.
+
+mod access;
+mod codec;
+mod key_text;
+mod method;
+mod methods;
+mod nodes;
+mod orders;
+mod partitions;
+mod quorum;
+mod rebalance;
+#[cfg(test)]
+mod schema_tests;
+mod settings;
+mod status;
+mod tables;
+mod upgrade;
+
+pub use access::{
+    AccessChanged, AccessRight, AccessSummary, CertificatesWithdrawn, ListAccess, SetAccess, Withdraw,
+    WithdrawnCertificates,
+};
+pub use codec::{read_answer, read_request, write};
+pub use key_text::KeyText;
+pub use method::{Callers, Document, Effect, Method, MethodCall};
+pub use methods::{METHODS, SERVICE, method_at};
+pub use nodes::{
+    AlterNode, CheckNode, Door, DrainCheck, ListNodes, LoseNode, LossCheck, MemberTiming, NodeAltered, NodeCheck,
+    NodeGain, NodeList, NodeLoss, NodeRemoved, NodeSet, NodeSummary, RemoveCheck, RemoveNode, SetNode,
+};
+pub use orders::{
+    Alert, BarName, BarSummary, Check, CheckCluster, GiveOrder, HELD_FOR_MS, MAINTENANCE_MS, Order, OrderGiven,
+};
+pub use partitions::{
+    CopySummary, DescribePartition, ForceLeader, ForceLeaderCheck, ForcedLeader, Located, MergePartition,
+    PartitionCopy, PartitionDescription, PartitionMerge, PartitionName, PartitionSplit, PartitionSummary, RangeSummary,
+    SplitAnswer, SplitPartition,
+};
+pub use quorum::{CoordinatorStatus, PendingQuorumChange, Quorum, QuorumRecovery, RecoveryDoubt, ShowQuorum};
+pub use rebalance::{
+    CancelRebalance, Cancelled, MoveStatus, RebalancePage, RebalanceStatus, RebalanceSummary, Reshaping, ShowRebalance,
+};
+pub use settings::{
+    Configure, ListSettings, SettingChanged, SettingSummary, SettingValue, SettingsChanged, SettingsSummary,
+};
+pub use status::{Event, EventList, Explain, LIST_MAX, ListEvents, Reason, ReasonList, ShowStatus, Status};
+pub use tables::{
+    AlterTable, CheckTable, CreateTable, DropTable, ListTables, TableAltered, TableCheck, TableDropped, TableSummary,
+    Tables,
+};
+pub use upgrade::{ChangeUpgrade, ShowUpgrade, UpgradeAction, UpgradeChanged, UpgradeMember, UpgradeSummary};

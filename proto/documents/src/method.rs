@@ -1,0 +1,95 @@
+//! Administrative methods: request and answer types, rights and effects.
+
+use archon_types::{ErrorDetail, ErrorKind, UnknownWord, Vocabulary, Word};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Roles that may call a method.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Callers {
+    /// Operators, admins and coordinators.
+    Readers,
+    /// Admins.
+    Admins,
+    /// Coordinators.
+    Coordinators,
+}
+
+/// Effect of a call on the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Changes nothing; no audit record.
+    Reads,
+    /// Changes the cluster once per request id; each call is audited.
+    Writes,
+}
+
+/// A row of the method table.
+#[derive(Clone, Copy, Debug)]
+pub struct Method {
+    /// The method's name.
+    pub name: &'static str,
+    /// The path of its gRPC call: `/archon.v1.Admin/SetAccess`.
+    pub path: &'static str,
+    /// Roles that may call it.
+    pub callers: Callers,
+    /// Whether it changes the cluster.
+    pub effect: Effect,
+    /// The commands that call it, without `archon`: words separated by `, `, the last word perhaps with alternatives (`grant|revoke`).
+    /// Empty for calls between members.
+    pub commands: &'static str,
+    /// Reads a request, checks it, and writes it again: for fuzzing.
+    pub rewrite: fn(&[u8]) -> Result<Vec<u8>, ErrorDetail>,
+}
+
+/// A request document.
+pub trait Document: Serialize + DeserializeOwned + Clone + PartialEq + std::fmt::Debug + Send + Sync + 'static {
+    /// Checks the fields, as far as that needs no knowledge of the cluster. Client and coordinator both call it.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, naming the field, the value found and the values allowed.
+    fn check(&self) -> Result<(), ErrorDetail> {
+        Ok(())
+    }
+
+    /// The object of the request, for the audit log: `table orders`.
+    fn subject(&self) -> String {
+        "cluster".to_owned()
+    }
+
+    /// The requested change, for the audit log; absent if the method's name is enough.
+    fn wanted(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns true for a dry run: it changes nothing and is not audited.
+    fn is_trial(&self) -> bool {
+        false
+    }
+}
+
+/// A request document with its method and answer, from the method table.
+pub trait MethodCall: Document {
+    /// The answer document.
+    type Answer: Serialize + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static;
+    /// The method.
+    const METHOD: &'static Method;
+
+    /// The effect of this request: a dry run of a method that writes only reads.
+    fn effect(&self) -> Effect {
+        if self.is_trial() { Effect::Reads } else { Self::METHOD.effect }
+    }
+}
+
+/// An error about a field of a request.
+pub(crate) fn invalid(field: &str, problem: impl std::fmt::Display) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::InvalidArgument, format!("{field}: {problem}"))
+}
+
+/// A word of a request, which this version must know.
+///
+/// # Errors
+/// `InvalidArgument`, naming the known words.
+pub(crate) fn known<T: Vocabulary>(word: &Word<T>, field: &str) -> Result<T, ErrorDetail> {
+    word.known().ok_or_else(|| invalid(field, UnknownWord::new::<T>(word.as_str())))
+}

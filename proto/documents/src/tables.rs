@@ -1,0 +1,300 @@
+//! Tables: what they are, made, changed and dropped.
+
+use crate::key_text::KeyText;
+use crate::method::{Document, invalid, known};
+use archon_types::limits::{REPLICAS_MAX, check_name};
+use archon_types::subject::NodeName;
+use archon_types::{ErrorDetail, Holds, KeysBy, Partitioning, RangeLimits, Table, TableChange, Word};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TableSummary {
+    /// The table's number.
+    #[serde(rename = "table_id")]
+    pub id: u64,
+    /// The table's name.
+    #[serde(rename = "table")]
+    pub name: String,
+    /// Number of its partitions.
+    pub partitions_total: u32,
+    /// Hashed keys or ranges.
+    pub keys: Word<KeysBy>,
+    /// Bytes of keys and values above which a partition is split by itself; none: never.
+    pub split_above_bytes: Option<u64>,
+    /// Operations per second above which a partition is split by itself; none: never.
+    pub split_above_rate: Option<u64>,
+    /// Bytes up to which two neighbours are merged by themselves if they have them together; none: never.
+    pub merge_below_bytes: Option<u64>,
+    /// Copies wanted of each.
+    pub replication: u32,
+    /// Data or leases.
+    pub holds: Word<Holds>,
+    /// Log index of its last change.
+    pub version: u64,
+}
+
+/// The effect of dropping a table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TableCheck {
+    /// The table.
+    #[serde(flatten)]
+    pub table: TableSummary,
+    /// Its copies on all nodes.
+    pub copies_deleted: u32,
+    /// Bytes of all copies, as reported by the nodes.
+    pub bytes_deleted: u64,
+    /// Nodes that hold copies.
+    pub nodes_holding: u32,
+    /// The nodes among these that are not alive, at most 20: they delete their copies when they return.
+    pub nodes_away: Vec<NodeName>,
+}
+
+impl TableSummary {
+    /// A table with the number of its partitions.
+    pub fn new(table: &Table, partitions_total: u32) -> Self {
+        let RangeLimits { split_above_bytes, split_above_rate, merge_below_bytes } = table.keys.limits();
+        Self {
+            id: table.id.get(),
+            name: table.name.clone(),
+            partitions_total,
+            keys: table.keys.by().into(),
+            split_above_bytes,
+            split_above_rate,
+            merge_below_bytes,
+            replication: table.replication.into(),
+            holds: table.holds.into(),
+            version: table.version.get(),
+        }
+    }
+}
+
+/// Asks for every table.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListTables {}
+
+/// Tables.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Tables {
+    /// The tables.
+    pub tables: Vec<TableSummary>,
+}
+
+/// Creates a table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CreateTable {
+    /// Its name.
+    pub table: String,
+    /// Number of partitions among which keys are hashed; absent: its keys are in ranges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<u32>,
+    /// The first key of each range but the first, in order of bytes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub split_at: Vec<KeyText>,
+    /// Limits above or below which ranges are split and merged by themselves.
+    #[serde(default)]
+    pub limits: RangeLimits,
+    /// Copies of each partition, 1 to 7; 1 of leases.
+    pub replication: u8,
+    /// Data or leases.
+    pub holds: Word<Holds>,
+}
+
+/// Changes a table; what is absent stays as it is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct AlterTable {
+    /// Its name.
+    pub table: String,
+    /// The change.
+    #[serde(flatten)]
+    pub change: TableChange,
+}
+
+/// A table after a change.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TableAltered {
+    /// The table as it is now.
+    pub table: TableSummary,
+    /// False: it was so already.
+    pub changed: bool,
+}
+
+/// Asks for the effect of dropping a table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CheckTable {
+    /// Its name.
+    pub table: String,
+}
+
+/// Drops a table with everything in it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct DropTable {
+    /// Its name.
+    pub table: String,
+    /// Its number, as it was checked: a later table of that name is not dropped.
+    pub table_id: u64,
+}
+
+/// A table was dropped.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TableDropped {
+    /// Copies that nodes delete.
+    pub copies_deleted: u32,
+}
+
+impl CreateTable {
+    /// A request for a table with these partitions.
+    pub fn new(table: &str, partitioning: Partitioning, replication: u8, holds: Holds) -> Self {
+        let (partitions, split_at, limits) = match partitioning {
+            Partitioning::Hash { partitions } => (Some(partitions), Vec::new(), RangeLimits::NONE),
+            Partitioning::Range { split_at, limits } => (None, split_at.into_iter().map(KeyText).collect(), limits),
+        };
+        Self { table: table.to_owned(), partitions, split_at, limits, replication, holds: holds.into() }
+    }
+
+    /// The partitions that it begins with.
+    pub fn partitioning(&self) -> Partitioning {
+        match self.partitions {
+            Some(partitions) => Partitioning::Hash { partitions },
+            None => {
+                let split_at = self.split_at.iter().map(|key| key.0.clone()).collect();
+                Partitioning::Range { split_at, limits: self.limits }
+            }
+        }
+    }
+
+    /// Data or leases.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, if this version does not know it.
+    pub fn holds(&self) -> Result<Holds, ErrorDetail> {
+        known(&self.holds, "CreateTable.holds")
+    }
+}
+
+fn check_replication(field: &str, copies: u8) -> Result<(), ErrorDetail> {
+    match copies {
+        1..=REPLICAS_MAX => Ok(()),
+        _ => Err(invalid(field, format!("a table has 1 to {REPLICAS_MAX} copies, not {copies}"))),
+    }
+}
+
+impl Document for ListTables {}
+
+impl Document for CreateTable {
+    fn check(&self) -> Result<(), ErrorDetail> {
+        check_name("table", &self.table)?;
+        if self.partitions.is_some() && (!self.split_at.is_empty() || self.limits.is_set()) {
+            return Err(invalid("CreateTable.split_at", "only a table by ranges is split at keys"));
+        }
+        self.partitioning().check()?;
+        check_replication("CreateTable.replication", self.replication)?;
+        self.holds().map(drop)
+    }
+
+    fn subject(&self) -> String {
+        subject(&self.table)
+    }
+
+    fn wanted(&self) -> Option<String> {
+        let partitions = match self.partitions {
+            Some(count) => format!("{count} partitions"),
+            None => format!("{} ranges", self.split_at.len().saturating_add(1)),
+        };
+        Some(format!("{partitions}, {} copies of each", self.replication))
+    }
+}
+
+impl Document for AlterTable {
+    fn check(&self) -> Result<(), ErrorDetail> {
+        check_name("table", &self.table)?;
+        self.change.replication.map_or(Ok(()), |copies| check_replication("AlterTable.replication", copies))?;
+        self.change.limits().check()
+    }
+
+    fn subject(&self) -> String {
+        subject(&self.table)
+    }
+
+    fn wanted(&self) -> Option<String> {
+        let TableChange { replication, split_above_bytes, split_above_rate, merge_below_bytes } = self.change;
+        let limits = [
+            ("replication", replication.map(u64::from)),
+            ("split_above_bytes", split_above_bytes.map(Option::unwrap_or_default)),
+            ("split_above_rate", split_above_rate.map(Option::unwrap_or_default)),
+            ("merge_below_bytes", merge_below_bytes.map(Option::unwrap_or_default)),
+        ];
+        let texts = limits.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
+        Some(texts.collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl Document for CheckTable {
+    fn check(&self) -> Result<(), ErrorDetail> {
+        check_name("table", &self.table)
+    }
+}
+
+impl Document for DropTable {
+    fn check(&self) -> Result<(), ErrorDetail> {
+        check_name("table", &self.table)?;
+        match self.table_id {
+            0 => Err(invalid("DropTable.table_id", "no table has the number 0; ask for the table's number first")),
+            _ => Ok(()),
+        }
+    }
+
+    fn subject(&self) -> String {
+        subject(&self.table)
+    }
+
+    fn wanted(&self) -> Option<String> {
+        Some(format!("number {}", self.table_id))
+    }
+}
+
+fn subject(table: &str) -> String {
+    format!("table {table}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn create_table_is_checked() {
+        let hash = Partitioning::Hash { partitions: 16_384 };
+        let good = CreateTable::new("orders", hash, 3, Holds::Data);
+        assert_eq!(good.check(), Ok(()));
+        assert_eq!(good.wanted().as_deref(), Some("16384 partitions, 3 copies of each"));
+        let keys = |keys: &[&'static str]| keys.iter().map(|key| KeyText((*key).into())).collect::<Vec<_>>();
+        let dust = RangeLimits { split_above_bytes: Some(1), ..RangeLimits::NONE };
+        for wrong in [
+            CreateTable { table: String::new(), ..good.clone() },
+            CreateTable { partitions: Some(0), ..good.clone() },
+            CreateTable { partitions: None, split_at: keys(&["b", "a"]), ..good.clone() },
+            CreateTable { partitions: None, limits: dust, ..good.clone() },
+            CreateTable { split_at: keys(&["m"]), ..good.clone() },
+            CreateTable { replication: 8, ..good.clone() },
+            CreateTable { holds: Word::read("dust"), ..good.clone() },
+        ] {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+        let ranges = Partitioning::Range { split_at: vec!["m".into()], limits: RangeLimits::NONE };
+        let request = CreateTable::new("orders", ranges.clone(), 1, Holds::Data);
+        assert_eq!((request.check(), request.partitioning()), (Ok(()), ranges));
+    }
+
+    #[test]
+    fn altered_limits_keep_absent_and_null_apart() {
+        let read = |text: &str| serde_json::from_str::<AlterTable>(text).unwrap();
+        let request = read(r#"{"table": "orders", "replication": 3, "split_above_rate": null}"#);
+        let change = TableChange { replication: Some(3), split_above_rate: Some(None), ..TableChange::default() };
+        assert_eq!((request.check(), request.change), (Ok(()), change));
+        assert_eq!(request.wanted().as_deref(), Some("replication=3 split_above_rate=0"));
+        assert!(read(r#"{"table": "orders", "replication": 8}"#).check().is_err());
+        assert!(read(r#"{"table": "a b"}"#).check().is_err());
+        assert!(DropTable { table: "orders".into(), table_id: 0 }.check().is_err());
+    }
+}
