@@ -161,7 +161,7 @@ impl BarName {
         check_name("table", &self.table)
     }
 
-    fn from_text(&self) -> String {
+    fn place_text(&self) -> String {
         let Self { table, partition, .. } = self;
         partition.map_or_else(|| format!("table {table}"), |index| format!("partition {table}/{index}"))
     }
@@ -204,8 +204,8 @@ impl Document for GiveOrder {
             Order::Bump(_) => "bump".to_owned(),
             Order::Offline(_) => "offline".to_owned(),
             Order::Online(_) => "online".to_owned(),
-            Order::Bar(name) => format!("bar from {}", name.from_text()),
-            Order::Unbar(name) => format!("unbar from {}", name.from_text()),
+            Order::Bar(name) => format!("bar from {}", name.place_text()),
+            Order::Unbar(name) => format!("unbar from {}", name.place_text()),
             Order::Maintain { for_ms, .. } => format!("maintain for {for_ms} ms"),
             Order::Resume { .. } => "resume".to_owned(),
         };
