@@ -1,6 +1,6 @@
 //! Documents as JSON.
 
-use crate::method::{MethodCall, invalid};
+use crate::method::{Effect, MethodCall, invalid};
 use archon_types::text::into_plain;
 use archon_types::{ErrorDetail, ErrorKind};
 use serde::Serialize;
@@ -17,13 +17,58 @@ pub fn write(document: &impl Serialize) -> Result<Vec<u8>, ErrorDetail> {
     serde_json::to_vec(document).map_err(defect)
 }
 
+/// Longest request in bytes; only split keys of a new table need more.
+const REQUEST_BYTES_MAX: usize = 64 * 1024;
+
 /// A request as it came; an empty one stands for `{}`. [`Document::check`](crate::Document::check) is still to be called.
 ///
+/// A request that changes something is refused if it has a field that this version does not know: a misspelled `dry_run`, or a condition
+/// of a newer version, must not be ignored.
+///
 /// # Errors
-/// `InvalidArgument`, if it is no document of this method.
+/// `InvalidArgument`, if it is no document of this method, too long, or has unknown fields.
 pub fn read_request<T: MethodCall>(bytes: &[u8]) -> Result<T, ErrorDetail> {
+    let method = T::METHOD.name;
+    if bytes.len() > REQUEST_BYTES_MAX && method != crate::CreateTable::METHOD.name {
+        return Err(invalid(method, format!("has {} bytes, at most {REQUEST_BYTES_MAX} are allowed", bytes.len())));
+    }
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
-    serde_json::from_slice(bytes).map_err(|error| invalid(T::METHOD.name, format!("cannot be read: {error}")))
+    let unreadable = |error: serde_json::Error| invalid(method, format!("cannot be read: {error}"));
+    let request: T = serde_json::from_slice(bytes).map_err(unreadable)?;
+    if T::METHOD.effect == Effect::Writes {
+        let given: Value = serde_json::from_slice(bytes).map_err(unreadable)?;
+        let known = serde_json::to_value(&request).map_err(unreadable)?;
+        if let Some(field) = unknown_field(&given, &known) {
+            return Err(invalid(method, format!("has an unknown field `{field}`; nothing is changed")));
+        }
+    }
+    Ok(request)
+}
+
+/// Returns a field that the known form of a document lacks. Empty fields are left out of that form, and mean nothing.
+fn unknown_field<'a>(given: &'a Value, known: &Value) -> Option<&'a str> {
+    match (given, known) {
+        (Value::Object(given), Value::Object(known)) => {
+            given.iter().find_map(|(field, value)| match known.get(field) {
+                Some(known) => unknown_field(value, known),
+                None => (!is_empty(value)).then_some(field.as_str()),
+            })
+        }
+        (Value::Array(given), Value::Array(known)) => {
+            given.iter().zip(known).find_map(|(given, known)| unknown_field(given, known))
+        }
+        _ => None,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) | Value::Number(_) => false,
+        Value::String(text) => text.is_empty(),
+        Value::Array(all) => all.is_empty(),
+        Value::Object(all) => all.is_empty(),
+    }
 }
 
 /// Fields that hold keys of rows. They keep every character, since programs use them; a terminal shows them escaped already.
@@ -35,6 +80,10 @@ const ROW_KEYS: [&str; 3] = ["begin", "end", "at"];
 /// `Internal`, if it is no document of this type.
 pub fn read_answer<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ErrorDetail> {
     let read = || {
+        // Most answers hold nothing to escape.
+        if bytes.iter().all(|byte| matches!(byte, b' '..=b'~') && *byte != b'\\') {
+            return serde_json::from_slice(bytes);
+        }
         let mut value: Value = serde_json::from_slice(bytes)?;
         escape(&mut value);
         serde_json::from_value(value)
@@ -94,10 +143,26 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_ignored_and_absent_ones_default() {
-        let read: SetAccess =
-            read_request(br#"{"client": "shop", "every_table": true, "may": "write", "for_a_day": true}"#).unwrap();
-        assert_eq!(read, SetAccess::new(Right::Write, Some("shop"), None, false));
+    fn absent_fields_default_and_unknown_fields_of_changes_are_refused() {
+        let read = |document: &str| read_request::<SetAccess>(document.as_bytes());
+        let grant = SetAccess::new(Right::Write, Some("shop"), None, false);
+        assert_eq!(read(r#"{"client": "shop", "every_table": true, "may": "write"}"#), Ok(grant.clone()));
+        assert_eq!(read(r#"{"client": "shop", "every_table": true, "may": "write", "revoke": false}"#), Ok(grant));
+        let error = read(r#"{"client": "shop", "every_table": true, "may": "write", "revok": true}"#).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::InvalidArgument);
+        assert!(error.message.contains("unknown field `revok`"), "{error}");
+        let settings = br#"{"changes": [{"setting": "replication", "value": 3, "at_once": true}]}"#;
+        let error = read_request::<crate::Configure>(settings).unwrap_err();
+        assert!(error.message.contains("unknown field `at_once`"), "{error}");
+        // A request that only reads is answered as far as this version knows it.
+        assert!(read_request::<crate::ShowStatus>(br#"{"region": "north"}"#).is_ok());
+    }
+
+    #[test]
+    fn long_requests_are_refused() {
+        let long = format!("{{\"region\": \"{}\"}}", "x".repeat(REQUEST_BYTES_MAX));
+        let error = read_request::<crate::ShowStatus>(long.as_bytes()).unwrap_err();
+        assert!(error.message.contains("at most 65536"), "{error}");
     }
 
     #[test]

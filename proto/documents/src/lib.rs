@@ -5,7 +5,7 @@
 //! [`METHODS`] lists every method with its right, its effect and the commands that call it (ADR 0089).
 //!
 //! Rules for changes, so that versions mix during an upgrade:
-//! - Readers ignore unknown fields.
+//! - Readers of answers, and of requests that only read, ignore unknown fields. Requests that change something are refused for them.
 //! - A field that is added to a document later has `#[serde(default)]`, or is an `Option`.
 //! - A field is never renamed, and its meaning never changes; a new field replaces it.
 //! - Vocabularies are [`Word`](archon_types::Word)s, which keep words of a newer version.

@@ -64,7 +64,7 @@ impl Check {
 /// Asks for what an operator should look at.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CheckCluster {
-    /// Alert on leases that were not extended for so long; absent: by each member's own timing.
+    /// Alert on leases that were not extended for so long, at least 1; absent: by each member's own timing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale_after_ms: Option<u64>,
     /// Alert if fewer members take partitions.
@@ -172,6 +172,9 @@ impl Document for CheckCluster {
         if self.held_for_ms == 0 {
             return Err(invalid("CheckCluster.held_for_ms", "0 ms; it must be at least 1"));
         }
+        if self.stale_after_ms == Some(0) {
+            return Err(invalid("CheckCluster.stale_after_ms", "0 ms; it must be at least 1, or absent"));
+        }
         self.members_of.as_ref().map_or(Ok(()), |table| check_name("table", table))
     }
 }
@@ -248,6 +251,7 @@ mod tests {
         let read: CheckCluster = serde_json::from_str("{}").unwrap();
         assert_eq!(read, CheckCluster::default());
         assert!(CheckCluster { held_for_ms: 0, ..read.clone() }.check().is_err());
+        assert!(CheckCluster { stale_after_ms: Some(0), ..read.clone() }.check().is_err());
         assert!(CheckCluster { members_of: Some("a b".into()), ..read }.check().is_err());
     }
 }
