@@ -9,13 +9,13 @@ use crate::found_elsewhere;
 use crate::metrics::Metrics;
 use crate::push;
 use crate::quorum_changes;
-use crate::raft::{Proposal, Quorum};
+use crate::raft::{Proposal, Quorum, Standby};
 use crate::session::{Leading, Session};
 use crate::state_checks;
 use crate::upgrades;
 use crate::watchdog;
 use archon_coordinator_core::term::{PAUSE_MAX_MS, Stall};
-use archon_coordinator_core::{Actor, Command, FormerAnswer, Takeover, TakeoverStep, Term};
+use archon_coordinator_core::{Actor, Command, FormerAnswer, FormerFacts, Takeover, TakeoverStep, Term};
 use archon_security::Transport;
 use archon_types::{ClusterId, ErrorKind, NodeStatus, Settings};
 use parking_lot::Mutex;
@@ -34,6 +34,8 @@ const READ_ONLY_PAUSE: Duration = Duration::from_millis(PAUSE_MAX_MS);
 pub(crate) const STEP_UP_DEADLINE: Duration = Duration::from_secs(2);
 /// How often a coordinator that begins to lead looks whether it may grant.
 const GRANT_LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// Wait for the permission to grant leases after which its reason is logged and shown.
+const GRANT_WAIT_SHOWN: Duration = Duration::from_secs(3);
 /// Pause between two rounds of questions to the former coordinators.
 const FORMER_PAUSE: Duration = Duration::from_millis(500);
 /// A turn's proposal; shorter than the time after which the loop counts as stalled.
@@ -94,7 +96,9 @@ impl Control {
         }
         let taken_over = self.takes_over(term, stop).await;
         self.quorum.set_standby(None);
-        if !taken_over || !self.until_it_may_grant(term, stop).await {
+        let may_lead = taken_over && self.until_it_may_grant(term, stop).await;
+        self.quorum.set_standby(None);
+        if !may_lead {
             return;
         }
         memory.take_if(|memory| memory.lock().number() != term);
@@ -134,6 +138,7 @@ impl Control {
             }
         };
         self.leading.set(None);
+        self.quorum.set_standby(None);
         session.stop().cancel();
         while let Some(ended) = tasks.join_next().await {
             if let Err(error) = ended {
@@ -166,30 +171,21 @@ impl Control {
             });
             let Some((generation, facts)) = facts else { return true };
             if self.quorum.standby().is_none() {
-                self.quorum
-                    .set_standby(Some(waits_for_former(generation, "asks the former coordinators whether they work")));
+                let text = waits_for_former(generation, "asks the former coordinators whether they work");
+                self.quorum.set_standby(Some(Standby::new(text)));
             }
             let (round, about) = tokio::select! {
                 () = stop.cancelled() => return false,
                 asked = self.quorum.ask_former(&self.transport) => asked,
             };
             let step = takeover.judge(facts, round);
-            let text = match round.answer {
-                FormerAnswer::Works => waits_for_former(
-                    generation,
-                    &format!(
-                        "waits: {about}. Stop these coordinators if the recovery is a trial; to keep it, stop the former coordinators, and it goes on a \
-                     minute later"
-                    ),
-                ),
-                FormerAnswer::Idle | FormerAnswer::Silent => {
-                    waits_for_former(generation, &format!("goes on by itself within a minute: {about}"))
-                }
-            };
-            if step != TakeoverStep::Lead && logged.replace(round.answer) != Some(round.answer) {
+            let text = waits_for_former(generation, &next_of_takeover(facts, round.answer, &about));
+            let case = (facts, round.answer);
+            if step != TakeoverStep::Lead && logged.replace(case) != Some(case) {
                 tracing::warn!("{text}");
             }
-            self.quorum.set_standby(Some(text));
+            let needs_order = facts.worked && !facts.taken_over;
+            self.quorum.set_standby(Some(Standby { text, is_quiet: takeover.is_quiet(), needs_order }));
             let command = match step {
                 TakeoverStep::Lead => return true,
                 TakeoverStep::Ask => None,
@@ -216,9 +212,20 @@ impl Control {
     /// Waits until no recovery can have taken the place of this coordinator: heartbeats that came before would be refused. Returns whether it
     /// leads still.
     async fn until_it_may_grant(&self, term: u64, stop: &CancellationToken) -> bool {
+        let began = Instant::now();
+        let mut shown = None;
         while !self.quorum.may_grant() {
             if stop.is_cancelled() || self.quorum.leading_term() != Some(term) {
                 return false;
+            }
+            if began.elapsed() >= GRANT_WAIT_SHOWN {
+                let asks = || "no lease is granted before the members were asked for later generations".to_owned();
+                let why = self.quorum.blocked().unwrap_or_else(asks);
+                if shown.as_ref() != Some(&why) {
+                    tracing::warn!(term, "{why}");
+                    self.quorum.set_standby(Some(Standby::new(why.clone())));
+                    shown = Some(why);
+                }
             }
             tokio::time::sleep(GRANT_LOOK_INTERVAL).await;
         }
@@ -293,6 +300,11 @@ impl Control {
             let read_only = self.quorum.read_only().is_some();
             // A former coordinator that works again would grant the same leases.
             let waits = !self.quorum.may_grant() && state.read(|state| state.recovery.is_some());
+            let standby = if waits { self.quorum.blocked().map(Standby::new) } else { None };
+            if standby != self.quorum.standby() {
+                standby.iter().for_each(|standby| tracing::warn!("{}", standby.text));
+                self.quorum.set_standby(standby);
+            }
             let turned = {
                 let mut term = session.term().lock();
                 term.set_wall(now, wall_now());
@@ -370,6 +382,26 @@ fn waits_for_former(generation: u64, why: &str) -> String {
     format!("the recovery that began generation {generation} {why}")
 }
 
+/// Describes what a recovery does after a round of questions to the former coordinators, and what an operator can do.
+fn next_of_takeover(facts: FormerFacts, answer: FormerAnswer, about: &str) -> String {
+    let trial = "If the recovery is a trial, stop its coordinator";
+    let order = "run `archon quorum settle --accept-data-loss`";
+    match answer {
+        FormerAnswer::Works if facts.taken_over => {
+            format!("has taken over, and waits: {about}. Stop the former coordinators that do not end by themselves")
+        }
+        FormerAnswer::Idle | FormerAnswer::Silent if facts.taken_over => format!("goes on within seconds: {about}"),
+        FormerAnswer::Works => {
+            format!("waits: {about}. {trial}; to keep it, stop the former coordinators, and then {order}")
+        }
+        FormerAnswer::Idle | FormerAnswer::Silent if facts.worked => format!(
+            "waits for an order, because former coordinators worked with a majority beside it: {about}. {trial}; to keep it, make sure that \
+             the former coordinators are stopped, and {order}"
+        ),
+        FormerAnswer::Idle | FormerAnswer::Silent => format!("goes on by itself within a minute: {about}"),
+    }
+}
+
 /// Returns true if this error means that the proposal never reached Raft.
 const fn never_proposed(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Overloaded | ErrorKind::ReadOnly | ErrorKind::InvalidArgument | ErrorKind::Refused)
@@ -393,6 +425,19 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn standby_text_names_the_order_where_one_is_needed() {
+        let unknown = FormerFacts { worked: false, taken_over: false };
+        let worked = FormerFacts { worked: true, ..unknown };
+        let text = |facts, answer| next_of_takeover(facts, answer, "coordinator 1 runs");
+        assert!(text(unknown, FormerAnswer::Silent).contains("by itself"));
+        for answer in [FormerAnswer::Silent, FormerAnswer::Idle, FormerAnswer::Works] {
+            let text = text(worked, answer);
+            assert!(text.contains("archon quorum settle --accept-data-loss") && !text.contains("by itself"), "{text}");
+        }
+        assert!(!text(FormerFacts { taken_over: true, ..worked }, FormerAnswer::Works).contains("settle"));
+    }
 
     #[test]
     fn one_line_named_the_same_command_eight_times() {

@@ -222,6 +222,8 @@ async fn list(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     output.talk(spare_text(&quorum));
     if let Some(recovery) = &quorum.recovery {
         show_recovery(quorum.generation, recovery, output)?;
+    } else if let Some(waits) = &quorum.waits {
+        output.talk(waits);
     }
     Ok(Exit::Done)
 }
@@ -319,6 +321,7 @@ pub(crate) mod tests {
             generation: 1,
             generation_key: None,
             recovery: None,
+            waits: None,
         }
     }
 

@@ -24,7 +24,7 @@
 //! | note a door | – | `NoteDoor` | that incarnation goes on | an event (`doors`) |
 //! | compare the states | – | `CheckState` | – | nothing changes; each coordinator computes the checksum of its state as of then ([`crate::StateChecksum`]) |
 //! | hold the protocol | – | `HoldProtocol` | the cluster speaks protocol 2 | it rises only when an operator orders it |
-//! | – | [`crate::Takeover`] | `TakeOver` | no former coordinator works | the recovery takes members; former coordinators end ([`crate::recovery`]) |
+//! | – | [`crate::Takeover`], [`crate::check_take_over`] | `TakeOver` | no former coordinator works | the recovery takes members; former coordinators end ([`crate::recovery`]) |
 //! | continue after a recovery | [`crate::check_settle`] | `AcceptRecovery` | every node that is not lost reported its copies | the next turn settles it ([`crate::recovery`]) |
 //! | force-leader | [`crate::check_force_leader`] | `AcceptLoss` | no in-sync copy is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 

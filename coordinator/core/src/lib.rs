@@ -129,8 +129,8 @@ pub use operate::{
     Obstacle, QuorumRefusal, RefusedCertificates, RemovalPlan, SettleRefusal, SplitPlan, check_access,
     check_alter_node, check_alter_table, check_cancel_merge, check_cancel_quorum_change, check_cancel_split,
     check_configure, check_drain, check_force_leader, check_join, check_lose_node, check_merge, check_nodes_for,
-    check_order, check_quorum_change, check_remove, check_settle, check_split, check_splittable, check_withdrawal,
-    refusal, still_led,
+    check_order, check_quorum_change, check_remove, check_settle, check_split, check_splittable, check_take_over,
+    check_withdrawal, refusal, still_led,
 };
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};

@@ -92,7 +92,7 @@ pub(super) async fn ask_each<'a>(
         let channel = connect(transport, address, Expected::Coordinator(id));
         let address = address.to_owned();
         asked.spawn(async move {
-            let Some(channel) = channel else { return (id, address, Err(Status::unavailable("not an address"))) };
+            let Some(channel) = channel else { return (id, address, Err(Status::from_error("not an address".into()))) };
             let mut client = RaftClient::new(channel);
             let answer = tokio::time::timeout(HELLO_DEADLINE, client.hello(hello)).await;
             let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer")));

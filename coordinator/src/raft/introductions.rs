@@ -57,10 +57,32 @@ struct Inner {
     waiting_generations: Mutex<BTreeMap<u64, u64>>,
     /// The majority in which this coordinator takes part.
     majority: Mutex<Majority>,
-    /// The coordinator of a generation before that asked last and works: its number, its generation, and when it asked.
+    /// The coordinator of a generation before that asked last: its number, its generation, and when it asked.
+    former_runs: Mutex<Option<(u64, u64, Millis)>>,
+    /// The same of the last one that works.
     former_works: Mutex<Option<(u64, u64, Millis)>>,
-    /// The reason for which this leader waits for the former coordinators.
-    standby: Mutex<Option<String>>,
+    /// This leader's wait for coordinators of other generations.
+    standby: Mutex<Option<Standby>>,
+    /// The reason for which no lease is granted after the last round of questions.
+    blocked: Mutex<Option<String>>,
+}
+
+/// A leader's wait for coordinators of other generations.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Standby {
+    /// The reason.
+    pub(crate) text: String,
+    /// No former coordinator worked in the last rounds of questions.
+    pub(crate) is_quiet: bool,
+    /// One of them worked before: the recovery takes over by an operator's order only.
+    pub(crate) needs_order: bool,
+}
+
+impl Standby {
+    /// A wait that no order ends.
+    pub(crate) const fn new(text: String) -> Self {
+        Self { text, is_quiet: false, needs_order: false }
+    }
 }
 
 impl Default for Introductions {
@@ -76,8 +98,10 @@ impl Default for Introductions {
             other_generations: Mutex::default(),
             waiting_generations: Mutex::default(),
             majority: Mutex::default(),
+            former_runs: Mutex::default(),
             former_works: Mutex::default(),
             standby: Mutex::default(),
+            blocked: Mutex::default(),
         };
         Self(Arc::new(inner))
     }
@@ -157,11 +181,18 @@ impl Introductions {
     /// A round of questions that began in this period found no later generation in place of this one.
     pub(super) fn clear(&self, period: u64) {
         self.0.majority.lock().clear(period);
+        *self.0.blocked.lock() = None;
     }
 
-    /// A former coordinator works: no lease is granted before another round finds that it does not.
-    pub(super) fn unclear(&self) {
+    /// No lease is granted, for this reason, before another round of questions finds that it no longer holds.
+    pub(super) fn unclear(&self, why: String) {
         self.0.majority.lock().unclear();
+        *self.0.blocked.lock() = Some(why);
+    }
+
+    /// Returns why no lease is granted after the last round of questions.
+    pub(super) fn blocked(&self) -> Option<String> {
+        self.0.blocked.lock().clone()
     }
 
     /// This process runs. A pause of more than so many milliseconds calls for another round of questions.
@@ -176,7 +207,7 @@ impl Introductions {
 
     /// Returns true if no later generation can have taken the place of this one before it would hear of it.
     pub(super) fn may_grant(&self) -> bool {
-        self.0.majority.lock().may_grant(boot_now())
+        self.later_generation().is_none() && self.0.majority.lock().may_grant(boot_now())
     }
 
     /// A later generation has taken the place of this one.
@@ -184,24 +215,31 @@ impl Introductions {
         self.0.later_generation.store(generation, Ordering::Relaxed);
     }
 
-    /// A coordinator of a generation before this one asks, and works with a majority.
-    pub(super) fn note_former_works(&self, id: u64, generation: u64) {
-        *self.0.former_works.lock() = Some((id, generation, boot_now()));
+    /// A coordinator of a generation before this one asks.
+    pub(super) fn note_former(&self, id: u64, generation: u64, works: bool) {
+        let heard = Some((id, generation, boot_now()));
+        *self.0.former_runs.lock() = heard;
+        if works {
+            *self.0.former_works.lock() = heard;
+        }
     }
 
-    /// The coordinator of a generation before that asked a short time before `now` and works, and its generation.
-    pub(super) fn former_works(&self, now: Millis) -> Option<(u64, u64)> {
-        let heard = *self.0.former_works.lock();
-        heard.filter(|(_, _, at)| now.since(*at) <= FORMER_HEARD_MS).map(|(id, generation, _)| (id, generation))
+    /// The coordinator of a generation before that asked a short time before `now`, its generation, and whether it works. One that works is
+    /// preferred.
+    pub(super) fn former(&self, now: Millis) -> Option<(u64, u64, bool)> {
+        let [works, runs] = [&self.0.former_works, &self.0.former_runs].map(|heard| *heard.lock());
+        let recent = |heard: Option<(u64, u64, Millis)>| heard.filter(|(_, _, at)| now.since(*at) <= FORMER_HEARD_MS);
+        let heard = recent(works).map(|(id, generation, _)| (id, generation, true));
+        heard.or_else(|| recent(runs).map(|(id, generation, _)| (id, generation, false)))
     }
 
-    /// Sets or ends the wait for the former coordinators, with its reason.
-    pub(super) fn set_standby(&self, why: Option<String>) {
-        *self.0.standby.lock() = why;
+    /// Sets or ends the wait for coordinators of other generations.
+    pub(super) fn set_standby(&self, standby: Option<Standby>) {
+        *self.0.standby.lock() = standby;
     }
 
-    /// Returns why this coordinator, which leads, waits for the former ones.
-    pub(super) fn standby(&self) -> Option<String> {
+    /// Returns the wait of this coordinator, which leads, for those of other generations.
+    pub(super) fn standby(&self) -> Option<Standby> {
         self.0.standby.lock().clone()
     }
 

@@ -6,13 +6,15 @@ use super::introductions::Introductions;
 use super::quorum::Quorum;
 use crate::clock::boot_now;
 use archon_coordinator_core::{FormerAnswer, FormerRound};
-use archon_proto::v1::Takeover;
+use archon_proto::v1::{HelloResponse, Takeover};
 use archon_security::Transport;
 use archon_types::Millis;
 use std::collections::BTreeMap;
+use std::error::Error as _;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status};
 
 /// Pause between two rounds of questions. A recovery listens for longer before it takes over.
 pub(super) const ASK_INTERVAL: Duration = Duration::from_secs(5);
@@ -81,7 +83,7 @@ impl Majority {
         self.cleared = Some(period);
     }
 
-    /// A former coordinator works: no lease is granted before another round finds that it does not.
+    /// No lease is granted before another round of questions.
     pub(super) const fn unclear(&mut self) {
         self.cleared = None;
     }
@@ -105,8 +107,8 @@ struct Later {
     taken_over: Option<u64>,
     /// The coordinators of those that have not, each with its generation.
     waiting: BTreeMap<u64, u64>,
-    /// One of them does not know whether it has.
-    unknown: bool,
+    /// Those of them that do not know whether theirs has.
+    unknown: BTreeMap<u64, u64>,
     /// The coordinators of generations that do not continue this one, each with its generation.
     others: BTreeMap<u64, u64>,
 }
@@ -119,19 +121,33 @@ impl Later {
             if answer.other_generation > 0 {
                 later.others.insert(id, answer.other_generation);
             }
-            if answer.later_generation <= generation {
-                continue;
+            if answer.later_generation > generation {
+                later.taken_over = later.taken_over.max(Some(answer.later_generation));
             }
-            match answer.takeover() {
-                Takeover::Unspecified => later.taken_over = later.taken_over.max(Some(answer.later_generation)),
-                Takeover::Waits => drop(later.waiting.insert(id, answer.later_generation)),
-                Takeover::Unknown => {
-                    later.waiting.insert(id, answer.later_generation);
-                    later.unknown = true;
+            if answer.standby_generation > generation {
+                later.waiting.insert(id, answer.standby_generation);
+                if answer.takeover() != Takeover::Waits {
+                    later.unknown.insert(id, answer.standby_generation);
                 }
             }
         }
         later
+    }
+
+    /// Returns the reason for which no lease is granted beside them.
+    fn blocks(&self) -> Option<String> {
+        if let Some(generation) = self.taken_over {
+            return Some(format!("generation {generation} of this cluster has taken over; this coordinator ends"));
+        }
+        let each = self.unknown.iter().map(|(id, generation)| format!("{id} (generation {generation})"));
+        let each: Vec<String> = each.collect();
+        (!each.is_empty()).then(|| {
+            format!(
+                "no lease is granted: a recovery answers at the addresses of members, and does not know yet whether it has taken over: \
+                 coordinator {}. If it is a trial, stop it",
+                each.join(", ")
+            )
+        })
     }
 }
 
@@ -195,19 +211,25 @@ async fn ask_once(quorum: &Quorum, transport: &Transport, introductions: &Introd
         if follows_majority(quorum, &answers) {
             introductions.note_majority();
         }
+        let blocks = later.blocks();
         introductions.note_generations(later.waiting, later.others);
-        if let Some(generation) = later.taken_over {
-            introductions.note_later_generation(generation);
-            return;
-        }
-        if later.unknown {
+        if let Some(why) = blocks {
+            introductions.unclear(why);
+            if let Some(generation) = later.taken_over {
+                introductions.note_later_generation(generation);
+            }
             return;
         }
         let (recovers, stands_by) = quorum.replicated().read(|state| (state.recovery.is_some(), state.stands_by()));
         // While it stands by there is no session, and its leader asks by itself.
-        if recovers && !stands_by && quorum.ask_former(transport).await.0.answer == FormerAnswer::Works {
-            introductions.unclear();
-            return;
+        if recovers && !stands_by {
+            let (round, about) = quorum.ask_former(transport).await;
+            if round.answer == FormerAnswer::Works {
+                introductions.unclear(format!(
+                    "this generation has taken over, and grants no lease: {about}. Stop the former coordinators that do not end by themselves"
+                ));
+                return;
+            }
         }
     }
     if let Some(period) = period {
@@ -241,31 +263,51 @@ impl Quorum {
         let ended = boot_now();
         let mut round = FormerRound { began, ended, answer: FormerAnswer::Silent };
         let asked: Vec<String> = former.iter().map(|(id, address)| format!("{id} at {address}")).collect();
-        let mut text = format!("former coordinators are asked whether they work ({})", asked.join(", "));
+        let mut text = match &asked[..] {
+            [] => "no former coordinator has another address than this one".to_owned(),
+            _ => format!("none of the former coordinators answers that it works ({})", asked.join(", ")),
+        };
         for (id, address, answer) in answers {
-            // Those of this generation name none.
-            let Some(answer) = answer.ok().filter(|answer| answer.generation != 0) else { continue };
-            let word = if answer.works { FormerAnswer::Works } else { FormerAnswer::Idle };
+            let word = former_answer(&answer);
             if word > round.answer {
                 round.answer = word;
-                let does = if answer.works { "works with a majority" } else { "runs without a majority" };
-                text = format!("coordinator {id} at {address}, of generation {}, {does}", answer.generation);
+                let of = answer.map(|answer| answer.generation).ok().filter(|generation| *generation > 0);
+                let of = of.map(|generation| format!(", of generation {generation},")).unwrap_or_default();
+                text = format!("coordinator {id} at {address}{of} {}", does(word == FormerAnswer::Works));
             }
         }
-        if round.answer != FormerAnswer::Works
-            && let Some((id, generation)) = self.introductions().former_works(ended)
-        {
-            round.answer = FormerAnswer::Works;
-            text = format!("coordinator {id}, of generation {generation}, asks this one and works with a majority");
+        if let Some((id, generation, works)) = self.introductions().former(ended) {
+            let word = if works { FormerAnswer::Works } else { FormerAnswer::Idle };
+            if word > round.answer {
+                round.answer = word;
+                text = format!("coordinator {id}, of generation {generation}, asks this one and {}", does(works));
+            }
         }
         (round, text)
+    }
+}
+
+const fn does(works: bool) -> &'static str {
+    if works { "works with a majority" } else { "runs, and does not say that it works with a majority" }
+}
+
+/// Judges the answer from the address of a former coordinator. A process that answers with an error runs, and may work again.
+fn former_answer(answer: &Result<HelloResponse, Status>) -> FormerAnswer {
+    match answer {
+        Ok(answer) if answer.works && answer.generation != 0 => FormerAnswer::Works,
+        // This coordinator itself, at another of its addresses.
+        Ok(answer) if !answer.boot.is_empty() => FormerAnswer::Silent,
+        Ok(_) => FormerAnswer::Idle,
+        // An error of the connection has a source; one that a process sent has none.
+        Err(status) if status.source().is_some() => FormerAnswer::Silent,
+        Err(status) if matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled) => FormerAnswer::Silent,
+        Err(_) => FormerAnswer::Idle,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_proto::v1::HelloResponse;
 
     const HOUR: u64 = 3_600_000;
 
@@ -342,15 +384,58 @@ mod tests {
     }
 
     fn later(generation: u64, takeover: Takeover) -> Answers {
-        let answer = HelloResponse { later_generation: generation, takeover: takeover.into(), ..Default::default() };
+        let mut answer = HelloResponse { takeover: takeover.into(), ..HelloResponse::default() };
+        match takeover {
+            Takeover::Unspecified => answer.later_generation = generation,
+            Takeover::Waits | Takeover::Unknown => answer.standby_generation = generation,
+        }
         Answers::from([(3, Ok(answer))])
+    }
+
+    #[test]
+    fn former_process_that_answers_with_an_error_runs() {
+        let word = |answer| former_answer(&answer);
+        assert_eq!(word(Err(Status::failed_precondition("another directory"))), FormerAnswer::Idle);
+        assert_eq!(word(Err(Status::unavailable("this coordinator is starting"))), FormerAnswer::Idle);
+        assert_eq!(word(Ok(HelloResponse::default())), FormerAnswer::Idle, "a version that names no generation");
+        assert_eq!(word(Ok(HelloResponse { works: true, generation: 1, ..Default::default() })), FormerAnswer::Works);
+        assert_eq!(word(Err(Status::deadline_exceeded("no answer"))), FormerAnswer::Silent);
+        assert_eq!(word(Err(Status::from_error("refused".into()))), FormerAnswer::Silent);
+    }
+
+    #[test]
+    fn question_of_a_former_coordinator_counts_as_running() {
+        let introductions = Introductions::default();
+        let now = boot_now();
+        assert_eq!(introductions.former(now), None);
+        introductions.note_former(1, 1, false);
+        assert_eq!(introductions.former(boot_now()), Some((1, 1, false)));
+        introductions.note_former(2, 1, true);
+        introductions.note_former(1, 1, false);
+        assert_eq!(introductions.former(boot_now()), Some((2, 1, true)), "one that works is preferred");
+    }
+
+    #[test]
+    fn coordinator_that_heard_of_its_successor_grants_nothing() {
+        let introductions = Introductions::default();
+        introductions.tick(PAUSE_MAX_MS);
+        introductions.note_majority();
+        introductions.clear(introductions.period().expect("it works"));
+        assert!(introductions.may_grant());
+        introductions.note_later_generation(2);
+        introductions.clear(introductions.period().expect("it works"));
+        assert!(!introductions.may_grant());
     }
 
     #[test]
     fn waiting_recovery_ends_no_coordinator() {
         let waiting = Later { waiting: BTreeMap::from([(3, 2)]), ..Later::default() };
         assert_eq!(Later::of(&later(2, Takeover::Waits), 1), waiting);
-        assert_eq!(Later::of(&later(2, Takeover::Unknown), 1), Later { unknown: true, ..waiting });
+        assert_eq!(waiting.blocks(), None);
+        let unknown = Later::of(&later(2, Takeover::Unknown), 1);
+        let why = unknown.blocks().expect("a reason");
+        assert!(why.contains("coordinator 3 (generation 2)"), "{why}");
+        assert_eq!(unknown, Later { unknown: BTreeMap::from([(3, 2)]), ..waiting });
         let taken = Later { taken_over: Some(2), ..Later::default() };
         assert_eq!(Later::of(&later(2, Takeover::Unspecified), 1), taken);
         assert_eq!(Later::of(&later(2, Takeover::Unspecified), 2), Later::default());

@@ -188,6 +188,13 @@ impl World {
         }
     }
 
+    /// An operator orders the recovery to take over, which is accepted if it is quiet.
+    fn order(&mut self) {
+        if self.founder_runs() && self.founder.facts.worked && self.founder.takeover.is_quiet() {
+            self.founder.facts.taken_over = true;
+        }
+    }
+
     fn former_grants(&self) -> bool {
         self.former_runs() && self.former.has_majority && self.former.majority.may_grant(self.now)
     }
@@ -218,6 +225,7 @@ fn two_histories_never_grant_at_once() {
                 2 => world.restart_former(random.below(10_000)),
                 3 => world.restart_founder(random.below(10_000)),
                 4 | 5 => world.former.has_majority = !world.former.has_majority,
+                6 => world.order(),
                 _ => {}
             }
             // Skips most of the time in which neither process runs.
@@ -249,11 +257,11 @@ fn coordinator_that_works_goes_on_beside_a_recovery() {
     let mut world = World::new(Millis::new(10_000_000));
     world.run(600_000);
     assert!(world.former_grants() && !world.founder.leads);
-    // Both are restarted, and the former one has no majority for half a minute.
+    // Both are restarted, and the former one has no majority for ten minutes.
     world.former.has_majority = false;
     world.restart_former(3_000);
     world.restart_founder(0);
-    world.run(30_000);
+    world.run(600_000);
     world.former.has_majority = true;
     world.run(600_000);
     assert!(world.former_grants() && !world.founder.leads);
@@ -266,6 +274,9 @@ fn recovery_goes_on_once_the_coordinators_of_before_are_gone() {
     world.former.has_majority = false;
     world.restart_former(100_000_000);
     world.run(120_000);
+    assert!(!world.founder_grants(), "the recovery may be a trial");
+    world.order();
+    world.run(5_000);
     assert!(world.founder_grants());
     // One that is started again ends, and grants nothing.
     world.former.has_majority = true;

@@ -167,17 +167,15 @@ impl Peers {
                 Succession::OtherHistory(generation) => (0, generation),
                 Succession::Earlier => (0, 0),
             };
-            if hello.works && succession != Succession::Earlier {
-                introductions.note_former_works(hello.sender, hello.generation);
+            if succession != Succession::Earlier {
+                introductions.note_former(hello.sender, hello.generation, hello.works);
             }
-            let takeover = match (state.stands_by(), introductions.stands_by()) {
-                (false, _) => Takeover::Unspecified,
-                (true, true) => Takeover::Waits,
-                (true, false) => Takeover::Unknown,
-            };
+            let takeover = takeover_of(state.stands_by(), introductions.stands_by(), || self.is_only_voter());
+            let (later_generation, standby_generation) = named_generations(later_generation, takeover);
             Some(HelloResponse {
                 id: self.inner.local_voter.id,
                 later_generation,
+                standby_generation,
                 other_generation,
                 takeover: takeover.into(),
                 works: introductions.works() && !state.stands_by(),
@@ -186,6 +184,15 @@ impl Peers {
                 ..HelloResponse::default()
             })
         })
+    }
+
+    /// Returns true if no other coordinator has a vote, so that no other one can lead.
+    fn is_only_voter(&self) -> bool {
+        let Some(inside) = self.inner.raft.get() else { return false };
+        let metrics = inside.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let mut voters = metrics.membership_config.membership().voter_ids();
+        voters.next() == Some(self.inner.local_voter.id) && voters.next().is_none()
     }
 
     /// The cluster of which this coordinator is a member.
@@ -308,6 +315,25 @@ fn check_sender(caller: &Caller, what: &str, sender: u64) -> Result<(), Status> 
 
 fn stopped(error: impl std::fmt::Display) -> Status {
     Status::unavailable(format!("raft stopped: {error}"))
+}
+
+/// Returns the state of this coordinator's generation towards the former coordinators. A follower's state may lack that it has taken over;
+/// the only voter's may not, except before it leads, and each leader asks the former coordinators again.
+fn takeover_of(stands_by: bool, leads_and_waits: bool, is_only_voter: impl FnOnce() -> bool) -> Takeover {
+    match stands_by {
+        false => Takeover::Unspecified,
+        true if leads_and_waits || is_only_voter() => Takeover::Waits,
+        true => Takeover::Unknown,
+    }
+}
+
+/// Returns the values of `later_generation` and `standby_generation` of an answer. Versions without the second one end for any value of the
+/// first.
+const fn named_generations(later: u64, takeover: Takeover) -> (u64, u64) {
+    match takeover {
+        Takeover::Unspecified => (later, 0),
+        Takeover::Waits | Takeover::Unknown => (0, later),
+    }
 }
 
 /// Relation of a generation of the cluster to an earlier one.
@@ -556,6 +582,21 @@ mod tests {
         let bytes = |id: Uuid| Bytes::copy_from_slice(id.as_bytes());
         let generation_key = of.map(|of| bytes(key(of).get()));
         HelloRequest { cluster: bytes(CLUSTER), generation, generation_key, ..HelloRequest::default() }
+    }
+
+    #[test]
+    fn lone_founder_without_a_leader_holds_nothing_up() {
+        assert_eq!(takeover_of(true, false, || true), Takeover::Waits);
+        assert_eq!(takeover_of(true, false, || false), Takeover::Unknown);
+        assert_eq!(takeover_of(true, true, || false), Takeover::Waits);
+        assert_eq!(takeover_of(false, false, || true), Takeover::Unspecified);
+    }
+
+    #[test]
+    fn recovery_that_stands_by_does_not_end_earlier_versions() {
+        assert_eq!(named_generations(2, Takeover::Waits), (0, 2));
+        assert_eq!(named_generations(2, Takeover::Unknown), (0, 2));
+        assert_eq!(named_generations(2, Takeover::Unspecified), (2, 0));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::addresses::Elsewhere;
 use super::checksums::Differs;
 use super::distances::Distances;
 use super::hints::Hints;
-use super::introductions::Introductions;
+use super::introductions::{Introductions, Standby};
 use super::lack;
 use super::log_space::LogSpace;
 use super::machine::Replicated;
@@ -257,13 +257,18 @@ impl Quorum {
         self.introductions.may_grant()
     }
 
-    /// Sets or ends this leader's wait for the coordinators of the generations before, with its reason.
-    pub(crate) fn set_standby(&self, why: Option<String>) {
-        self.introductions.set_standby(why);
+    /// Sets or ends this leader's wait for the coordinators of other generations.
+    pub(crate) fn set_standby(&self, standby: Option<Standby>) {
+        self.introductions.set_standby(standby);
     }
 
-    /// Returns why this coordinator, which leads, waits for those of the generations before.
-    pub(crate) fn standby(&self) -> Option<String> {
+    /// Returns why no lease is granted after the last round of questions.
+    pub(crate) fn blocked(&self) -> Option<String> {
+        self.introductions.blocked()
+    }
+
+    /// Returns the wait of this coordinator, which leads, for those of other generations.
+    pub(crate) fn standby(&self) -> Option<Standby> {
         self.introductions.standby()
     }
 
@@ -343,8 +348,8 @@ impl Quorum {
 
     /// Why this coordinator cannot answer what only the leader may: who does, or that nobody is known to.
     pub(crate) fn not_leading(&self) -> ErrorDetail {
-        if let Some(why) = self.standby() {
-            return ErrorDetail::new(ErrorKind::NoQuorum, why).with_retry_after_ms(1_000);
+        if let Some(standby) = self.standby() {
+            return ErrorDetail::new(ErrorKind::NoQuorum, standby.text).with_retry_after_ms(1_000);
         }
         match self.leader_address() {
             Some(address) => {

@@ -185,7 +185,8 @@ impl Admins {
         let step = session.as_ref().and_then(|session| quorum_changes::step(session));
         let refused = session.as_ref().map(|session| session.other_histories.told()).unwrap_or_default();
         let refused = refused.into_iter().collect();
-        let leads = session.is_some() || raft.standby().is_some();
+        let standby = raft.standby();
+        let leads = session.is_some() || standby.is_some();
         let spare = leads.then(|| spare(&view.voters)).flatten().and_then(|spare| u32::try_from(spare).ok());
         let leader_address = view.leader.and_then(|leader| raft.addresses().remove(&leader));
         raft.replicated().read(|state| {
@@ -208,7 +209,8 @@ impl Admins {
                 cluster_id: cluster_text(state),
                 generation: state.generation,
                 generation_key: (!generation_key.is_nil()).then(|| generation_key.to_string()),
-                recovery: quorum::recovery(state, &refused, raft.standby()),
+                recovery: quorum::recovery(state, &refused, standby.clone()),
+                waits: standby.map(|standby| standby.text),
             })
         })
     }

@@ -4,10 +4,11 @@
 use super::admin::{Admins, Result};
 use super::call::{Call, Stage};
 use super::events::cause;
-use super::{check_named, voters};
+use super::{answered_before, check_named, only, voters};
+use crate::raft::{Proposal, Standby};
 use archon_coordinator_core::{
     ClusterState, Doubt, Liveness, Newcomer, PendingChange, QuorumStep, check_cancel_quorum_change,
-    check_coordinator_speaks, check_join, check_quorum_change, check_settle, doubts,
+    check_coordinator_speaks, check_join, check_quorum_change, check_settle, check_take_over, doubts,
 };
 use archon_documents::{PendingQuorumChange, QuorumRecovery, RecoveryDoubt};
 use archon_proto::convert::ids::{non_zero, request_id, storage_id, uuid_bytes};
@@ -15,7 +16,7 @@ use archon_proto::convert::quorum::{ChangeQuorum, QuorumAsk};
 use archon_proto::convert::upgrade::protocol_range;
 use archon_proto::v1;
 use archon_security::Role;
-use archon_types::{DoubtKind, ErrorDetail, ErrorKind, NodeId, QuorumChange, generation_of};
+use archon_types::{DoubtKind, ErrorDetail, ErrorKind, NodeId, QuorumChange, RequestId, generation_of};
 use bytes::Bytes;
 use futures::stream;
 use std::collections::BTreeMap;
@@ -85,6 +86,11 @@ impl Admins {
         if let QuorumAsk::Change(QuorumChange::SetAddress { address, .. }) = &ask {
             self.context().transport.check(address)?;
         }
+        if matches!(ask, QuorumAsk::Settle)
+            && let Some(changed) = self.ordered_takeover(cluster.as_ref(), request, force, call).await?
+        {
+            return Ok(v1::ChangeQuorumResponse { changed });
+        }
         let session = self.context().leader(call.within).await?;
         let health = match &ask {
             QuorumAsk::Change(QuorumChange::Promote { id: comes } | QuorumChange::Replace { new: comes, .. }) => {
@@ -116,6 +122,43 @@ impl Admins {
         };
         let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
         Ok(v1::ChangeQuorumResponse { changed })
+    }
+
+    /// Has a recovery that stands by take over, if this coordinator leads it; `None` if it does not. Returns whether anything changed.
+    async fn ordered_takeover(
+        &self,
+        cluster: Option<&v1::ClusterRef>,
+        request: RequestId,
+        accept_loss: bool,
+        call: &Call<'_>,
+    ) -> Result<Option<bool>> {
+        let quorum = self.context().quorum()?;
+        if quorum.standby().is_none() || !quorum.replicated().read(ClusterState::stands_by) {
+            return Ok(None);
+        }
+        let term = quorum.confirm(call.within).await?;
+        let former_works = quorum.standby().is_none_or(|standby| !standby.is_quiet);
+        call.reaches(Stage::Judged);
+        let (decided, protocol) = quorum.replicated().read(|state| {
+            check_named(cluster, state)?;
+            if answered_before(state, request).is_some() {
+                return Ok((None, state.protocol));
+            }
+            let decided = check_take_over(state, former_works, accept_loss);
+            decided
+                .map(|command| (command, state.protocol))
+                .map_err(|refusal| ErrorDetail::new(ErrorKind::Refused, refusal.to_string()))
+        })?;
+        let Some(command) = decided else {
+            call.reaches(Stage::Idle);
+            return Ok(Some(false));
+        };
+        call.reaches(Stage::Proposed);
+        let who = call.who().by_protocol(protocol);
+        let proposal = Proposal { term, request: Some(request), who, commands: vec![command] };
+        let answer = only(quorum.propose(proposal, call.within).await?);
+        call.reaches(if answer.is_ok() { Stage::Done } else { Stage::Judged });
+        answer.map(|_| Some(true))
     }
 
     /// All that is held here, as of now, as a file in pages.
@@ -173,14 +216,15 @@ const DOUBTS_TOLD_MAX: usize = 100;
 pub(super) fn recovery(
     state: &ClusterState,
     refused: &BTreeMap<String, String>,
-    standby: Option<String>,
+    standby: Option<Standby>,
 ) -> Option<QuorumRecovery> {
     let recovery = state.recovery.as_deref()?;
     if state.stands_by() || standby.is_some() {
-        let text =
-            standby.unwrap_or_else(|| "the leading coordinator asks the former ones whether they work".to_owned());
+        let asks = || Standby::new("the leading coordinator asks the former ones whether they work".to_owned());
+        let Standby { text, is_quiet, needs_order } = standby.unwrap_or_else(asks);
         let kind = DoubtKind::FormerQuorum.into();
-        let doubt = RecoveryDoubt { kind, about: "coordinators".to_owned(), text, may_be_accepted: false };
+        let may_be_accepted = is_quiet && needs_order;
+        let doubt = RecoveryDoubt { kind, about: "coordinators".to_owned(), text, may_be_accepted };
         return Some(QuorumRecovery {
             began_at_ms: recovery.begun.get(),
             base_index: recovery.base.get(),

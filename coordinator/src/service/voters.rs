@@ -101,7 +101,7 @@ pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec
     };
     let waiting = |(coordinator_id, generation): (u64, u64)| {
         let message = format!(
-            "at its address answers a recovery of these coordinators, of generation {generation}; it takes no member and grants nothing while \
+            "a recovery of these coordinators (generation {generation}) answers at its address; it takes no member and grants nothing while \
              they work with a majority"
         );
         reason_now(ReasonCode::OtherHistory, Subject::Coordinator { coordinator_id }, message, WAITING_RECOVERY_REMEDY)

@@ -44,6 +44,9 @@ pub struct Quorum {
     /// The recovery under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<QuorumRecovery>,
+    /// Reason why the leader, which answers, grants no lease: coordinators of another generation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
 }
 
 impl Quorum {

@@ -36,6 +36,12 @@ fn next_of_recovery(recovery: &QuorumRecovery) -> Option<&'static str> {
     if waits().any(|doubt| doubt.kind == DoubtKind::FormerQuorum) {
         return None; // Its text says what to do.
     }
+    if stood_by(recovery) {
+        return Some(
+            "if it is a trial, stop it; to have it take the place of the former coordinators, which are to be stopped: `archon quorum settle \
+             --accept-data-loss`",
+        );
+    }
     match (waits().next(), recovery.doubts.is_empty()) {
         (Some(_), _) => Some(
             "start the nodes that are unheard of, each with its own --data-dir; one whose data is gone for good: `archon node lost \
@@ -44,6 +50,11 @@ fn next_of_recovery(recovery: &QuorumRecovery) -> Option<&'static str> {
         (None, false) => Some("to go on from what the nodes hold: `archon quorum settle --accept-data-loss`"),
         (None, true) => None,
     }
+}
+
+/// Returns true if the recovery has not taken over from the former coordinators.
+fn stood_by(recovery: &QuorumRecovery) -> bool {
+    recovery.doubts.iter().any(|doubt| doubt.kind == DoubtKind::FormerQuorum)
 }
 
 /// Has it end.
@@ -55,7 +66,9 @@ pub(super) async fn settle(accept_data_loss: bool, admin: &Admin, output: &Outpu
     if output.is_json() {
         output.json(&QuorumChanged { change: "settled".to_owned(), changed, quorum })?;
     } else {
-        output.line(if changed {
+        output.line(if changed && before.as_ref().is_some_and(stood_by) {
+            "it takes the place of the former coordinators; `archon quorum list` says what it waits for then"
+        } else if changed {
             "settled: partitions go on from what the nodes hold"
         } else {
             "it ends by itself"
@@ -96,6 +109,8 @@ mod tests {
         let other = next(&[(DoubtKind::Unheard, false), (DoubtKind::OtherHistory, false)]);
         assert_eq!(other, OTHER_HISTORY_REMEDY);
         assert_eq!(next(&[(DoubtKind::FormerQuorum, false)]), "", "its text says what to do");
+        let order = next(&[(DoubtKind::FormerQuorum, true)]);
+        assert!(order.contains("quorum settle") && order.contains("former coordinators"), "{order}");
         // Taken in, what it holds is accepted as anything is.
         assert!(next(&[(DoubtKind::OtherHistory, true)]).contains("quorum settle"));
         assert_eq!(next(&[]), "");

@@ -131,6 +131,7 @@ mod tests {
             generation: 1,
             generation_key: None,
             recovery: None,
+            waits: None,
         }
     }
 

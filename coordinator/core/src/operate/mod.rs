@@ -25,7 +25,7 @@ pub use merge::{MergePlan, check_cancel_merge, check_merge};
 pub use nodes::{DrainPlan, LossPlan, RemovalPlan, check_drain, check_lose_node, check_remove};
 pub use order::check_order;
 pub use quorum::{QuorumRefusal, check_cancel_quorum_change, check_join, check_quorum_change};
-pub use recovery::{SettleRefusal, check_settle};
+pub use recovery::{SettleRefusal, check_settle, check_take_over};
 pub(crate) use reshape::hashed;
 pub use split::{SplitPlan, check_cancel_split, check_split, check_splittable};
 

@@ -10,6 +10,12 @@ pub enum SettleRefusal {
     /// Nothing is being recovered.
     #[error("nothing is being recovered")]
     Over,
+    /// Former coordinators work with a majority.
+    #[error(
+        "coordinators of a generation before may work with a majority (`archon quorum list` names one): to keep the recovery, stop them \
+         first and try again; if it is a trial, stop the recovered coordinators"
+    )]
+    FormerWorks,
     /// Some nodes have not told what they hold.
     #[error(
         "{} not told yet what {}: {}. Start {} and look again (`archon quorum list`), or, if the data there is gone for \
@@ -29,6 +35,26 @@ pub enum SettleRefusal {
          writes may be lost, too: see `archon quorum list`, and add --accept-data-loss to go on from what the nodes hold"
     )]
     NotAccepted,
+}
+
+/// Returns the command by which a recovery that stands by takes over, or `None` if it goes on by itself. `former_works`: the last round of
+/// questions found a former coordinator that works with a majority.
+///
+/// # Errors
+/// [`SettleRefusal`].
+pub fn check_take_over(
+    state: &ClusterState,
+    former_works: bool,
+    accept_loss: bool,
+) -> Result<Option<Command>, SettleRefusal> {
+    let recovery = state.recovery.as_deref().ok_or(SettleRefusal::Over)?;
+    let facts = recovery.former_facts();
+    match (former_works, accept_loss) {
+        (true, _) => Err(SettleRefusal::FormerWorks),
+        (false, _) if facts.taken_over || !facts.worked => Ok(None),
+        (false, true) => Ok(Some(Command::TakeOver)),
+        (false, false) => Err(SettleRefusal::NotAccepted),
+    }
 }
 
 /// What ends a recovery, or `None` where it ends by itself.

@@ -60,7 +60,7 @@ pub struct Recovery {
     /// The coordinators of the generations before, each with its number and address, as the recovered directory names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<(u64, String)>,
-    /// One of them answered that it works with a majority.
+    /// One of them answered that it works with a majority: this generation takes over by an operator's order only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub former_worked: bool,
     /// This generation takes the place of those before: their coordinators end when they hear of it.

@@ -107,6 +107,18 @@ fn recovery_of_leases_alone_settles_after_it_takes_over() {
 }
 
 #[test]
+fn recovery_beside_a_quorum_takes_over_by_order_only() {
+    let mut bed = standing_by(None);
+    assert_eq!(check_take_over(&bed.state, false, true), Ok(None), "it goes on by itself");
+    bed.ok(Command::NoteFormerQuorum);
+    assert_eq!(check_take_over(&bed.state, true, true), Err(SettleRefusal::FormerWorks));
+    assert_eq!(check_take_over(&bed.state, false, false), Err(SettleRefusal::NotAccepted));
+    assert_eq!(check_take_over(&bed.state, false, true), Ok(Some(Command::TakeOver)));
+    bed.ok(Command::TakeOver);
+    assert_eq!(check_take_over(&bed.state, false, true), Ok(None));
+}
+
+#[test]
 fn recovery_of_a_recovery_asks_the_coordinators_of_both() {
     let mut bed = standing_by(None);
     bed.ok(Command::NoteFormerQuorum);
