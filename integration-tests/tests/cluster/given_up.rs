@@ -126,7 +126,7 @@ fn begin_split(world: &World) -> Attempt {
 
 /// Begins a merge. A node counts rows twice while it moves them from its memtable to the engine, and a merge of so many bytes is refused.
 fn begin_merge(world: &World) -> Attempt {
-    wait_for("a merge to begin", TIMEOUT, || world.striker.merge(0))
+    wait_for("a merge to begin", TIMEOUT, || world.striker.merge(0)).0
 }
 
 #[test]
