@@ -78,7 +78,7 @@ impl AbsorbWork {
 }
 
 impl<S: Shell> Partitions<S> {
-    /// Takes the answer to page request `ask`. Without a page, the request is repeated after [`ASK_AGAIN_MS`].
+    /// Takes the answer to page request `ask`. Without a page, the request is repeated after `ASK_AGAIN_MS`.
     pub fn absorb_page(&mut self, placement: PlacementId, ask: u64, page: Option<YieldPage>) {
         let Some(local) = self.copies.get_mut(&placement) else { return };
         let Some(under_way) = local.absorb.under_way.as_mut() else { return };

@@ -5,7 +5,7 @@ use bytes::Bytes;
 /// Maximum number of marks.
 const MARKS_MAX: usize = 1_024;
 
-/// Rows in key order, of which some are kept as marks. Above [`MARKS_MAX`], every second mark is dropped.
+/// Rows in key order, of which some are kept as marks. Above `MARKS_MAX`, every second mark is dropped.
 #[derive(Clone, Debug)]
 pub struct ByteHalves {
     bytes: u64,
