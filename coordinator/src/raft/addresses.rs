@@ -1,5 +1,6 @@
-//! Where the members are reached, as the applied log has it, and where those are found that are not there. openraft keeps its way to a member
-//! while its number stays the same, so that one that moves would be called at its old address until somebody else leads.
+//! Addresses of the members: as the applied log has them, and the ones where moved members were found. openraft keeps
+//! its connection to a member while the member's number stays the same, so without this it would call a moved member at
+//! the old address until the next leader change.
 
 use super::membership::addresses_of;
 use super::types::Membership;
@@ -7,36 +8,36 @@ use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Clones share it.
+/// Clones share their content.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Addresses(Arc<RwLock<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// As the applied log has them.
+    /// Addresses in the applied log.
     recorded: BTreeMap<u64, String>,
-    /// Members that answer elsewhere.
+    /// Members that answer at another address.
     elsewhere: BTreeMap<u64, Elsewhere>,
 }
 
-/// Where a member answers that does not where the log has it.
+/// Address of a member that does not answer where the log has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Elsewhere {
-    /// Where the log has it. As soon as that has another address, it is the log that counts.
+    /// Address in the log. As soon as the log has another one, the log counts.
     pub(crate) was: String,
-    /// Where it answers.
+    /// Address where it answers.
     pub(crate) is: String,
 }
 
 impl Addresses {
-    /// The members are these from now on.
+    /// Sets the members of the applied log.
     pub(super) fn set(&self, members: &Membership) {
         let (mut inner, recorded) = (self.0.write(), addresses_of(members));
         inner.elsewhere.retain(|id, found| recorded.get(id) == Some(&found.was));
         inner.recorded = recorded;
     }
 
-    /// A member answers there, or, if nothing is said, where the log has it. Returns whether that was not known.
+    /// Notes the address where a member answers; `None` stands for the one in the log. Returns true if that is new.
     pub(super) fn set_elsewhere(&self, id: u64, elsewhere: Option<Elsewhere>) -> bool {
         let mut inner = self.0.write();
         let before = match elsewhere.clone() {
@@ -46,12 +47,12 @@ impl Addresses {
         before != elsewhere
     }
 
-    /// The members that answer elsewhere.
+    /// Returns the members that answer at another address.
     pub(super) fn elsewhere(&self) -> BTreeMap<u64, Elsewhere> {
         self.0.read().elsewhere.clone()
     }
 
-    /// Where members are reached of which the log has these addresses.
+    /// Returns the addresses where members are reached, given those in the log.
     pub(super) fn reached_at(&self, recorded: BTreeMap<u64, String>) -> BTreeMap<u64, String> {
         let inner = self.0.read();
         let reached = |(id, address): (u64, String)| match inner.elsewhere.get(&id) {
@@ -61,7 +62,7 @@ impl Addresses {
         recorded.into_iter().map(reached).collect()
     }
 
-    /// Where a member is reached, if that is another address than `known`.
+    /// Returns the address where a member is reached, if it differs from `known`.
     pub(super) fn other_than(&self, id: u64, known: &str) -> Option<String> {
         let inner = self.0.read();
         let (recorded, found) = (inner.recorded.get(&id), inner.elsewhere.get(&id));
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_was_called_elsewhere_when_the_log_had_a_newer_address() {
+    fn newer_address_in_the_log_wins() {
         let addresses = Addresses::default();
         let found = Elsewhere { was: "old:1".to_owned(), is: "hint:1".to_owned() };
         assert!(addresses.set_elsewhere(2, Some(found.clone())) && !addresses.set_elsewhere(2, Some(found)));

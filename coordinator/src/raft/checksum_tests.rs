@@ -1,4 +1,4 @@
-//! Coordinators whose states differ, though they applied the same log.
+//! Tests of coordinators with differing states although they applied the same log.
 
 use super::codec;
 use super::test_founders::{SOON, founder, listening, status_of, until};
@@ -18,7 +18,7 @@ struct Three {
 }
 
 impl Three {
-    /// Three coordinators that have compared their states.
+    /// Starts three coordinators and waits until they have compared their states.
     async fn start() -> Self {
         let (peers, listeners) = listening(3).await;
         let (mut running, mut dirs) = (BTreeMap::new(), Vec::new());
@@ -41,7 +41,7 @@ impl Three {
         .await
     }
 
-    /// Waits until a majority is known to have agreed on an entry after this one, and gives it.
+    /// Waits until a majority is known to have agreed on an entry after `index`, and returns that entry.
     async fn compared_after(&self, index: u64) -> u64 {
         until("the states to be compared", async || {
             let leader = &self.running[&self.leader().await];
@@ -52,7 +52,7 @@ impl Three {
         .await
     }
 
-    /// Has another one lead, which has the states compared at once.
+    /// Makes coordinator `id` lead, which starts a comparison at once.
     async fn lead(&self, id: u64) {
         until("it to lead", async || {
             let quorum = self.running[&self.leader().await].quorum().ok_or("it starts")?;
@@ -65,7 +65,7 @@ impl Three {
         .await;
     }
 
-    /// A row of this coordinator's that no entry made.
+    /// Adds a row to the state of coordinator `id` that no entry made.
     fn spoil(&self, id: u64) {
         let quorum = self.running[&id].quorum().unwrap();
         quorum.replicated().spoil(|state| state.node_last = NodeId::new(state.node_last.get() + 1));
@@ -92,7 +92,7 @@ impl Three {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follower_went_on_with_another_state_than_the_others() {
+async fn follower_with_a_different_state_ends() {
     let mut three = Three::start().await;
     let leader = three.leader().await;
     let others: Vec<u64> = [1, 2, 3].into_iter().filter(|id| *id != leader).collect();
@@ -114,20 +114,21 @@ async fn a_follower_went_on_with_another_state_than_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_decided_by_another_state_than_the_others_had() {
+async fn leader_with_a_different_state_ends() {
     let mut three = Three::start().await;
     let leader = three.leader().await;
     let next = [1, 2, 3].into_iter().find(|id| *id != leader).unwrap();
     three.spoil(next);
     three.lead(next).await;
     three.ends(next).await;
-    // The two that are left are a majority and agree.
+    // The remaining two are a majority and agree.
     three.compared_after(0).await;
     assert!(three.running.values().all(|coordinator| coordinator.quorum().unwrap().wrong_state().is_none()));
     three.stop().await;
 }
 
-/// What it costs: `cargo test --release -- --ignored --nocapture checksum_of_a_million`. Partitions without copies are shorter than others.
+/// Cost of a checksum: `cargo test --release -- --ignored --nocapture checksum_of_a_million`. Partitions without
+/// replicas are shorter than others.
 #[test]
 #[ignore = "a measurement"]
 fn checksum_of_a_million_partitions() {

@@ -1,5 +1,5 @@
-//! Sums this coordinator's state up as of entries that ask for it, tells the others with every message, and compares: see
-//! `archon_coordinator_core::StateChecksum`.
+//! Checksums of the state: computes this coordinator's as of entries that ask for one, sends it with every message, and
+//! compares: see `archon_coordinator_core::StateChecksum`.
 
 use super::codec;
 use super::types::Raft;
@@ -15,18 +15,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// States are compared that were written by the same program.
+/// Only states written by the same version are compared.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Longest name of a version that is taken from others.
+/// Maximum length of a version name in a message of another coordinator.
 const VERSION_BYTES_MAX: usize = 64;
-/// How many of its own a coordinator remembers, for others that are later.
+/// Number of own checksums kept, for coordinators that are later.
 const OWN_MAX: usize = 4;
-/// How often what was told is compared.
+/// Interval of comparisons.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// For so long another one may be late that decides who is right.
+/// Maximum delay of the coordinator whose checksum decides which state is right.
 const UNDECIDED_MAX: Duration = Duration::from_secs(10);
 
-/// What is known of the states. Clones share it.
+/// Known checksums. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Checksums(Arc<Inner>);
 
@@ -39,23 +39,23 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// What is to be summed up next.
+    /// The next state to sum up.
     waiting: Option<(u64, Image)>,
-    /// Something is being summed up.
+    /// True while a state is being summed up.
     is_busy: bool,
-    /// This coordinator's own, the newest last.
+    /// This coordinator's own checksums, the newest last.
     own: VecDeque<StateChecksum>,
-    /// How long the newest one took.
+    /// Duration of the newest computation.
     took: Duration,
-    /// The newest one of each other.
+    /// The newest checksum of each other coordinator.
     told: BTreeMap<u64, StateChecksum>,
-    /// What a majority of the voters had, as of the newest entry of which that is known: whoever leads says so.
+    /// Checksum of a majority of the voters, as of the newest entry for which it is known; sent by the leader.
     agreed: Option<StateChecksum>,
-    /// Since when some differ of whom nobody knows who is right.
+    /// Time since which states differ and no majority decides which one is right.
     undecided: Option<Instant>,
-    /// Those that differ, while this coordinator leads.
+    /// Coordinators that differ, while this coordinator leads.
     differ: BTreeMap<u64, Differs>,
-    /// As of which entry this coordinator's state is not that of the majority.
+    /// Entry as of which this coordinator's state is not the majority's.
     wrong: Option<u64>,
 }
 
@@ -65,22 +65,22 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// How a coordinator differs from others.
+/// Difference of a coordinator's state from others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Differs {
-    /// As of which entry.
+    /// Index of the entry.
     pub(crate) index: u64,
-    /// Whether it is known that it is wrong; otherwise nobody knows who is right.
+    /// True if its state is known to be wrong; otherwise it is unknown which one is right.
     pub(crate) is_wrong: bool,
 }
 
 impl Checksums {
-    /// Nothing is known yet of the state of coordinator `id`, or of others.
+    /// Creates the checksums of coordinator `id`, with nothing known yet.
     pub(crate) fn new(id: u64) -> Self {
         Self(Arc::new(Inner { id, state: Mutex::default(), took: Histogram::default() }))
     }
 
-    /// Has a state summed up as it was after entry `index`, unless a newer one comes before its turn.
+    /// Queues the state after entry `index` for a checksum, unless a newer one comes before its turn.
     pub(super) fn sum_up(&self, index: u64, image: Image) {
         let mut state = self.0.state.lock();
         state.waiting = Some((index, image));
@@ -101,7 +101,7 @@ impl Checksums {
                 next
             };
             let begun = Instant::now();
-            // A panic leaves the next one to be computed.
+            // After a panic the next one is computed.
             let checksum = catch_unwind(AssertUnwindSafe(|| codec::checksum("state", &image)));
             let Ok(checksum) = checksum else {
                 tracing::error!(index, "computing the checksum of the state panicked");
@@ -127,23 +127,23 @@ impl Checksums {
         state.own.push_back(own);
     }
 
-    /// How long it took to sum the state up last.
+    /// Returns the duration of the newest computation.
     pub(super) fn took(&self) -> Duration {
         self.0.state.lock().took
     }
 
-    /// How long that took each time.
+    /// Returns the distribution of these durations.
     pub(super) fn times(&self) -> Distribution {
         self.0.took.read()
     }
 
-    /// What each message says: of this coordinator, and what a majority has, if this one leads.
+    /// Returns the checksums for a message: of this coordinator, and of the majority if this one leads.
     pub(super) fn said(&self) -> (Option<v1::StateChecksum>, Option<v1::StateChecksum>) {
         let state = self.0.state.lock();
         (state.own.back().map(to_wire), state.agreed.as_ref().map(to_wire))
     }
 
-    /// Takes in what a message says, whose sender was checked by number and directory.
+    /// Takes the checksums from a message, after a check of its sender by number and directory.
     pub(super) fn take(&self, sender: u64, message: &v1::RaftMessage) {
         let (own, agreed) = (message.state_checksum.as_ref(), message.agreed_checksum.as_ref());
         if own.is_none() && agreed.is_none() {
@@ -162,17 +162,17 @@ impl Checksums {
         }
     }
 
-    /// As of which entry this coordinator's state is not that of the majority, if it is so.
+    /// Returns the entry as of which this coordinator's state is not the majority's, if it is not.
     pub(super) fn wrong(&self) -> Option<u64> {
         self.0.state.lock().wrong
     }
 
-    /// The coordinators that differ, as this one knows, which leads.
+    /// Returns the coordinators that differ, as known to this one, which leads.
     pub(super) fn differ(&self) -> BTreeMap<u64, Differs> {
         self.0.state.lock().differ.clone()
     }
 
-    /// Compares what was told until `stop`.
+    /// Compares the known checksums until `stop`.
     pub(super) async fn run(self, raft: Raft, stop: CancellationToken) {
         loop {
             tokio::select! {
@@ -192,7 +192,7 @@ impl Checksums {
 }
 
 impl State {
-    /// Whoever leads says what a majority has.
+    /// Compares an own checksum with the majority's, which the leader sends.
     fn judge_own(&mut self, agreed: &StateChecksum) {
         let own = self.own.iter().find(|own| own.is_comparable(agreed));
         if own.is_some_and(|own| own.checksum != agreed.checksum) {
@@ -253,7 +253,7 @@ fn to_wire(checksum: &StateChecksum) -> v1::StateChecksum {
     v1::StateChecksum { index, version, checksum }
 }
 
-/// One that cannot be read says nothing.
+/// Returns `None` for one that cannot be read.
 fn from_wire(wire: &v1::StateChecksum) -> Option<StateChecksum> {
     let v1::StateChecksum { index, version, checksum } = wire;
     (version.len() <= VERSION_BYTES_MAX).then(|| StateChecksum {

@@ -1,5 +1,5 @@
-//! The one encoding of what openraft's types become on disk and between coordinators: MessagePack with field names,
-//! so that versions may differ, behind a format number that is ours to raise.
+//! Encoding of openraft's types, on disk and between coordinators: MessagePack with field names, so that versions may
+//! differ, behind a format number that we raise.
 
 use super::msgpack;
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
 
-/// Format of snapshot files. A higher one is refused; what is new in the state it holds is told by its protocol.
+/// Format of snapshot files. A higher one is refused; the protocol in the state covers new content of the state.
 pub(crate) const FORMAT: u32 = 1;
 
 /// Encodes a value.
@@ -26,7 +26,7 @@ fn write<T: Serialize>(what: &'static str, value: &T, to: &mut dyn io::Write) ->
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("cannot encode {what}: {error}")))
 }
 
-/// How many bytes a value takes, encoded.
+/// Returns the encoded size of a value in bytes.
 ///
 /// # Errors
 /// As [`encode`].
@@ -36,7 +36,7 @@ pub(crate) fn size<T: Serialize>(what: &'static str, value: &T) -> io::Result<us
     Ok(counter.0)
 }
 
-/// What a value comes to, encoded.
+/// Returns the checksum of an encoded value.
 ///
 /// # Errors
 /// As [`encode`].
@@ -46,7 +46,7 @@ pub(crate) fn checksum<T: Serialize>(what: &'static str, value: &T) -> io::Resul
     Ok(summer.finish())
 }
 
-/// So many bytes are summed up in one go: an encoder writes a few at a time.
+/// Number of bytes summed up at once: an encoder writes a few at a time.
 const SUMMED_AT_ONCE: usize = 64 * 1024;
 
 /// Sums up what is written to it.
@@ -63,7 +63,7 @@ impl Summer {
         self.buffer.clear();
     }
 
-    /// The checksum above, and the low half of the length below.
+    /// Returns the checksum in the upper half, and the low half of the length in the lower one.
     fn finish(mut self) -> u64 {
         self.take_in();
         (u64::from(self.crc32c) << 32) | (self.bytes & u64::from(u32::MAX))
@@ -101,7 +101,7 @@ impl io::Write for Counter {
 /// Decodes a value; any bytes are safe to try.
 ///
 /// # Errors
-/// `InvalidData`, naming what was being read.
+/// `InvalidData`, naming the kind of value.
 pub(crate) fn decode<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> io::Result<T> {
     msgpack::decode(bytes)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("cannot decode {what}: {error}")))

@@ -1,4 +1,4 @@
-//! Round trips between coordinators that are longer than the timing of the quorum fits.
+//! Round trips between coordinators that are too long for the timing of the quorum.
 
 use super::hello::check_distance;
 use super::quorum::Quorum;
@@ -16,17 +16,18 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// Measurements in a row that must be too long before they are reported: a busy machine answers late for a moment.
 const FAR_MIN: u32 = 3;
 
-/// The coordinators that are too far away, with the number of measurements in a row that were too long. Clones share it.
+/// Coordinators that are too far away, with the number of consecutive measurements that were too long. Clones share
+/// them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Distances(Arc<Mutex<BTreeMap<u64, (TooFar, u32)>>>);
 
 impl Distances {
-    /// The round trip to a coordinator, if the timing does not fit it.
+    /// Returns the round trip to a coordinator, if it is too long for the timing.
     pub(super) fn too_far(&self, id: u64) -> Option<TooFar> {
         self.0.lock().get(&id).filter(|(_, count)| *count >= FAR_MIN).map(|(far, _)| far.clone())
     }
 
-    /// Records a measurement. Returns what is news.
+    /// Records a measurement. Returns a distance that is to be reported.
     fn note(&self, id: u64, measured: Result<bool, TooFar>) -> Option<TooFar> {
         let mut all = self.0.lock();
         match measured {
@@ -46,7 +47,7 @@ impl Distances {
     }
 }
 
-/// Measures the round trip to every member until `stop`, and logs those that the timing does not fit.
+/// Measures the round trip to every member until `stop`, and logs those that are too long for the timing.
 pub(super) async fn run(quorum: Quorum, transport: Transport, stop: CancellationToken) {
     loop {
         tokio::select! {
@@ -73,7 +74,7 @@ mod tests {
     use crate::timing::QuorumTiming;
 
     #[test]
-    fn distance_is_news_once_until_it_fits_again() {
+    fn distance_is_reported_once_until_it_fits_again() {
         let round_trip = Duration::from_millis(260);
         let far = || TooFar { id: 3, address: "c3:1".to_owned(), round_trip, timing: QuorumTiming::default() };
         let distances = Distances::default();

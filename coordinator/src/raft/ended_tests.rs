@@ -1,11 +1,11 @@
-//! What follows when Raft ends by itself.
+//! Tests of coordinators after Raft has ended by itself.
 
 use super::test_founders::{SOON, founder, listening, until};
 use crate::Coordinator;
 use tokio::time::timeout;
 
 #[tokio::test]
-async fn a_coordinator_whose_raft_had_panicked_went_on_without_it() {
+async fn coordinator_ends_after_a_panic_of_raft() {
     let directory = tempfile::tempdir().unwrap();
     let (peers, mut listeners) = listening(1).await;
     let (id, listener) = listeners.remove(0);

@@ -1,4 +1,4 @@
-//! Entries of a leader on their way into this voter's log: what space they ask for, and how long they hold it.
+//! Log space of a leader's entries on their way into this voter's log.
 
 use super::log_space::{Admitted, Purpose};
 use super::types::{Entry, Raft, TypeConfig};
@@ -7,35 +7,35 @@ use openraft::raft::AppendEntriesRequest;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// What a leader's message needs space for.
+/// Returns the purpose for which a leader's message needs space.
 pub(super) fn purpose(request: &AppendEntriesRequest<TypeConfig>) -> Option<Purpose> {
     let blank = |entry: &Entry| matches!(entry.payload, EntryPayload::Blank);
     match &request.entries[..] {
         [] => None,
-        // Without the first entry of its term a leader could confirm nothing.
+        // Without the first entry of its term a leader could not confirm its leadership.
         entries if entries.iter().all(blank) => Some(Purpose::Leading),
         _ => Some(Purpose::Entries),
     }
 }
 
-/// The space that entries of one stream hold, in their order, until they are answered.
+/// Space that the entries of one stream hold, in order, until they are answered.
 pub(super) struct UnderWay {
     raft: Raft,
     held: Mutex<VecDeque<Option<Admitted>>>,
 }
 
 impl UnderWay {
-    /// Nothing is under way yet.
+    /// Creates it without requests in flight.
     pub(super) fn new(raft: Raft) -> Self {
         Self { raft, held: Mutex::default() }
     }
 
-    /// The next request goes to openraft.
+    /// Holds the space of the next request, which goes to openraft.
     pub(super) fn hold(&self, admitted: Option<Admitted>) {
         self.held.lock().push_back(admitted);
     }
 
-    /// The first of those under way was answered.
+    /// Releases the space of the first request in flight, which was answered.
     pub(super) fn answered(&self) {
         drop(self.held.lock().pop_front());
     }
@@ -44,7 +44,8 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         let left = std::mem::take(self.held.get_mut());
-        // What nobody answers any more may still be on its way through openraft, which takes one thing after the other.
+        // Requests without an answer may still be on their way through openraft, which handles one thing after the
+        // other.
         if let (false, Ok(runtime)) = (left.is_empty(), tokio::runtime::Handle::try_current()) {
             let raft = self.raft.clone();
             runtime.spawn(async move {
@@ -64,7 +65,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn the_first_entry_of_a_term_asks_for_the_space_that_is_kept_for_it() {
+    fn first_entry_of_a_term_uses_reserved_space() {
         let at = |index| LogId { leader_id: 5.into(), index };
         let who = Actor::Coordinator(2);
         let batch = CommandBatch { request: None, at: Millis::ZERO, who, proposer: 2, term: 5, commands: Vec::new() };

@@ -1,4 +1,4 @@
-//! What keeps an old decision, or a voter that lost its disk, from having an effect.
+//! Tests of the fences against decisions of earlier terms and against voters that lost their disk.
 
 use super::judge::{self, Judged as _, Standard, TERM_JUMP_MAX};
 use super::propose::Proposal;
@@ -25,7 +25,7 @@ fn create(name: &str) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_of_another_term_is_void() {
+async fn batch_of_another_term_is_void() {
     let dir = tempfile::tempdir().unwrap();
     let (peers, mut listeners) = listening(1).await;
     let (id, listener) = listeners.remove(0);
@@ -40,12 +40,12 @@ async fn a_batch_of_another_term_is_void() {
     let tables = || quorum.replicated().read(|state: &ClusterState| state.tables.len());
     let before = tables();
 
-    // Proposed under a term that is not ours: it never reaches the log.
+    // A proposal under another term never reaches the log.
     let who = Actor::Coordinator(1);
     let old = Proposal { term: term + 1, request: None, who: who.clone(), commands: vec![create("old")] };
     let refused = quorum.propose(old, Duration::from_secs(2)).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::NoQuorum, "{refused}");
-    // In the log nevertheless: applying voids it.
+    // If it is in the log nevertheless, applying voids it.
     let batch = CommandBatch {
         request: None,
         at: Millis::ZERO,
@@ -57,7 +57,7 @@ async fn a_batch_of_another_term_is_void() {
     let answer = quorum.raft.client_write(Arc::new(batch)).await.unwrap();
     assert!(answer.data.void && answer.data.responses.is_empty());
     assert_eq!(tables(), before);
-    // Ours holds.
+    // A proposal of this term is applied.
     let ours = Proposal { term, request: None, who, commands: vec![create("ours")] };
     quorum.propose(ours, Duration::from_secs(2)).await.unwrap();
     assert_eq!(tables(), before + 1);
@@ -99,7 +99,7 @@ fn messages_of_the_wrong_quorum_target_or_disk_are_refused() {
     assert!(refused(LocalVoter { storage: Uuid::from_u128(23), ..sender.clone() }, 1).contains("does not rejoin"));
     assert!(refused(LocalVoter { id: 1, ..sender.clone() }, 1).contains("heard from itself"));
     assert!(refused(voter(99, 99), 1).contains("no member of the quorum"));
-    // Before there are members nobody knows a data directory of coordinator 99, so that alone would not keep it out.
+    // Before there are members, no data directory of coordinator 99 is known, so that check alone would not refuse it.
     let message = voter(99, 99).message(1, "vote request", &vote_request(7, 99)).unwrap();
     let founding =
         receiver.open::<VoteRequest<TypeConfig>>("vote request", &message, 6, &Acquaintances::default()).unwrap_err();
@@ -111,7 +111,7 @@ fn messages_of_the_wrong_quorum_target_or_disk_are_refused() {
 }
 
 #[test]
-fn answers_of_another_voter_disk_or_of_a_term_that_nobody_reaches_are_refused() {
+fn answers_of_wrong_voter_disk_or_term_are_refused() {
     let (sender, asker) = (voter(2, 22), voter(1, 11));
     let open = |term: u64, of: u64, from: u64, storage: u128| {
         let answer = VoteResponse::<TypeConfig>::new(Vote::new(term, of), None, false);
@@ -130,7 +130,7 @@ fn answers_of_another_voter_disk_or_of_a_term_that_nobody_reaches_are_refused() 
 }
 
 #[test]
-fn a_newcomer_refused_the_leader_of_a_quorum_that_had_been_recovered() {
+fn newcomer_accepts_leader_of_recovered_quorum() {
     let newcomer = |own, term| Standard { sender: 2, term: own }.term(term);
     assert_eq!(newcomer(0, archon_types::first_number(3) + 7), Ok(()));
     assert!(newcomer(1, archon_types::first_number(3) + 7).is_err(), "one that has voted knows its generation");
@@ -148,7 +148,7 @@ fn append(before: Option<LogId>, entries: &[LogId]) -> AppendEntriesRequest<Type
 }
 
 #[test]
-fn entries_that_do_not_follow_on_each_other_are_refused() {
+fn entries_with_gaps_are_refused() {
     let judge = |message: AppendEntriesRequest<TypeConfig>| {
         message.judge(Standard { sender: 2, term: 5 }).map_err(|why| why.to_lowercase())
     };
@@ -156,7 +156,7 @@ fn entries_that_do_not_follow_on_each_other_are_refused() {
     judge(append(None, &[])).unwrap();
     judge(append(before, &[position(3, 8), position(5, 9)])).unwrap();
     judge(append(None, &[position(0, 0), position(1, 1)])).unwrap();
-    // A hole would be stored, and the next start refuse the log.
+    // A gap would be stored, and the next start would refuse the log.
     assert!(judge(append(before, &[position(3, 9)])).unwrap_err().contains("does not follow"));
     assert!(judge(append(before, &[position(3, 8), position(3, 10)])).unwrap_err().contains("does not follow"));
     assert!(judge(append(None, &[position(3, 1)])).unwrap_err().contains("does not follow"));
@@ -170,11 +170,11 @@ fn entries_that_do_not_follow_on_each_other_are_refused() {
 }
 
 #[test]
-fn members_with_whom_no_quorum_could_go_on_are_refused() {
+fn invalid_member_sets_are_refused() {
     let judge = |configs: Vec<BTreeSet<u64>>, nodes: &[(u64, &str)]| {
         let voter = |address: &str| Voter { address: address.to_owned(), storage: Uuid::nil() };
         let nodes: BTreeMap<u64, Voter> = nodes.iter().map(|(id, address)| (*id, voter(address))).collect();
-        // As it comes over the wire, where nothing makes sure that it is one.
+        // As it arrives over the wire, where no type guarantees that it is valid.
         let members = serde_json::json!({ "configs": configs, "nodes": nodes });
         let members: Membership = serde_json::from_value(members).unwrap();
         let entries = vec![Entry { log_id: position(5, 8), payload: openraft::EntryPayload::Membership(members) }];
@@ -196,7 +196,7 @@ fn members_with_whom_no_quorum_could_go_on_are_refused() {
 }
 
 #[test]
-fn a_snapshot_that_contradicts_what_is_committed_is_seen() {
+fn snapshot_contradicting_committed_entry_is_detected() {
     let committed = Some(position(3, 10));
     let continues = |last: LogId| judge::continues(Some(&last), committed.as_ref());
     assert!(continues(position(3, 11)).is_ok() && continues(position(4, 11)).is_ok());

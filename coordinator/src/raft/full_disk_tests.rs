@@ -1,4 +1,4 @@
-//! Coordinators on disks that are full, or fail.
+//! Tests of coordinators on disks that are full, or fail.
 
 mod snapshots;
 
@@ -22,7 +22,7 @@ const WITHIN: Duration = Duration::from_secs(5);
 /// Small, so that a log is soon full.
 const SEGMENT_BYTES: u64 = 256 * 1024;
 
-/// A coordinator whose log and snapshots are on disks of their own.
+/// A coordinator with its log and its snapshots on separate disks.
 struct Voter {
     running: Coordinator,
     log: Arc<FaultDisk>,
@@ -31,7 +31,7 @@ struct Voter {
 }
 
 impl Voter {
-    /// Log and snapshots are on one disk, mostly.
+    /// Fills or frees both disks: in practice log and snapshots mostly share one.
     fn set_full(&self, full: bool) {
         self.log.set_full(full);
         self.snapshots.set_full(full);
@@ -41,12 +41,13 @@ impl Voter {
         &self.running.quorum().unwrap().raft
     }
 
-    /// Why Raft ended, if it did.
+    /// Returns the reason why Raft ended, if it did.
     fn fatal(&self) -> Option<String> {
         self.running.quorum().unwrap().view().fatal
     }
 
-    /// As an operator would, with so many commands that a few of these fill a file of the log. Those are refused by the state.
+    /// Proposes as an operator would, with so many commands that a few of these fill a file of the log. The state
+    /// refuses them.
     async fn change(&self) -> Result<(), ErrorDetail> {
         let quorum = self.running.quorum().unwrap();
         let Some(term) = quorum.leading_term() else { return Err(quorum.not_leading()) };
@@ -69,7 +70,7 @@ impl Voter {
         status_of(&self.running.address().to_string()).await.unwrap()
     }
 
-    /// How far its log is behind that of the leader `of`.
+    /// Returns the number of entries by which its log is behind that of the leader `of`.
     fn behind(&self, of: &Voter) -> u64 {
         let view = of.running.quorum().unwrap().view();
         view.voters
@@ -113,7 +114,7 @@ impl Voters {
         voters
     }
 
-    /// Who leads, once somebody does.
+    /// Waits for a leader and returns it.
     async fn leader(&self) -> &Voter {
         until("a leader", async || {
             let leader = self.0.values().find(|voter| voter.running.is_leading());
@@ -135,7 +136,7 @@ impl Voters {
     }
 }
 
-/// Changes until they are refused for lack of space.
+/// Proposes changes until they are refused for lack of space.
 async fn fill(voter: &Voter) -> ErrorDetail {
     for _ in 0..100 {
         match voter.change().await {
@@ -163,19 +164,19 @@ fn codes(status: &Status) -> Vec<(&str, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_coordinator_ended_when_its_disk_was_full() {
+async fn coordinator_keeps_running_on_a_full_disk() {
     let voters = Voters::start(1).await;
     let lone = &voters.0[&1];
     lone.set_full(true);
     let refused = fill(lone).await;
     assert_eq!(refused.kind, ErrorKind::ReadOnly, "{refused}");
     assert!(refused.message.contains(LOG_DIR) && refused.message.contains("free disk space"), "{refused}");
-    // It leads, confirms what heartbeats need, and tells.
+    // It leads, confirms for heartbeats, and reports the lack.
     lone.running.quorum().unwrap().confirm(WITHIN).await.unwrap();
     let status = lone.status().await;
     assert_eq!(codes(&status), [("read_only", "coordinators".to_owned()), ("disk_full", "coordinator 1".to_owned())]);
     assert!(status.coordinators[0].lack.as_ref().is_some_and(|lack| lack.contains("MiB are needed")), "{status:?}");
-    // However often it is asked.
+    // This holds for repeated requests.
     for _ in 0..50 {
         assert_eq!(lone.change().await.unwrap_err().kind, ErrorKind::ReadOnly);
     }
@@ -186,11 +187,11 @@ async fn a_coordinator_ended_when_its_disk_was_full() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_changes_at_once_overran_a_full_disk() {
+async fn concurrent_changes_are_refused_on_a_full_disk() {
     let voters = Voters::start(1).await;
     let lone = &voters.0[&1];
     lone.set_full(true);
-    // All of them wait for Raft at once, and nothing is written yet.
+    // All of them wait for Raft at once, before anything is written.
     let raft = lone.raft().clone();
     let pause = tokio::spawn(async move { raft.with_raft_state(|_| std::thread::sleep(Duration::from_secs(1))).await });
     let refused = futures::future::join_all((0..200).map(|_| lone.change())).await;
@@ -204,7 +205,7 @@ async fn many_changes_at_once_overran_a_full_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follower_ended_when_its_disk_was_full() {
+async fn follower_keeps_running_on_a_full_disk() {
     let voters = Voters::start(3).await;
     let leader = voters.leader().await;
     let victim = voters.others(leader).next().unwrap();
@@ -218,7 +219,7 @@ async fn a_follower_ended_when_its_disk_was_full() {
         if lacks(&leader.status().await) { Ok(()) } else { Err(format!("{} behind", victim.behind(leader))) }
     })
     .await;
-    // The quorum goes on without it, well beyond what it could have taken.
+    // The quorum continues without it, well beyond its capacity.
     until("it to be left behind", async || {
         leader.change().await.map_err(|error| error.to_string())?;
         let behind = victim.behind(leader);
@@ -238,7 +239,7 @@ async fn a_follower_ended_when_its_disk_was_full() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_without_space_kept_leading_though_others_had_some() {
+async fn leader_without_space_gives_way() {
     let voters = Voters::start(3).await;
     let first = voters.leader().await;
     first.set_full(true);
@@ -262,7 +263,7 @@ async fn a_leader_without_space_kept_leading_though_others_had_some() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_that_no_majority_could_store_filled_the_leaders_log() {
+async fn changes_without_a_storing_majority_are_refused() {
     let mut voters = Voters::start(3).await;
     let leader = voters.leader().await;
     for victim in voters.others(leader) {
@@ -282,7 +283,7 @@ async fn changes_that_no_majority_could_store_filled_the_leaders_log() {
         assert_eq!(leader.change().await.unwrap_err().kind, ErrorKind::ReadOnly);
     }
     assert_eq!(last(), before, "something was appended nevertheless");
-    // Leases need no entry, and the first entry of another leader is stored by those that have no space for changes.
+    // Leases need no entry, and voters without space for changes store the first entry of another leader.
     leader.running.quorum().unwrap().confirm(WITHIN).await.unwrap();
     let id = leader.running.id();
     let gone = voters.0.remove(&id).unwrap();
@@ -300,14 +301,14 @@ async fn changes_that_no_majority_could_store_filled_the_leaders_log() {
     voters.stop().await;
 }
 
-/// A snapshot is small, and what it holds need not be in the log.
+/// A snapshot is small, and the log need not hold the entries in it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_could_be_cut_stayed_full() {
+async fn full_log_is_cut_after_a_snapshot() {
     let voters = Voters::start(1).await;
     let lone = &voters.0[&1];
     lone.log.set_full(true);
     fill(lone).await;
-    // Many times what was ever made ready.
+    // Many times the size of the prepared files.
     for _ in 0..50 {
         changes_again(&voters).await;
     }

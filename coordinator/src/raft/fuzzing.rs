@@ -1,4 +1,4 @@
-//! Entry points for the fuzzer: what comes from other voters and from this one's own disk.
+//! Entry points for the fuzzer: input from other voters and from this voter's disk.
 
 use super::codec;
 use super::judge::{Judged, SnapshotHeader, Standard, TERM_JUMP_MAX};
@@ -22,11 +22,11 @@ pub const SNAPSHOT_FILE: &str = "snapshot-00000000000000000007-00000000000000000
 
 const CLUSTER: Uuid = Uuid::from_u128(0xa4c4_0001);
 
-/// A value as the log, a snapshot or a peer message holds it; `kind` says of which type. What is decoded must encode and
-/// decode to the same bytes.
+/// Decodes a value as the log, a snapshot or a peer message holds it; `kind` selects the type. A decoded value must
+/// encode and decode to the same bytes.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Description of the fault.
 pub fn raft_value(kind: u8, bytes: &[u8]) -> Result<&'static str, String> {
     match kind % 9 {
         0 => again::<Entry>("log entry", bytes),
@@ -41,11 +41,11 @@ pub fn raft_value(kind: u8, bytes: &[u8]) -> Result<&'static str, String> {
     }
 }
 
-/// A message of a peer, judged as one of voter 2 that this voter, in term 5, has received. What is let through keeps what
-/// openraft would otherwise end with.
+/// Judges a peer message as one of voter 2 that this voter, in term 5, has received. Accepted messages satisfy the
+/// conditions without which openraft would end.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Description of the fault.
 pub fn raft_message(kind: u8, bytes: &[u8]) -> Result<&'static str, String> {
     let by = Standard { sender: 2, term: 5 };
     let granted = |vote: &Vote| {
@@ -88,7 +88,7 @@ fn judged<T: DeserializeOwned + Judged>(what: &'static str, bytes: &[u8], by: St
     value.judge(by).map(|()| value)
 }
 
-/// Real messages for [`raft_message`], each after its kind.
+/// Returns real messages for [`raft_message`], each after its kind.
 pub fn raft_messages() -> Vec<Vec<u8>> {
     let (leads, asks) = (Vote::new_committed(6, 2), Vote::new(6, 2));
     let position = |index| LogId { leader_id: 5.into(), index };
@@ -143,7 +143,7 @@ fn state() -> ClusterState {
     state
 }
 
-/// Real values for [`raft_value`], each after its kind.
+/// Returns real values for [`raft_value`], each after its kind.
 pub fn raft_values() -> Vec<Vec<u8>> {
     let vote = Vote::new(3, 1);
     let position = LogId { leader_id: 3.into(), index: 7 };
@@ -166,7 +166,7 @@ pub fn raft_values() -> Vec<Vec<u8>> {
 /// Reads the newest snapshot of a directory.
 ///
 /// # Errors
-/// What is wrong with it, or that there is none.
+/// Description of the fault, or that there is no snapshot.
 pub fn snapshot(directory: &Path) -> Result<(), String> {
     let snapshots = SnapshotDir::open(directory, CLUSTER).map_err(|error| error.to_string())?;
     match snapshots.newest().map_err(|error| error.to_string())? {
@@ -175,7 +175,7 @@ pub fn snapshot(directory: &Path) -> Result<(), String> {
     }
 }
 
-/// Real snapshot files.
+/// Returns real snapshot files.
 pub fn snapshots() -> Vec<Vec<u8>> {
     let publish = || -> Option<Vec<u8>> {
         let directory = tempfile::tempdir().ok()?;
@@ -195,14 +195,14 @@ fn founds() -> FirstStart {
 /// Opens the identity of a data directory.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Description of the fault.
 pub fn identity(directory: &Path) -> Result<(), String> {
     Identity::open(directory, 1, Some(&founds()), ProtocolRange::SPOKEN, |_| false, || CLUSTER)
         .map(|_| ())
         .map_err(|error| error.to_string())
 }
 
-/// Real identity files.
+/// Returns real identity files.
 pub fn identities() -> Vec<Vec<u8>> {
     let make = || -> Option<Vec<u8>> {
         let directory = tempfile::tempdir().ok()?;

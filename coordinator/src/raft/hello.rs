@@ -1,4 +1,4 @@
-//! Asking other coordinators whom they know.
+//! Questions to other coordinators: identity, standing, round trip.
 
 use super::network::connect;
 use super::quorum::Quorum;
@@ -15,15 +15,17 @@ use tokio::task::JoinSet;
 use tonic::{Code, Status};
 use uuid::Uuid;
 
-/// Deadline of an answer, the connection included: TCP, TLS and the answer take four round trips, and a name may be slow.
+/// Deadline of an answer including the connection: TCP, TLS and the answer take four round trips, and name resolution
+/// may be slow.
 const HELLO_DEADLINE: Duration = Duration::from_millis(2_500);
 /// Measurements after which a round trip counts as too long. A single one is unreliable under load.
 const MEASUREMENTS_MAX: usize = 12;
 
-/// What each of those that were asked said.
+/// Answer of each coordinator that was asked.
 pub(crate) type Answers = BTreeMap<u64, Result<HelloResponse, Status>>;
 
-/// Which life of this coordinator's own process, or of one with a copy of its directory, answers at an address; `None` if none does.
+/// Returns the incarnation that answers at an address: of this coordinator's process, or of one with a copy of its
+/// directory; `None` if none does.
 pub(crate) async fn boot_at(transport: &Transport, local_voter: &LocalVoter, address: &str) -> Option<Uuid> {
     let mut client = RaftClient::new(connect(transport, address, Expected::Coordinator(local_voter.id))?);
     let answer = tokio::time::timeout(HELLO_DEADLINE, client.hello(local_voter.hello(local_voter.id))).await;
@@ -31,10 +33,10 @@ pub(crate) async fn boot_at(transport: &Transport, local_voter: &LocalVoter, add
 }
 
 impl Quorum {
-    /// Whether the coordinator of this number, with the quorum's key, answers at an address.
+    /// Checks that the coordinator of this number, with the quorum's key, answers at an address.
     ///
     /// # Errors
-    /// Who does, or that nobody does.
+    /// The identity that answers instead, or that there is no answer.
     pub(crate) async fn check_answers(&self, transport: &Transport, id: u64, address: &str) -> Result<(), String> {
         let local_voter = &self.local_voter;
         if id == local_voter.id {
@@ -50,18 +52,18 @@ impl Quorum {
     }
 }
 
-/// What is asked beside who somebody is.
+/// Questions asked beside the identity.
 #[derive(Clone, Default)]
 pub(crate) struct Asked {
-    /// About another coordinator.
+    /// A question about another coordinator.
     pub(super) subject: Option<hello_request::Subject>,
     /// Asks for a generation of this cluster later than this one, which has this key.
     pub(super) lived: Option<(ClusterId, u64, GenerationKey)>,
-    /// This coordinator works with a majority of its quorum.
+    /// True if this coordinator works with a majority of its quorum.
     pub(super) works: bool,
 }
 
-/// Asks all of these but this coordinator itself, at once.
+/// Asks all of these except this coordinator itself, concurrently.
 pub(crate) async fn ask_all(
     transport: &Transport,
     local_voter: &LocalVoter,
@@ -73,7 +75,7 @@ pub(crate) async fn ask_all(
     ask_each(transport, local_voter, others, what).await.into_iter().map(|(id, _, answer)| (id, answer)).collect()
 }
 
-/// Asks each coordinator at its address, at once. One number can have several addresses.
+/// Asks each coordinator at its address, concurrently. One number can have several addresses.
 pub(super) async fn ask_each<'a>(
     transport: &Transport,
     local_voter: &LocalVoter,
@@ -106,7 +108,7 @@ pub(super) async fn ask_each<'a>(
     answers
 }
 
-/// Measures the round trip to a coordinator, until one measurement fits the timing. Returns whether it answered.
+/// Measures the round trip to a coordinator, until one measurement fits the timing. Returns true if it answered.
 ///
 /// # Errors
 /// [`TooFar`] if no measurement fits.
@@ -125,7 +127,8 @@ pub(crate) async fn check_distance(
     }
 }
 
-/// The shortest of several round trips to a coordinator, or the first that fits the timing; `None` if it does not answer.
+/// Returns the shortest of several round trips to a coordinator, or the first that fits the timing; `None` if it does
+/// not answer.
 async fn round_trip(transport: &Transport, local_voter: &LocalVoter, id: u64, address: &str) -> Option<Duration> {
     let mut client = RaftClient::new(connect(transport, address, Expected::Coordinator(id))?);
     let mut shortest: Option<Duration> = None;

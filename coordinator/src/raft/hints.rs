@@ -1,6 +1,7 @@
-//! Where members may be reached that are not where the log has them: what `--peers` says at the start of a coordinator that is a member
-//! already, and what they say themselves to whoever leads. Where all of them get new addresses at once, none would find another one otherwise; and
-//! one that leads and lost the others could not commit where they are. Who is a member is not asked of it.
+//! Address hints for members that are not reached where the log has them: from `--peers` at the start of an existing
+//! member, and from the members' own messages to the leader. If all members get new addresses at once, they could not
+//! find each other otherwise; and a leader that lost the others could not commit their new addresses. Hints do not
+//! decide membership.
 
 use super::addresses::{Addresses, Elsewhere};
 use super::hello::{Asked, ask_all, boot_at};
@@ -21,72 +22,72 @@ use tokio_util::sync::CancellationToken;
 use tonic::Code;
 use uuid::Uuid;
 
-/// How often those are looked for that do not answer.
+/// Interval of searches for members that do not answer.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// A member that starts together with this one is looked for so often before it is said to be missing.
+/// Number of searches before a member is reported as missing: it may be starting together with this one.
 const GRACE_LOOKS: u32 = 4;
-/// How long a leader does not hear a member, or nobody hears a leader, before those are looked for.
+/// Silence of a member towards the leader, or of leaders, before members are searched for.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
-/// What `--peers` says, and what came of it. Clones share it.
+/// Addresses from `--peers` and the search results. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Hints(Arc<Inner>);
 
 struct Inner {
     said: Mutex<BTreeMap<u64, Said>>,
     addresses: Addresses,
-    /// Members that answer neither where the log has them nor where it is said, and why.
+    /// Members that answer neither at the log's address nor at the hint's, with the reason.
     missing: Mutex<BTreeMap<u64, String>>,
 }
 
-/// Where a member is said to be.
+/// Hint about a member's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Said {
     address: String,
-    /// Who says so.
+    /// Source of the hint.
     by: &'static str,
 }
 
-/// Where a member was found.
+/// Result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Found {
-    /// Where the log has it.
+    /// At the address in the log.
     Recorded,
-    /// Where it is said.
+    /// At the address of the hint.
     Said,
-    /// Nowhere; why not.
+    /// At neither address; contains the reason.
     Nowhere(String),
 }
 
 impl Hints {
-    /// What is said; what is found goes to `addresses`.
+    /// Creates the hints; search results go to `addresses`.
     pub(super) fn new(said: BTreeMap<u64, String>, addresses: Addresses) -> Self {
         let said = said.into_iter().map(|(id, address)| (id, Said { address, by: "--peers says" }));
         Self(Arc::new(Inner { said: Mutex::new(said.collect()), addresses, missing: Mutex::default() }))
     }
 
-    /// A member says where it is.
+    /// Notes the address that a member reports of itself.
     pub(super) fn hear(&self, id: u64, address: &str) {
         let said = Said { address: address.to_owned(), by: "it says itself" };
         self.0.said.lock().insert(id, said);
     }
 
-    /// The members that answer where it is said, and not where the log has them.
+    /// Returns the members that answer at the hint's address and not at the log's.
     pub(super) fn found(&self) -> BTreeMap<u64, Elsewhere> {
         self.0.addresses.elsewhere()
     }
 
-    /// Where members are reached of which the log has these addresses.
+    /// Returns the addresses where members are reached, given those in the log.
     pub(super) fn reached_at(&self, recorded: BTreeMap<u64, String>) -> BTreeMap<u64, String> {
         self.0.addresses.reached_at(recorded)
     }
 
-    /// Members that answer neither where the log has them nor where it is said, in words.
+    /// Returns the members that answer neither at the log's address nor at the hint's, with the reason.
     pub(super) fn missing(&self) -> BTreeMap<u64, String> {
         self.0.missing.lock().clone()
     }
 
-    /// Looks for members until `stop`; `boot`: this life of the process.
+    /// Searches for members until `stop`; `boot`: this incarnation of the process.
     pub(super) async fn run(
         self,
         (raft, introductions, replicated): (Raft, Introductions, Arc<Replicated>),
@@ -100,7 +101,7 @@ impl Hints {
         let (mut strangers_told, mut settled) = (false, None::<String>);
         loop {
             let members = addresses_of(asks.raft.server_metrics().borrow_watched().membership_config.membership());
-            // A log that was behind does not name who has joined since.
+            // A log that was behind does not name members that joined since.
             if !strangers_told && asks.is_led() {
                 strangers_told = true;
                 let retired = replicated.read(|state| state.coordinators.retired.keys().copied().collect());
@@ -135,14 +136,16 @@ impl Hints {
         }
     }
 
-    /// Those that `--peers` names and that were never members: lists of the first day go on naming who has left since.
+    /// Returns those that `--peers` names and that were never members: initial lists still name members that left
+    /// since.
     fn strangers(&self, members: &BTreeMap<u64, String>, retired: &BTreeSet<u64>) -> Vec<String> {
         let said = self.0.said.lock();
         let strangers = said.keys().filter(|id| !members.contains_key(id) && !retired.contains(id));
         strangers.map(u64::to_string).collect()
     }
 
-    /// Members that are looked for, where the log has them and where it is said. `settled`: where this coordinator has reached itself.
+    /// Returns the members to search for, with both addresses. `settled`: the address where this coordinator has
+    /// reached itself.
     fn sought(
         &self,
         asks: &Asks,
@@ -152,7 +155,7 @@ impl Hints {
         let (found, all) = (self.found(), self.0.said.lock().clone());
         let differs = |(id, recorded): (&u64, &String)| {
             let said = all.get(id).filter(|said| said.address != *recorded)?;
-            // Whether it is still there matters only to whoever calls it, and of itself a coordinator knows.
+            // Only a caller needs to know that a member is still there; a coordinator knows its own address.
             let settled = *id == asks.local_voter.id && (found.contains_key(id) || settled == Some(recorded.as_str()));
             (!settled && asks.misses(*id)).then(|| (*id, (recorded.clone(), said.clone())))
         };
@@ -163,7 +166,7 @@ impl Hints {
         let Said { address, by } = said;
         let elsewhere = (found == Found::Said).then(|| Elsewhere { was: recorded.to_owned(), is: address.clone() });
         match found {
-            // Who answers nowhere for a moment is still to be looked for where it was.
+            // A member that answers at neither address for a moment is still searched for at its last one.
             Found::Nowhere(_) => {}
             _ if self.0.addresses.set_elsewhere(id, elsewhere) => match found {
                 Found::Said => tracing::info!(
@@ -203,12 +206,12 @@ struct Asks {
 }
 
 impl Asks {
-    /// Silence after which a member is looked for.
+    /// Returns the silence after which a member is searched for.
     fn silence(&self) -> Duration {
         self.local_voter.timing.silence(SILENCE_MAX)
     }
 
-    /// Whether this coordinator leads, or follows with all that it was sent.
+    /// Returns true if this coordinator leads, or follows with everything it was sent.
     fn is_led(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -216,7 +219,8 @@ impl Asks {
         has_applied && (metrics.state == ServerState::Leader || self.introductions.hears_leader(self.silence()))
     }
 
-    /// Whether a member is to be looked for: nobody leads whom this coordinator hears, or it leads and does not hear that member.
+    /// Returns true if a member is to be searched for: this coordinator hears no leader, or it leads and does not hear
+    /// that member.
     fn misses(&self, id: u64) -> bool {
         if id == self.local_voter.id {
             return true;
@@ -239,7 +243,7 @@ impl Asks {
         }
     }
 
-    /// Whether a member of this quorum with this number, which knows this coordinator as one, answers there.
+    /// Checks that a member of this quorum with this number, which knows this coordinator as a member, answers there.
     async fn answers(&self, id: u64, address: &str) -> Result<(), String> {
         if id == self.local_voter.id {
             return match boot_at(&self.transport, &self.local_voter, address).await {
@@ -265,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_of_the_first_day_was_warned_of_because_one_of_it_had_left() {
+    fn initial_peer_list_may_name_removed_members() {
         let at = |ids: &[u64]| ids.iter().map(|id| (*id, format!("127.0.0.1:{id}"))).collect::<BTreeMap<_, _>>();
         let hints = Hints::new(at(&[1, 2, 3]), Addresses::default());
         assert!(hints.strangers(&at(&[2, 3, 4]), &BTreeSet::from([1])).is_empty());

@@ -1,6 +1,6 @@
-//! Whom a coordinator believes beyond what its own log says. One that was away for long may not know who has joined since, and
-//! would refuse a leader that is a stranger to it; so it asks the members that it knows. From them it also hears that it was
-//! removed, which no entry may tell it any more.
+//! Peer lookup: coordinators trusted beyond the own log. A coordinator that was away for long may not know members that
+//! joined since, and would refuse an unknown leader; so it asks the members that it knows. They also report its
+//! removal, which it may not receive by an entry.
 
 use super::hello::{Asked, ask_all};
 use super::later_generations::Majority;
@@ -25,31 +25,31 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// Strangers that are asked about at once; nobody authenticates them without TLS.
+/// Maximum number of strangers asked about at once: without TLS they are not authenticated.
 const STRANGERS_MAX: usize = 16;
 /// Pause between two rounds of questions about strangers.
 const ROUND_INTERVAL: Duration = Duration::from_millis(200);
 /// A former coordinator counts as working for this long after it asked, in milliseconds: it asks every 5 s.
 const FORMER_HEARD_MS: u64 = 6_000;
-/// How long nobody leads this coordinator before it asks whether it is a member still.
+/// Time without a leader after which this coordinator asks for its own membership.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
-/// What members said of others. Clones share it.
+/// Answers of members about others. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Introductions(Arc<Inner>);
 
 struct Inner {
-    /// Coordinators that wanted something and are unknown, with the directories that they named.
+    /// Unknown coordinators that sent a request, with the directories that they named.
     strangers: Mutex<BTreeMap<u64, Uuid>>,
-    /// Those that a member vouches for.
+    /// Coordinators that a member vouches for.
     vouched: Mutex<BTreeMap<u64, StorageId>>,
     wake: Notify,
-    /// When a leader was heard last.
+    /// Time of the last message of a leader.
     heard: Mutex<Instant>,
-    /// The same, if one was heard at all.
+    /// The same, if a leader was heard at all.
     leader_heard: Mutex<Option<Instant>>,
     removed: AtomicBool,
-    /// A generation that has begun without this coordinator and continues its own; zero if none is known.
+    /// A generation that began without this coordinator and continues its own; zero if none is known.
     later_generation: AtomicU64,
     /// The coordinators that answered last in a generation that does not continue this one's, each with its generation.
     other_generations: Mutex<BTreeMap<u64, u64>>,
@@ -108,7 +108,7 @@ impl Default for Introductions {
 }
 
 impl Introductions {
-    /// The members of the log, and those whom one of them vouches for, but for who was removed.
+    /// Returns the members of the log and the ones vouched for, except removed ones.
     pub(super) fn with_vouched(
         &self,
         members: BTreeMap<u64, StorageId>,
@@ -121,7 +121,7 @@ impl Introductions {
         Acquaintances::new(members).with_vouched(&vouched, removed)
     }
 
-    /// Somebody unknown wants something.
+    /// Notes a request of an unknown coordinator.
     pub(super) fn note_stranger(&self, id: u64, storage: &[u8]) {
         let Ok(storage) = Uuid::from_slice(storage) else { return };
         let mut strangers = self.0.strangers.lock();
@@ -131,39 +131,42 @@ impl Introductions {
         }
     }
 
-    /// A leader was heard.
+    /// Notes a message of a leader.
     pub(super) fn note_leader(&self) {
         let now = Instant::now();
         *self.0.heard.lock() = now;
         *self.0.leader_heard.lock() = Some(now);
     }
 
-    /// Whether a leader was heard since this process began, and not longer ago than this. Raft itself knows one from before a restart, too.
+    /// Returns true if a leader was heard since this process began, within this time. Raft itself also knows one from
+    /// before a restart.
     pub(super) fn hears_leader(&self, within: Duration) -> bool {
         self.0.leader_heard.lock().is_some_and(|at| at.elapsed() <= within)
     }
 
-    /// Whether this coordinator is no member of the quorum any more, as the log or another member says.
+    /// Returns true if this coordinator is no longer a member, according to the log or another member.
     pub(crate) fn is_removed(&self) -> bool {
         self.0.removed.load(Ordering::Relaxed)
     }
 
-    /// The generation that has begun without this coordinator, as another one says.
+    /// Returns the generation that began without this coordinator, as reported by another one.
     pub(crate) fn later_generation(&self) -> Option<u64> {
         Some(self.0.later_generation.load(Ordering::Relaxed)).filter(|later| *later > 0)
     }
 
-    /// The coordinators at members' addresses that live in a generation that does not continue this one's, each with its generation.
+    /// Returns the coordinators at members' addresses that live in a generation that does not continue this one's, each
+    /// with its generation.
     pub(crate) fn other_generations(&self) -> BTreeMap<u64, u64> {
         self.0.other_generations.lock().clone()
     }
 
-    /// The coordinators at members' addresses that live in a later generation and wait for this one, each with its generation.
+    /// Returns the coordinators at members' addresses that live in a later generation and wait for this one, each with
+    /// its generation.
     pub(crate) fn waiting_generations(&self) -> BTreeMap<u64, u64> {
         self.0.waiting_generations.lock().clone()
     }
 
-    /// This coordinator takes part in a majority of its quorum, as leader or follower.
+    /// Notes that this coordinator takes part in a majority of its quorum, as leader or follower.
     pub(super) fn note_majority(&self) {
         self.0.majority.lock().note(boot_now());
     }
@@ -173,29 +176,30 @@ impl Introductions {
         self.0.majority.lock().works(boot_now())
     }
 
-    /// The period in which this coordinator works with a majority.
+    /// Returns the period in which this coordinator works with a majority.
     pub(super) fn period(&self) -> Option<u64> {
         self.0.majority.lock().period(boot_now())
     }
 
-    /// A round of questions that began in this period found no later generation in place of this one.
+    /// Notes that a round of questions begun in this period found no later generation in place of this one.
     pub(super) fn clear(&self, period: u64) {
         self.0.majority.lock().clear(period);
         *self.0.blocked.lock() = None;
     }
 
-    /// No lease is granted, for this reason, before another round of questions finds that it no longer holds.
+    /// Blocks leases, for this reason, until another round of questions finds that it no longer holds.
     pub(super) fn unclear(&self, why: String) {
         self.0.majority.lock().unclear();
         *self.0.blocked.lock() = Some(why);
     }
 
-    /// Returns why no lease is granted after the last round of questions.
+    /// Returns the reason for which no lease is granted after the last round of questions.
     pub(super) fn blocked(&self) -> Option<String> {
         self.0.blocked.lock().clone()
     }
 
-    /// This process runs. A pause of more than so many milliseconds calls for another round of questions.
+    /// Notes that this process runs. A pause of more than `pause_max_ms` milliseconds requires another round of
+    /// questions.
     pub(super) fn tick(&self, pause_max_ms: u64) {
         self.0.majority.lock().tick(boot_now(), pause_max_ms);
     }
@@ -210,12 +214,12 @@ impl Introductions {
         self.later_generation().is_none() && self.0.majority.lock().may_grant(boot_now())
     }
 
-    /// A later generation has taken the place of this one.
+    /// Notes that a later generation has taken the place of this one.
     pub(super) fn note_later_generation(&self, generation: u64) {
         self.0.later_generation.store(generation, Ordering::Relaxed);
     }
 
-    /// A coordinator of a generation before this one asks.
+    /// Notes a question of a coordinator of an earlier generation.
     pub(super) fn note_former(&self, id: u64, generation: u64, works: bool) {
         let heard = Some((id, generation, boot_now()));
         *self.0.former_runs.lock() = heard;
@@ -224,8 +228,8 @@ impl Introductions {
         }
     }
 
-    /// The coordinator of a generation before that asked a short time before `now`, its generation, and whether it works. One that works is
-    /// preferred.
+    /// Returns the former coordinator that asked a short time before `now`, its generation, and whether it works. One
+    /// that works is preferred.
     pub(super) fn former(&self, now: Millis) -> Option<(u64, u64, bool)> {
         let [works, runs] = [&self.0.former_works, &self.0.former_runs].map(|heard| *heard.lock());
         let recent = |heard: Option<(u64, u64, Millis)>| heard.filter(|(_, _, at)| now.since(*at) <= FORMER_HEARD_MS);
@@ -275,7 +279,7 @@ impl Introductions {
         *known = others;
     }
 
-    /// Asks until `stop`; `expected`: whom it knew before its log named it.
+    /// Asks until `stop`; `expected`: the coordinators known before the log named this one.
     pub(super) async fn run(
         self,
         raft: Raft,
@@ -315,23 +319,25 @@ struct Asks {
     raft: Raft,
     replicated: Arc<Replicated>,
     local_voter: LocalVoter,
-    /// Whom it knew before the log named it.
+    /// Coordinators known before the log named this one.
     expected: Arc<BTreeMap<u64, String>>,
     transport: Transport,
 }
 
 impl Asks {
-    /// Silence of leaders after which others are asked.
+    /// Returns the silence of leaders after which others are asked.
     fn silence(&self) -> Duration {
         self.local_voter.timing.silence(SILENCE_MAX)
     }
 
-    /// The members of the log, and, until that names this coordinator, those that it was told of: the others may all be gone.
+    /// Returns the members of the log, and, until it names this coordinator, those that it expects: the members may all
+    /// be gone.
     fn members(&self) -> BTreeMap<u64, String> {
         members_to_ask(&self.raft, &self.replicated, &self.expected, self.local_voter.id)
     }
 
-    /// Whether it leads, and a majority has confirmed that not long ago. One that was removed while it was cut off leads on by its own log.
+    /// Returns true if it leads, and a majority confirmed that a short time ago. A leader removed while cut off still
+    /// leads by its own log.
     fn leads(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -339,7 +345,7 @@ impl Asks {
         metrics.current_leader == Some(self.local_voter.id) && confirmed
     }
 
-    /// Whether this coordinator was removed; others are asked only if no leader was heard for so long.
+    /// Returns true if this coordinator was removed; others are asked only after this silence of leaders.
     async fn is_removed(&self, silence: Duration) -> bool {
         let (id, storage) = (self.local_voter.id, StorageId::new(self.local_voter.storage));
         if self.replicated.read(|state| state.coordinators.has_removed(id, storage)) {
@@ -354,7 +360,7 @@ impl Asks {
 
     async fn is_member(&self, id: u64, storage: Uuid) -> bool {
         let subject = hello_request::Subject { id, storage: Bytes::copy_from_slice(storage.as_bytes()) };
-        // Nobody vouches for itself.
+        // No coordinator vouches for itself.
         let others = self.members().into_iter().filter(|(other, _)| *other != id).collect();
         let what = Asked { subject: Some(subject), ..Asked::default() };
         let answers = ask_all(&self.transport, &self.local_voter, &others, &what).await;

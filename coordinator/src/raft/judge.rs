@@ -1,6 +1,6 @@
-//! What a peer may say before openraft hears it, which takes its peers at their word: a term beyond which nobody can count
-//! would end elections for good, entries with a hole would be stored and refused by the next start, and a snapshot that
-//! contradicts its own header ends the process. All of it is judged before anything is stored.
+//! Validation of peers' messages before openraft receives them, because openraft trusts its peers: the maximum term
+//! would end elections for good, entries with a gap would be stored and refused by the next start, and a snapshot that
+//! contradicts its own header ends the process. Everything is checked before it is stored.
 
 use super::types::{Entry, LogId, Membership, SnapshotMeta, TypeConfig, Vote};
 use archon_coordinator_core::COORDINATORS_MAX;
@@ -13,39 +13,39 @@ use openraft::raft::{
 };
 use std::collections::BTreeSet;
 
-/// How far a term may lie above the own. A voter that was cut off for years misses fewer elections, and as many messages of
-/// this kind would be needed to reach the last term.
+/// Maximum distance of a peer's term above the own one. A voter that was cut off for years misses fewer elections, and
+/// as many messages of this kind would be needed to reach the last term.
 pub(crate) const TERM_JUMP_MAX: u64 = 1 << 32;
 
-/// Most members that an entry may name: while one takes another's place, both are there.
+/// Maximum number of members in an entry: while one takes another's place, both are there.
 const MEMBERS_MAX: usize = COORDINATORS_MAX + 1;
 
-/// What a message is judged by.
+/// Facts by which a message is checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standard {
-    /// The peer that sent it.
+    /// The sender.
     pub(crate) sender: u64,
     /// The term of this voter's own vote.
     pub(crate) term: u64,
 }
 
-/// What is wrong with a message, in words.
+/// Description of the fault.
 pub(crate) type Verdict = Result<(), String>;
 
 /// A message or an answer of a peer.
 pub(crate) trait Judged {
-    /// Whether openraft may hear it.
+    /// Checks that openraft may receive it.
     ///
     /// # Errors
-    /// What a coordinator that follows the protocol never says.
+    /// A statement that no coordinator following the protocol makes.
     fn judge(&self, by: Standard) -> Verdict;
 }
 
 impl Standard {
-    /// A term that can be reached.
+    /// Checks that a term is reachable.
     pub(super) fn term(&self, term: u64) -> Verdict {
         match term.checked_sub(self.term) {
-            // Whoever has never voted has come to a quorum that may be of any generation.
+            // A voter that has never voted may have come to a quorum of any generation.
             Some(_) if self.term == 0 && term < first_number(GENERATIONS_MAX + 1) => Ok(()),
             Some(above) if above > TERM_JUMP_MAX => Err(format!(
                 "term {term} of coordinator {} is more than {TERM_JUMP_MAX} above the own, {}: no election leads there",
@@ -55,7 +55,7 @@ impl Standard {
         }
     }
 
-    /// A vote that its sender leads by, or asks for.
+    /// Checks a vote by which its sender leads or asks to lead.
     fn own_vote(&self, vote: &Vote, committed: bool) -> Verdict {
         if vote.leader_id.voted_for != self.sender {
             return Err(format!(
@@ -74,17 +74,17 @@ impl Standard {
         self.term(vote.leader_id.term)
     }
 
-    /// A vote of whoever answers, for whoever it is.
+    /// Checks the vote in an answer, for any candidate.
     fn any_vote(&self, vote: &Vote) -> Verdict {
-        // Who has never voted says so by term zero. Whom it has voted for need not be known here: one that is behind does not
-        // know who has joined since.
+        // A voter that has never voted reports term zero. The candidate of its vote need not be known here: a voter
+        // that is behind does not know members that joined since.
         if vote.leader_id.term > 0 && vote.leader_id.voted_for == 0 {
             return Err(format!("coordinator {} has voted for nobody in term {}", self.sender, vote.leader_id.term));
         }
         self.term(vote.leader_id.term)
     }
 
-    /// Members with whom a quorum can go on.
+    /// Checks that a quorum can continue with these members.
     fn members(&self, members: &Membership) -> Verdict {
         let refuse = |what: &str| Err(format!("coordinator {} names members of whom {what}", self.sender));
         let configs = members.get_joint_config();
@@ -104,7 +104,7 @@ impl Standard {
     }
 }
 
-/// A position of the log under `vote`: none lies beyond the leader's own term.
+/// Checks a position of the log under `vote`: none lies beyond the leader's own term.
 fn under(what: &str, position: Option<&LogId>, vote: &Vote) -> Verdict {
     match position {
         Some(at) if at.leader_id.term > vote.leader_id.term => {
@@ -114,13 +114,13 @@ fn under(what: &str, position: Option<&LogId>, vote: &Vote) -> Verdict {
     }
 }
 
-/// Entries that follow on each other and on `before`.
+/// Checks that entries follow on each other and on `before`.
 fn follow_on(before: Option<&LogId>, entries: &[Entry]) -> Verdict {
     let mut last = before.copied();
     for entry in entries {
         let at = entry.log_id;
         let next = last.map_or(Some(0), |last| last.index.checked_add(1));
-        // The log counts one further than Raft does.
+        // The log counts one higher than Raft does.
         if next != Some(at.index) || at.index >= u64::MAX - 1 {
             return Err(format!("entry {} does not follow on {:?}", at.index, last.map(|last| last.index)));
         }
@@ -161,7 +161,7 @@ impl Judged for TransferLeaderRequest<TypeConfig> {
     }
 }
 
-/// The header of a snapshot: whose it is, where it ends, and how many bytes follow.
+/// Header of a snapshot: the vote of its sender, its end, and the number of bytes that follow.
 pub(crate) type SnapshotHeader = (Vote, SnapshotMeta, u64);
 
 impl Judged for SnapshotHeader {
@@ -179,10 +179,10 @@ impl Judged for SnapshotHeader {
     }
 }
 
-/// Whether a snapshot that ends at `last` can be of the log of which `committed` is known to be committed.
+/// Checks that a snapshot that ends at `last` can be of the log in which `committed` is known to be committed.
 ///
 /// # Errors
-/// It holds another entry where one is committed.
+/// It holds another entry in place of a committed one.
 pub(crate) fn continues(last: Option<&LogId>, committed: Option<&LogId>) -> Verdict {
     match (last, committed) {
         (Some(last), Some(committed)) if last > committed && last.index <= committed.index => Err(format!(

@@ -1,6 +1,8 @@
-//! How far voters had come, kept in the data directory and told with every message: see `archon_coordinator_core::Marks`.
+//! Log watermarks of the voters, stored in the data directory and sent with every message: see
+//! `archon_coordinator_core::Marks`.
 //!
-//! What is kept is a hint on which no promise of this voter rests: without the file, as of an older version, nobody is refused.
+//! They are hints on which no promise of this voter rests: without the file, as written by an older version, no voter
+//! is refused.
 
 use super::types::Raft;
 use archon_coordinator_core::{Mark, Marks, Outdated};
@@ -19,16 +21,16 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 const FILE: &str = "voters.json";
-/// A file of that many voters is far smaller.
+/// Maximum size; a file of the maximum number of voters is far smaller.
 const BYTES_MAX: u64 = 64 * 1024;
-/// How often it is looked how far the followers' logs go, and what is news is kept.
+/// Interval in which the followers' logs are observed and changes stored.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Stored {
-    /// How often a process was started on this directory.
+    /// Number of process starts on this directory.
     starts: u64,
-    /// What is known of the others.
+    /// Marks of the other voters.
     voters: BTreeMap<u64, StoredMark>,
 }
 
@@ -42,7 +44,7 @@ struct StoredMark {
     holds: u64,
 }
 
-/// What this coordinator knows. Clones share it.
+/// Watermarks known to this coordinator. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct KeptMarks(Arc<Inner>);
 
@@ -50,12 +52,12 @@ pub(crate) struct KeptMarks(Arc<Inner>);
 struct Inner {
     id: u64,
     storage: StorageId,
-    /// How often a process was started on this directory; zero: it is not counted.
+    /// Number of process starts on this directory; zero: not counted.
     starts: u64,
-    /// The count that stands in the file.
+    /// The count in the file.
     kept_starts: u64,
     boot: BootId,
-    /// Where it is kept.
+    /// Path of the file.
     path: Option<PathBuf>,
     state: Mutex<State>,
 }
@@ -63,29 +65,29 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     marks: Marks,
-    /// Where the log ended when this process began; `None` before that is known.
+    /// End of the log when this process began; `None` before that is known.
     began_at: Option<u64>,
-    /// Somebody has said something about this voter since: from then on its log goes on.
+    /// True once another voter has reported on this voter: from then on its log grows.
     is_heard: bool,
-    /// Another one counts this start.
+    /// True if another voter counts this start.
     is_counted: bool,
-    /// What messages say, as long as nothing is news: there are many of them.
+    /// Marks for messages, cached until they change: there are many messages.
     said: Option<Vec<v1::VoterMark>>,
-    /// Something is not kept yet.
+    /// True if something is not stored yet.
     changed: bool,
-    /// Why this coordinator is not to go on.
+    /// Reason for which this coordinator must end.
     outdated: Option<String>,
 }
 
 impl State {
-    /// Takes note of whether what is known has become more.
+    /// Notes that the known marks have changed, if `news`.
     fn note(&mut self, news: bool) {
         if news {
             (self.changed, self.said) = (true, None);
         }
     }
 
-    /// This coordinator is not to go on, and nobody is heard any more, whatever comes before it has ended.
+    /// Marks this coordinator to end: from then on it refuses all messages, including those that arrive before the end.
     fn end(&mut self, why: String) -> Result<(), String> {
         self.changed = true;
         Err(self.outdated.get_or_insert(why).clone())
@@ -93,8 +95,8 @@ impl State {
 }
 
 impl KeptMarks {
-    /// Counts this start, durably, and reads what was kept. It is not counted where that cannot be read or written: a coordinator is
-    /// there on a full disk, too. Blocks.
+    /// Counts this start, durably, and reads the stored marks. If the file cannot be read or written, the start is not
+    /// counted: a coordinator also starts on a full disk. Blocks.
     pub(crate) fn begin(directory: &Path, id: u64, storage: Uuid, boot: Uuid) -> Self {
         let path = directory.join(FILE);
         let counted = read(&path).map(|stored| {
@@ -107,7 +109,8 @@ impl KeptMarks {
                 }
             }
         });
-        // What cannot be read stays as it is: another count than the others know would be taken for an older copy's.
+        // An unreadable file stays as it is: another count than the others know would be taken for that of an older
+        // copy.
         let (starts, stored, path) = match counted {
             Ok((starts, stored)) => (starts, stored, Some(path)),
             Err(error) => {
@@ -124,20 +127,20 @@ impl KeptMarks {
         Self(Arc::new(Inner { id, storage, starts, kept_starts, boot, path, state }))
     }
 
-    /// Nothing is known, and nothing is kept or counted.
+    /// Creates marks without content that are neither stored nor counted.
     #[cfg(test)]
     pub(crate) fn none(id: u64, storage: Uuid) -> Self {
         let (storage, boot) = (StorageId::new(storage), BootId::new(Uuid::nil()));
         Self(Arc::new(Inner { id, storage, starts: 0, kept_starts: 0, boot, path: None, state: Mutex::default() }))
     }
 
-    /// What each message says: of this coordinator first.
+    /// Returns the marks for a message: this coordinator's first.
     pub(super) fn said(&self) -> Vec<v1::VoterMark> {
         let Inner { id, storage, starts, boot, .. } = *self.0;
         let mut state = self.0.state.lock();
         let State { marks, began_at, said, .. } = &mut *state;
         let said = said.get_or_insert_with(|| {
-            // Of one that leads nobody else knows how far its log goes.
+            // Only a leader itself knows the end of its log.
             let holds = marks.of(id, storage).map_or(0, |own| own.holds);
             let own = Mark { storage, starts, boot, began_at: *began_at, holds };
             let others = marks.iter().filter(|(other, _)| *other != id);
@@ -146,7 +149,7 @@ impl KeptMarks {
         said.clone()
     }
 
-    /// Takes in what a message says, whose sender was checked by number and directory.
+    /// Takes the marks of a message, after a check of its sender by number and directory.
     ///
     /// # Errors
     /// The sender's directory is an older copy, or this one's is.
@@ -171,7 +174,7 @@ impl KeptMarks {
         Ok(())
     }
 
-    /// What another one says of this coordinator.
+    /// Judges another voter's mark of this coordinator.
     fn judge_self(&self, state: &mut State, said: Mark) -> Result<(), String> {
         let Inner { id, storage, starts, boot, .. } = *self.0;
         if said.storage != storage {
@@ -179,13 +182,14 @@ impl KeptMarks {
         }
         let names_this_start = (said.starts, said.boot) == (starts, boot);
         state.is_counted |= starts > 0 && names_this_start;
-        // What is said first is of before this start: nothing was acknowledged since, and nothing is before it is known where the log ends. Unless
-        // this coordinator has led alone, and they have it from here, or they name this very start: a newcomer may have copied
-        // entries by then. Others reject a start with an incomplete log (`Marks`), so they do not name it.
+        // The first report is from before this start: nothing was acknowledged since, and no message is accepted before
+        // the end of the log is known. Exceptions: this coordinator has led alone, and they have the mark from here; or
+        // they name this very start, since a newcomer may have copied entries by then. Others reject a start with an
+        // incomplete log (`Marks`), so they do not name it.
         let led_to = state.marks.of(id, storage).map_or(0, |own| own.holds);
         let is_first = state.began_at.is_some() && !std::mem::replace(&mut state.is_heard, true);
         let first = is_first && led_to < said.holds && !names_this_start;
-        // So is whatever somebody says who has not heard of this start.
+        // So is the report of a voter that has not heard of this start.
         let before = first || said.starts < starts;
         let lacks = state.began_at.filter(|last| before && *last < said.holds);
         let outdated = match lacks {
@@ -196,13 +200,13 @@ impl KeptMarks {
         state.end(older_copy(id, &outdated))
     }
 
-    /// The log ends there as this process begins.
+    /// Notes the end of the log as this process begins.
     pub(super) fn log_ends_at(&self, last: u64) {
         let mut state = self.0.state.lock();
         (state.began_at, state.said) = (Some(last), None);
     }
 
-    /// Whether a log that ends at `last` holds all that its voter had.
+    /// Checks that a log that ends at `last` holds everything its voter had.
     ///
     /// # Errors
     /// Its directory is an older copy.
@@ -212,12 +216,12 @@ impl KeptMarks {
         state.marks.check_log(id, StorageId::new(storage), last).map_err(|outdated| older_copy(id, &outdated))
     }
 
-    /// Why this coordinator is not to go on, if others know more of its directory than is in it.
+    /// Returns the reason for which this coordinator must end, if others know more of its directory than is in it.
     pub(crate) fn outdated(&self) -> Option<String> {
         self.0.state.lock().outdated.clone()
     }
 
-    /// Looks how far the followers' logs go while this coordinator leads, and keeps what is news, until `stop`.
+    /// Observes the ends of the followers' logs while this coordinator leads, and stores changes, until `stop`.
     pub(super) async fn run(self, raft: Raft, stop: CancellationToken) {
         loop {
             let over = tokio::select! {
@@ -236,8 +240,8 @@ impl KeptMarks {
         }
     }
 
-    /// A follower's log holds what it acknowledged as far as that is committed: what is not may be cut off again. So does the leader's own
-    /// what it has on its disk.
+    /// Notes marks. A follower's log holds what it acknowledged as far as that is committed: uncommitted entries may be
+    /// cut off again. The same applies to the leader's own log as far as it is on its disk.
     fn look(&self, raft: &Raft) {
         let metrics = raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -266,7 +270,7 @@ impl KeptMarks {
             let kept = |(id, Mark { storage, starts, boot, began_at, holds }): (u64, Mark)| {
                 (id, StoredMark { storage: storage.get(), starts, boot: boot.get(), began_at, holds })
             };
-            // A start that nobody accepted was none: an older copy does not become the later one by being started often.
+            // A start that no voter accepted does not count: repeated starts do not make an older copy the later one.
             let refused = self.0.starts > 0 && state.outdated.is_some() && !state.is_counted;
             let starts = self.0.kept_starts.saturating_sub(refused.into());
             Stored { starts, voters: state.marks.iter().map(kept).collect() }
@@ -296,7 +300,7 @@ fn to_wire((id, mark): (u64, Mark)) -> v1::VoterMark {
     }
 }
 
-/// One that cannot be read says nothing.
+/// Returns `None` for one that cannot be read.
 fn from_wire(wire: &v1::VoterMark) -> Option<(u64, Mark)> {
     let storage = StorageId::new(Uuid::from_slice(&wire.storage).ok()?);
     let boot = BootId::new(Uuid::from_slice(&wire.boot).ok()?);
@@ -327,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_lacks_entries_was_not_found_out_when_somebody_spoke_before_it_was_open() {
+    fn incomplete_log_is_detected_after_early_messages() {
         let directory = tempfile::tempdir().unwrap();
         let marks = begin(directory.path());
         let own = marks.said().remove(0);
@@ -339,23 +343,24 @@ mod tests {
     }
 
     #[test]
-    fn newcomer_is_no_older_copy_if_it_copied_before_it_was_told() {
+    fn newcomer_with_copied_entries_is_no_older_copy() {
         let directory = tempfile::tempdir().unwrap();
         let marks = begin(directory.path());
         marks.log_ends_at(0);
-        // The leader's first append brought all entries, and it had looked at the answer before it spoke of this start.
+        // The leader's first append brought all entries, and the leader processed the answer before it sent a mark of
+        // this start.
         assert_eq!(told(&marks, 1, 12), Ok(()));
         assert_eq!(marks.outdated(), None);
     }
 
-    /// What another one says that knows of this start, or of one before it.
+    /// Applies the mark of another voter that knows of this start, or of one before it.
     fn told(marks: &KeptMarks, starts: u64, holds: u64) -> Result<(), String> {
         let own = marks.said().remove(0);
         marks.take(2, &[1; 16], &[v1::VoterMark { starts, holds, ..own }])
     }
 
     #[test]
-    fn a_copy_that_had_been_refused_was_heard_until_it_had_ended() {
+    fn refused_copy_refuses_all_messages() {
         let directory = tempfile::tempdir().unwrap();
         drop(begin(directory.path()));
         let marks = begin(directory.path());
@@ -366,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_committed_since_a_start_is_not_of_before_it() {
+    fn commits_after_a_start_do_not_refuse_it() {
         let directory = tempfile::tempdir().unwrap();
         drop(begin(directory.path()));
         let marks = begin(directory.path());
@@ -376,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coordinator_that_had_led_alone_ended_when_the_first_other_one_spoke() {
+    fn lone_leader_accepts_its_own_mark_from_others() {
         let directory = tempfile::tempdir().unwrap();
         let marks = begin(directory.path());
         marks.log_ends_at(7);
@@ -387,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_became_the_later_one_by_being_started_often() {
+    fn repeated_starts_do_not_promote_an_older_copy() {
         let directory = tempfile::tempdir().unwrap();
         for _ in 0..3 {
             let copy = begin(directory.path());
@@ -395,19 +400,19 @@ mod tests {
             assert_eq!(copy.0.starts, 1);
             assert!(told(&copy, 2, 7).is_err() && copy.keep().is_ok());
         }
-        // One that another counts was a start, whatever came of it.
+        // A start that another voter counts remains one, regardless of later refusals.
         let accepted = begin(directory.path());
         assert!(told(&accepted, 1, 0).is_ok() && told(&accepted, 2, 0).is_err() && accepted.keep().is_ok());
         assert_eq!(begin(directory.path()).0.starts, 2);
     }
 
     #[test]
-    fn a_start_that_could_not_be_counted_kept_a_coordinator_away() {
+    fn coordinator_starts_if_start_cannot_be_counted() {
         let directory = tempfile::tempdir().unwrap();
         for starts in 1..4 {
             assert_eq!(begin(directory.path()).0.starts, starts);
         }
-        // What is known of others is kept with the count.
+        // Marks of others are stored with the count.
         let marks = begin(directory.path());
         let other = v1::VoterMark {
             id: 2,
@@ -420,13 +425,13 @@ mod tests {
         marks.take(2, &[1; 16], &[other]).unwrap();
         marks.keep().unwrap();
         assert_eq!(begin(directory.path()).said().len(), 2);
-        // Damage is no other count: the file stays, and nothing is said.
+        // Damage is no other count: the file stays, and no mark is sent.
         let path = directory.path().join(FILE);
         std::fs::write(&path, "{").unwrap();
         let damaged = begin(directory.path());
         assert_eq!((damaged.0.starts, damaged.0.path.is_none()), (0, true));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "{");
-        // Nor is a directory that takes no file.
+        // Neither is a directory that accepts no file.
         assert_eq!(begin(&directory.path().join("not there")).0.starts, 0);
     }
 }

@@ -1,4 +1,5 @@
-//! Lack of space on the disks of the voters: why one takes nothing new into its log, and why the quorum then takes no changes.
+//! Low disk space of the voters: reasons for which a voter refuses new entries, and for which the quorum then refuses
+//! changes.
 
 use super::view::VoterView;
 use archon_proto::v1;
@@ -6,12 +7,12 @@ use archon_types::DiskFull;
 use archon_wal::Shortage;
 use std::fmt;
 
-/// Why a voter takes nothing new into its log.
+/// Reason for which a voter accepts nothing new into its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
     /// Its disk is full.
     Full(DiskFull),
-    /// Its disk or its directory refuses another file for another reason, which its own log tells.
+    /// Its disk or its directory refuses another file for another reason, which its own log contains.
     Fails,
 }
 
@@ -50,8 +51,8 @@ impl fmt::Display for Lack {
     }
 }
 
-/// Why the quorum takes no changes, as the leader `me` sees its voters: it has no space itself, or too few others are there
-/// that have. What is proposed then could not be committed, and would fill the leader's own log.
+/// Returns the reason for which the quorum accepts no changes, in the view of the leader `me`: it has no space itself,
+/// or too few reachable voters have. Proposals could not be committed then, and would fill the leader's own log.
 pub(crate) fn read_only(me: u64, voters: &[VoterView]) -> Option<String> {
     let voters: Vec<&VoterView> = voters.iter().filter(|voter| voter.voter).collect();
     let lacking = |voter: &&&VoterView| voter.lack.is_some();
@@ -81,14 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_taken_as_long_as_the_leader_and_a_majority_have_space() {
+    fn changes_require_space_at_leader_and_majority() {
         let roles = |lacks: [Option<Lack>; 3], third: CoordinatorRole| {
             voters([(CoordinatorRole::Leader, lacks[0]), (CoordinatorRole::Follower, lacks[1]), (third, lacks[2])])
         };
         assert_eq!(read_only(1, &roles([None, None, None], CoordinatorRole::Follower)), None);
         assert_eq!(read_only(1, &roles([None, Some(FULL), None], CoordinatorRole::Follower)), None);
         assert_eq!(read_only(1, &roles([None, None, Some(Lack::Fails)], CoordinatorRole::Follower)), None);
-        // That nobody is heard is another matter, which the quorum rounds find.
+        // A missing majority is detected by the quorum rounds instead.
         assert_eq!(
             read_only(
                 1,

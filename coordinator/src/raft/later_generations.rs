@@ -22,8 +22,8 @@ pub(super) const ASK_INTERVAL: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Pause between two confirmations of a leader.
 const CONFIRM_INTERVAL: Duration = Duration::from_millis(500);
-/// Longest pause of this process, in milliseconds, after which its last round of questions counts. Who asked it during a longer one had
-/// no answer; a recovery asks twice, and each connection has a second for its handshake.
+/// Longest pause of this process, in milliseconds, after which its last round of questions counts. Questions sent to it
+/// during a longer one had no answer; a recovery asks twice, and each connection has a second for its handshake.
 pub(super) const PAUSE_MAX_MS: u64 = 1_000;
 /// The same during a recovery: former coordinators ask it once.
 pub(super) const PAUSE_IN_RECOVERY_MAX_MS: u64 = 500;
@@ -44,7 +44,7 @@ const GRANTS_MS: u64 = 5_000;
 #[derive(Debug, Default)]
 pub(super) struct Majority {
     seen: Option<Millis>,
-    /// When this process ran last, and the longest pause after that.
+    /// Time when this process ran last, and the longest pause after that.
     ran: Millis,
     pause_max_ms: u64,
     period: u64,
@@ -52,7 +52,7 @@ pub(super) struct Majority {
 }
 
 impl Majority {
-    /// This process runs. A pause of more than so many milliseconds ends the period.
+    /// Notes that this process runs. A pause of more than `pause_max_ms` milliseconds ends the period.
     pub(super) fn tick(&mut self, now: Millis, pause_max_ms: u64) {
         if now.since(self.ran) > self.pause_max_ms {
             self.period += 1;
@@ -60,7 +60,7 @@ impl Majority {
         (self.ran, self.pause_max_ms) = (now, pause_max_ms);
     }
 
-    /// This coordinator takes part in a majority.
+    /// Notes that this coordinator takes part in a majority.
     pub(super) fn note(&mut self, now: Millis) {
         if !self.works(now) {
             self.period += 1;
@@ -73,17 +73,17 @@ impl Majority {
         self.seen.is_some_and(|seen| now.since(seen) <= WORKS_MS)
     }
 
-    /// The period that goes on.
+    /// Returns the current period.
     pub(super) fn period(&self, now: Millis) -> Option<u64> {
         self.works(now).then_some(self.period)
     }
 
-    /// A round that began in this period found no later generation in place of this one.
+    /// Notes that a round begun in this period found no later generation in place of this one.
     pub(super) const fn clear(&mut self, period: u64) {
         self.cleared = Some(period);
     }
 
-    /// No lease is granted before another round of questions.
+    /// Blocks leases until another round of questions.
     pub(super) const fn unclear(&mut self) {
         self.cleared = None;
     }
@@ -107,14 +107,14 @@ struct Later {
     taken_over: Option<u64>,
     /// The coordinators of those that have not, each with its generation.
     waiting: BTreeMap<u64, u64>,
-    /// Those of them that do not know whether theirs has.
+    /// Coordinators among them that do not know whether their generation has.
     unknown: BTreeMap<u64, u64>,
     /// The coordinators of generations that do not continue this one, each with its generation.
     others: BTreeMap<u64, u64>,
 }
 
 impl Later {
-    /// Of the answers to a coordinator that lives in `generation`.
+    /// Collects the answers to a coordinator that lives in `generation`.
     fn of(answers: &Answers, generation: u64) -> Self {
         let mut later = Self::default();
         for (id, answer) in answers.iter().filter_map(|(id, answer)| Some((*id, answer.as_ref().ok()?))) {
@@ -244,8 +244,8 @@ fn follows_majority(quorum: &Quorum, answers: &Answers) -> bool {
 }
 
 impl Quorum {
-    /// Asks the coordinators of the generations before this one whether they work with a majority. Returns also who does, or who is
-    /// asked, in words.
+    /// Asks the coordinators of the generations before this one whether they work with a majority. Also returns, as
+    /// text, the ones that do, or the ones asked.
     pub(crate) async fn ask_former(&self, transport: &Transport) -> (FormerRound, String) {
         let id = self.id();
         let (own, former, address) = self.replicated().read(|state| {
@@ -315,7 +315,7 @@ mod tests {
         Millis::new(HOUR + ms)
     }
 
-    /// One that has asked while it worked.
+    /// A majority whose coordinator asked while it worked.
     fn cleared(ms: u64) -> Majority {
         let mut majority = Majority::default();
         majority.tick(at(ms), PAUSE_MAX_MS);
@@ -353,7 +353,7 @@ mod tests {
         assert!(majority.may_grant(at(WORKS_MS)));
     }
 
-    /// It runs until then without a pause.
+    /// Runs until then without a pause.
     fn run(majority: &mut Majority, until: u64) {
         (0..=until).step_by(100).chain([until]).for_each(|ms| majority.tick(at(ms), PAUSE_MAX_MS));
     }

@@ -1,6 +1,6 @@
-//! Space in this voter's log. openraft ends when its log refuses something, so whatever is to be written is admitted before
-//! openraft hears of it, against space that is there already and that no full disk can take away. What admission cannot
-//! stop is small: a vote, the first entry of a term. A part of the space is kept for it.
+//! Admission to this voter's log by space. openraft ends when its log refuses a write, so writes are admitted before
+//! openraft receives them, against prepared space that a full disk cannot take away. Writes that admission cannot stop
+//! are small: a vote, the first entry of a term. A part of the space is reserved for them.
 
 use super::lack::Lack;
 use archon_wal::Wal;
@@ -10,21 +10,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often whoever waits for space looks again.
+/// Interval of checks while waiting for space.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
-/// What one request takes beside what it holds, in bytes: headers in the log, and facts that ride along.
+/// Overhead of one request in bytes: headers in the log, and accompanying facts.
 const REQUEST_BYTES: u64 = 512;
-/// What one entry takes beside its encoding, in bytes.
+/// Overhead of one entry beside its encoding, in bytes.
 const ENTRY_BYTES: u64 = 64;
 
-/// Why something is not let into the log now.
+/// Reason for which something is not admitted to the log now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The log is short of space.
     Lack(Lack),
     /// Its next file is still being made.
     Busy,
-    /// It would fit into no log.
+    /// It exceeds the size of any record of the log.
     TooLarge {
         /// Its size, in bytes.
         bytes: u64,
@@ -33,15 +33,15 @@ pub(crate) enum Refused {
     },
 }
 
-/// What space in the log is for.
+/// Purpose of space in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Changes of the state, which nobody has stored yet.
+    /// Changes of the state, which no voter has stored yet.
     Change,
-    /// Entries of a leader. It hears that this voter lacks space and stops making changes if others do too; what it made until
-    /// then should be on all of them, for another one could not lead without.
+    /// Entries of a leader. It learns that this voter lacks space and stops making changes if others do too; entries
+    /// made until then should be on all voters, because another one could not lead without them.
     Entries,
-    /// What a quorum needs to have a leader: it may use space that is kept from changes.
+    /// Entries that a quorum needs to have a leader: they may use space that is reserved from changes.
     Leading,
 }
 
@@ -53,23 +53,23 @@ struct Reserved {
     leading: u64,
 }
 
-/// Space that is there whatever becomes of the disk, in bytes.
+/// Space that is available regardless of the disk, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Available {
-    /// For records of any size that is accepted.
+    /// For records of any accepted size.
     any: u64,
-    /// For small ones only.
+    /// For small records only.
     small: u64,
 }
 
-/// The sizes that follow from that of a log's files.
+/// Sizes derived from the size of a log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sizes {
     /// The largest record.
     largest: u64,
-    /// What changes leave.
+    /// Space that changes leave free.
     kept: u64,
-    /// What the first entries of terms leave, for votes; also the largest record that counts as small.
+    /// Space that the first entries of terms leave free, for votes; also the largest record that counts as small.
     last: u64,
 }
 
@@ -78,7 +78,7 @@ impl Sizes {
         Self { largest: segment_bytes / 2, kept: segment_bytes / 16, last: segment_bytes / 256 }
     }
 
-    /// Whether `bytes` more may be let in.
+    /// Checks that `bytes` more may be admitted.
     fn judge(
         self,
         purpose: Purpose,
@@ -95,7 +95,7 @@ impl Sizes {
                 None => Err(Refused::Busy),
             },
             Purpose::Entries if available.any >= all + self.kept => Ok(()),
-            // What changes were promised stays theirs.
+            // Space promised to changes stays reserved.
             Purpose::Leading if available.any >= all + self.last => Ok(()),
             Purpose::Leading if reserved.changes == 0 && bytes <= self.last && available.small >= all + self.last => {
                 Ok(())
@@ -114,7 +114,7 @@ pub(crate) struct LogSpace {
     reserved: Arc<Mutex<Reserved>>,
 }
 
-/// Space that is held until what it was given for is in the log.
+/// Space that is held until the record is in the log.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     reserved: Arc<Mutex<Reserved>>,
@@ -144,12 +144,12 @@ impl LogSpace {
         &self.directory
     }
 
-    /// What the log lacks to take changes.
+    /// Returns the shortage because of which the log accepts no changes.
     pub(crate) fn lack(&self) -> Option<Lack> {
         self.wal.shortage().map(Lack::from)
     }
 
-    /// Admits `entries` entries, of so many bytes as they are encoded.
+    /// Admits `entries` entries of `bytes` encoded bytes.
     ///
     /// # Errors
     /// [`Refused`].
@@ -165,7 +165,7 @@ impl LogSpace {
         Ok(Admitted { reserved: Arc::clone(&self.reserved), purpose, bytes })
     }
 
-    /// As [`admit`](LogSpace::admit), waiting until `deadline` for a file that is being made.
+    /// As [`admit`](LogSpace::admit), but waits until `deadline` for a file that is being made.
     ///
     /// # Errors
     /// [`Refused`]; `Busy` only after the deadline.
@@ -184,7 +184,7 @@ impl LogSpace {
         }
     }
 
-    /// Whether one entry of so many bytes, as it is encoded, can be in the log at all.
+    /// Checks that one entry of `bytes` encoded bytes fits into the log at all.
     ///
     /// # Errors
     /// [`Refused::TooLarge`].
@@ -193,13 +193,13 @@ impl LogSpace {
         if bytes <= max { Ok(()) } else { Err(Refused::TooLarge { bytes, max }) }
     }
 
-    /// Whether there is space for votes. Without it this voter votes for nobody, itself included.
+    /// Returns true if there is space for votes. Without it this voter votes for no candidate, itself included.
     pub(crate) fn may_vote(&self) -> bool {
         let reserved = *self.reserved.lock();
         self.available().small >= reserved.changes + reserved.leading + self.sizes.last / 2
     }
 
-    /// Whether files that the log lacks would come free if it were cut.
+    /// Returns true if cutting the log would free files that it lacks.
     pub(super) fn is_freed_by_a_cut(&self) -> bool {
         self.wal.shortage().is_some() && self.wal.oldest_pinned().is_some()
     }
@@ -209,7 +209,7 @@ impl LogSpace {
     }
 }
 
-/// The largest batch of entries that is written as one, in bytes.
+/// Returns the largest batch of entries that is written as one, in bytes.
 pub(super) fn batch_bytes_max(wal: &Wal) -> usize {
     let largest = Sizes::of(wal.segment_bytes()).largest;
     usize::try_from(largest).unwrap_or(usize::MAX)
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_let_in_only_where_space_is_sure_beside_all_that_is_under_way() {
+    fn change_is_admitted_only_with_guaranteed_space() {
         assert_eq!(SIZES, Sizes { largest: 8_192, kept: 1_024, last: 64 });
         let judge = |bytes, any, reserved, lack| SIZES.judge(Purpose::Change, bytes, available(any), reserved, lack);
         let none = Reserved::default();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_leader_made_is_stored_while_there_is_space_for_it() {
+    fn leader_entries_are_admitted_while_space_remains() {
         let judge = |bytes, any, lack| SIZES.judge(Purpose::Entries, bytes, available(any), Reserved::default(), lack);
         assert_eq!(judge(1_000, 2_024, Some(LACK)), Ok(()));
         assert_eq!(judge(1_000, 2_023, Some(LACK)), Err(Refused::Lack(LACK)));
@@ -249,11 +249,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_entry_of_a_term_is_let_in_where_changes_are_not() {
+    fn first_entry_of_a_term_is_admitted_before_changes() {
         let judge = |bytes, any, reserved| SIZES.judge(Purpose::Leading, bytes, available(any), reserved, Some(LACK));
         let none = Reserved::default();
         assert_eq!(judge(600, 664, none), Ok(()));
-        // Of the last space only what is small may have some, and not what changes were promised.
+        // Of the last space, only small records may take some, and not from the part promised to changes.
         assert_eq!(judge(600, 663, none), Err(Refused::Lack(LACK)));
         assert_eq!(judge(60, 0, none), Ok(()));
         assert_eq!(judge(60, 0, Reserved { changes: 1, leading: 0 }), Err(Refused::Lack(LACK)));

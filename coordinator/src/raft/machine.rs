@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// Pause before a snapshot for which there was no space is tried again.
+/// Pause before a snapshot that lacked space is retried.
 const SNAPSHOT_RETRY: Duration = Duration::from_secs(1);
 
 struct At {
@@ -31,12 +31,12 @@ struct At {
     membership: StoredMembership,
 }
 
-/// Versions that decide what a long poll for a table is answered.
+/// Versions that determine the answer to a long poll for a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TableVersions {
-    /// The version of the table; none if there is no such table.
+    /// Version of the table; `None` if it does not exist.
     pub(crate) table: Option<Version>,
-    /// The version of all rights.
+    /// Version of all rights.
     pub(crate) access: Version,
 }
 
@@ -47,28 +47,28 @@ impl TableVersions {
     }
 }
 
-/// What the log has made so far. Readers hold the lock for one short, synchronous look.
+/// State made by the log so far. Readers hold the lock for one short, synchronous access.
 pub(crate) struct Replicated {
     at: RwLock<At>,
     applied: watch::Sender<u64>,
-    /// Tables that long polls wait for: at most those that exist.
+    /// Tables with waiting long polls: at most the existing ones.
     polled: Mutex<BTreeMap<TableId, watch::Sender<TableVersions>>>,
     snapshots: SnapshotDir,
     addresses: Addresses,
     spoken: Spoken,
-    /// Building and installing may run side by side; whichever publishes holds this.
+    /// Held by publishers: building and installing may run concurrently.
     publishing: Mutex<()>,
-    /// A snapshot could not be written for lack of space and waits for some.
+    /// True while a snapshot that could not be written waits for space.
     waits: AtomicBool,
-    /// Up to where a snapshot of the leader goes for which there was no space, zero if there was; it is wanted as long as
-    /// less than that is applied.
+    /// End of a leader's snapshot that lacked space, zero if none did; the snapshot is needed while less than that is
+    /// applied.
     refused: AtomicU64,
-    /// Nothing is written any more.
+    /// Cancelled once nothing is written any longer.
     ended: CancellationToken,
 }
 
 impl Replicated {
-    /// The state before the first entry.
+    /// Creates the state before the first entry.
     pub(crate) fn new(snapshots: SnapshotDir, spoken: Spoken) -> Arc<Self> {
         let at = At { state: ClusterState::default(), applied: None, membership: StoredMembership::default() };
         Arc::new(Self {
@@ -85,39 +85,39 @@ impl Replicated {
         })
     }
 
-    /// Looks at the state. Never hold the guard across an await.
+    /// Reads the state. Never hold the guard across an await.
     pub(crate) fn read<T>(&self, look: impl FnOnce(&ClusterState) -> T) -> T {
         let at: RwLockReadGuard<'_, At> = self.at.read();
         look(&at.state)
     }
 
-    /// Has the state be another one than the log makes.
+    /// Makes the state differ from the one made by the log.
     #[cfg(test)]
     pub(super) fn spoil(&self, spoil: impl FnOnce(&mut ClusterState)) {
         spoil(&mut self.at.write().state);
     }
 
-    /// Where the newest snapshot ends, and who the members were. Blocks: it is read.
+    /// Returns the end of the newest snapshot and its members. Blocks: the file is read.
     pub(super) fn newest_snapshot(&self) -> Result<Option<SnapshotMeta>, SnapshotError> {
         Ok(self.snapshots.newest()?.map(|(meta, _)| meta))
     }
 
-    /// What is spoken here.
+    /// Returns the protocols of this coordinator.
     pub(crate) fn spoken(&self) -> &Spoken {
         &self.spoken
     }
 
-    /// Where the members are reached.
+    /// Returns the addresses of the members.
     pub(super) fn addresses(&self) -> &Addresses {
         &self.addresses
     }
 
-    /// Which entry said last who the members are.
+    /// Returns the id of the newest entry about the members.
     pub(super) fn membership_log_id(&self) -> Option<LogId> {
         *self.at.read().membership.log_id()
     }
 
-    /// The index of the last applied entry, as a channel that tells when it rises.
+    /// Returns a channel of the index of the last applied entry.
     pub(crate) fn applied(&self) -> watch::Receiver<u64> {
         self.applied.subscribe()
     }
@@ -159,10 +159,10 @@ impl Replicated {
         self.snapshots.publish(meta, body)
     }
 
-    /// Brings a snapshot that a peer sent to the disk, before openraft hears of it and could not be refused. Blocks.
+    /// Writes a peer's snapshot to the disk before openraft receives it and could no longer refuse it. Blocks.
     ///
     /// # Errors
-    /// That the disk is full. Any other failure is found again when it is installed, and ends this coordinator.
+    /// The disk is full. Any other failure occurs again at installation, and ends this coordinator.
     pub(super) fn stage(&self, meta: &SnapshotMeta, body: &[u8]) -> Result<(), SnapshotError> {
         let _one_at_a_time = self.publishing.lock();
         let staged = self.snapshots.stage(meta, body);
@@ -190,25 +190,25 @@ impl Replicated {
         }
     }
 
-    /// Gives up what was staged and not installed. Blocks.
+    /// Discards a staged snapshot that was not installed. Blocks.
     pub(super) fn unstage(&self) {
         let _one_at_a_time = self.publishing.lock();
         self.snapshots.unstage();
     }
 
-    /// Whether a snapshot, an own one or one of the leader, waits for space on the disk.
+    /// Returns true if a snapshot, an own one or the leader's, waits for space on the disk.
     pub(super) fn snapshot_waits(&self) -> bool {
         self.waits.load(Ordering::Relaxed) || *self.applied.borrow() < self.refused.load(Ordering::Relaxed)
     }
 
-    /// Gives up what waits for space: Raft has ended.
+    /// Ends waits for space: Raft has ended.
     pub(super) fn end(&self) {
         self.ended.cancel();
     }
 
-    /// What is applied now. Blocks.
+    /// Encodes the applied state. Blocks.
     fn encoded(&self) -> io::Result<(SnapshotMeta, Bytes)> {
-        // An image is taken so that encoding does not hold up what is being applied.
+        // Encoding works on an image so that it does not delay applying.
         let (state, meta) = {
             let at = self.at.read();
             let meta = SnapshotMeta { last_log_id: at.applied, last_membership: at.membership.clone() };
@@ -217,13 +217,13 @@ impl Replicated {
         Ok((meta, codec::encode("snapshot", &state)?))
     }
 
-    /// What is applied now, as a snapshot's file for somebody else's disk, and the last entry that is in it. Blocks.
+    /// Returns the applied state as a snapshot file for another disk, and the index of its last entry. Blocks.
     pub(crate) fn file(&self) -> io::Result<(u64, Bytes)> {
         let (meta, snapshot) = self.encoded()?;
         Ok((meta.last_log_id.map_or(0, |id| id.index), self.snapshots.file(&meta, &snapshot)?))
     }
 
-    /// Takes and publishes a snapshot of what is applied now. Blocks.
+    /// Takes and publishes a snapshot of the applied state. Blocks.
     fn take_snapshot(&self) -> io::Result<Result<Snapshot, SnapshotError>> {
         let (meta, snapshot) = self.encoded()?;
         Ok(self.publish(&meta, &snapshot).map(|()| Snapshot { meta, snapshot }))
@@ -238,13 +238,13 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// A state machine over `replicated`, which has states summed up that are to be compared.
+    /// Creates a state machine over `replicated`, which queues states for checksums.
     pub(crate) fn new(replicated: Arc<Replicated>, checksums: Checksums) -> Self {
         Self { replicated, checksums }
     }
 }
 
-/// Whether an entry asks for a checksum of the state.
+/// Returns true if an entry asks for a checksum of the state.
 fn asks_for_checksum(entry: &Entry) -> bool {
     match &entry.payload {
         EntryPayload::Normal(batch) => batch.commands.iter().any(|command| matches!(command, Command::CheckState)),
@@ -252,7 +252,7 @@ fn asks_for_checksum(entry: &Entry) -> bool {
     }
 }
 
-/// Takes an entry of the log into the state.
+/// Applies an entry of the log to the state.
 pub(super) fn take_in(state: &mut ClusterState, entry: &Entry) -> Applied {
     let (mut answer, at) = (Applied::default(), entry.log_id);
     match &entry.payload {
@@ -348,7 +348,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
 impl RaftSnapshotBuilder<TypeConfig> for Machine {
     type SnapshotData = Bytes;
 
-    /// Waits for space where there is none: an error would end Raft. Whatever else fails does.
+    /// Waits for space if there is none: an error would end Raft. Any other failure does.
     async fn build_snapshot(&mut self) -> Result<Snapshot, io::Error> {
         loop {
             let replicated = Arc::clone(&self.replicated);

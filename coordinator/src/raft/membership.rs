@@ -1,4 +1,4 @@
-//! The members of the quorum: between openraft's words and ours, and how Raft is brought from one set to the next.
+//! Members of the quorum: conversion between openraft's types and ours, and steps from one member set to the next.
 
 use super::log_space::Purpose;
 use super::machine::Replicated;
@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// More than an entry about the members takes, and a change writes up to two.
+/// Upper bound of an entry about the members, in bytes; a change writes up to two.
 const ENTRY_BYTES: usize = 8 * 1024;
 
-/// The members that an entry names, and whether their voters are just changing.
+/// Returns the members in an entry, and whether their voters are just changing.
 pub(super) fn members_of(membership: &Membership) -> (Members, bool) {
     let voters: BTreeSet<u64> = membership.voter_ids().collect();
     let member = |(id, voter): (&u64, &Voter)| {
@@ -26,12 +26,13 @@ pub(super) fn members_of(membership: &Membership) -> (Members, bool) {
     (membership.nodes().map(member).collect(), membership.get_joint_config().len() > 1)
 }
 
-/// Where the members are reached that an entry names.
+/// Returns the addresses of the members in an entry.
 pub(super) fn addresses_of(membership: &Membership) -> BTreeMap<u64, String> {
     membership.nodes().map(|(id, voter)| (*id, voter.address.clone())).collect()
 }
 
-/// Addresses of the members of the log, and of the expected ones until the log names coordinator `id` itself: the others may all be gone.
+/// Returns the addresses of the members of the log, and of the expected ones until the log names coordinator `id`
+/// itself: the others may all be gone.
 pub(super) fn members_to_ask(
     raft: &Raft,
     replicated: &Replicated,
@@ -52,7 +53,7 @@ fn voter_of(coordinator: Coordinator) -> Voter {
 }
 
 impl Quorum {
-    /// How the members are, as this coordinator sees them, which leads.
+    /// Returns the health of the members in the view of this coordinator, which leads.
     pub(crate) fn health(&self) -> QuorumHealth {
         let view = self.view();
         let heard = view.voters.iter().filter(|voter| !voter.is_away());
@@ -63,8 +64,8 @@ impl Quorum {
         }
     }
 
-    /// As [`Quorum::health`], but this one is heard only if it answers something that it is sent from now on: who died a moment ago would
-    /// pass for alive.
+    /// As [`Quorum::health`], but member `id` counts as heard only if it answers a message sent from now on: a member
+    /// that died a moment ago would pass for alive.
     pub(crate) async fn health_if_answers(&self, id: u64, within: Duration) -> QuorumHealth {
         let begun = <TokioInstant as openraft::Instant>::now();
         let mut metrics = self.raft.metrics();
@@ -87,29 +88,30 @@ impl Quorum {
         health
     }
 
-    /// Whether the state knows every entry about the members that Raft goes by: steps are decided from the state.
+    /// Returns true if the state contains every entry about the members that Raft uses: steps are decided from the
+    /// state.
     pub(crate) fn members_are_applied(&self) -> bool {
         let metrics = self.raft.server_metrics();
         let effective = *metrics.borrow_watched().membership_config.log_id();
         effective == self.replicated().membership_log_id()
     }
 
-    /// Has Raft take a step. What it waits for is for the caller to look at again.
+    /// Makes Raft take a step. The caller checks again for conditions that the step waits for.
     ///
     /// # Errors
-    /// Why it is not done, or not known to be; it is decided anew then.
+    /// Reason for which it is not done, or not known to be; the next step is then decided from scratch.
     pub(crate) async fn take(&self, step: QuorumStep, within: Duration) -> Result<(), String> {
         let change = match step {
             QuorumStep::Done | QuorumStep::CatchUp(..) => return Ok(()),
             QuorumStep::GiveWay(stay) => {
                 return if self.give_way_to(&stay).await { Ok(()) } else { Err("nobody took the lead".to_owned()) };
             }
-            // Nothing is added to what is wanted already.
+            // Nothing is added to the target set.
             QuorumStep::LeaveJoint => ChangeMembers::AddVoterIds(BTreeSet::new()),
             QuorumStep::AddLearner(id, coordinator) => {
                 ChangeMembers::AddNodes(BTreeMap::from([(id, voter_of(coordinator))]))
             }
-            // Another process at that address is not taken for this one: each answer names its directory.
+            // Another process at that address is not mistaken for this one: each answer names its directory.
             QuorumStep::SetAddress(id, coordinator) => {
                 ChangeMembers::SetNodes(BTreeMap::from([(id, voter_of(coordinator))]))
             }
@@ -121,9 +123,9 @@ impl Quorum {
         let last_membership_log_id = self.replicated().membership_log_id();
         let now = Precondition::<TypeConfig>::LastMembershipLogId { last_membership_log_id };
         let raft = self.raft.clone();
-        // Who votes no more copies on as a learner, until it is forgotten.
+        // A former voter continues as a learner until it is removed.
         let retain = true;
-        // It goes on when nobody waits any more: the space is held until it is answered.
+        // The change continues if the caller stops waiting: the space is held until it is answered.
         let changing = tokio::spawn(async move {
             let changed = raft.change_membership_if(change, retain, [now]).await;
             drop(space);

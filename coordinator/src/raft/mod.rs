@@ -1,4 +1,5 @@
-//! openraft and everything that names it: types, storage, network, and a handle that speaks our own words.
+//! Wrapper around openraft, and the only module that names it: types, storage, network, and a handle with our own
+//! types.
 
 mod addresses;
 #[cfg(test)]
@@ -95,27 +96,28 @@ use voter_reports::VoterReports;
 const SNAPSHOTS_DIR: &str = "snapshots";
 const LOG_DIR: &str = "raft-log";
 
-/// openraft's settings, with the reason wherever one differs from the default.
+/// Returns openraft's settings, with the reason for each that differs from the default.
 fn config(timing: QuorumTiming) -> Result<Arc<Config>, CoordinatorError> {
     let (election_timeout_min, election_timeout_max) = timing.election_ms();
     let config = Config {
         cluster_name: "archon".to_owned(),
-        // openraft gives up an answer to a heartbeat when the next one is due.
+        // openraft abandons an answer to a heartbeat when the next one is due.
         heartbeat_interval: timing.heartbeat_ms(),
         election_timeout_min,
         election_timeout_max,
         // A voter that was cut off does not depose a leader that others hear.
         enable_pre_vote: Some(true),
-        // A restarted leader is elected anew: it has forgotten whom it granted leases.
+        // A restarted leader needs another election: it has lost the list of leases it granted.
         enable_leader_restore: Some(false),
         // Without it a leader that lost its quorum can hold up elections.
         quorum_loss_probe_interval: Some(2 * election_timeout_max),
-        // A voter may say that it lacks what it had: an older copy of its directory, before it is told to end (rule 58). Leader and majority
-        // lose nothing by sending that again; otherwise openraft panics in development builds, and sends it nothing more in others.
+        // A voter may report that it lacks what it had: an older copy of its directory, before it is ended (rule 58).
+        // Leader and majority lose nothing by sending that again; otherwise openraft panics in development builds, and
+        // in others no longer sends to it.
         allow_log_reversion: Some(true),
         // Entries are small and the state is large.
         snapshot_policy: SnapshotPolicy::LogsSinceLast(50_000),
-        // What is kept must outlast the transfer of a snapshot, and the lag threshold lie above the policy.
+        // The kept entries must outlast the transfer of a snapshot, and the lag threshold must lie above the policy.
         max_in_snapshot_log_to_keep: 20_000,
         replication_lag_threshold: 100_000,
         purge_batch_size: 1_000,
@@ -132,7 +134,7 @@ fn config(timing: QuorumTiming) -> Result<Arc<Config>, CoordinatorError> {
     Ok(Arc::new(config))
 }
 
-/// Where the log of `data_dir` is.
+/// Opens the log directory of `data_dir`.
 fn log_disk(data_dir: &Path) -> Result<(RealDisk, PathBuf), StoreError> {
     let directory = data_dir.join(LOG_DIR);
     let disk = RealDisk::open(&directory).map_err(|source| {
@@ -145,13 +147,13 @@ fn log_disk(data_dir: &Path) -> Result<(RealDisk, PathBuf), StoreError> {
 /// Vote, log and snapshots of one data directory, opened and checked.
 pub(crate) struct Storage {
     log: LogStore,
-    /// Where the log is, for messages.
+    /// Path of the log, for messages.
     directory: PathBuf,
     replicated: Arc<Replicated>,
 }
 
 impl Storage {
-    /// Opens what `data_dir` holds. Blocks: files are read.
+    /// Opens the content of `data_dir`. Blocks: files are read.
     pub(crate) fn open(data_dir: &Path, local_voter: &LocalVoter) -> Result<Self, CoordinatorError> {
         let snapshots = SnapshotDir::open(&data_dir.join(SNAPSHOTS_DIR), local_voter.quorum)?;
         Self::open_log(data_dir, snapshots, local_voter.spoken.clone())
@@ -175,12 +177,13 @@ impl Storage {
         Ok(Self { log, directory, replicated: Replicated::new(snapshots, spoken) })
     }
 
-    /// Whether neither a vote nor an entry was ever written.
+    /// Returns true if neither a vote nor an entry was ever written.
     pub(crate) fn is_empty(&self) -> bool {
         self.log.is_empty()
     }
 
-    /// Where the log and the snapshots say that this coordinator is reached, if they name it. Blocks: a snapshot may be read.
+    /// Returns the address of this coordinator in the log or the snapshots, if they name it. Blocks: a snapshot may be
+    /// read.
     pub(crate) fn address_of(&self, id: u64) -> Result<Option<String>, CoordinatorError> {
         let of_log = self.log.newest_members();
         let members = match of_log {
@@ -190,13 +193,13 @@ impl Storage {
         Ok(members.and_then(|members| members.get_node(&id).map(|voter| voter.address.clone())))
     }
 
-    /// Whether `data_dir` has ever held a log.
+    /// Returns true if `data_dir` has ever held a log.
     pub(crate) fn has_log(data_dir: &Path) -> bool {
         std::fs::read_dir(data_dir.join(LOG_DIR)).is_ok_and(|mut files| files.next().is_some())
     }
 }
 
-/// The last entry that this voter has, in its log or in a snapshot that has taken the place of it.
+/// Returns the index of this voter's last entry, in its log or in a snapshot that replaced it.
 async fn last_index(storage: &Storage) -> Result<u64, CoordinatorError> {
     let replicated = Arc::clone(&storage.replicated);
     let newest = tokio::task::spawn_blocking(move || replicated.newest_snapshot()).await;
@@ -205,8 +208,8 @@ async fn last_index(storage: &Storage) -> Result<u64, CoordinatorError> {
     Ok(of_snapshot.max(storage.log.last_index()))
 }
 
-/// Starts Raft on opened storage and lets the peers reach it. `founders`: whom it knows before the log names anybody; `said`: where
-/// members may be reached that are not where the log has them. The returned tasks end with `stop`.
+/// Starts Raft on opened storage and lets the peers reach it. `founders`: coordinators known before the log names any;
+/// `said`: address hints for members. The returned tasks end with `stop`.
 pub(crate) async fn start(
     storage: Storage,
     transport: Transport,

@@ -1,4 +1,4 @@
-//! openraft's way to its peers: one channel per peer and class of traffic, deadlines of our own.
+//! Connections of openraft to its peers: one channel per peer and class of traffic, with deadlines of our own.
 
 use super::addresses::Addresses;
 use super::judge::Judged;
@@ -35,21 +35,21 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use uuid::Uuid;
 
-/// Opening a replication stream; a connection is made within it, which takes four round trips.
+/// Deadline for opening a replication stream, including a connection, which takes four round trips.
 const OPEN_DEADLINE: Duration = Duration::from_secs(3);
-/// Longest silence of a peer that owes an answer, unless the quorum's timing asks for a longer one.
+/// Longest silence of a peer with a pending answer, unless the quorum's timing requires a longer one.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(1);
-/// How often a silent stream is looked at.
+/// Interval of checks of a silent stream.
 const ANSWER_CHECK: Duration = Duration::from_millis(100);
-/// Pause after a replication stream could not be opened; doubled up to the longest. openraft waits for its own back-off only
-/// when the stream asks for the first request, which never happens while there is no connection.
+/// Pause after a replication stream could not be opened; doubled up to the maximum. openraft waits for its own back-off
+/// only when the stream asks for the first request, which never happens without a connection.
 const REOPEN_MIN: Duration = Duration::from_millis(25);
 const REOPEN_MAX: Duration = Duration::from_millis(200);
 const SNAPSHOT_CHUNK_BYTES: usize = 1024 * 1024;
-/// A replication message holds up to a batch of entries plus what surrounds it.
+/// Maximum size of a replication message: a batch of entries and its envelope.
 pub(crate) const PEER_MESSAGE_BYTES_MAX: usize = 8 * MESSAGE_BYTES_MAX;
 
-/// Traffic that must not wait behind other traffic has its own connection.
+/// Classes of traffic; each has its own connection so that it does not wait for another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Class {
     Log,
@@ -57,7 +57,7 @@ enum Class {
     Snapshot,
 }
 
-/// Makes clients that share connections.
+/// Creates clients that share connections.
 pub(crate) struct Network {
     transport: Transport,
     local_voter: LocalVoter,
@@ -68,7 +68,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A network as `local_voter`, whose vote is of `term`. What peers say of their space goes to `voter_reports`.
+    /// Creates a network for `local_voter`, whose vote is of `term`. Reports of peers about their space go to
+    /// `voter_reports`.
     pub(crate) fn new(
         transport: Transport,
         local_voter: LocalVoter,
@@ -106,7 +107,7 @@ impl Network {
     }
 }
 
-/// A channel that connects when it is first used; `None` for an address that is none.
+/// Returns a channel that connects on first use; `None` for an invalid address.
 pub(crate) fn connect(transport: &Transport, address: &str, expected: Expected) -> Option<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
     let endpoint =
@@ -130,7 +131,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
     }
 }
 
-/// The way to one peer.
+/// Connection to one peer.
 pub(crate) struct Link {
     local_voter: LocalVoter,
     term: OwnTerm,
@@ -149,7 +150,7 @@ pub(crate) struct Link {
 
 type Rpc<T> = Result<T, RPCError<TypeConfig>>;
 
-/// How many answers the peer owes, and since when it has been silent while it owed one.
+/// Number of answers that the peer owes, and the start of its silence while it owed one.
 #[derive(Default)]
 struct Owed {
     sent: u64,
@@ -158,7 +159,7 @@ struct Owed {
 }
 
 impl Link {
-    /// Goes to where the peer is reached by now.
+    /// Follows the peer to its current address.
     fn follow(&mut self) {
         if let Some(address) = self.addresses.other_than(self.target, &self.address) {
             tracing::info!(id = self.target, was = self.address, is = address, "a coordinator is reached elsewhere");
@@ -177,7 +178,7 @@ impl Link {
             .max_encoding_message_size(PEER_MESSAGE_BYTES_MAX))
     }
 
-    /// Holds up the next attempt to open a stream. Heartbeats are paced by openraft itself.
+    /// Delays the next attempt to open a stream. Heartbeats are paced by openraft itself.
     async fn pause(&mut self) {
         if self.class == Class::Log {
             tokio::time::sleep(self.reopen.next(rand::random())).await;
@@ -188,7 +189,7 @@ impl Link {
         Timeout { action, id: self.local_voter.id, target: self.target, timeout }
     }
 
-    /// The answer, if its voter's log has what that is known to have held: its vote could lose it.
+    /// Returns the answer, if the voter's log contains everything it is known to have held: its vote could lose it.
     fn with_whole_log(&self, answer: VoteResponse<TypeConfig>) -> Rpc<VoteResponse<TypeConfig>> {
         let last = answer.last_log_id.map_or(0, |last| last.index);
         let checked = self.local_voter.marks.check_log(self.target, self.storage.as_bytes(), last);
@@ -222,7 +223,7 @@ impl Link {
     }
 }
 
-/// A refused connection backs off at once; anything else may have been bad luck.
+/// A refused connection backs off at once; other failures may be transient.
 fn failed(status: &Status) -> RPCError<TypeConfig> {
     match status.code() {
         Code::Unavailable | Code::FailedPrecondition => Unreachable::new(status).into(),
@@ -409,7 +410,7 @@ mod tests {
     use archon_wal::WalConfig;
     use archon_wal::disk::MemoryDisk;
 
-    /// The network of the first coordinator of two.
+    /// Returns the network of the first of two coordinators.
     fn network(addresses: Addresses) -> Network {
         let term = LogStore::open(Arc::new(MemoryDisk::new()), WalConfig::default(), || Ok(None)).unwrap().own_term();
         let expected = Arc::new([1, 2].into());
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_connection_is_not_tried_in_a_tight_loop() {
+    async fn refused_connection_is_not_retried_in_a_tight_loop() {
         let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = free.local_addr().unwrap().to_string();
         drop(free);
@@ -445,7 +446,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_member_that_moved_was_called_at_its_old_address_until_another_led() {
+    async fn moved_member_is_called_at_its_new_address() {
         let addresses = Addresses::default();
         let mut network = network(addresses.clone());
         let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,5 +1,5 @@
-//! The Raft service: what peers send is checked (quorum, target, sender, its data directory) and judged, then handed to
-//! openraft.
+//! The Raft service: checks (quorum, target, sender, its data directory) and validates messages of peers, then passes
+//! them to openraft.
 
 use super::entries::{UnderWay, purpose};
 use super::introductions::Introductions;
@@ -39,9 +39,9 @@ use uuid::Uuid;
 const CHUNK_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest transfer of a whole snapshot, for its sender and for its receiver.
 pub(crate) const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(60);
-/// How long entries wait for a file of the log that is being made; the leader waits longer for its answer.
+/// Maximum wait of entries for a log file that is being made; the leader waits longer for its answer.
 const SPACE_DEADLINE: Duration = Duration::from_millis(500);
-/// Snapshots received at once: each may take a GiB of memory.
+/// Maximum number of snapshots received at once: each may take a GiB of memory.
 const SNAPSHOTS_MAX: usize = 1;
 
 /// Serves the peers. Until Raft is set it answers only `Hello`.
@@ -53,39 +53,39 @@ pub(crate) struct Peers {
 struct Inner {
     local_voter: LocalVoter,
     raft: OnceLock<Inside>,
-    /// The log was empty when this process started. Otherwise nothing is said before Raft has read it.
+    /// True if the log was empty when this process started. Otherwise nothing is answered before Raft has read it.
     fresh: bool,
-    /// This life of the process, told to itself only.
+    /// This incarnation of the process, sent only to itself.
     boot: Uuid,
     started: Instant,
-    /// A restarted voter has forgotten whose lease it confirmed, so it elects nobody for this long.
+    /// A restarted voter has lost the record of the leases it confirmed, so it elects no leader for this long.
     vote_pause: Duration,
     /// Ends the streams of peers, which would otherwise stay open.
     stop: CancellationToken,
     /// Senders that were refused, so that each is logged once.
     refused: Mutex<BTreeMap<u64, Uuid>>,
-    /// Places for snapshots under way.
+    /// Permits for snapshots in transfer.
     snapshots: Semaphore,
-    /// What members say of coordinators that the log does not name.
+    /// Answers of members about coordinators that the log does not name.
     introductions: Introductions,
 }
 
-/// What messages reach, once it runs.
+/// Recipients of messages, once Raft runs.
 pub(super) struct Inside {
     /// openraft.
     pub(super) raft: RaftCore,
     /// The term of this voter's vote, by which messages are judged.
     pub(super) term: OwnTerm,
-    /// The space in its log, from which entries get theirs before openraft hears of them.
+    /// The space in its log, which entries reserve before openraft receives them.
     pub(super) space: LogSpace,
-    /// Where snapshots go.
+    /// The destination of snapshots.
     pub(super) replicated: Arc<Replicated>,
-    /// How this voter talks to others.
+    /// The transport to other voters.
     pub(super) transport: Transport,
 }
 
 impl Peers {
-    /// A service for `local_voter`, which refuses votes for `vote_pause` after now. `fresh`: its log is empty.
+    /// Creates a service for `local_voter`, which refuses votes for `vote_pause` from now. `fresh`: its log is empty.
     pub(crate) fn new(local_voter: LocalVoter, fresh: bool, vote_pause: Duration, stop: CancellationToken) -> Self {
         let inner = Inner {
             local_voter,
@@ -102,24 +102,24 @@ impl Peers {
         Self { inner: Arc::new(inner) }
     }
 
-    /// This life of the process.
+    /// Returns this incarnation of the process.
     pub(crate) fn boot(&self) -> Uuid {
         self.inner.boot
     }
 
-    /// From now on messages reach openraft.
+    /// Connects the service to openraft.
     pub(super) fn set(&self, inside: Inside) {
         if self.inner.raft.set(inside).is_err() {
             tracing::error!("raft was set twice; the first one stays");
         }
     }
 
-    /// Whom it believes beyond its log.
+    /// Returns the peer lookup.
     pub(super) fn introductions(&self) -> &Introductions {
         &self.inner.introductions
     }
 
-    /// As a tonic service.
+    /// Returns it as a tonic service.
     pub(crate) fn into_service(self) -> RaftServer<Self> {
         RaftServer::new(self)
             .max_decoding_message_size(PEER_MESSAGE_BYTES_MAX)
@@ -140,13 +140,13 @@ impl Peers {
         self.inner.introductions.with_vouched(members, |id| self.is_retired(id))
     }
 
-    /// Whether the number of a coordinator belonged to one that was removed.
+    /// Returns true if the number belonged to a coordinator that was removed.
     fn is_retired(&self, id: u64) -> bool {
         let retired = |inside: &Inside| inside.replicated.read(|state| state.coordinators.retired.contains_key(&id));
         self.inner.raft.get().is_some_and(retired)
     }
 
-    /// What a coordinator with this directory is to the quorum.
+    /// Returns the standing in the quorum of a coordinator with this directory.
     fn standing(&self, known: &Acquaintances, id: u64, storage: &[u8]) -> Standing {
         let storage = Uuid::from_slice(storage).ok().map(StorageId::new);
         match known.standing(id, storage, self.is_retired(id)) {
@@ -195,7 +195,7 @@ impl Peers {
         voters.next() == Some(self.inner.local_voter.id) && voters.next().is_none()
     }
 
-    /// The cluster of which this coordinator is a member.
+    /// Returns the cluster of which this coordinator is a member.
     fn cluster(&self) -> Option<ClusterId> {
         self.inner.raft.get()?.replicated.read(|state| state.is_bootstrapped().then_some(state.cluster))
     }
@@ -221,7 +221,7 @@ impl Peers {
     fn note_refusal(&self, sender: u64, storage: &[u8], status: &Status) {
         let storage = Uuid::from_slice(storage).unwrap_or_default();
         let mut refused = self.inner.refused.lock();
-        // The senders are not authenticated, so the memory of them is bounded.
+        // The senders are not authenticated, so this set is bounded.
         if refused.len() < 64 && refused.insert(sender, storage).is_none() {
             tracing::warn!(sender, %storage, reason = status.message(), "refused a message of a coordinator");
         }
@@ -231,7 +231,7 @@ impl Peers {
         self.answering(to, what, body).map(Response::new)
     }
 
-    /// An answer, which says whether this voter or its snapshot lacks space, and by which certificate it talks.
+    /// Wraps an answer, with this voter's lack of space for entries or a snapshot, and its certificate.
     fn answering<T: Serialize>(&self, to: u64, what: &'static str, body: &T) -> Result<RaftMessage, Status> {
         let message = self.inner.local_voter.message(to, what, body);
         let message = message.map_err(|error| Status::internal(error.to_string()))?;
@@ -243,8 +243,8 @@ impl Peers {
         Ok(RaftMessage { lack, snapshot_waits, certificate, ..message })
     }
 
-    /// Takes entries out of a message, and makes sure of the space that they take in the log. A message without entries
-    /// takes none: leaders are heard on a full disk.
+    /// Takes the entries out of a message, and reserves their space in the log. A message without entries needs none:
+    /// leaders are heard on a full disk.
     async fn admit(
         &self,
         caller: &Caller,
@@ -265,7 +265,7 @@ impl Peers {
         Ok((request, Some(admitted)))
     }
 
-    /// Refuses a snapshot that contradicts what is committed here.
+    /// Refuses a snapshot that contradicts a committed entry of this log.
     async fn may_install(&self, meta: &SnapshotMeta) -> Result<(), Status> {
         let committed =
             self.raft()?.with_raft_state(|state| state.local_committed().copied()).await.map_err(stopped)?;
@@ -273,7 +273,7 @@ impl Peers {
         judged.map_err(|why| Status::failed_precondition(format!("the snapshot is refused: {why}")))
     }
 
-    /// Brings a snapshot to the disk: openraft, which ends when its state machine cannot, is told only of one that is there.
+    /// Writes a snapshot to the disk: openraft, which ends if its state machine cannot, receives only a written one.
     async fn stage(&self, meta: &SnapshotMeta, body: &Bytes) -> Result<(), Status> {
         let (replicated, meta, body) = (Arc::clone(&self.inside()?.replicated), meta.clone(), body.clone());
         let staged = tokio::task::spawn_blocking(move || replicated.stage(&meta, &body)).await;
@@ -281,14 +281,14 @@ impl Peers {
         staged.map_err(|error| Status::unavailable(format!("there is no space for the snapshot: {error}")))
     }
 
-    /// Refuses a candidate whose log lacks what it is known to have held.
+    /// Refuses a candidate whose log lacks entries that it is known to have held.
     fn check_log(&self, message: &RaftMessage, vote: &VoteRequest<TypeConfig>) -> Result<(), Status> {
         let last = vote.last_log_id.map_or(0, |last| last.index);
         let marks = &self.inner.local_voter.marks;
         marks.check_log(message.sender, &message.sender_storage, last).map_err(Status::failed_precondition)
     }
 
-    /// Refuses to vote while it must not, or has nowhere to write its vote.
+    /// Refuses to vote during the vote pause, or without space for the vote.
     fn may_vote(&self) -> Result<(), Status> {
         if !self.inside()?.space.may_vote() {
             return Err(Status::unavailable(format!("coordinator {} has no space to vote", self.inner.local_voter.id)));
@@ -301,7 +301,7 @@ impl Peers {
     }
 }
 
-/// The members as this coordinator's log has them, with their data directories.
+/// Returns the members in this coordinator's log, with their data directories.
 fn known_members(raft: &RaftCore) -> BTreeMap<u64, StorageId> {
     let metrics = raft.server_metrics();
     let metrics = metrics.borrow_watched();
@@ -378,7 +378,7 @@ impl Raft for Peers {
         let (this, caller) = (self.clone(), Caller::of(&request));
         let sender = Arc::new(Mutex::new(0));
         let heard = Arc::clone(&sender);
-        // The first bad message ends the stream; why is told by the last answer.
+        // The first bad message ends the stream; the last answer contains the reason.
         let refusal: Arc<Mutex<Option<Status>>> = Arc::default();
         let reason = Arc::clone(&refusal);
         let under_way = Arc::new(UnderWay::new(raft.clone()));
@@ -406,11 +406,11 @@ impl Raft for Peers {
                 }
             }
         });
-        // openraft holds this end in a task of its own until it ends.
+        // openraft holds this end in its own task until it ends.
         let requests = requests.take_until(self.inner.stop.clone().cancelled_owned());
         let this = self.clone();
         let answers = raft.stream_append(requests).map(move |result| {
-            // Answers come in the order of the requests, and once what those brought is durable.
+            // Answers come in the order of the requests, each once its entries are durable.
             under_way.answered();
             let answer = result.map_err(stopped)?;
             let to = *sender.lock();
@@ -464,7 +464,7 @@ impl Raft for Peers {
         let body = body.map_err(|_| Status::deadline_exceeded("the snapshot took too long"))??;
         let body = readable(body, self.inner.local_voter.spoken.clone()).await?;
         self.stage(&meta, &body).await?;
-        // The log may have gone on meanwhile.
+        // The log may have grown meanwhile.
         let installed = match self.may_install(&meta).await {
             Ok(()) => {
                 let snapshot = Snapshot { meta, snapshot: body };
@@ -484,7 +484,7 @@ impl Raft for Peers {
         check_sender(&caller, "/archon.v1.Raft/Hello", hello.sender)?;
         let local_voter = &self.inner.local_voter;
         if hello.sender == local_voter.id && hello.sender_storage == local_voter.storage.as_bytes()[..] {
-            // It looks whether another process has a copy of its directory.
+            // It checks for another process with a copy of its directory.
             let boot = Bytes::copy_from_slice(self.inner.boot.as_bytes());
             return Ok(Response::new(HelloResponse { id: local_voter.id, boot, ..HelloResponse::default() }));
         }
@@ -493,7 +493,7 @@ impl Raft for Peers {
         }
         let known = self.known();
         let standing = self.standing(&known, hello.sender, &hello.sender_storage);
-        // Who was wiped or removed must be told so.
+        // A coordinator that was wiped or removed must learn it.
         let checked = match standing {
             Standing::Unspecified => {
                 local_voter.check(&hello.cluster_id, hello.target, hello.sender, &hello.sender_storage, &known)
@@ -512,7 +512,7 @@ impl Raft for Peers {
         let subject = hello.subject.map(|subject| self.standing(&known, subject.id, &subject.storage));
         Ok(Response::new(HelloResponse {
             id: local_voter.id,
-            // A quorum is made of everybody's; afterwards each compares its own only.
+            // The key of a quorum is made of all directories; afterwards each compares only its own.
             storage: if known.names_nobody() {
                 Bytes::copy_from_slice(local_voter.storage.as_bytes())
             } else {
@@ -521,14 +521,14 @@ impl Raft for Peers {
             initialized: !known.names_nobody(),
             standing: standing.into(),
             subject_standing: subject.unwrap_or_default().into(),
-            // To a member: a follower takes its leader's word for a majority.
+            // Sent to a member: a follower accepts its leader's word for a majority.
             works: standing == Standing::Member && self.inner.introductions.works(),
             ..HelloResponse::default()
         }))
     }
 }
 
-/// Puts the chunks that follow the header together; space is made by what arrives, never by what is announced.
+/// Assembles the chunks that follow the header; memory grows with the received bytes, never by the announced length.
 async fn receive(chunks: &mut Streaming<SnapshotChunk>, length: u64) -> Result<Bytes, Status> {
     let mut body = BytesMut::new();
     while let Some(chunk) = next_chunk(chunks).await? {
@@ -546,7 +546,7 @@ async fn receive(chunks: &mut Streaming<SnapshotChunk>, length: u64) -> Result<B
     Ok(body.freeze())
 }
 
-/// Gives the bytes back if they hold a state: openraft ends when its state machine cannot take a snapshot in.
+/// Returns the bytes if they hold a state: openraft ends if its state machine cannot read a snapshot.
 async fn readable(body: Bytes, spoken: Spoken) -> Result<Bytes, Status> {
     let checked = tokio::task::spawn_blocking(move || spoken.decode(&body).map(|_| body));
     let checked = checked.await.map_err(|error| Status::internal(format!("the snapshot was not read: {error}")))?;

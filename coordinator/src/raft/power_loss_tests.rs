@@ -1,5 +1,5 @@
-//! A voter's storage on a disk that loses its power at any moment: what was acknowledged is there, the log has no hole, and
-//! openraft starts on it.
+//! Tests of a voter's storage on a disk that loses power at any moment: acknowledged writes survive, the log has no
+//! gap, and openraft starts on it.
 
 use super::checksums::Checksums;
 use super::codec;
@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The same seed gives the same numbers.
+/// Pseudo-random numbers, reproducible by seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -36,7 +36,7 @@ impl Numbers {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// From `low` up to and including `high`, or `low` where that is more.
+    /// Returns a number from `low` up to and including `high`, or `low` if that is more.
     fn between(&mut self, low: u64, high: u64) -> u64 {
         low + (self.next() >> 11) % (high.saturating_sub(low) + 1)
     }
@@ -54,7 +54,7 @@ fn config() -> WalConfig {
     WalConfig { segment_bytes: 4096, write_bytes_max: 4096, ..WalConfig::default() }
 }
 
-/// What the log of a voter holds.
+/// Content of a voter's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Held {
     vote: Option<Vote>,
@@ -88,16 +88,16 @@ fn open(disk: &MemoryDisk) -> Result<LogStore, super::StoreError> {
     LogStore::open(Arc::new(disk.clone()), config(), || newest(&snapshots))
 }
 
-/// One life of a voter's storage, used as openraft uses it, and what it was told.
+/// One incarnation of a voter's storage, used as openraft uses it, and the acknowledgements it received.
 struct Voter {
     disk: MemoryDisk,
     store: LogStore,
     snapshots: SnapshotDir,
     snapshot: Option<LogId>,
     committed: u64,
-    /// What the log held after each call; what it held at first comes first.
+    /// Content of the log after each call; the first one is the initial content.
     history: Vec<Held>,
-    /// The last of them that is known to be durable; and appends whose end is not known yet.
+    /// Index of the newest content known to be durable; and appends without a known outcome.
     acknowledged: usize,
     waiting: Vec<(usize, Flushed)>,
 }
@@ -177,7 +177,7 @@ impl Voter {
         Ok(())
     }
 
-    /// One call, or a few that belong together; an error says that the power is off.
+    /// Makes one call, or a few that belong together; an error means that the power is off.
     async fn step(&mut self, numbers: &mut Numbers) -> io::Result<()> {
         let last = self.now().last().map_or(0, |last| last.index);
         let held = |this: &Self, index: u64| this.now().entries.get(&index).copied();
@@ -186,7 +186,7 @@ impl Voter {
                 let vote = Vote::new(self.term() + numbers.between(1, 3), numbers.between(1, 3));
                 self.vote(vote).await
             }
-            // A new leader has other entries than those that were never committed.
+            // A new leader has other entries in place of uncommitted ones.
             2 => {
                 self.vote(Vote::new(self.term() + 1, 2)).await?;
                 let keep = numbers.between(self.committed, last);
@@ -215,7 +215,7 @@ impl Voter {
                     None => Ok(()),
                 }
             }
-            // A snapshot of another leader, beyond the end or in place of entries that were never committed.
+            // A snapshot of another leader, beyond the end or in place of uncommitted entries.
             10 => {
                 self.vote(Vote::new(self.term() + 1, 3)).await?;
                 let at = id(self.term(), numbers.between(self.committed + 1, last + 20));
@@ -230,7 +230,7 @@ impl Voter {
         }
     }
 
-    /// Cuts the power; gives the disk as it is found then, and what must be on it.
+    /// Cuts the power; returns the remaining disk, and the content it must have.
     async fn lose_power(self, numbers: &mut Numbers) -> (MemoryDisk, Promised) {
         let after = self.disk.power_loss(|| numbers.next() >> 9);
         drop(self.store);
@@ -254,7 +254,7 @@ async fn held(store: &mut LogStore) -> Held {
     }
 }
 
-/// What a disk must hold after its power failed.
+/// Content that a disk must hold after a power failure.
 struct Promised {
     history: Vec<Held>,
     acknowledged: usize,
@@ -262,7 +262,7 @@ struct Promised {
 }
 
 impl Promised {
-    /// Exactly what was asked for up to some moment, and not before the last one that was acknowledged.
+    /// Checks that the log equals the requested content as of some call, not before the last acknowledged one.
     async fn check(&self, disk: &MemoryDisk) -> Result<(), String> {
         let mut store = open(disk).map_err(|error| error.to_string())?;
         let found = held(&mut store).await;
@@ -283,7 +283,7 @@ impl Promised {
     }
 }
 
-/// Several lives of one voter, each ended by a power loss.
+/// Runs several incarnations of one voter, each ended by a power loss.
 async fn lives(seed: u64, block_bytes: usize) -> Result<(), String> {
     let mut numbers = Numbers::new(seed);
     let mut disk = MemoryDisk::with_block_bytes(block_bytes);
@@ -298,7 +298,7 @@ async fn lives(seed: u64, block_bytes: usize) -> Result<(), String> {
         }
         let (after, promised) = voter.lose_power(&mut numbers).await;
         promised.check(&after).await.map_err(|error| format!("life {life}: {error}"))?;
-        // What a start reports is durable: a power loss right after it takes nothing back.
+        // The content reported at a start is durable: a power loss right after it removes nothing.
         let again = after.power_loss(|| numbers.next() >> 9);
         promised.check(&again).await.map_err(|error| format!("life {life}, once more: {error}"))?;
         disk = again;
@@ -307,7 +307,7 @@ async fn lives(seed: u64, block_bytes: usize) -> Result<(), String> {
 }
 
 #[test]
-fn a_voter_could_not_start_after_a_power_loss_that_came_between_a_purge_and_its_record() {
+fn voter_starts_after_power_loss_during_purge() {
     let runs = std::env::var("RAFT_POWER_LOSS_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(150);
     let runtime = runtime();
     for seed in 1..=runs {
@@ -319,9 +319,9 @@ fn a_voter_could_not_start_after_a_power_loss_that_came_between_a_purge_and_its_
     }
 }
 
-/// They purge at nearly the same entry, so what bricks one bricks them all.
+/// The voters purge at nearly the same entry, so a fault that stops one stops all of them.
 #[test]
-fn all_voters_lose_their_power_at_once_and_what_two_of_three_acknowledged_stays_with_two() {
+fn acknowledged_majority_survives_common_power_loss() {
     for seed in 1..=60 {
         runtime().block_on(async {
             let mut numbers = Numbers::new(seed);

@@ -1,4 +1,4 @@
-//! Proposals: decided under one term, written only in that term, voided by `apply` should they land in another.
+//! Proposals: decided under one term, written only in that term; `apply` voids one that lands in another.
 
 use super::codec;
 use super::log_space::{Admitted, Purpose, Refused};
@@ -18,21 +18,21 @@ use tokio::time::{Instant, timeout_at};
 /// Pause before a proposal that met an expired leader lease is repeated; it was never appended.
 const LEASE_RETRY: Duration = Duration::from_millis(10);
 
-/// What is to be committed.
+/// A batch to commit.
 #[derive(Clone, Debug)]
 pub(crate) struct Proposal {
     /// The term in which it was decided.
     pub(crate) term: u64,
     /// The id by which a repetition is recognised.
     pub(crate) request: Option<RequestId>,
-    /// Who caused it.
+    /// Originator.
     pub(crate) who: Actor,
     /// The commands.
     pub(crate) commands: Vec<Command>,
 }
 
 impl Quorum {
-    /// Commits and applies a batch; gives one answer per command.
+    /// Commits and applies a batch; returns one answer per command.
     ///
     /// # Errors
     /// `NotCoordinatorLeader` or `NoQuorum` when leadership was lost: repeat it with the leader, under the same
@@ -57,7 +57,7 @@ impl Quorum {
                 return Err(ErrorDetail::new(ErrorKind::Overloaded, message).with_retry_after_ms(100));
             };
             let admitted = self.admit(&batch, deadline).await?;
-            // It goes on when nobody waits any more: what it holds is held until it is answered.
+            // It continues if the caller stops waiting: its space is held until it is answered.
             let writing = tokio::spawn(write(self.raft.clone(), Arc::clone(&batch), (admitted, permit)));
             let written = timeout_at(deadline, async { writing.await.unwrap_or(Written::Stopped) }).await;
             match written {
@@ -84,14 +84,14 @@ impl Quorum {
         ErrorDetail::new(ErrorKind::DeadlineExceeded, message).with_leader(self.leader_address())
     }
 
-    /// Whether one entry can hold these commands.
+    /// Returns true if one entry can hold these commands.
     pub(crate) fn fits(&self, commands: &[Command]) -> bool {
         let bytes = codec::size("commands", &commands).unwrap_or(usize::MAX);
-        // What surrounds them is less than one more request takes.
+        // Their envelope takes less than one more request.
         self.space.check_size(bytes.saturating_add(1_024)).is_ok()
     }
 
-    /// Makes sure of the space that a batch takes in this coordinator's log, before Raft hears of it.
+    /// Reserves the space of a batch in this coordinator's log, before Raft receives it.
     async fn admit(&self, batch: &CommandBatch, deadline: Instant) -> Result<Admitted, ErrorDetail> {
         if let Some(why) = self.read_only() {
             return Err(self.disk_full(&why));
@@ -128,7 +128,7 @@ impl Quorum {
     }
 }
 
-/// Has Raft write a batch; what is `held` is given back once that is answered.
+/// Makes Raft write a batch; `held` is released once that is answered.
 async fn write(raft: Raft, batch: Arc<CommandBatch>, held: (Admitted, OwnedSemaphorePermit)) -> Written {
     let term = CommittedLeaderId::new(batch.term);
     let (responder, answer) = ProgressResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::complete_only();
@@ -150,7 +150,7 @@ async fn write(raft: Raft, batch: Arc<CommandBatch>, held: (Admitted, OwnedSemap
 
 enum Written {
     Answered(Vec<Response>),
-    /// Never appended, and the term may still be ours.
+    /// Never appended, and this coordinator may still lead the term.
     Retry,
     NotLeading,
     Stopped,

@@ -1,5 +1,5 @@
-//! The rest of the coordinator's view of Raft: who leads, confirmed reads, handing leadership away. Nothing outside
-//! this folder sees openraft's types.
+//! Further views of Raft: the leader, confirmed reads, transfer of leadership. Code outside this folder does not see
+//! openraft's types.
 
 use super::addresses::Elsewhere;
 use super::checksums::Differs;
@@ -33,19 +33,19 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// Most proposals under way at once; more are refused retryably.
+/// Maximum number of concurrent proposals; more are refused retryably.
 const PROPOSALS_MAX: usize = 1_024;
 /// Silence of a leader after which a coordinator does not follow it.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
-/// How often a state that has no signal of its own is looked at.
+/// Polling interval for states without a notification.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long things take.
+/// Measured durations.
 #[derive(Debug, Default)]
 pub(super) struct Times {
-    /// From a proposal until it is applied.
+    /// Duration from a proposal until it is applied.
     pub(super) commits: Histogram,
-    /// The log's durable writes.
+    /// Durations of the log's durable writes.
     syncs: Histogram,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Quorum {
     pub(super) raft: Raft,
     pub(super) local_voter: LocalVoter,
     pub(super) proposals: Arc<Semaphore>,
-    /// Whom it knew before the log named anybody.
+    /// Coordinators known before the log named any.
     founders: Arc<BTreeMap<u64, String>>,
     replicated: Arc<Replicated>,
     rounds: Rounds,
@@ -78,14 +78,14 @@ impl Leadership {
     /// Waits for a change since the last call; the first call may return at once.
     pub(crate) async fn changed(&mut self) {
         if self.receiver.changed().await.is_err() {
-            // Raft ended: whoever waits looks at its timer and its token.
+            // Raft ended: the waiting task checks its timer and its token.
             std::future::pending::<()>().await;
         }
     }
 }
 
 impl Quorum {
-    /// A handle on a running Raft. The rounds end with `stop`.
+    /// Creates a handle on a running Raft. The rounds end with `stop`.
     pub(super) fn new(
         raft: Raft,
         local_voter: LocalVoter,
@@ -127,27 +127,27 @@ impl Quorum {
         )
     }
 
-    /// Heartbeat and election timing.
+    /// Returns heartbeat and election timing.
     pub(crate) fn timing(&self) -> QuorumTiming {
         self.local_voter.timing
     }
 
-    /// This coordinator's id.
+    /// Returns this coordinator's id.
     pub(crate) fn id(&self) -> u64 {
         self.local_voter.id
     }
 
-    /// The replicated state.
+    /// Returns the replicated state.
     pub(crate) fn replicated(&self) -> &Arc<Replicated> {
         &self.replicated
     }
 
-    /// The log's files, for watching their progress.
+    /// Returns the log, for watching its progress.
     pub(crate) fn wal(&self) -> &Wal {
         &self.wal
     }
 
-    /// The sizes of the log's files.
+    /// Returns the sizes of the log's files.
     pub(crate) fn log_readings(&self) -> LogReadings {
         let progress = self.wal.progress();
         LogReadings {
@@ -158,43 +158,43 @@ impl Quorum {
         }
     }
 
-    /// Encoded bytes of the entries that Raft's log holds in memory.
+    /// Returns the encoded bytes of the entries that Raft's log holds in memory.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.log_size.bytes()
     }
 
-    /// How long proposals took until they were applied.
+    /// Returns the distribution of times from proposal to application.
     pub(crate) fn commit_times(&self) -> Distribution {
         self.times.commits.read()
     }
 
-    /// How long things take, to be counted.
+    /// Returns the measured durations.
     pub(super) fn times(&self) -> &Times {
         &self.times
     }
 
-    /// The key of the quorum, which messages between its members carry.
+    /// Returns the key of the quorum, which messages between its members carry.
     pub(crate) fn key(&self) -> Uuid {
         self.local_voter.quorum
     }
 
-    /// The addresses of all members, as the log has them.
+    /// Returns the addresses of all members in the log.
     pub(crate) fn recorded_addresses(&self) -> BTreeMap<u64, String> {
         let members = addresses_of(self.raft.server_metrics().borrow_watched().membership_config.membership());
         if members.is_empty() { self.founders.as_ref().clone() } else { members }
     }
 
-    /// Where all members are reached: where the log has them, but for those that were found elsewhere.
+    /// Returns the current addresses of all members: those in the log, except for members found at another one.
     pub(crate) fn addresses(&self) -> BTreeMap<u64, String> {
         self.hints.reached_at(self.recorded_addresses())
     }
 
-    /// The members that do not answer where the log has them, and do elsewhere.
+    /// Returns the members that answer at another address than the one in the log.
     pub(crate) fn found_elsewhere(&self) -> BTreeMap<u64, Elsewhere> {
         self.hints.found()
     }
 
-    /// A coordinator says where it is; if it is a member with this directory, it is looked for there.
+    /// Notes the address that a coordinator reports of itself; a member with this directory is searched for there.
     pub(crate) fn hear_address(&self, id: u64, storage: StorageId, address: &str) {
         let members = |state: &ClusterState| state.coordinators.members.get(&id).map(|member| member.storage);
         if self.replicated.read(members) == Some(storage) && id != self.local_voter.id {
@@ -202,52 +202,54 @@ impl Quorum {
         }
     }
 
-    /// Members that were looked for elsewhere as well, in vain, in words.
+    /// Returns the members that were not found at another address either, with the reason.
     pub(super) fn missing(&self) -> BTreeMap<u64, String> {
         self.hints.missing()
     }
 
-    /// The same without numbers, for those who call them.
+    /// Returns the current addresses without numbers, for callers.
     pub(crate) fn coordinators(&self) -> Vec<String> {
         self.addresses().into_values().collect()
     }
 
-    /// Whether this coordinator is no member any more.
+    /// Returns true if this coordinator is no longer a member.
     pub(crate) fn is_removed(&self) -> bool {
         self.introductions.is_removed()
     }
 
-    /// Why this coordinator must not go on, if others know more of its data directory than is in it.
+    /// Returns the reason for which this coordinator must end, if others know more of its data directory than is in it.
     pub(crate) fn outdated(&self) -> Option<String> {
         self.local_voter.marks.outdated()
     }
 
-    /// As of which entry this coordinator's state is not that of the majority, if it is so.
+    /// Returns the entry as of which this coordinator's state is not the majority's, if it is not.
     pub(crate) fn wrong_state(&self) -> Option<u64> {
         self.local_voter.checksums.wrong()
     }
 
-    /// The coordinators whose states differ, as this one knows, which leads.
+    /// Returns the coordinators with differing states, as known to this one, which leads.
     pub(crate) fn differing_states(&self) -> BTreeMap<u64, Differs> {
         self.local_voter.checksums.differ()
     }
 
-    /// How long it took to sum the state up last.
+    /// Returns the duration of the newest checksum.
     pub(crate) fn checksum_took(&self) -> Duration {
         self.local_voter.checksums.took()
     }
 
-    /// How long that took each time.
+    /// Returns the distribution of checksum durations.
     pub(crate) fn checksum_times(&self) -> Distribution {
         self.local_voter.checksums.times()
     }
 
-    /// The coordinators at members' addresses that live in a generation that does not continue this one's, each with its generation.
+    /// Returns the coordinators at members' addresses that live in a generation that does not continue this one's, each
+    /// with its generation.
     pub(crate) fn other_generations(&self) -> BTreeMap<u64, u64> {
         self.introductions.other_generations()
     }
 
-    /// The coordinators at members' addresses that live in a later generation and wait for this one, each with its generation.
+    /// Returns the coordinators at members' addresses that live in a later generation and wait for this one, each with
+    /// its generation.
     pub(crate) fn waiting_generations(&self) -> BTreeMap<u64, u64> {
         self.introductions.waiting_generations()
     }
@@ -262,7 +264,7 @@ impl Quorum {
         self.introductions.set_standby(standby);
     }
 
-    /// Returns why no lease is granted after the last round of questions.
+    /// Returns the reason for which no lease is granted after the last round of questions.
     pub(crate) fn blocked(&self) -> Option<String> {
         self.introductions.blocked()
     }
@@ -287,12 +289,12 @@ impl Quorum {
         self.introductions.hears_leader(self.local_voter.timing.silence(SILENCE_MAX))
     }
 
-    /// The generation that a recovery began without this coordinator, if one did.
+    /// Returns the generation that a recovery began without this coordinator, if one did.
     pub(crate) fn later_generation(&self) -> Option<u64> {
         self.introductions.later_generation()
     }
 
-    /// Makes the first members: every coordinator of the peer list, each with its data directory.
+    /// Sets the first members: every coordinator of the peer list, each with its data directory.
     pub(crate) async fn initialize(&self, storages: &BTreeMap<u64, Uuid>) -> Result<(), CoordinatorError> {
         let mut voters = BTreeMap::new();
         for (id, address) in self.founders.iter() {
@@ -305,7 +307,7 @@ impl Quorum {
         }
     }
 
-    /// The term in which this coordinator believes that it leads.
+    /// Returns the term in which this coordinator believes that it leads.
     pub(crate) fn leading_term(&self) -> Option<u64> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -313,20 +315,20 @@ impl Quorum {
         (leads && metrics.running_state.is_ok()).then_some(metrics.current_term)
     }
 
-    /// The leader's address, if another coordinator is known to lead.
+    /// Returns the leader's address, if another coordinator is known to lead.
     pub(crate) fn leader_address(&self) -> Option<String> {
         let leader = self.leader()?;
-        // Raft knows a leader from before a restart as well.
+        // Raft also knows a leader from before a restart.
         if leader == self.local_voter.id || self.missing().contains_key(&leader) {
             return None;
         }
         self.addresses().remove(&leader)
     }
 
-    /// Whether somebody is known to lead; of this coordinator itself, if more than half of all hear it.
+    /// Checks that a leader is known; for this coordinator itself, that more than half of all voters hear it.
     ///
     /// # Errors
-    /// `NoQuorum`: nobody is, or this coordinator leads and too few hear it.
+    /// `NoQuorum`: no leader is known, or this coordinator leads and too few hear it.
     pub(crate) fn check_leader(&self) -> Result<(), ErrorDetail> {
         if self.standby().is_some() {
             return Err(self.not_leading());
@@ -346,7 +348,7 @@ impl Quorum {
         metrics.borrow_watched().current_leader
     }
 
-    /// Why this coordinator cannot answer what only the leader may: who does, or that nobody is known to.
+    /// Returns the error for a request that only the leader may answer: names the leader, or states that none is known.
     pub(crate) fn not_leading(&self) -> ErrorDetail {
         if let Some(standby) = self.standby() {
             return ErrorDetail::new(ErrorKind::NoQuorum, standby.text).with_retry_after_ms(1_000);
@@ -386,7 +388,7 @@ impl Quorum {
         }
     }
 
-    /// Why a round came to nothing: who does not answer.
+    /// Returns a text for a failed round: the voters that do not answer.
     fn unconfirmed(&self) -> String {
         let voters = self.view().voters;
         let away: Vec<String> =
@@ -399,27 +401,28 @@ impl Quorum {
         }
     }
 
-    /// Tells when who leads, the term or the voter set may have changed.
+    /// Returns a wait for possible changes of the leader, the term or the voter set.
     pub(crate) fn leadership(&self) -> Leadership {
         Leadership { receiver: self.raft.server_metrics() }
     }
 
-    /// Returns once Raft runs no more, whatever ended it: it says why, except where it panicked.
+    /// Returns once Raft no longer runs, for any reason; Raft reports the reason, except after a panic.
     pub(crate) async fn raft_ended(&self) {
         let mut metrics = self.raft.metrics();
         while metrics.changed().await.is_ok() {}
     }
 
-    /// Has Raft panic, as it does where something it relies on does not hold.
+    /// Makes Raft panic, as it does if one of its assumptions does not hold.
     #[cfg(test)]
     pub(super) async fn break_raft(&self) {
-        // Whoever asked learns nothing: it is gone.
+        // The call returns no result: Raft is gone.
         let _ = self.raft.with_raft_state(|_| panic!("broken by a test")).await;
     }
 
-    /// Why the quorum takes no changes now, as far as this coordinator knows, which leads.
+    /// Returns the reason for which the quorum accepts no changes now, as far as known to this coordinator, which
+    /// leads.
     pub(crate) fn read_only(&self) -> Option<String> {
-        // Nearly always, and at once.
+        // The common case, answered at once.
         if self.space.lack().is_none() && self.voter_reports.has_no_lack() {
             return None;
         }

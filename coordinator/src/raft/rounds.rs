@@ -1,5 +1,5 @@
-//! Quorum rounds (ReadIndex), shared: one round serves everybody who waited when it began, never anybody who came
-//! later (PROTOCOL rule 13).
+//! Shared quorum rounds (ReadIndex): one round serves every request that waited when it began, never a later one
+//! (PROTOCOL rule 13).
 
 use super::types::Raft;
 use crate::timing::QuorumTiming;
@@ -14,17 +14,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Most requests that may wait for a round.
+/// Maximum number of requests that wait for a round.
 const WAITING_MAX: usize = 16_384;
-/// Deadline of one round, unless the quorum's timing asks for a longer one. Its waiters then get `NoQuorum`.
+/// Deadline of one round, unless the quorum's timing requires a longer one. Its waiters then get `NoQuorum`.
 const ROUND_DEADLINE: Duration = Duration::from_millis(500);
 
-/// A round that takes longer is not waited for alone: another is begun beside it.
+/// Duration of a round after which another is begun beside it.
 const ROUND_TIMEOUT: Duration = Duration::from_millis(40);
-/// Most rounds under way at once.
+/// Maximum number of concurrent rounds.
 const ROUNDS_MAX: usize = 16;
 
-/// How a round ended.
+/// Result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Round {
     /// A quorum confirmed the leadership of this term, and everything committed before is applied.
@@ -36,11 +36,11 @@ pub(crate) enum Round {
     NotLeading,
     /// A quorum did not answer in time.
     NoQuorum,
-    /// Too many wait.
+    /// Too many requests wait.
     Overloaded,
 }
 
-/// Where to wait for a round.
+/// Handle to wait for a round.
 #[derive(Clone)]
 pub(crate) struct Rounds {
     waiting: mpsc::Sender<oneshot::Sender<Round>>,
@@ -79,14 +79,14 @@ impl Rounds {
     }
 }
 
-/// Rounds under way and who waits for which.
+/// Rounds in progress and the requests that wait for each.
 struct Under {
     rounds: FuturesUnordered<BoxFuture<'static, (u64, Round)>>,
-    /// Waiting since before the round of this number began; numbers rise.
+    /// Requests waiting since before the round of this number began; numbers rise.
     waiting: VecDeque<(u64, Vec<oneshot::Sender<Round>>)>,
     last_number: u64,
     last_began: Instant,
-    /// Whether the newest round is still under way; older ones may hang.
+    /// True while the newest round is in progress; older ones may hang.
     last_runs: bool,
     /// Deadline of one round.
     deadline: Duration,
@@ -105,8 +105,9 @@ impl Under {
         }));
     }
 
-    /// Answers whom the end of a round concerns: if it confirmed or denied the leadership, everybody who waited when it
-    /// began, whichever round they first waited for; if it only came to nothing, those whose own round it was.
+    /// Answers the requests that the end of a round concerns: if it confirmed or denied the leadership, every request
+    /// that waited when it began, regardless of the round it first waited for; if it failed, the requests of that
+    /// round.
     fn end(&mut self, ended: u64, round: Round) {
         self.last_runs &= ended != self.last_number;
         let concerns = |number: u64| if round == Round::NoQuorum { number == ended } else { number <= ended };
@@ -127,8 +128,9 @@ impl Under {
     }
 }
 
-/// A round whose messages were lost (a follower that is just coming back, say) hangs until its deadline. So that nobody
-/// loses a lease over it, another one is begun beside it after [`ROUND_TIMEOUT`]; the first to end serves them all.
+/// Runs rounds. A round whose messages were lost (for example by a follower that is just coming back) hangs until its
+/// deadline. So that this costs no lease, another one is begun beside it after [`ROUND_TIMEOUT`]; the first to end
+/// serves all.
 async fn run(raft: Raft, deadline: Duration, mut queue: mpsc::Receiver<oneshot::Sender<Round>>) {
     let mut under = Under {
         rounds: FuturesUnordered::new(),
@@ -164,7 +166,7 @@ async fn run(raft: Raft, deadline: Duration, mut queue: mpsc::Receiver<oneshot::
         if needed && under.rounds.len() < ROUNDS_MAX {
             under.begin(&raft, std::mem::take(&mut fresh));
         } else if overdue {
-            // Nobody waits any more, or too many hang: look again later.
+            // No request waits any longer, or too many rounds hang: check again later.
             under.last_began = Instant::now();
         }
     }

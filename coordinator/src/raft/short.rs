@@ -1,20 +1,20 @@
-//! What a voter does whose log is short of space, beside refusing: another one leads, if it has space, and what can be spared
-//! is given to the disk.
+//! Further actions of a voter whose log is short of space, beside refusals: it hands leadership to a voter with space,
+//! and frees disk space.
 
 use super::quorum::Quorum;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// Giving leadership away is tried again after this.
+/// Pause between attempts to hand leadership over.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Looks after it until `stop`.
+/// Watches the space until `stop`.
 pub(super) async fn run(quorum: Quorum, stop: CancellationToken) {
     let mut votes = true;
     loop {
         let mut pause = LOOK_INTERVAL;
-        // It would vote for itself without asking anybody.
+        // It would vote for itself without a message to check.
         let may_vote = quorum.space.may_vote();
         if votes != may_vote {
             votes = may_vote;

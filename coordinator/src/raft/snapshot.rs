@@ -1,4 +1,4 @@
-//! Snapshot files: written aside, synced, renamed, the directory synced; chosen by number, never by name order.
+//! Snapshot files: written aside, synced, renamed, the directory synced; selected by number, never by name order.
 //!
 //! `magic(8) format(4) header length(4) body length(8) crc32c of header and body(4) header body`, little-endian.
 
@@ -16,19 +16,19 @@ use uuid::Uuid;
 
 const MAGIC: &[u8; 8] = b"ARCHSNAP";
 const PREFIX_BYTES: usize = 28;
-/// A header holds ids and the voter set; anything larger is not one of ours.
+/// Maximum size of a header, which holds ids and the voter set.
 const HEADER_BYTES_MAX: u32 = 1024 * 1024;
 /// Largest state accepted, far above what 100 000 partitions take.
 pub(crate) const BODY_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
-/// Why snapshots cannot be read or written.
+/// Reasons for which snapshots cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
     /// A file operation failed.
     #[error("cannot {action} {path}: check that the disk works and the directory is writable")]
     Io {
-        /// What was being done.
+        /// Attempted action.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -41,7 +41,7 @@ pub enum SnapshotError {
     NewerFormat {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// Format of the file.
         found: u32,
     },
     /// The file is damaged.
@@ -49,7 +49,7 @@ pub enum SnapshotError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What did not fit.
+        /// Description of the mismatch.
         what: String,
     },
     /// The file belongs to another quorum.
@@ -57,13 +57,13 @@ pub enum SnapshotError {
     OtherCluster {
         /// The file.
         path: PathBuf,
-        /// The quorum key in it.
+        /// Quorum key in the file.
         found: Uuid,
     },
 }
 
 impl SnapshotError {
-    /// Whether it is only that the disk is full.
+    /// Returns true if the disk is full and nothing else failed.
     pub(crate) fn is_full(&self) -> bool {
         let Self::Io { source, .. } = self else { return false };
         matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -85,9 +85,9 @@ struct Header {
 /// Index and term of a snapshot's last entry.
 type Order = (u64, u64);
 
-/// How the name of an unfinished file ends.
+/// Suffix of an unfinished file.
 const UNFINISHED: &str = ".tmp";
-/// How the name of a file ends that is whole and not published.
+/// Suffix of a complete file that is not published.
 const STAGED: &str = ".staged";
 
 /// A snapshot file, and its size in bytes.
@@ -102,15 +102,15 @@ struct Listed {
 #[derive(Debug)]
 pub(crate) struct SnapshotDir {
     disk: Arc<dyn Disk>,
-    /// Where `disk` is, for messages.
+    /// Path of `disk`, for messages.
     dir: PathBuf,
     cluster: Uuid,
-    /// A file that is whole and durable but for its name, and the checksum of what it holds.
+    /// A file that is complete and durable except for its name, and the checksum of its content.
     staged: Mutex<Option<(Order, u32)>>,
 }
 
 impl SnapshotDir {
-    /// Opens the directory, creates it if needed and removes what an interrupted write left.
+    /// Opens the directory, creates it if needed and removes the remains of an interrupted write.
     pub(crate) fn open(dir: &Path, cluster: Uuid) -> Result<Self, SnapshotError> {
         let disk = RealDisk::open(dir).map_err(|source| failed("open", dir, source))?;
         Self::open_on(Arc::new(disk), dir, cluster)
@@ -124,7 +124,7 @@ impl SnapshotDir {
         Ok(this)
     }
 
-    /// The newest snapshot, checked from end to end.
+    /// Returns the newest snapshot, checked from end to end.
     pub(crate) fn newest(&self) -> Result<Option<(SnapshotMeta, Bytes)>, SnapshotError> {
         match self.list()?.pop() {
             Some(newest) => self.read(&newest).map(Some),
@@ -132,7 +132,7 @@ impl SnapshotDir {
         }
     }
 
-    /// Publishes a snapshot and removes the older ones. One that is not newer than what is there changes nothing.
+    /// Publishes a snapshot and removes the older ones. One that is not newer than the present one changes nothing.
     pub(crate) fn publish(&self, meta: &SnapshotMeta, body: &[u8]) -> Result<(), SnapshotError> {
         let order = order_of(meta);
         let present = self.list()?;
@@ -157,8 +157,8 @@ impl SnapshotDir {
         Ok(())
     }
 
-    /// Brings a snapshot to the disk that is to be published soon, so that publishing it needs no more space. Another one
-    /// that waits for that is given up. One that is not newer than what is there changes nothing.
+    /// Writes a snapshot to the disk that is to be published soon, so that publishing it needs no more space. Another
+    /// staged one is discarded. One that is not newer than the published one changes nothing.
     ///
     /// # Errors
     /// As [`publish`](SnapshotDir::publish); nothing is left behind then.
@@ -173,7 +173,7 @@ impl SnapshotDir {
         Ok(())
     }
 
-    /// Gives up what was staged and not published.
+    /// Discards a staged snapshot.
     pub(crate) fn unstage(&self) {
         if let Some((order, _)) = self.staged.lock().take()
             && let Err(error) = self.disk.remove(&named(order, STAGED))
@@ -182,18 +182,18 @@ impl SnapshotDir {
         }
     }
 
-    /// Writes a snapshot, durably but for its name. Of one that fails nothing is left.
+    /// Writes a snapshot, durable except for its name. A failed one leaves no file.
     fn write(&self, name: &str, meta: &SnapshotMeta, body: &[u8]) -> Result<(), SnapshotError> {
         let header = self.header(meta).map_err(|source| self.failed("encode", name, source))?;
         check_lengths(header.len(), body.len()).map_err(|source| self.failed("encode", name, source))?;
-        // What an earlier attempt may have left.
+        // Removes the remains of an earlier attempt.
         self.clear(UNFINISHED)?;
         let written = self.write_pieces(name, &[&prefix(&header, body), &header, body]);
         if written.is_err()
             && let Err(error) = self.disk.remove(name)
             && error.kind() != io::ErrorKind::NotFound
         {
-            // Half a file would keep what little space there is.
+            // Half a file would occupy the little remaining space.
             tracing::warn!(%error, "an unfinished snapshot stays until the next one is taken");
         }
         written
@@ -203,7 +203,7 @@ impl SnapshotDir {
         codec::encode("snapshot header", &Header { cluster: self.cluster, meta: meta.clone() })
     }
 
-    /// A snapshot's file, for somebody else's disk.
+    /// Returns a snapshot file for another disk.
     pub(super) fn file(&self, meta: &SnapshotMeta, body: &[u8]) -> io::Result<Bytes> {
         let header = self.header(meta)?;
         check_lengths(header.len(), body.len())?;
@@ -220,7 +220,7 @@ impl SnapshotDir {
         file.sync().map_err(|source| self.failed("sync", name, source))
     }
 
-    /// Removes files whose names end so.
+    /// Removes files whose names have this suffix.
     fn clear(&self, ending: &str) -> Result<(), SnapshotError> {
         for (name, _) in self.disk.list().map_err(|source| failed("list", &self.dir, source))? {
             if name.ends_with(ending) {
@@ -230,7 +230,7 @@ impl SnapshotDir {
         Ok(())
     }
 
-    /// The files, oldest first.
+    /// Returns the files, oldest first.
     fn list(&self) -> Result<Vec<Listed>, SnapshotError> {
         let all = self.disk.list().map_err(|source| failed("list", &self.dir, source))?;
         let ours = all.into_iter().filter_map(|(name, bytes)| Some(Listed { order: order_in(&name)?, name, bytes }));
@@ -256,7 +256,7 @@ impl SnapshotDir {
     }
 }
 
-/// A snapshot file from wherever it was put, checked from end to end, of whatever quorum.
+/// Reads a snapshot file from any path and of any quorum, checked from end to end.
 pub(super) fn read_file(path: &Path) -> Result<(SnapshotMeta, Bytes), SnapshotError> {
     let bytes = std::fs::metadata(path).map_err(|source| failed("read", path, source))?.len();
     content_bytes(path, bytes)?;
@@ -265,14 +265,14 @@ pub(super) fn read_file(path: &Path) -> Result<(SnapshotMeta, Bytes), SnapshotEr
     Ok((header.meta, body))
 }
 
-/// How many bytes a file of this size has, if it can be a snapshot.
+/// Returns the content size of a file of this size, if it can be a snapshot.
 fn content_bytes(path: &Path, bytes: u64) -> Result<usize, SnapshotError> {
     let most = BODY_BYTES_MAX + u64::from(HEADER_BYTES_MAX) + PREFIX_BYTES as u64;
     let fits = usize::try_from(bytes).ok().filter(|_| (PREFIX_BYTES as u64..=most).contains(&bytes));
     fits.ok_or_else(|| SnapshotError::Damaged { path: path.to_path_buf(), what: format!("it has {bytes} bytes") })
 }
 
-/// What a snapshot file holds.
+/// Decodes a snapshot file.
 fn decode_file(path: &Path, content: Vec<u8>) -> Result<(Header, Bytes), SnapshotError> {
     let damaged = |what: &str| SnapshotError::Damaged { path: path.to_path_buf(), what: what.to_owned() };
     let Some((prefix, rest)) = content.split_at_checked(PREFIX_BYTES) else {
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_chosen_by_number_and_never_replaced_by_an_older_one() {
+    fn newest_is_chosen_by_number_and_not_replaced_by_older() {
         let dir = tempfile::tempdir().unwrap();
         let snapshots = SnapshotDir::open(dir.path(), Uuid::from_u128(1)).unwrap();
         for index in [9, 10, 3] {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_a_short_file_and_another_quorum_are_refused() {
+    fn damaged_short_and_foreign_files_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let snapshots = SnapshotDir::open(dir.path(), Uuid::from_u128(1)).unwrap();
         snapshots.publish(&meta(1, 5), b"some state").unwrap();

@@ -1,4 +1,4 @@
-//! A voter that was away for longer than the log is kept gets a snapshot.
+//! Tests of voters that were away for longer than the log is kept, and get a snapshot.
 
 use super::test_founders::{SOON, founder, listening, until};
 use crate::{Coordinator, CoordinatorConfig, CoordinatorError, FirstStart};
@@ -18,14 +18,14 @@ fn purged(coordinator: &Coordinator) -> u64 {
     metrics.purged.map_or(0, |id| id.index)
 }
 
-/// Three coordinators, one of which is away, and whose log begins after what that one has.
+/// Three coordinators, one of which is away; the log begins after that one's last entry.
 struct Lagging {
     peers: BTreeMap<u64, String>,
     dirs: BTreeMap<u64, TempDir>,
     running: BTreeMap<u64, Coordinator>,
     leader: u64,
     away: u64,
-    /// The last entry before the log that is left.
+    /// The last entry before the remaining log.
     last: u64,
 }
 
@@ -70,13 +70,13 @@ impl Lagging {
         if let [leader] = leading[..] { Ok(leader) } else { Err(format!("{leading:?} lead")) }
     }
 
-    /// Starts the one that was away again.
+    /// Restarts the coordinator that was away.
     async fn start_again(&self) -> Coordinator {
         let listener = TcpListener::bind(self.peers[&self.away].as_str()).await.unwrap();
         Coordinator::start(listener, self.config(self.away)).await.unwrap()
     }
 
-    /// Waits until a coordinator has what the snapshot holds.
+    /// Waits until a coordinator has the content of the snapshot.
     async fn until_it_has_all(&self, what: &str, coordinator: &Coordinator) {
         until(what, async || {
             let Some(quorum) = coordinator.quorum() else { return Err("not started".to_owned()) };
@@ -98,13 +98,13 @@ impl Lagging {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_voter_that_lags_behind_the_log_installs_a_snapshot() {
+async fn voter_that_lags_behind_the_log_installs_a_snapshot() {
     let bed = Lagging::start().await;
     let back = bed.start_again().await;
     bed.until_it_has_all("the snapshot to be installed", &back).await;
     assert!(std::fs::read_dir(bed.dirs[&bed.away].path().join("snapshots")).unwrap().count() > 0);
 
-    // It stands on its own feet: what was installed is there again after a restart.
+    // The installed snapshot is still there after a restart.
     back.stop().await;
     let back = bed.start_again().await;
     bed.until_it_has_all("the restarted voter to have it still", &back).await;
@@ -113,7 +113,7 @@ async fn a_voter_that_lags_behind_the_log_installs_a_snapshot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_members_changed_while_a_voter_took_a_snapshot_and_there_was_one_quorum() {
+async fn members_change_during_a_snapshot_transfer() {
     let mut bed = Lagging::start().await;
     let leaves = (1..=3).find(|id| *id != bed.leader && *id != bed.away).unwrap();
     // A newcomer, which needs the snapshot as well, and the one that was away, at once.
@@ -127,7 +127,8 @@ async fn the_members_changed_while_a_voter_took_a_snapshot_and_there_was_one_quo
     bed.running.insert(bed.away, back);
     bed.running.insert(4, newcomer.await.unwrap().unwrap());
 
-    // One of the other two leaves for the newcomer meanwhile: asked until it is begun, for it has to be a member first.
+    // One of the other two leaves for the newcomer meanwhile: the request is repeated until accepted, because the
+    // newcomer has to be a member first.
     let address = format!("http://{}", bed.peers[&bed.leader]);
     let begun = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! The protocols that this coordinator speaks, and the one that the cluster speaks as far as it knows.
+//! Protocols that this coordinator supports, and the cluster's protocol as far as known.
 
 use super::codec;
 use archon_coordinator_core::ClusterState;
@@ -7,48 +7,48 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What is spoken here. Clones share what is known of the cluster.
+/// Supported protocols. Clones share the knowledge of the cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Spoken {
     range: ProtocolRange,
-    /// By which messages to others are written: any newer one could not be read by everybody.
+    /// Protocol of messages to others: some could not read a newer one.
     cluster: Arc<AtomicU32>,
 }
 
 impl Default for Spoken {
-    /// All that this version speaks.
+    /// Returns the whole range of this version.
     fn default() -> Self {
         Self::new(ProtocolRange::SPOKEN, PROTOCOL_FIRST)
     }
 }
 
 impl Spoken {
-    /// `known`: what the cluster spoke when this coordinator ran last.
+    /// Creates it; `known`: the cluster's protocol when this coordinator ran last.
     pub(crate) fn new(range: ProtocolRange, known: u32) -> Self {
         Self { range, cluster: Arc::new(AtomicU32::new(known)) }
     }
 
-    /// What this coordinator speaks.
+    /// Returns the range that this coordinator supports.
     pub(crate) const fn range(&self) -> ProtocolRange {
         self.range
     }
 
-    /// What the cluster speaks, as far as is known here.
+    /// Returns the cluster's protocol, as far as known here.
     pub(crate) fn cluster(&self) -> u32 {
         self.cluster.load(Ordering::Relaxed)
     }
 
-    /// Takes note of what the state says.
+    /// Notes the protocol of the state.
     ///
     /// # Errors
-    /// `Unsupported`: this version does not speak it, and must not go on.
+    /// `Unsupported`: this version does not support it, and must not continue.
     pub(super) fn note(&self, state: &ClusterState) -> io::Result<()> {
         let protocol = self.check(state)?;
         self.cluster.fetch_max(protocol, Ordering::Relaxed);
         Ok(())
     }
 
-    /// The protocol that a state says is spoken.
+    /// Returns the protocol of a state.
     ///
     /// # Errors
     /// As [`Spoken::note`].
@@ -64,10 +64,10 @@ impl Spoken {
         Ok(protocol)
     }
 
-    /// Takes a state out of what a snapshot holds.
+    /// Decodes a state from a snapshot.
     ///
     /// # Errors
-    /// `InvalidData` if it is none, and as [`Spoken::note`].
+    /// `InvalidData` if it is no state, and as [`Spoken::note`].
     pub(super) fn decode(&self, body: &[u8]) -> io::Result<ClusterState> {
         let state: ClusterState = codec::decode("snapshot", body)?;
         self.check(&state)?;
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_of_a_newer_protocol_was_taken_in_without_what_is_new_in_it() {
+    fn state_of_a_newer_protocol_is_refused() {
         let spoken = Spoken::new(ProtocolRange::FIRST, 1);
         let body = |protocol| codec::encode("snapshot", &ClusterState { protocol, ..ClusterState::new() }).unwrap();
         for known in [0, 1] {

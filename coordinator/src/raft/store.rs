@@ -1,4 +1,4 @@
-//! Vote and log of openraft, in one write-ahead log, so that nothing overtakes anything.
+//! Vote and log of openraft, in one write-ahead log, so that their order is preserved.
 //!
 //! The entries that are not purged are also held in memory, decoded: replication and apply read them there. Raft
 //! index `i` is stored as sequence `i + 1`, so that "before the first entry" has a number.
@@ -31,21 +31,21 @@ pub(super) const LOG: StreamId = StreamId(2);
 pub(super) const VOTE: u32 = 1;
 pub(super) const COMMITTED: u32 = 2;
 pub(super) const PURGED: u32 = 3;
-/// Most bytes of entries handed to replication at once; well below the message limit between peers.
+/// Maximum number of bytes of entries passed to replication at once; well below the message limit between peers.
 const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// More than a record takes in a batch beside its data, in bytes.
+/// Upper bound of a record's overhead in a batch, in bytes.
 const PUT_BYTES: usize = 64;
-/// How long a full WAL queue is given before it is asked again.
+/// Pause before a full WAL queue is retried.
 const QUEUE_RETRY: Duration = Duration::from_millis(1);
 
-/// Why the log could not be opened.
+/// Reasons for which the log could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The write-ahead log itself refused.
     #[error("the Raft log cannot be opened: {0}")]
     Wal(#[from] WalError),
-    /// What it holds does not decode, or has a hole.
+    /// Its content does not decode, or has a gap.
     #[error("the Raft log holds what this version cannot read ({0}): start the version that wrote it")]
     Content(#[from] io::Error),
 }
@@ -58,11 +58,11 @@ pub(crate) struct LogStore {
 }
 
 impl LogStore {
-    /// Opens the log on a disk, or makes one there. `covered` gives the position of the newest snapshot; it is asked only
-    /// where the log has lost its beginning.
+    /// Opens the log on a disk, or creates one there. `covered` returns the position of the newest snapshot; it is
+    /// called only if the log has lost its beginning.
     ///
     /// # Errors
-    /// [`StoreError`]: a damaged log is refused, since a voter that forgot what it acknowledged must not vote.
+    /// [`StoreError`]: a damaged log is refused, since a voter that lost acknowledged data must not vote.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         config: WalConfig,
@@ -77,40 +77,40 @@ impl LogStore {
         Ok(Self { wal, memory: Arc::new(RwLock::new(memory)) })
     }
 
-    /// All entries that are not purged.
+    /// Returns all entries that are not purged.
     pub(super) fn entries(&self) -> Vec<Entry> {
         self.memory.read().entries.iter().map(|stored| stored.entry.clone()).collect()
     }
 
-    /// For keeping it from growing.
+    /// Returns the size of the log, for bounding it.
     pub(crate) fn size(&self) -> LogSize {
         LogSize(Arc::clone(&self.memory))
     }
 
-    /// For judging the terms of others.
+    /// Returns the term of the own vote, for checking the terms of others.
     pub(crate) fn own_term(&self) -> OwnTerm {
         OwnTerm(Arc::clone(&self.memory))
     }
 
-    /// The write-ahead log, for watching its progress and closing it.
+    /// Returns the write-ahead log, for watching its progress and closing it.
     pub(crate) fn wal(&self) -> &Wal {
         &self.wal
     }
 
-    /// True when nothing was ever written: no vote and no entry.
+    /// Returns true if nothing was ever written: no vote and no entry.
     pub(crate) fn is_empty(&self) -> bool {
         let memory = self.memory.read();
         memory.vote.is_none() && memory.entries.is_empty() && memory.purged.is_none()
     }
 
-    /// The index of the last entry, also if that was purged.
+    /// Returns the index of the last entry, including a purged one.
     pub(super) fn last_index(&self) -> u64 {
         let memory = self.memory.read();
         let last = memory.entries.back().map(|stored| stored.entry.log_id);
         last.or(memory.purged).map_or(0, |last| last.index)
     }
 
-    /// The members as the newest entry about them has it that is not purged.
+    /// Returns the members in the newest entry about them that is not purged.
     pub(super) fn newest_members(&self) -> Option<Membership> {
         let memory = self.memory.read();
         memory.entries.iter().rev().find_map(|stored| match &stored.entry.payload {
@@ -146,7 +146,7 @@ impl LogStore {
         }
     }
 
-    /// Queues a batch whose failure shows in whatever is written after it.
+    /// Queues a batch whose failure shows in the next write.
     async fn queue(&self, what: &'static str, batch: WalBatch) -> io::Result<()> {
         let callback: Done = Box::new(move |result| {
             if let Err(error) = result {
@@ -182,7 +182,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, io::Error> {
         let memory = self.memory.read();
         let (start, end) = memory.range(&(start..end));
-        // No more than a peer that has the same log can take at once.
+        // At most as many bytes as a peer with the same log can accept at once.
         let read_bytes_max = READ_BYTES_MAX.min(log_space::batch_bytes_max(&self.wal) / 2);
         let mut bytes = 0;
         let mut entries = Vec::new();
@@ -240,7 +240,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             let bytes = codec::encode("log entry", &entry)?;
             encoded.push((entry, bytes));
         }
-        // The space of what is appended was made sure before openraft heard of it, for batches of this size.
+        // The space of appended entries was reserved before openraft received them, for batches of this size.
         let batch_bytes_max = log_space::batch_bytes_max(&self.wal);
         let mut batches = Vec::new();
         let mut batch = WalBatch::new();
@@ -264,8 +264,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         self.enqueue(batch, done).await
     }
 
-    /// Durable before it returns: a snapshot that is installed next takes the place of what is cut, and a start that found
-    /// both would be refused.
+    /// Durable before it returns: a snapshot that is installed next replaces the truncated entries, and a start that
+    /// found both would be refused.
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
         self.memory.write().truncate(last_log_id);
         let mut batch = WalBatch::new();
@@ -277,8 +277,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         self.write(batch).await
     }
 
-    /// The entries go with the record that they are gone, or both stay: a log without its beginning that does not know of
-    /// it is refused at the next start. Where there is no space for the record both stay until the next purge.
+    /// Removes the entries together with the record of their removal, or keeps both: a log without its beginning and
+    /// without that record is refused at the next start. Without space for the record both stay until the next purge.
     async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
         let whole = {
             let mut memory = self.memory.write();
@@ -291,7 +291,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let mut batch = WalBatch::new();
         batch.meta(FACTS, PURGED, codec::encode("purged position", &log_id)?).urgent();
         if whole {
-            // After a snapshot the next entry may lie far beyond the last one held, so an emptied log starts afresh.
+            // After a snapshot the next entry may lie far beyond the last one held, so an emptied log starts over.
             batch.drop_stream(LOG);
             return self.write(batch).await;
         }

@@ -1,4 +1,4 @@
-//! openraft's own storage suite, and what it leaves out: reopening.
+//! openraft's own storage suite, and tests of reopening, which it lacks.
 
 use super::checksums::Checksums;
 use super::codec;
@@ -67,7 +67,7 @@ fn close(store: LogStore) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_size_of_the_log_is_known_whatever_happens_to_it() {
+async fn log_size_is_known_after_each_operation() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = reopen(&dir);
     assert_eq!(store.size().look(1_000), (0, 0, 0));
@@ -85,7 +85,7 @@ async fn the_size_of_the_log_is_known_whatever_happens_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_survives_reopening() {
+async fn acknowledged_entries_survive_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = reopen(&dir);
     assert!(store.is_empty());
@@ -110,7 +110,7 @@ async fn what_was_acknowledged_survives_reopening() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_emptied_by_a_snapshot_starts_far_beyond_its_end() {
+async fn log_emptied_by_a_snapshot_starts_beyond_its_end() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = reopen(&dir);
     append(&mut store, blanks(1, 0..3)).await;
@@ -126,7 +126,7 @@ async fn a_log_emptied_by_a_snapshot_starts_far_beyond_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_emptied_log_starts_again_at_zero() {
+async fn emptied_log_starts_at_zero() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = reopen(&dir);
     append(&mut store, blanks(1, 0..3)).await;
@@ -146,7 +146,7 @@ async fn reads_by_size_are_never_empty() {
     assert_eq!(found.iter().map(|entry| entry.log_id.index).collect::<Vec<_>>(), [2, 3]);
 }
 
-/// A batch of commands that takes so many bytes: one command, or many that take a few bytes each.
+/// Returns a batch of commands of `bytes` bytes: one command, or many that take a few bytes each.
 fn batch_of(bytes: usize, tiny: bool) -> CommandBatch {
     let size = |batch: &CommandBatch| codec::size("log entry", batch).unwrap();
     let hold = || CoreCommand::HoldProtocol { held: true };
@@ -171,7 +171,7 @@ fn batch_of(bytes: usize, tiny: bool) -> CommandBatch {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_at_the_bound_are_stored_and_read_and_above_refused() {
+async fn commands_above_the_size_bound_are_refused() {
     let config = WalConfig { segment_bytes: 64 * 1024, ..WalConfig::default() };
     let disk = MemoryDisk::new();
     let open_on = || LogStore::open(Arc::new(disk.clone()), config.clone(), || Ok(None)).unwrap();
@@ -205,7 +205,7 @@ async fn commands_at_the_bound_are_stored_and_read_and_above_refused() {
     assert!(encoded(&read) == encoded(&expected), "{} entries of {}", read.len(), expected.len());
 }
 
-/// A log as earlier versions left it behind: trimmed up to here, and the record of it older.
+/// Returns a log as earlier versions left it: trimmed up to here, with an older record of it.
 fn trimmed_before_its_record(trimmed: u64) -> MemoryDisk {
     let disk = MemoryDisk::new();
     let (wal, _) = Wal::open_on(Arc::new(disk.clone()), WalConfig::default()).unwrap();
@@ -221,7 +221,7 @@ fn trimmed_before_its_record(trimmed: u64) -> MemoryDisk {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_without_its_beginning_goes_on_from_a_snapshot_that_has_it_and_from_no_other() {
+async fn log_without_beginning_requires_a_covering_snapshot() {
     let open_on = |disk: &MemoryDisk, snapshot: Option<LogId>| {
         LogStore::open(Arc::new(disk.clone()), WalConfig::default(), || Ok(snapshot))
     };
@@ -250,7 +250,7 @@ async fn a_log_without_its_beginning_goes_on_from_a_snapshot_that_has_it_and_fro
 
 const CHILD_DIR: &str = "ARCHON_STORE_TEST_DIR";
 
-/// Ends with the test, also when it panics.
+/// Killed with the end of the test, also after a panic.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -260,9 +260,9 @@ impl Drop for Killed {
     }
 }
 
-/// Not a test of its own: the process that `what_a_killed_process_acknowledged_survives` kills.
+/// Not a test of its own: the process that `writes_acknowledged_by_a_killed_process_survive` kills.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "run by what_a_killed_process_acknowledged_survives"]
+#[ignore = "run by writes_acknowledged_by_a_killed_process_survive"]
 async fn child_that_writes_until_it_is_killed() {
     let Ok(dir) = std::env::var(CHILD_DIR) else { return };
     let mut store = open(Path::new(&dir));
@@ -276,7 +276,7 @@ async fn child_that_writes_until_it_is_killed() {
         if index % 50 == 49 {
             store.purge(id((index - 20) / 10 + 1, index - 20)).await.unwrap();
         }
-        // Acknowledged: from here on it must be there.
+        // Acknowledged: from here on it must survive.
         let mut out = std::io::stdout().lock();
         writeln!(out, "acknowledged {index}").unwrap();
         out.flush().unwrap();
@@ -285,7 +285,7 @@ async fn child_that_writes_until_it_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_process_acknowledged_survives() {
+async fn writes_acknowledged_by_a_killed_process_survive() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
     let mut acknowledged = 0;

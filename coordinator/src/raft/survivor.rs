@@ -1,5 +1,5 @@
-//! What is left of a quorum: the state as a stopped coordinator's directory or a snapshot file holds it, and a new directory in which
-//! a new generation begins with it.
+//! Recovery of a quorum's state from a stopped coordinator's directory or a snapshot file, into a directory in which a
+//! new generation begins.
 
 use super::codec;
 use super::machine::take_in;
@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// How long the log may take to be closed.
+/// Maximum time for closing the log.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The state that a stopped coordinator's directory holds, of the quorum with this key: its newest snapshot, and every entry of its log
-/// after that, whether or not it knows that a majority had it. Blocks.
+/// Returns the state in a stopped coordinator's directory, of the quorum with this key: its newest snapshot, and every
+/// entry of its log after that, committed or not. Blocks.
 pub(crate) fn read_directory(data_dir: &Path, quorum: Uuid) -> Result<ClusterState, CoordinatorError> {
     let snapshots = SnapshotDir::open(&data_dir.join(SNAPSHOTS_DIR), quorum)?;
     let newest = snapshots.newest()?;
@@ -41,28 +41,28 @@ pub(crate) fn read_directory(data_dir: &Path, quorum: Uuid) -> Result<ClusterSta
     Ok(state)
 }
 
-/// The state that a snapshot file holds, of whatever quorum. Blocks.
+/// Returns the state in a snapshot file of any quorum. Blocks.
 pub(crate) fn read_snapshot(path: &Path) -> Result<ClusterState, CoordinatorError> {
     let (_, body) = read_file(path)?;
     Ok(Spoken::default().decode(&body).map_err(StoreError::from)?)
 }
 
-/// Who founds a new generation.
+/// Founder of a new generation.
 pub(crate) struct Founder {
     pub(crate) id: u64,
     pub(crate) storage: Uuid,
     pub(crate) address: String,
-    /// The key of the quorum that begins with it.
+    /// Key of the quorum that begins with it.
     pub(crate) quorum: Uuid,
 }
 
-/// Writes the vote, the log and the snapshot of a directory in which a generation begins with `state`, all of it durably. Blocks.
+/// Writes vote, log and snapshot of a directory in which a generation begins with `state`, durably. Blocks.
 pub(crate) fn write_directory(
     data_dir: &Path,
     state: &ClusterState,
     founder: &Founder,
 ) -> Result<(), CoordinatorError> {
-    // Terms count from the same number as entries do, so that nobody takes an earlier generation's for a newer one.
+    // Terms start at the same number as entries, so that a term of an earlier generation never counts as newer.
     let term = state.applied;
     let at = LogId { leader_id: term.into(), index: state.applied };
     let voter = Voter { address: founder.address.clone(), storage: founder.storage };

@@ -1,4 +1,4 @@
-//! Wake-ups of a table's long polls by log entries.
+//! Tests of wake-ups of a table's long polls by log entries.
 
 use super::propose::Proposal;
 use super::test_founders::{founder, listening};
@@ -7,7 +7,7 @@ use archon_coordinator_core::{Actor, ClusterState, Command};
 use archon_types::{Holds, Partitioning};
 use std::time::{Duration, Instant};
 
-/// Every entry woke every poll, and each then held the state's lock: a change cost 4 microseconds for each of them.
+/// Every entry woke every poll, and each then held the state's lock: a change cost 4 microseconds for each poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn polls_are_woken_by_changes_of_their_own_table() {
     let dir = tempfile::tempdir().unwrap();

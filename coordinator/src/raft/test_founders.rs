@@ -12,10 +12,10 @@ use tokio::net::TcpListener;
 use tonic::Request;
 use tonic::transport::Endpoint;
 
-/// How long anything may take to come about.
+/// Time limit of every wait.
 pub(super) const SOON: Duration = Duration::from_secs(60);
 
-/// Waits until `met` gives something; fails with the last it said.
+/// Waits until `met` succeeds; fails with its last error.
 pub(super) async fn until<T>(what: &str, mut met: impl AsyncFnMut() -> Result<T, String>) -> T {
     let begun = Instant::now();
     loop {
@@ -27,7 +27,7 @@ pub(super) async fn until<T>(what: &str, mut met: impl AsyncFnMut() -> Result<T,
     }
 }
 
-/// Where so many founders are reached, and their listeners in order of their numbers, from 1.
+/// Returns the addresses of `count` founders, and their listeners in order of their numbers, from 1.
 pub(super) async fn listening(count: u64) -> (BTreeMap<u64, String>, Vec<(u64, TcpListener)>) {
     let (mut peers, mut listeners) = (BTreeMap::new(), Vec::new());
     for id in 1..=count {
@@ -38,7 +38,7 @@ pub(super) async fn listening(count: u64) -> (BTreeMap<u64, String>, Vec<(u64, T
     (peers, listeners)
 }
 
-/// What one of them runs with.
+/// Returns the configuration of one founder.
 pub(super) fn founder(id: u64, peers: &BTreeMap<u64, String>, data_dir: &Path) -> CoordinatorConfig {
     CoordinatorConfig {
         id,
@@ -55,7 +55,7 @@ pub(super) fn founder(id: u64, peers: &BTreeMap<u64, String>, data_dir: &Path) -
     }
 }
 
-/// The cluster at a glance, as the coordinator at this address answers.
+/// Returns the cluster's status, as answered by the coordinator at this address.
 pub(super) async fn status_of(address: &str) -> Result<Status, ErrorDetail> {
     let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
     let answer = documents::call(channel.into(), ShowStatus::METHOD, Request::new(v1::AdminRequest::default())).await;

@@ -1,4 +1,4 @@
-//! Handing the lead over.
+//! Transfer of leadership between coordinators.
 
 use super::quorum::{LOOK_INTERVAL, Quorum};
 use super::view::{QuorumView, VoterView};
@@ -7,11 +7,11 @@ use archon_types::{CoordinatorRole, ErrorDetail, ErrorKind};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long a leader may take to give way.
+/// Maximum time for a leader to give way.
 pub(crate) const TRANSFER_DEADLINE: Duration = Duration::from_secs(2);
 
 impl Quorum {
-    /// Whether another coordinator that has space could take over from this one, which has none.
+    /// Returns true if another coordinator with space could take over from this one, which has none.
     pub(super) fn should_give_way(&self) -> bool {
         if self.space.lack().is_none() || self.leading_term().is_none() {
             return false;
@@ -24,14 +24,15 @@ impl Quorum {
         voters.iter().any(able)
     }
 
-    /// Hands leadership to the voter that is nearest to the end of the log, if this coordinator leads and one has it
-    /// all; to one without space on its disk only if no other can have it. Returns whether another one took over within [`TRANSFER_DEADLINE`].
+    /// Hands leadership to the voter nearest to the end of the log, if this coordinator leads and one has all of it; to
+    /// a voter without space on its disk only if no other can have it. Returns true if another one took over within
+    /// [`TRANSFER_DEADLINE`].
     pub(crate) async fn give_way(&self) -> bool {
         let voters = self.view().voters.into_iter().filter(|voter| voter.voter);
         self.give_way_to(&voters.map(|voter| voter.id).collect()).await
     }
 
-    /// As [`Quorum::give_way`], to one of these.
+    /// As [`Quorum::give_way`], to one of these voters.
     pub(super) async fn give_way_to(&self, among: &BTreeSet<u64>) -> bool {
         let Some(term) = self.leading_term() else { return true };
         let view = self.view();
@@ -55,10 +56,10 @@ impl Quorum {
         waited.await.is_ok()
     }
 
-    /// Whether this voter could lead now.
+    /// Checks that this voter could lead now.
     ///
     /// # Errors
-    /// Why not.
+    /// Reason for which it cannot.
     pub(super) fn may_lead(&self, view: &QuorumView, id: u64) -> Result<(), ErrorDetail> {
         let refuse = |kind, why: String| Err(ErrorDetail::new(kind, why));
         match view.voters.iter().find(|voter| voter.id == id) {
@@ -79,7 +80,7 @@ impl Quorum {
         }
     }
 
-    /// Why a hand-over of the lead came to nothing.
+    /// Returns the error for a failed transfer of leadership.
     pub(super) fn nobody_took_over(&self, to: Option<u64>) -> ErrorDetail {
         let whom = to.map_or_else(|| "no other coordinator has".to_owned(), |to| format!("coordinator {to} has not"));
         let message =
@@ -87,10 +88,10 @@ impl Quorum {
         ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(500)
     }
 
-    /// Has another voter lead: this one if it is named, else whoever is nearest to the end of the log.
+    /// Makes another voter lead: `to` if given, otherwise the one nearest to the end of the log.
     ///
     /// # Errors
-    /// If that one is no voter, does not answer or lags behind; retryable if it did not take over in time, or another one did.
+    /// It is no voter, does not answer or lags behind; retryable if it did not take over in time, or another one did.
     pub(crate) async fn transfer_lead(&self, to: Option<u64>) -> Result<(), ErrorDetail> {
         let taken = match to {
             Some(to) => {
@@ -99,7 +100,7 @@ impl Quorum {
             }
             None => self.give_way().await,
         };
-        // One that lacks the last entry does not take it, and then whoever is first does.
+        // A voter that lacks the last entry does not accept, and the fastest candidate wins.
         let by_whom = self.view().leader;
         if taken && to.is_none_or(|to| by_whom == Some(to)) { Ok(()) } else { Err(self.nobody_took_over(to)) }
     }

@@ -1,5 +1,5 @@
-//! Keeps the log in memory bounded by bytes. openraft bounds it by entries, and an entry may hold one heartbeat's worth
-//! of news or ten thousand successors.
+//! Bounds the log in memory by bytes. openraft bounds it by entries, and an entry may hold the changes of one heartbeat
+//! or ten thousand successors.
 
 use super::log_space::LogSpace;
 use super::store::LogSize;
@@ -8,37 +8,37 @@ use openraft::async_runtime::WatchReceiver as _;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// From here on a snapshot is taken and the log cut, whatever the number of its entries; in encoded bytes.
+/// Size above which a snapshot is taken and the log cut, for any number of entries; in encoded bytes.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// What is left of it then, for voters that are a little behind.
+/// Size of the rest, for voters that are a little behind.
 const BYTES_KEPT: u64 = 16 * 1024 * 1024;
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What is to be done about the log.
+/// Next action on the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Nothing,
-    /// Nothing can be cut before there is a snapshot of what is to go.
+    /// Entries can be cut only once a snapshot contains them.
     Snapshot,
-    /// Cut what is at or below this index.
+    /// Cut the entries at or below this index.
     Purge(u64),
 }
 
-/// `most` is how many bytes there may be, `first` the first index held, `keep_from` the first that is to stay.
+/// Decides the action: `most` is the maximum in bytes, `first` the first index held, `keep_from` the first that stays.
 fn step(bytes: u64, most: u64, first: u64, keep_from: u64, snapshot: Option<u64>, applied: Option<u64>) -> Step {
     let Some(upto) = keep_from.checked_sub(1).filter(|upto| bytes > most && *upto >= first) else {
         return Step::Nothing;
     };
     match snapshot {
-        // What a snapshot has goes at once, also where more is to go: under load there is always more by then.
+        // Entries in a snapshot are cut at once, even if more must follow: under load there is always more by then.
         Some(snapshot) if snapshot >= first.min(upto) => Step::Purge(snapshot.min(upto)),
-        // Entries that are not applied yet are in no snapshot that could be taken now.
+        // Entries that are not applied yet would be in no snapshot taken now.
         _ if applied.is_some_and(|applied| snapshot.is_none_or(|snapshot| applied > snapshot)) => Step::Snapshot,
         _ => Step::Nothing,
     }
 }
 
-/// Looks after the log until `stop`.
+/// Bounds the log until `stop`.
 pub(super) async fn run(raft: Raft, log: LogSize, space: LogSpace, stop: CancellationToken) {
     let mut asked = None;
     loop {
@@ -46,7 +46,7 @@ pub(super) async fn run(raft: Raft, log: LogSize, space: LogSpace, stop: Cancell
             () = stop.cancelled() => return,
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
         }
-        // On a full disk the files of what is cut are the only ones that can be had.
+        // On a full disk, only cutting the log frees files.
         let (most, kept) = if space.is_freed_by_a_cut() { (0, 0) } else { (BYTES_MAX, BYTES_KEPT) };
         let (bytes, first, keep_from) = log.look(kept);
         let (snapshot, applied) = {
@@ -55,7 +55,7 @@ pub(super) async fn run(raft: Raft, log: LogSize, space: LogSpace, stop: Cancell
             (metrics.snapshot.as_ref().map(|id| id.index), metrics.last_applied.as_ref().map(|id| id.index))
         };
         let next = step(bytes, most, first, keep_from, snapshot, applied);
-        // One snapshot is enough until it is there.
+        // One snapshot is requested at a time.
         if next == Step::Snapshot && asked == Some(snapshot) {
             continue;
         }
@@ -69,7 +69,7 @@ pub(super) async fn run(raft: Raft, log: LogSize, space: LogSpace, stop: Cancell
             Step::Purge(upto) => raft.trigger().purge_log(upto).await,
         };
         if done.is_err() {
-            // Raft ended: whoever watches its health says so.
+            // Raft ended: its health check reports that.
             return;
         }
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_of_few_large_entries_is_cut_after_a_snapshot() {
+    fn log_of_few_large_entries_is_cut_after_a_snapshot() {
         let large = BYTES_MAX + 1;
         assert_eq!(step(BYTES_MAX, BYTES_MAX, 21, 50, Some(90), Some(99)), Step::Nothing, "it is small enough");
         assert_eq!(step(large, BYTES_MAX, 0, 50, None, Some(99)), Step::Snapshot);
@@ -99,15 +99,15 @@ mod tests {
     }
 
     #[test]
-    fn on_a_full_disk_all_but_the_newest_entry_is_cut() {
+    fn full_disk_cuts_all_but_the_newest_entry() {
         assert_eq!(step(900, 0, 21, 50, Some(20), Some(50)), Step::Snapshot);
         assert_eq!(step(900, 0, 21, 50, Some(50), Some(50)), Step::Purge(49));
         assert_eq!(step(9, 0, 50, 50, Some(50), Some(50)), Step::Nothing, "one is left");
     }
 
-    /// While a snapshot was made, more was appended than is kept: nothing was ever cut.
+    /// While a snapshot was made, more was appended than is kept, so that a cut never happened.
     #[test]
-    fn what_a_snapshot_has_is_cut_although_more_has_come_since() {
+    fn entries_in_a_snapshot_are_cut_despite_later_ones() {
         assert_eq!(step(BYTES_MAX + 1, BYTES_MAX, 21, 50, Some(30), Some(99)), Step::Purge(30));
         assert_eq!(step(BYTES_MAX + 1, BYTES_MAX, 31, 50, Some(30), Some(99)), Step::Snapshot);
     }

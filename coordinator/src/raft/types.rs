@@ -1,4 +1,4 @@
-//! openraft's type parameters, filled in.
+//! Type parameters of openraft.
 
 use archon_coordinator_core::{CommandBatch, Response};
 use serde::{Deserialize, Serialize};
@@ -15,17 +15,17 @@ openraft::declare_raft_types!(
         LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>,
 );
 
-/// A member as Raft's log names it. The storage id is the one with which it became a member: one that comes back with another
-/// has lost its votes and must not vote again under this id.
+/// A member in Raft's log. The storage id is the one with which it became a member: a coordinator with another one has
+/// lost its votes and must not vote under this id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Voter {
-    /// Where its peers and clients reach it.
+    /// Address for its peers and clients.
     pub(crate) address: String,
     /// Its data directory.
     pub(crate) storage: Uuid,
 }
 
-/// What applying one batch gave.
+/// Result of applying one batch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Applied {
     /// One answer per command; empty for an entry without commands.
@@ -46,7 +46,7 @@ pub(crate) type Entry = openraft::type_config::alias::EntryOf<TypeConfig>;
 pub(crate) type Vote = openraft::type_config::alias::VoteOf<TypeConfig>;
 /// The voter set with the log id that set it.
 pub(crate) type StoredMembership = openraft::type_config::alias::StoredMembershipOf<TypeConfig>;
-/// Who the members are, without where the log says so.
+/// The members, without the log id.
 pub(crate) type Membership = openraft::Membership<u64, Voter>;
 /// Position and membership of a snapshot.
 pub(crate) type SnapshotMeta = openraft::type_config::alias::SnapshotMetaOf<TypeConfig>;

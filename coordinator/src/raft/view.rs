@@ -19,23 +19,24 @@ pub(crate) struct VoterView {
     pub(crate) id: u64,
     /// Its address.
     pub(crate) address: String,
-    /// The round trip to it, if that is longer than the quorum's timing fits.
+    /// Round trip to it, if that is too long for the quorum's timing.
     pub(crate) too_far: Option<TooFar>,
-    /// Why it was not found elsewhere either, if it was looked for.
+    /// Reason for which it was not found at another address either, if it was searched for.
     pub(crate) missing: Option<String>,
-    /// What it is to the quorum.
+    /// Its role in the quorum.
     pub(crate) role: CoordinatorRole,
-    /// Whether its vote counts.
+    /// True if its vote counts.
     pub(crate) voter: bool,
-    /// How far its log is behind the leader's, where this coordinator leads.
+    /// Number of entries by which its log is behind the leader's, if this coordinator leads.
     pub(crate) entries_behind: Option<u64>,
-    /// Why it takes nothing new into its log: of this coordinator itself, and of the others where this one leads.
+    /// Reason for which it accepts nothing new into its log: for this coordinator itself, and for others if this one
+    /// leads.
     pub(crate) lack: Option<Lack>,
-    /// Whether a snapshot of it waits for space on its disk, as far as this coordinator knows.
+    /// True if a snapshot of it waits for space on its disk, as far as this coordinator knows.
     pub(crate) snapshot_waits: bool,
-    /// By which certificate it talks: of the others where this coordinator leads, if by TLS.
+    /// Its certificate: for others if this coordinator leads, and TLS is used.
     pub(crate) certificate: Option<MemberCertificate>,
-    /// What it speaks: of this coordinator itself, and of the others where this one leads and hears them.
+    /// Its protocols: for this coordinator itself, and for others if this one leads and hears them.
     pub(crate) speaks: Option<ProtocolRange>,
 }
 
@@ -46,7 +47,7 @@ impl VoterView {
     }
 }
 
-/// How many voters may still fail, as the leader sees them; `None` if too few answer already.
+/// Returns the number of voters that may still fail, in the leader's view; `None` if too few answer already.
 pub(crate) fn spare(voters: &[VoterView]) -> Option<usize> {
     let votes = voters.iter().filter(|voter| voter.voter);
     let heard = votes.clone().filter(|voter| !voter.is_away()).count();
@@ -55,7 +56,7 @@ pub(crate) fn spare(voters: &[VoterView]) -> Option<usize> {
 
 #[cfg(test)]
 impl VoterView {
-    /// A voter of which no more is known.
+    /// Creates a voter without further facts.
     pub(crate) fn of(id: u64, role: CoordinatorRole) -> Self {
         Self {
             id,
@@ -86,7 +87,7 @@ pub(crate) struct QuorumView {
     pub(crate) id: u64,
     /// `leader`, `follower` or `candidate`.
     pub(crate) role: CoordinatorRole,
-    /// Who leads, if known.
+    /// The leader, if known.
     pub(crate) leader: Option<u64>,
     /// The present term.
     pub(crate) term: u64,
@@ -96,19 +97,19 @@ pub(crate) struct QuorumView {
     pub(crate) applied_index: u64,
     /// The members, learners included.
     pub(crate) voters: Vec<VoterView>,
-    /// Why Raft ended, if it did.
+    /// Reason for which Raft ended, if it did.
     pub(crate) fatal: Option<String>,
 }
 
 impl QuorumView {
-    /// What each member speaks, as far as it is known here.
+    /// Returns the protocols of each member, as far as known here.
     pub(crate) fn coordinators_speak(&self) -> CoordinatorsSpeak {
         self.voters.iter().map(|voter| (voter.id, voter.speaks)).collect()
     }
 }
 
 impl Quorum {
-    /// Raft as it looks from here.
+    /// Returns Raft's state in this coordinator's view.
     pub(crate) fn view(&self) -> QuorumView {
         // The borrow is short: holding it would freeze the core.
         let metrics = self.raft.metrics().borrow_watched().clone();
@@ -124,7 +125,7 @@ impl Quorum {
         let silence = self.timing().silence(Duration::from_secs(1));
         let (addresses, mut missing) = (self.recorded_addresses(), self.missing());
         let voters = addresses.iter().map(|(id, address)| {
-            // Before the log names anybody those who found the quorum are meant.
+            // Before the log names members, the founders count.
             let voter = votes.is_empty() || votes.contains(id);
             let matched = metrics.replication.as_ref().and_then(|all| all.get(id)).copied().flatten();
             let heard = metrics.heartbeat.as_ref().and_then(|all| all.get(id)).copied().flatten();

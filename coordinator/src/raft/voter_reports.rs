@@ -1,4 +1,4 @@
-//! What the voters report of themselves to whoever leads.
+//! Reports of the voters about themselves to the leader.
 
 use super::hello::Answers;
 use super::lack::Lack;
@@ -10,37 +10,36 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tonic::Code;
 
-/// What the voters reported of themselves with their last answers: of their space, their
-/// certificates and their protocols. Clones share it.
+/// Last reports of the voters about their space, their certificates and their protocols. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VoterReports(Arc<Mutex<BTreeMap<u64, VoterReport>>>, Refusals);
 
-/// Why whoever answers in place of a voter refuses this coordinator.
+/// Reasons for which a process in place of a voter refuses this coordinator.
 type Refusals = Arc<Mutex<BTreeMap<u64, String>>>;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct VoterReport {
-    /// What its log lacks.
+    /// Its lack of space in the log.
     lack: Option<Lack>,
-    /// A snapshot of its waits for space.
+    /// True if one of its snapshots waits for space.
     snapshot_waits: bool,
-    /// By which it talks.
+    /// Its certificate.
     certificate: Option<MemberCertificate>,
-    /// What it speaks.
+    /// Its protocols.
     speaks: Option<ProtocolRange>,
 }
 
 impl VoterReports {
-    /// Takes in what a voter's answer says.
+    /// Takes the report from a voter's answer.
     pub(super) fn note(&self, voter: u64, answer: &v1::RaftMessage) {
         let v1::RaftMessage { lack, snapshot_waits, certificate, protocol_min, protocol_max, .. } = answer;
-        // One that says nonsense of it speaks none as far as is known.
+        // An invalid range counts as unknown.
         let speaks = protocol_range((*protocol_min, *protocol_max), "RaftMessage.protocol_min").ok();
         let (lack, certificate) = (lack.map(Into::into), certificate.map(Into::into));
         self.0.lock().insert(voter, VoterReport { lack, snapshot_waits: *snapshot_waits, certificate, speaks });
     }
 
-    /// What those said that were asked where voters are: one that refuses this coordinator is none of its own.
+    /// Notes the answers from the addresses of voters: one that refuses this coordinator is not of its quorum.
     pub(super) fn note_answers(&self, answers: &Answers) {
         let mut refusals = self.1.lock();
         for (voter, answer) in answers {
@@ -53,7 +52,7 @@ impl VoterReports {
         }
     }
 
-    /// Why whoever answers in place of a voter refuses this coordinator.
+    /// Returns the reason for which the process in place of a voter refuses this coordinator.
     pub(super) fn refusal(&self, voter: u64) -> Option<String> {
         self.1.lock().get(&voter).cloned()
     }
@@ -62,27 +61,27 @@ impl VoterReports {
         self.0.lock().get(&voter).copied().unwrap_or_default()
     }
 
-    /// By which certificate a voter talks.
+    /// Returns the certificate of a voter.
     pub(super) fn certificate(&self, voter: u64) -> Option<MemberCertificate> {
         self.report(voter).certificate
     }
 
-    /// What a voter speaks.
+    /// Returns the protocols of a voter.
     pub(super) fn speaks(&self, voter: u64) -> Option<ProtocolRange> {
         self.report(voter).speaks
     }
 
-    /// Whether a snapshot of a voter waits for space.
+    /// Returns true if a snapshot of a voter waits for space.
     pub(super) fn snapshot_waits(&self, voter: u64) -> bool {
         self.report(voter).snapshot_waits
     }
 
-    /// What a voter lacks.
+    /// Returns a voter's lack of space.
     pub(super) fn lack(&self, voter: u64) -> Option<Lack> {
         self.report(voter).lack
     }
 
-    /// Whether no voter lacks space.
+    /// Returns true if no voter lacks space.
     pub(super) fn has_no_lack(&self) -> bool {
         self.0.lock().values().all(|report| report.lack.is_none())
     }
@@ -96,7 +95,7 @@ mod tests {
     const FULL: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 1 << 24, limit: DiskLimit::Bytes });
 
     #[test]
-    fn another_clusters_coordinator_in_place_of_a_voter_was_called_one_that_does_not_answer() {
+    fn foreign_coordinator_at_a_voters_address_is_named() {
         let reports = VoterReports::default();
         let said = |status| Answers::from([(2, Err(status))]);
         reports.note_answers(&said(tonic::Status::failed_precondition("of another cluster")));
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_voter_that_has_space_again_lacks_nothing() {
+    fn voter_with_space_again_reports_no_lack() {
         let reports = VoterReports::default();
         let answer = |lack, snapshot_waits| v1::RaftMessage { lack, snapshot_waits, ..Default::default() };
         reports.note(2, &answer(Some(FULL.into()), true));

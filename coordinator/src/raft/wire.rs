@@ -1,4 +1,4 @@
-//! What every message between coordinators carries and how it is checked before openraft sees it.
+//! Envelope of messages between coordinators, and its check before openraft receives them.
 
 use super::checksums::Checksums;
 use super::codec;
@@ -19,24 +19,24 @@ use std::sync::Arc;
 use tonic::Status;
 use uuid::Uuid;
 
-/// Who this coordinator is to its peers.
+/// Identity of this coordinator towards its peers.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalVoter {
     /// Its id.
     pub(crate) id: u64,
     /// Its data directory.
     pub(crate) storage: Uuid,
-    /// The key of its quorum, made of the peer list with which that was founded; a newcomer is told it.
+    /// Key of its quorum, made of the peer list with which the quorum was founded; a newcomer receives it.
     pub(crate) quorum: Uuid,
-    /// Who may talk to it before its own log names itself: the founders, or those who were members when it joined.
+    /// Coordinators that may talk to it before its own log names it: the founders, or the members when it joined.
     pub(crate) expected: Arc<BTreeSet<u64>>,
-    /// What it speaks.
+    /// Its protocols.
     pub(crate) spoken: Spoken,
     /// Heartbeat and election timing.
     pub(crate) timing: QuorumTiming,
-    /// How far voters had come.
+    /// Log watermarks of the voters.
     pub(crate) marks: KeptMarks,
-    /// What states came to.
+    /// Checksums of the state.
     pub(crate) checksums: Checksums,
 }
 
@@ -62,7 +62,7 @@ impl LocalVoter {
         })
     }
 
-    /// The question asked before taking part.
+    /// Returns the question asked before it takes part.
     pub(crate) fn hello(&self, target: u64) -> HelloRequest {
         HelloRequest {
             cluster_id: Bytes::copy_from_slice(self.quorum.as_bytes()),
@@ -100,8 +100,8 @@ impl LocalVoter {
         Ok(())
     }
 
-    /// Why whoever asks is refused by this member of a cluster, if it is of another one, or founds a quorum and has come upon one that is
-    /// there.
+    /// Returns the reason for which this member of a cluster refuses a caller, if that is of another cluster, or founds
+    /// a quorum although one exists.
     pub(crate) fn of_another_cluster(&self, own: ClusterId, hello: &HelloRequest) -> Option<Status> {
         let (id, sender) = (self.id, hello.sender);
         let why = match Uuid::from_slice(&hello.cluster) {
@@ -117,8 +117,8 @@ impl LocalVoter {
         Some(Status::failed_precondition(format!("{why}; check the addresses, and which process listens there")))
     }
 
-    /// Refuses what [`LocalVoter::check_target`] does, and whoever is a stranger or has lost its directory. `known`: the members
-    /// with their directories, nobody where there is no quorum yet.
+    /// Refuses everything [`LocalVoter::check_target`] does, strangers, and coordinators that lost their directory.
+    /// `known`: the members with their directories, empty without a quorum.
     pub(crate) fn check(
         &self,
         cluster: &[u8],
@@ -146,7 +146,7 @@ impl LocalVoter {
         })
     }
 
-    /// Checks a message, takes its body out and judges it. `term` is that of this voter's vote.
+    /// Checks a message, takes its body out and validates it. `term` is that of this voter's vote.
     pub(crate) fn open<T: DeserializeOwned + Judged>(
         &self,
         what: &'static str,
@@ -164,8 +164,9 @@ impl LocalVoter {
         Ok(body)
     }
 
-    /// Takes the body out of a peer's answer, if it comes from the voter that was asked: one with another data directory
-    /// holds another log, and taking its word for this one's could commit what is not there. It is judged as well.
+    /// Takes the body out of a peer's answer, if it comes from the voter that was asked: one with another data
+    /// directory holds another log, and counting its answer as this one's could commit missing entries. The body is
+    /// validated as well.
     pub(crate) fn open_answer<T: DeserializeOwned + Judged>(
         &self,
         what: &'static str,
@@ -187,7 +188,7 @@ impl LocalVoter {
         Ok(body)
     }
 
-    /// Takes the body out of a message whose sender was checked.
+    /// Takes the body out of a message after a check of its sender.
     fn open_body<T: DeserializeOwned>(&self, what: &'static str, message: &RaftMessage) -> io::Result<T> {
         let (protocol, range) = (message.format, self.spoken.range());
         if !range.contains(protocol) {

@@ -1,4 +1,4 @@
-//! Snapshots for which there is no space, or which the disk refuses.
+//! Tests of snapshots without space on the disk, or refused by it.
 
 use super::{SOON, Voter, Voters, codes, until};
 use archon_wal::disk::{Disk as _, Fault, FaultPoint, Operation};
@@ -11,7 +11,7 @@ fn snapshot_of(voter: &Voter) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_without_space_ended_the_coordinator() {
+async fn coordinator_survives_a_snapshot_without_space() {
     let voters = Voters::start(1).await;
     let lone = &voters.0[&1];
     lone.snapshots.set_full(true);
@@ -35,7 +35,7 @@ async fn a_snapshot_without_space_ended_the_coordinator() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_that_waited_for_space_was_told_of_in_the_log_alone() {
+async fn status_reports_a_snapshot_waiting_for_space() {
     let voters = Voters::start(3).await;
     let leader = voters.leader().await;
     let follower = voters.others(leader).next().unwrap();
@@ -55,9 +55,9 @@ async fn a_snapshot_that_waited_for_space_was_told_of_in_the_log_alone() {
     voters.stop().await;
 }
 
-/// Nothing goes on of a voter that waits for space and is stopped.
+/// A voter that waits for space and is stopped leaves nothing running.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_that_waits_for_space_ends_with_the_coordinator() {
+async fn snapshot_waiting_for_space_ends_with_coordinator() {
     let mut voters = Voters::start(1).await;
     let lone = voters.0.remove(&1).unwrap();
     lone.snapshots.set_full(true);
@@ -77,7 +77,7 @@ async fn a_snapshot_that_waits_for_space_ends_with_the_coordinator() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_from_the_leader_ended_a_voter_without_space_for_it() {
+async fn voter_survives_leader_snapshot_without_space() {
     let voters = Voters::start(3).await;
     let leader = voters.leader().await;
     let victim = voters.others(leader).next().unwrap();
@@ -107,7 +107,7 @@ async fn a_snapshot_from_the_leader_ended_a_voter_without_space_for_it() {
     })
     .await;
     victim.log.set_full(false);
-    // It has space for entries, of which it gets none; the snapshot it cannot take yet.
+    // It has space for entries but receives none; it cannot store the snapshot yet.
     let refused = victim.raft().metrics().borrow_watched().last_applied.map_or(0, |id| id.index);
     leader.change().await.unwrap();
     assert!(refused < last && victim.fatal().is_none());
@@ -130,9 +130,9 @@ async fn a_snapshot_from_the_leader_ended_a_voter_without_space_for_it() {
     voters.stop().await;
 }
 
-/// Nobody knows what such a disk holds: the process ends, and says so.
+/// The content of such a disk is unknown: the process ends and reports it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_whose_sync_fails_ends_the_coordinator_by_name() {
+async fn failed_snapshot_sync_ends_coordinator_with_reason() {
     for operation in [Operation::Sync, Operation::SyncDirectory, Operation::Rename] {
         let mut voters = Voters::start(1).await;
         let lone = voters.0.remove(&1).unwrap();

@@ -1,5 +1,5 @@
-//! MessagePack with field names, for what openraft's types become. The encoder writes the bytes that `rmp-serde` writes with
-//! names; the decoder expects what a type asks for. A decoder that asks the bytes compiles every branch for each type.
+//! MessagePack with field names, for openraft's types. The encoder writes the same bytes as `rmp-serde` with names; the
+//! decoder expects the requested type. A decoder driven by the bytes would compile every branch for each type.
 
 mod read;
 mod write;
@@ -13,7 +13,7 @@ pub(super) use write::encode;
 use std::fmt::Display;
 use std::io;
 
-/// Most containers within each other that are read.
+/// Maximum nesting depth of containers that are read.
 const DEPTH_MAX: u16 = 128;
 
 /// Error of an encoder or decoder.

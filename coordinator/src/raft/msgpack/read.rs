@@ -8,7 +8,7 @@ use serde::de::{
 /// Decodes a value from the beginning of `bytes`.
 ///
 /// # Errors
-/// When the bytes are not of this type.
+/// The bytes are not of this type.
 pub(in super::super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     T::deserialize(&mut Decoder { rest: bytes, depth: 0 })
 }
@@ -18,7 +18,7 @@ struct Decoder<'de> {
     depth: u16,
 }
 
-/// A value without what a list or map holds.
+/// A value without the content of a list or map.
 #[derive(Clone, Copy)]
 enum Token<'de> {
     Nil,
@@ -195,7 +195,7 @@ impl<'de> Decoder<'de> {
         if left > 0 { Err(Error::Left(left)) } else { Ok(()) }
     }
 
-    /// Passes one value with all that it holds.
+    /// Skips one value with its content.
     fn skip(&mut self) -> Result<(), Error> {
         let inner = match self.next()? {
             Token::List(items) => items,
@@ -410,14 +410,14 @@ struct Items<'a, 'de> {
 }
 
 impl Items<'_, '_> {
-    /// Returns whether there is another, which is read next.
+    /// Returns true if there is another item, which is read next.
     fn advance(&mut self) -> bool {
         let more = self.left > 0;
         self.left = self.left.saturating_sub(1);
         more
     }
 
-    /// Items announced, at most the bytes that are there: each takes one.
+    /// Number of announced items, at most the remaining bytes: each item takes at least one.
     fn hint(&self) -> usize {
         self.left.min(self.decoder.rest.len())
     }
@@ -451,7 +451,7 @@ impl<'de> MapAccess<'de> for Items<'_, 'de> {
     }
 }
 
-/// Name of a variant, and what it holds.
+/// Name of a variant, and its content.
 struct Variant<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
     is_unit: bool,

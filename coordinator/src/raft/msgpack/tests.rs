@@ -1,4 +1,4 @@
-//! The encoder beside `rmp-serde`, and the decoder with what it must read and refuse.
+//! Tests of the encoder against `rmp-serde`, and of valid and invalid input of the decoder.
 
 use super::*;
 use archon_coordinator_core::{ClusterState, CommandBatch};

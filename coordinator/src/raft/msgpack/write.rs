@@ -11,7 +11,7 @@ use std::io::Write;
 /// Writes an encoded value.
 ///
 /// # Errors
-/// When the value cannot be represented, or the writer fails.
+/// The value cannot be represented, or the writer fails.
 pub(in super::super) fn encode<T: Serialize>(value: &T, to: &mut dyn Write) -> Result<(), Error> {
     value.serialize(&mut Encoder { to })
 }
@@ -91,7 +91,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// Writes the name of a variant that holds something.
+    /// Writes the name of a variant with content.
     fn variant(&mut self, name: &str) -> Result<(), Error> {
         self.length(&MAP, 1)?;
         self.text(name)

@@ -1,4 +1,4 @@
-//! What of the log is in memory: the entries that are not purged, decoded, and what is known of the rest.
+//! The log in memory: the decoded entries that are not purged, and facts about the rest.
 
 use super::super::types::{Entry, LogId, Vote};
 use parking_lot::RwLock;
@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-/// An entry, and its size as it is encoded, in bytes.
+/// An entry, and its encoded size in bytes.
 pub(super) struct Stored {
     pub(super) entry: Entry,
     pub(super) bytes: usize,
@@ -17,7 +17,7 @@ pub(super) struct Stored {
 pub(in crate::raft) struct Memory {
     pub(super) vote: Option<Vote>,
     pub(super) committed: Option<LogId>,
-    /// The committed position is not worth an fsync of its own: it rides with the next batch.
+    /// The committed position is not worth its own fsync: it is written with the next batch.
     pub(super) committed_unsaved: bool,
     pub(super) purged: Option<LogId>,
     pub(super) entries: VecDeque<Stored>,
@@ -31,7 +31,7 @@ impl Memory {
         self.entries.push_back(Stored { entry, bytes });
     }
 
-    /// Forgets the entries up to and including `upto`.
+    /// Removes the entries up to and including `upto`.
     pub(super) fn purge(&mut self, upto: LogId) {
         let (_, end) = self.range(&(..=upto.index));
         self.bytes -= size(self.entries.drain(..end));
@@ -49,7 +49,7 @@ impl Memory {
         self.entries.front().map_or(0, |stored| stored.entry.log_id.index)
     }
 
-    /// Where in `entries` a range of indexes begins and ends.
+    /// Returns the positions in `entries` where a range of indexes begins and ends.
     pub(super) fn range<R: RangeBounds<u64>>(&self, range: &R) -> (usize, usize) {
         let first = self.first_index();
         let start = match range.start_bound() {
@@ -73,17 +73,18 @@ fn size(gone: impl Iterator<Item = Stored>) -> u64 {
     gone.map(|stored| stored.bytes as u64).sum()
 }
 
-/// How large the log is, for whoever keeps it from growing.
+/// Size of the log, for bounding it.
 #[derive(Clone)]
 pub(crate) struct LogSize(pub(super) Arc<RwLock<Memory>>);
 
 impl LogSize {
-    /// The encoded bytes of the entries held.
+    /// Returns the encoded bytes of the entries held.
     pub(in crate::raft) fn bytes(&self) -> u64 {
         self.0.read().bytes
     }
 
-    /// The encoded bytes of the entries held, the first index held, and that of those that make up the last `kept` bytes.
+    /// Returns the encoded bytes of the entries held, the first index held, and the first index of the last `kept`
+    /// bytes.
     pub(in crate::raft) fn look(&self, kept: u64) -> (u64, u64, u64) {
         let memory = self.0.read();
         let mut sum = 0;
@@ -91,19 +92,19 @@ impl LogSize {
             sum += stored.bytes as u64;
             sum <= kept
         });
-        // The newest one stays in any case.
+        // The newest one always stays.
         let index = |stored: Option<&Stored>| stored.map_or(0, |stored| stored.entry.log_id.index);
         let from = index(newest.last().or(memory.entries.back()));
         (memory.bytes, index(memory.entries.front()), from)
     }
 }
 
-/// The term of this voter's vote, as its disk has it.
+/// The durable term of this voter's vote.
 #[derive(Clone)]
 pub(crate) struct OwnTerm(pub(super) Arc<RwLock<Memory>>);
 
 impl OwnTerm {
-    /// Zero as long as it has not voted.
+    /// Returns zero before its first vote.
     pub(crate) fn get(&self) -> u64 {
         self.0.read().vote.map_or(0, |vote| vote.leader_id.term)
     }

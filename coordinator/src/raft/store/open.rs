@@ -1,4 +1,4 @@
-//! Reading the log back at a start.
+//! Reads the log back at a start.
 
 use super::super::codec;
 use super::super::types::{Entry, LogId};
@@ -9,8 +9,8 @@ use std::io;
 
 const READ_BACK_BYTES: usize = 4 * 1024 * 1024;
 
-/// What the log holds. `floor`: the number below which its stream was trimmed, zero where it is not known to be.
-/// `covered` gives the position of the newest snapshot, and is asked only if it is needed.
+/// Reads the content of the log. `floor`: the number below which its stream was trimmed, zero if unknown. `covered`
+/// returns the position of the newest snapshot, and is called only if needed.
 pub(super) fn read(
     wal: &Wal,
     floor: u64,
@@ -41,10 +41,11 @@ pub(super) fn read(
 
 /// Makes a snapshot's position the beginning of a log that has lost entries before it.
 ///
-/// This is harmless. Earlier versions trimmed the log before it was durable that they had; a power loss in between left
-/// such a log. They trimmed what a durable snapshot held, and nothing else that was acknowledged can be missing: votes,
-/// entries and cuts are one sequence on the disk, of which a crash takes the end and not the middle. So whatever this
-/// voter ever confirmed is in the snapshot or in what is left of the log, and it forgets no promise by going on.
+/// This is safe. Earlier versions trimmed the log before the record of that was durable; a power loss in between left
+/// such a log. They trimmed only entries in a durable snapshot, and nothing else that was acknowledged can be missing:
+/// votes, entries and cuts are one sequence on the disk, of which a crash removes the end and not the middle. So
+/// everything this voter ever confirmed is in the snapshot or in the rest of the log, and it breaks no promise by
+/// continuing.
 fn go_on_from(wal: &Wal, covered: LogId) -> Result<(), StoreError> {
     let mut batch = WalBatch::new();
     batch.meta(FACTS, PURGED, codec::encode("purged position", &covered)?).urgent();
@@ -61,7 +62,7 @@ fn go_on_from(wal: &Wal, covered: LogId) -> Result<(), StoreError> {
             }
             batch.trim(LOG, seq);
         }
-        // All that is left of it is in the snapshot.
+        // The rest of it is in the snapshot.
         _ => drop(batch.drop_stream(LOG)),
     }
     wal.append_wait(batch)?;
