@@ -1,5 +1,6 @@
-//! Before a founder with an empty log takes part, it asks its peers whom they know: a quorum that already knows its id with
-//! another data directory must never get its vote (a wiped disk forgets what it voted).
+//! Checks of a founder with an empty log before it takes part: it asks its peers for the members they know. A quorum
+//! that already knows its id with another data directory must never get its vote (a wiped disk loses the record of its
+//! votes).
 
 use super::Waiting;
 use crate::error::CoordinatorError;
@@ -15,27 +16,27 @@ use uuid::Uuid;
 
 /// Pause between two rounds of questions.
 const ROUND_INTERVAL: Duration = Duration::from_millis(50);
-/// A peer that starts with this one is given this many rounds before it is said to be missing.
+/// Number of rounds that a peer starting with this one gets before it is reported as missing.
 const GRACE_ROUNDS: u32 = 20;
-/// Rounds of measurements in which the round trip to a coordinator must be too long before it ends this one: about half a minute.
-/// Machines that start together are busy for a while, and answer late.
+/// Number of rounds of measurements in which the round trip to a coordinator must be too long before this one ends:
+/// about half a minute. Machines that start together are busy for a while, and answer late.
 const FAR_ROUNDS: u32 = 15;
 /// Pause before a round trip that was too long is measured again.
 const FAR_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the waiting is told again while nothing changes.
+/// Number of rounds after which an unchanged wait is logged again.
 const REPORT_ROUNDS: u32 = 600;
 
-/// How a founder may take part.
+/// Ways for a founder to take part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Founding {
     /// The voter set exists and names this data directory.
     Member,
-    /// Nobody has a voter set: everybody's data directories, this one's included.
+    /// There is no voter set anywhere: contains all data directories, including this one.
     Fresh(BTreeMap<u64, Uuid>),
 }
 
-/// Asks all peers until it is clear how to take part. Waits as long as it takes: an empty voter that cannot tell must not
-/// vote. What it waits for is kept in `waiting`.
+/// Asks all peers until the way to take part is clear, without a time limit: an empty voter that does not know it must
+/// not vote. The reason of the wait is kept in `waiting`.
 ///
 /// # Errors
 /// `WipedVoter`; `TooFar`; or `Refused` when every peer refuses this coordinator.
@@ -86,11 +87,11 @@ pub(crate) async fn found(
     }
 }
 
-/// The round trips to the other coordinators, as far as they are measured.
+/// Measured round trips to the other coordinators.
 struct Distances {
     /// Coordinators to which no round trip that fits has been measured, with their addresses.
     unmeasured: BTreeMap<u64, String>,
-    /// Those of them whose round trips were too long, each with the last one and the number of rounds in which it was.
+    /// Those with round trips that were too long, each with the last one and the number of rounds in which it was.
     far: BTreeMap<u64, (TooFar, u32)>,
 }
 
@@ -101,7 +102,7 @@ impl Distances {
         Self { unmeasured, far: BTreeMap::new() }
     }
 
-    /// Takes in a round of measurements. One round trip that fits is enough: only delays can make a measurement too long.
+    /// Notes a round of measurements. One round trip that fits is enough: only delays can make a measurement too long.
     fn note(&mut self, measured: impl IntoIterator<Item = (u64, Result<bool, TooFar>)>) {
         for (id, measured) in measured {
             match measured {
@@ -137,12 +138,12 @@ impl Distances {
     }
 }
 
-/// What is waited for, in words.
+/// Describes the reasons of the wait.
 fn text(missing: &[String]) -> String {
     format!("a quorum is made when all its coordinators run, and {}", missing.join(", "))
 }
 
-/// Every other coordinator that is not known to be ready, and what is the matter with it.
+/// Lists every other coordinator that is not known to be ready, with the reason.
 fn missing(local_voter: &LocalVoter, peers: &BTreeMap<u64, String>, answers: &Answers) -> Vec<String> {
     let others = peers.iter().filter(|(id, _)| **id != local_voter.id);
     let missing = others.filter_map(|(id, address)| match answers.get(id) {
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wiped_voter_is_refused_even_if_others_are_fresh() {
+    fn wiped_voter_is_refused_even_if_others_are_fresh() {
         let judged =
             judge(&local_voter(), &peers(), &[(1, fresh(1)), (2, initialized(2, Standing::OtherDirectory))].into());
         assert!(matches!(judged, Err(CoordinatorError::WipedVoter { id: 3, .. })), "{judged:?}");
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quorum_is_made_only_when_all_are_known_to_be_fresh() {
+    fn quorum_is_founded_only_if_all_are_known_to_be_fresh() {
         let one = judge(&local_voter(), &peers(), &[(1, fresh(1)), (2, Err(Status::unavailable("")))].into()).unwrap();
         assert_eq!(one, None);
         let all = judge(&local_voter(), &peers(), &[(1, fresh(1)), (2, fresh(2))].into()).unwrap();
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn all_refusing_ends_it_and_one_refusing_does_not() {
+    fn founding_ends_only_if_all_peers_refuse() {
         let no = || Err(Status::failed_precondition("another peer list"));
         assert_eq!(judge(&local_voter(), &peers(), &[(1, no()), (2, fresh(2))].into()).unwrap(), None);
         let all = judge(&local_voter(), &peers(), &[(1, no()), (2, no())].into());
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_three_was_missing_and_the_asker_was_named_instead() {
+    fn missing_coordinator_is_named() {
         let other_list = Err(Status::failed_precondition("another peer list"));
         let answers = [(1, fresh(1)), (2, Err(Status::unavailable("")))].into();
         assert_eq!(missing(&local_voter(), &peers(), &answers), ["coordinator 2 at 127.0.0.1:2 does not answer"]);

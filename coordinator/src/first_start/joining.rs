@@ -1,4 +1,4 @@
-//! A newcomer asks the quorum to let it in, and is told the key by which members know each other.
+//! Joining of a newcomer: it asks the quorum for membership, and receives the key by which members know each other.
 
 use crate::error::CoordinatorError;
 use crate::raft::connect;
@@ -14,29 +14,29 @@ use std::time::Duration;
 use tonic::{Code, Status};
 use uuid::Uuid;
 
-/// How long one coordinator may take to answer: it commits that somebody joins.
+/// Maximum time for the answer of one coordinator: it commits the join.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 /// Pause before all are asked again.
 const ROUND_INTERVAL: Duration = Duration::from_millis(200);
-/// How often the waiting is told again while nothing changes.
+/// Number of rounds after which an unchanged wait is logged again.
 const REPORT_ROUNDS: u32 = 150;
 
-/// Who asks.
+/// The joining coordinator.
 #[derive(Clone, Debug)]
 pub(crate) struct Newcomer {
     /// Its number.
     pub(crate) id: u64,
     /// Its data directory.
     pub(crate) storage: Uuid,
-    /// Where others reach it.
+    /// Its address for others.
     pub(crate) address: String,
-    /// Whether it is to stay a learner.
+    /// True if it is to stay a learner.
     pub(crate) learner: bool,
-    /// What it speaks.
+    /// Its protocols.
     pub(crate) speaks: ProtocolRange,
 }
 
-/// What a newcomer is told.
+/// Answer to a newcomer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Joined {
     /// The key of the quorum.
@@ -45,10 +45,10 @@ pub(crate) struct Joined {
     pub(crate) members: BTreeMap<u64, String>,
 }
 
-/// Asks until the quorum lets it in: these coordinators, and whoever they say leads.
+/// Asks until the quorum accepts it: these coordinators, and the leader that they name.
 ///
 /// # Errors
-/// `Refused` when whoever leads does not let it in.
+/// `Refused` when the leader does not accept it.
 pub(crate) async fn join(
     transport: &Transport,
     newcomer: &Newcomer,
@@ -87,9 +87,9 @@ pub(crate) async fn join(
     }
 }
 
-/// Whether it may be let in later, without anybody changing how it is started.
+/// Returns true if it may be accepted later, without a change of its start options.
 const fn waits(kind: ErrorKind) -> bool {
-    // Another one may have joined between what was judged and what was committed.
+    // Another one may have joined between decision and commit.
     let meanwhile = matches!(kind, ErrorKind::AssignmentInProgress | ErrorKind::StaleVersion);
     meanwhile || kind.is_retryable() || matches!(kind, ErrorKind::DeadlineExceeded)
 }
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_newcomer_ended_because_another_one_was_just_joining() {
+    fn newcomer_waits_for_another_join_to_finish() {
         assert!([ErrorKind::NoQuorum, ErrorKind::StaleVersion, ErrorKind::AssignmentInProgress].into_iter().all(waits));
         assert!(![ErrorKind::Refused, ErrorKind::AlreadyExists, ErrorKind::InvalidArgument].into_iter().any(waits));
     }

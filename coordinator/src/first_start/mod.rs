@@ -1,4 +1,4 @@
-//! How a coordinator with a new data directory becomes a member of a quorum: it founds one, or joins one.
+//! First start of a coordinator with a new data directory: founds a quorum, or joins one.
 
 mod founding;
 mod joining;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a coordinator waits for before it takes part, for people.
+/// The reason for which a coordinator does not take part yet, as text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiting(Arc<Mutex<String>>);
 
