@@ -1,4 +1,4 @@
-//! Rights of clients: looked at, granted and taken back. Certificates that are withdrawn.
+//! Rights of clients (list, grant, revoke), and revocation of certificates.
 
 use super::admin::{Admins, NAMED_MAX, Result};
 use super::admin_tables::table_of;
@@ -18,7 +18,7 @@ use archon_types::access::WHENEVER;
 use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId, Right, Scope, TableId, Word};
 use std::time::Duration;
 
-/// How long a call waits for nodes to go by what it changed.
+/// Maximum wait of a call until nodes apply its change.
 const TAKEN_WITHIN: Duration = Duration::from_secs(2);
 
 impl Admins {
@@ -51,7 +51,7 @@ impl Admins {
         .await
     }
 
-    /// Grants a right or takes one back, and waits briefly until nodes apply the change.
+    /// Grants or revokes a right, and waits briefly until nodes apply the change.
     pub(super) async fn set_access_of(&self, asked: SetAccess, call: &Call<'_>) -> Result<AccessChanged> {
         let right = asked.right()?;
         let change = if asked.revoke { AccessChange::Revoke(right) } else { AccessChange::Grant(right) };
@@ -59,7 +59,7 @@ impl Admins {
         let decide = |state: &ClusterState, _: &Liveness| Ok(check_access(state, &named(state)?, change)?.ok_or(()));
         let changed = self.commit_unless(call, decide).await?.is_ok();
         let session = self.context().confirmed(call.within).await?;
-        // Also after no change: the caller may repeat the call to learn which nodes are behind.
+        // This also applies without a change: the caller may repeat the call to learn which nodes are behind.
         let behind = session.until_access_is_known(TAKEN_WITHIN.min(call.within / 2)).await;
         session.quorum().replicated().read(|state| {
             let scope = named(state)?;
@@ -77,7 +77,7 @@ impl Admins {
         })
     }
 
-    /// Withdraws certificates or has them count again, and waits briefly until nodes apply the change.
+    /// Revokes certificates or readmits them, and waits briefly until nodes apply the change.
     pub(super) async fn withdrawn(&self, asked: Withdraw, call: &Call<'_>) -> Result<CertificatesWithdrawn> {
         let Withdraw { identity, begins_before_at_ms, readmit, force } = asked;
         let whose: Identity = identity.parse().map_err(|error: archon_security::IdentityError| {
@@ -124,7 +124,7 @@ impl Admins {
     }
 }
 
-/// Names of the first nodes, and how many there are.
+/// Returns the names of the first nodes, and the number of all.
 fn names(state: &ClusterState, nodes: &[NodeId]) -> (Vec<String>, u32) {
     let names = nodes.iter().take(NAMED_MAX).map(|node| state.node_name(*node)).collect();
     (names, u32::try_from(nodes.len()).unwrap_or(u32::MAX))
@@ -140,7 +140,7 @@ fn scope(state: &ClusterState, client: Option<String>, table: Option<&str>) -> R
     Ok(Scope { client, table })
 }
 
-/// The right of a client to a table by all that is granted, if both are named.
+/// Returns the effective right of a client to a table by all grants, if both are named.
 fn right_of(state: &ClusterState, asked: &Scope) -> Option<Word<Right>> {
     let Scope { client: Some(client), table: Some(table) } = asked else { return None };
     state.access.right(client, *table).map(Into::into)

@@ -1,4 +1,5 @@
-//! What people and scripts ask. Reads are confirmed by a quorum round, except `Quorum`; writes carry a request id.
+//! Service for operators and scripts. Reads are confirmed by a quorum round, except `Quorum`; writes carry a request
+//! id.
 
 use super::call::{Call, Stage};
 use super::status::{cluster_text, disks};
@@ -18,9 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
-/// Events or reasons when the request leaves the number open.
+/// Number of events or reasons if the request gives none.
 const LIST_DEFAULT: u32 = 100;
-/// Most nodes, tables or partitions that a text or an answer names.
+/// Maximum number of nodes, tables or partitions named in a text or an answer.
 pub(super) const NAMED_MAX: usize = 20;
 
 /// The service.
@@ -36,12 +37,12 @@ impl Admins {
         Self { context }
     }
 
-    /// What every service shares.
+    /// Returns the context that all services share.
     pub(super) const fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Looks at the state as of now, for a request that may name the cluster.
+    /// Reads the current state, for a request that may name the cluster.
     pub(super) async fn look<T>(
         &self,
         cluster: Option<&v1::ClusterRef>,
@@ -55,7 +56,8 @@ impl Admins {
         })
     }
 
-    /// As [`Admins::look`], with what the leader remembers. Heartbeats need that memory: it is let go before the look.
+    /// As [`Admins::look`], with the leader's volatile view. Heartbeats need its lock, so it is released before the
+    /// read.
     pub(super) async fn look_back<T>(
         &self,
         cluster: Option<&v1::ClusterRef>,
@@ -70,8 +72,8 @@ impl Admins {
         })
     }
 
-    /// Commits one command, once per request id. `decide` sees the state, and what the leader remembers of leases, only
-    /// if the request is new.
+    /// Commits one command, once per request id. `decide` gets the state, and the leader's view of leases, only if the
+    /// request is new.
     pub(super) async fn change(
         &self,
         cluster: Option<&v1::ClusterRef>,
@@ -85,7 +87,7 @@ impl Admins {
         Ok(changed)
     }
 
-    /// As [`Admins::change`], but `decide` may find that there is nothing to commit, and gives the answer itself then.
+    /// As [`Admins::change`], but `decide` may find nothing to commit, and then returns the answer itself.
     pub(super) async fn change_unless<T>(
         &self,
         cluster: Option<&v1::ClusterRef>,
@@ -122,7 +124,7 @@ impl Admins {
         Ok(Ok((session, answer)))
     }
 
-    /// Looks at the state as of now, for a call with a document.
+    /// Reads the current state, for a call with a document.
     pub(super) async fn view<T>(
         &self,
         call: &Call<'_>,
@@ -158,7 +160,7 @@ impl Admins {
         self.change(call.cluster(), call.request(), call, decide).await
     }
 
-    /// Returns reasons why partitions and nodes are as they are.
+    /// Returns the reasons for the states of partitions and nodes.
     pub(super) async fn explained(&self, asked: Explain, call: &Call<'_>) -> Result<ReasonList> {
         self.view_back(call, |session, state, remembered| {
             let disks = disks(session);
@@ -177,7 +179,7 @@ impl Admins {
         .await
     }
 
-    /// Returns the quorum as this coordinator sees it.
+    /// Returns the quorum in the view of this coordinator.
     pub(super) async fn quorum_seen(&self, _: ShowQuorum, call: &Call<'_>) -> Result<Quorum> {
         let raft = self.context.quorum()?;
         let view = raft.view();
@@ -216,7 +218,7 @@ impl Admins {
     }
 }
 
-/// What the leader remembers and the state does not show.
+/// Returns the leader's volatile view, which is not in the state.
 fn remembered(session: &Session) -> Remembered {
     let term = session.term().lock();
     session.quorum().replicated().read(|state| Remembered::new(state, term.liveness(), boot_now()))
@@ -230,7 +232,7 @@ fn most(asked: u32) -> usize {
     usize::try_from(if asked == 0 { LIST_DEFAULT } else { asked }).unwrap_or(usize::MAX)
 }
 
-/// Answers a call that changes the cluster, and has it told what came of it.
+/// Answers a call that changes the cluster, and reports its outcome to the call.
 macro_rules! change {
     ($self:ident, $method:literal, $request:ident, $change:ident) => {{
         let call = Call::new(&$self.context.audit, concat!("/archon.v1.Admin/", $method), &$request);

@@ -1,4 +1,4 @@
-//! Tables made, changed and dropped.
+//! Creation, change and drop of tables.
 
 use super::admin::{Admins, NAMED_MAX, Result, unexpected};
 use super::call::Call;
@@ -13,7 +13,7 @@ use archon_documents::{
 use archon_types::{ErrorDetail, ErrorKind, Holds, NodeId, Table, TableId};
 use std::collections::BTreeSet;
 
-/// A table with the number of its partitions.
+/// Returns a table with the number of its partitions.
 pub(super) fn summary(state: &ClusterState, table: &Table) -> TableSummary {
     TableSummary::new(table, state.partitions.count_of(table.id))
 }
@@ -25,7 +25,7 @@ impl Admins {
         self.view(call, |_, state| Ok(Tables { tables: tables(state) })).await
     }
 
-    /// Makes a table.
+    /// Creates a table.
     pub(super) async fn create(&self, asked: CreateTable, call: &Call<'_>) -> Result<TableSummary> {
         let (partitioning, holds) = (asked.partitioning(), asked.holds()?);
         let CreateTable { table: name, replication, .. } = asked;
@@ -44,7 +44,7 @@ impl Admins {
         }
     }
 
-    /// Changes the number of copies of a table, or the limits of its ranges.
+    /// Changes the number of replicas of a table, or the limits of its ranges.
     pub(super) async fn alter(&self, asked: AlterTable, call: &Call<'_>) -> Result<TableAltered> {
         let AlterTable { table: name, change } = asked;
         let decide = |state: &ClusterState, _: &Liveness| {
@@ -61,7 +61,7 @@ impl Admins {
             let loads = session.loads().lock();
             let copies = || state.partitions.of_table(table.id).flat_map(|row| &row.placements);
             let nodes: BTreeSet<NodeId> = copies().map(|copy| copy.node).collect();
-            // An owner of a lease has nothing to delete.
+            // The owner of a lease has nothing to delete.
             let is_lease = table.holds == Holds::Lease;
             let away = nodes.iter().filter(|node| !is_lease && !state.is_alive(**node)).take(NAMED_MAX);
             Ok(TableCheck {
@@ -93,7 +93,7 @@ impl Admins {
     }
 }
 
-/// The table of this name.
+/// Returns the table of this name.
 pub(super) fn table_of<'a>(state: &'a ClusterState, name: &str) -> Result<&'a Table> {
     state.table_by_name(name).ok_or_else(|| {
         let names: Vec<&str> = state.tables.values().take(NAMED_MAX).map(|table| table.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! Alerts in words.
+//! Texts of alerts.
 
 use super::describe::{operand, reason_now};
 use super::orders::subject;
@@ -8,7 +8,7 @@ use archon_documents::Reason;
 use archon_types::subject::Subject;
 use archon_types::{NodeGoal, NodeId, PartitionStatus, ReasonCode, TableId};
 
-/// An alert as a reason.
+/// Returns an alert as a reason.
 pub(super) fn text(state: &ClusterState, alert: &Alert) -> Reason {
     let members = |table: Option<TableId>| match table.filter(|table| state.is_lease(*table)) {
         Some(table) => {

@@ -1,4 +1,4 @@
-//! What should be looked at, and what something waits for: `archon check` and `archon status` tell the same.
+//! Alerts and reasons of waits: `archon check` and `archon status` report the same ones.
 
 use super::admin::{Admins, Result};
 use super::admin_tables::table_of;
@@ -19,23 +19,23 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most alerts in an answer.
+/// Maximum number of alerts in an answer.
 const ALERTS_MAX: usize = 200;
-/// Most reasons that are looked at for alerts.
+/// Maximum number of reasons considered for alerts.
 const REASONS_MAX: usize = 2_000;
 
-/// Something that was found.
+/// An alert, or a reason of a wait.
 pub(super) struct Found {
-    /// How much it matters.
+    /// Its severity.
     pub(super) severity: Severity,
-    /// Something waits for it; otherwise it is worth a look although all may be served.
+    /// True if something waits for it; otherwise it is an alert although everything may be served.
     pub(super) waits: bool,
-    /// What it is.
+    /// Its reason.
     pub(super) reason: Reason,
 }
 
 impl Admins {
-    /// What should be looked at, the worst first.
+    /// Returns the alerts, the worst first.
     pub(super) async fn looked_over(&self, asked: CheckCluster, call: &Call<'_>) -> Result<Check> {
         let recovers = |_: &Arc<Session>, state: &ClusterState, _: &Remembered| state.recovery.is_some();
         let (recovers, found) = self.found(call.cluster(), call.within, (asked, REASONS_MAX), recovers).await?;
@@ -47,7 +47,8 @@ impl Admins {
         Ok(Check::of(alerts.collect(), more))
     }
 
-    /// All that is found, with what `with` makes of the same state; `most`: of what is not served, or not whole.
+    /// Returns all alerts, with the result of `with` on the same state; `most`: maximum number of partitions that are
+    /// not served, or under-replicated.
     pub(super) async fn found<T>(
         &self,
         cluster: Option<&v1::ClusterRef>,
@@ -64,14 +65,14 @@ impl Admins {
             waits.extend(unreachable(&view.voters));
             let most = most.saturating_sub(waits.len());
             waits.extend(reasons(state, remembered, &disks(session), most));
-            // What is not served comes first.
+            // Partitions that are not served come first.
             waits.extend(upgrade::reason(state, &view));
             waits.extend(self.certificates(session, state, &view));
             let not_served = not_served(state, remembered, boot_now()).iter().map(|alert| text(state, alert)).collect();
             Ok((waits, not_served, session.clone(), with(session, state, remembered)))
         });
         let (waits, not_served, session, made): (_, Vec<Reason>, _, _) = looked.await?;
-        // Heartbeats need what the leader remembers, and it is not held while all of that is looked at.
+        // Heartbeats need the leader's view, so its lock is not held during all of this.
         let term = session.term().lock();
         let (alerts, meant) = session.quorum().replicated().read(|state| {
             let found = alerts_of(state, term.liveness(), look)?;
@@ -84,7 +85,7 @@ impl Admins {
     }
 }
 
-/// What is worth a look beside what is not served.
+/// Returns the alerts beside partitions that are not served.
 fn alerts_of(state: &ClusterState, liveness: &Liveness, look: CheckCluster) -> Result<Vec<Alert>> {
     let CheckCluster { stale_after_ms, members_min, members_of, held_for_ms } = look;
     let of_table = |(table, least): (Option<String>, u32)| {
@@ -95,17 +96,17 @@ fn alerts_of(state: &ClusterState, liveness: &Liveness, look: CheckCluster) -> R
     Ok(alerts(state, liveness, boot_now(), Thresholds { stale_after_ms, members_min, held_for_ms }))
 }
 
-/// Whether every node that is down is so because somebody works on it.
+/// Returns true if every node that is down is in maintenance.
 fn all_down_are_maintained(state: &ClusterState) -> bool {
     state.nodes.down().all(|row| row.node.goal == NodeGoal::Maintain)
 }
 
-/// Whether the quorum never had more voters than it has: whoever runs it so knows.
+/// Returns true if the quorum never had more voters than now: then its size is intended.
 fn few_voters_are_meant(alerts: &[Alert]) -> bool {
     alerts.iter().any(|alert| matches!(alert, Alert::TooFewVoters { had_more: false, .. }))
 }
 
-/// What is as somebody wants it, though it would be worth a look elsewhere.
+/// Intended states that would be alerts elsewhere.
 #[derive(Clone, Copy, Default)]
 struct Meant {
     /// Every node that is down is in maintenance.
@@ -114,7 +115,7 @@ struct Meant {
     few_voters: bool,
 }
 
-/// How much a reason matters. That copies are missing is meant so, if it is only for the maintenance of their nodes.
+/// Returns the severity of a reason. Missing replicas are intended if only the maintenance of their nodes causes them.
 fn severity(reason: &Reason, meant: Meant) -> Severity {
     match reason.code.known() {
         Some(ReasonCode::UnderReplicated) if meant.maintained => Severity::Notice,

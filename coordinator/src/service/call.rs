@@ -1,4 +1,4 @@
-//! One call that changes the cluster: who makes it, how far it has come, and what is kept of it.
+//! One call that changes the cluster: its originator, progress and audit record.
 
 use super::budget;
 use crate::audit::{Audit, Change, Outcome, Record, What};
@@ -13,38 +13,38 @@ use parking_lot::Mutex;
 use std::time::Duration;
 use tonic::Request;
 
-/// How far a call has come.
+/// Progress of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// Nothing of it was looked at by whoever leads.
+    /// The leader has not considered it.
     Asked,
-    /// It is judged by the state, or was refused by it.
+    /// It is being judged by the state, or was refused by it.
     Judged,
     /// There was nothing to commit.
     Idle,
-    /// It was given to the log, and may be committed whatever is answered.
+    /// It was given to the log, and may become committed regardless of the answer.
     Proposed,
     /// It is committed.
     Done,
 }
 
-/// A call. When it has ended, or whoever made it has gone away, it is kept what came of it.
+/// A call. When it has ended, or its caller has disconnected, its outcome is recorded.
 pub(super) struct Call<'a> {
     audit: &'a Audit,
     caller: Caller,
-    /// How long it may take.
+    /// Maximum time for it.
     pub(super) within: Duration,
-    /// The cluster that it is meant for, if it names one.
+    /// Cluster named in the request, if any.
     cluster: Option<v1::ClusterRef>,
-    /// Makes a retry have one effect; nil of a call that only reads.
+    /// Makes a retry have one effect; nil for a call that only reads.
     request: RequestId,
     stage: Mutex<Stage>,
-    /// Taken when it is kept.
+    /// Taken once it is recorded.
     record: Mutex<Option<Record>>,
 }
 
 impl<'a> Call<'a> {
-    /// The call `path` with this request.
+    /// Creates the call `path` for this request.
     pub(super) fn new<T: Change>(audit: &'a Audit, path: &'static str, request: &Request<T>) -> Self {
         let asked = request.get_ref();
         let audited = Some((asked.subject(), asked.wanted()));
@@ -52,7 +52,7 @@ impl<'a> Call<'a> {
         Self::begin(audit, path, Caller::of(request), budget(request.metadata()), id, audited)
     }
 
-    /// A call with a document; of one that is no document of its method, `document` is absent.
+    /// Creates a call with a document; `document` is absent if the request holds no document of its method.
     pub(super) fn with_document<T: MethodCall>(
         audit: &'a Audit,
         request: &Request<v1::AdminRequest>,
@@ -97,34 +97,34 @@ impl<'a> Call<'a> {
         Self { audit, caller, within, cluster, request, stage: Mutex::new(Stage::Asked), record: Mutex::new(record) }
     }
 
-    /// The cluster that it is meant for, if it names one.
+    /// Returns the cluster named in the request, if any.
     pub(super) const fn cluster(&self) -> Option<&v1::ClusterRef> {
         self.cluster.as_ref()
     }
 
-    /// The id that a retry repeats.
+    /// Returns the id that a retry repeats.
     pub(super) const fn request(&self) -> RequestId {
         self.request
     }
 
-    /// Whoever asks, as the log and the events name that one.
+    /// Returns the caller as log and events name it.
     pub(super) fn who(&self) -> Actor {
         let Caller { identity, via, address, .. } = &self.caller;
         let [identity, via] = [identity, via].map(|one| one.as_ref().map(|identity| identity.to_string()));
         Actor::Admin { identity, from: *address, via }
     }
 
-    /// Refuses whoever makes the call in another name.
+    /// Refuses a caller that uses another name.
     pub(super) fn check_name(&self, call: &str, role: Role, name: &str) -> Result<(), ErrorDetail> {
         self.caller.check_name(call, role, name)
     }
 
-    /// It has come so far.
+    /// Notes its progress.
     pub(super) fn reaches(&self, stage: Stage) {
         *self.stage.lock() = stage;
     }
 
-    /// It has ended, by that error if there is one.
+    /// Ends it, with its error if there is one.
     pub(super) fn end(self, error: Option<&ErrorDetail>) {
         self.keep(outcome(*self.stage.lock(), error));
     }
@@ -137,7 +137,7 @@ impl<'a> Call<'a> {
 }
 
 impl Drop for Call<'_> {
-    /// Whoever has asked does not wait for the answer any more: what was given to the log takes its course.
+    /// Records the outcome after the caller has stopped waiting: entries given to the log proceed.
     fn drop(&mut self) {
         let outcome = match *self.stage.lock() {
             Stage::Proposed => {
@@ -150,7 +150,8 @@ impl Drop for Call<'_> {
     }
 }
 
-/// What is kept of a call that came so far and ended by that error; nothing of one that has changed nothing, or is another's to answer.
+/// Returns the outcome to record for a call with this progress and error; `None` for one that changed nothing, or that
+/// another coordinator answers.
 fn outcome(stage: Stage, error: Option<&ErrorDetail>) -> Option<Outcome> {
     let refused = |error: &ErrorDetail| Outcome::Refused { kind: error.kind, message: error.message.clone() };
     match (stage, error) {
@@ -159,7 +160,7 @@ fn outcome(stage: Stage, error: Option<&ErrorDetail>) -> Option<Outcome> {
         (Stage::Asked, Some(error)) => Some(refused(error)).filter(|_| error.kind == ErrorKind::InvalidArgument),
         (Stage::Judged, Some(error)) => Some(refused(error)),
         (Stage::Proposed, Some(error)) => Some(match error.kind {
-            // Never given to the log.
+            // It was never given to the log.
             ErrorKind::Overloaded | ErrorKind::ReadOnly | ErrorKind::InvalidArgument => refused(error),
             _ => Outcome::Unknown { message: error.message.clone() },
         }),
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_kept_what_is_known_of_a_change() {
+    fn audit_records_the_known_outcome_of_a_change() {
         assert_eq!(kept(Stage::Done, None), "done");
         assert_eq!(kept(Stage::Done, Some(ErrorKind::NoQuorum)), "done", "what was asked afterwards does not matter");
         assert_eq!(kept(Stage::Judged, Some(ErrorKind::NotFound)), "refused");

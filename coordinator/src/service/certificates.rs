@@ -1,5 +1,5 @@
-//! Members whose certificates are to be renewed, or who do not take new ones; and certificates by which members talk, which are not withdrawn by
-//! mistake.
+//! Members that must renew their certificates, or do not load new ones; and checks against revoking certificates in use
+//! by mistake.
 
 use super::describe::reason_now;
 use super::subjects;
@@ -14,21 +14,21 @@ use archon_types::{AuthorityPrint, ErrorDetail, ErrorKind, MemberCertificate, Mi
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Most members that are told of one by one for the same reason.
+/// Maximum number of members named individually for the same reason.
 const TOLD_MAX: usize = 5;
 const MS_PER_HOUR: u64 = 60 * 60 * 1_000;
 
-/// A member, and the certificate by which it talks.
+/// A member, and the certificate that it uses.
 #[derive(Clone, Debug)]
 pub(super) struct Holder {
-    /// As its certificate says it.
+    /// The identity in its certificate.
     identity: String,
     name: String,
     subject: Subject,
     certificate: MemberCertificate,
 }
 
-/// The certificates by which members talk that are at work. `own`: that of this coordinator, which is voter `me`.
+/// Returns the certificates in use by active members. `own`: that of this coordinator, which is voter `me`.
 pub(super) fn shown(
     state: &ClusterState,
     loads: &Loads,
@@ -51,10 +51,10 @@ pub(super) fn shown(
     voters.chain(nodes).collect()
 }
 
-/// Refuses to withdraw a certificate by which a member talks: it would be shut out.
+/// Refuses to revoke a certificate that a member uses: it would be locked out.
 ///
 /// # Errors
-/// Who it is, and what to do first.
+/// The member, and the action needed first.
 pub(super) fn check_not_in_use(
     shown: &[Holder],
     identity: &Identity,
@@ -72,10 +72,10 @@ pub(super) fn check_not_in_use(
     })
 }
 
-/// Latest moment up to which certificates may be withdrawn, after now: that of a new one, issued where the clock is ahead.
+/// Maximum distance of the revocation moment after now: covers a new certificate issued by a clock that is ahead.
 const AHEAD_MS_MAX: u64 = MS_PER_HOUR;
 
-/// Refuses a moment further ahead than clocks may differ: certificates that are issued later must count.
+/// Refuses a moment further ahead than the possible difference of clocks: later certificates must count.
 ///
 /// # Errors
 /// `InvalidArgument`, with the limit.
@@ -95,11 +95,11 @@ pub(super) fn check_moment(begins_before: Millis, now: Millis) -> Result<(), Err
     Err(ErrorDetail::new(ErrorKind::InvalidArgument, why))
 }
 
-/// Refuses to withdraw a coordinator's certificates if too few voters for a majority could talk to each other afterwards: nothing
-/// could be committed then, no readmission either. `withdrawn` is what is withdrawn of each identity already.
+/// Refuses to revoke a coordinator's certificates if too few voters for a majority could talk to each other afterwards:
+/// nothing could be committed then, not even a readmission. `withdrawn` holds the present revocations by identity.
 ///
 /// # Errors
-/// `Refused`, with the numbers and what to do first.
+/// `Refused`, with the numbers and the action needed first.
 pub(super) fn check_majority_left(
     shown: &[Holder],
     voters: &BTreeSet<u64>,
@@ -130,11 +130,11 @@ pub(super) fn check_majority_left(
     Err(ErrorDetail::new(ErrorKind::Refused, why).with_have_need(left as u64, needed as u64))
 }
 
-/// Refuses to keep a certificate of `identity` that begins at `begins` and counts no more itself: those that begin before `withdrawn` were
-/// withdrawn, and stay so until all are to count again.
+/// Refuses to keep a certificate of `identity` that begins at `begins` and is itself revoked: certificates that begin
+/// before `withdrawn` were revoked, and stay so until all are readmitted.
 ///
 /// # Errors
-/// That it counts no more, and how it would.
+/// The certificate is revoked; names the way to readmit it.
 pub(super) fn check_kept(identity: &Identity, begins: Millis, withdrawn: Option<Millis>) -> Result<(), ErrorDetail> {
     let Some(withdrawn) = withdrawn.filter(|withdrawn| begins < *withdrawn) else { return Ok(()) };
     let date = |moment: Millis| UNIX_EPOCH.checked_add(Duration::from_millis(moment.get())).map(date);
@@ -150,7 +150,8 @@ pub(super) fn check_kept(identity: &Identity, begins: Millis, withdrawn: Option<
     Err(ErrorDetail::new(ErrorKind::Refused, why))
 }
 
-/// Why somebody should look at certificates. `own`: that of this coordinator, which is voter `me`; of nodes `loads` tells.
+/// Returns reasons to check certificates. `own`: that of this coordinator, which is voter `me`; `loads` contains those
+/// of nodes.
 pub(super) fn reasons(
     state: &ClusterState,
     loads: &Loads,
@@ -180,7 +181,8 @@ pub(super) fn reasons(
     .concat()
 }
 
-/// Members whose certificates are of different authorities: whoever believes but one of these does not believe all members.
+/// Reports members with certificates of different authorities: a process that trusts only one of these does not trust
+/// all members.
 fn differing(all: &[Holder]) -> Option<Reason> {
     let mut signed = BTreeMap::<AuthorityPrint, Vec<&str>>::new();
     for one in all {
@@ -191,7 +193,7 @@ fn differing(all: &[Holder]) -> Option<Reason> {
     if signed.len() < 2 {
         return None;
     }
-    // Those of which there are fewest are to be looked at first.
+    // The smallest groups come first.
     let mut signed: Vec<_> = signed.into_iter().collect();
     signed.sort_by_key(|(_, names)| names.len());
     let said = signed.iter().map(|(authority, names)| {
@@ -206,7 +208,7 @@ fn differing(all: &[Holder]) -> Option<Reason> {
     Some(reason_now(ReasonCode::AuthoritiesDiffer, Subject::Cluster, message, remedy))
 }
 
-/// One reason for each of them, or one for all if they are many. `{}` in a text stands for who it is.
+/// Returns one reason for each member, or one for all if they are many. `{}` in a text stands for the member.
 fn told(
     code: ReasonCode,
     holders: &[&Holder],
@@ -230,7 +232,7 @@ fn told(
     }
 }
 
-/// How long something holds, or since when it does not any more.
+/// Formats the time until the end, or since.
 fn until_text(end: Millis, now: Millis) -> String {
     let text = |millis: u64| match millis / MS_PER_HOUR {
         0 => "less than an hour".to_owned(),
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_told_of_when_their_certificates_end_and_the_worst_first() {
+    fn ending_certificates_are_reported_worst_first() {
         assert_eq!(codes(None, &[voter(1, None), voter(2, None)]), [], "by plaintext there are none");
         assert_eq!(codes(Some(certificate(60, false)), &[voter(1, None), voter(2, Some(certificate(31, false)))]), []);
         let voters = [voter(1, None), voter(2, Some(certificate(20, false))), voter(3, Some(certificate(-3, true)))];
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_was_withdrawn_itself_was_said_to_be_kept() {
+    fn revoked_certificate_is_not_kept() {
         let alice: Identity = "admin/alice".parse().unwrap();
         let judged = |withdrawn: Option<Millis>| {
             check_kept(&alice, Millis::new(DAY), withdrawn).err().map(|error| (error.kind, error.message))
@@ -340,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn members_whose_certificates_were_of_two_authorities_were_no_news() {
+    fn members_of_two_authorities_are_reported() {
         let of = |authority: Option<u8>| {
             let authority = authority.map(|byte| AuthorityPrint([byte; 8]));
             Some(MemberCertificate { authority, ..certificate(60, false) })
@@ -356,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_that_were_all_issued_on_one_day_are_one_reason() {
+    fn certificates_ending_together_are_one_reason() {
         let voters: Vec<VoterView> =
             (1..=9).map(|id| voter(id, Some(certificate(20 + id.cast_signed(), false)))).collect();
         let said = codes(Some(certificate(20, false)), &voters);

@@ -1,4 +1,4 @@
-//! The settings of the cluster: looked at, and changed while it runs.
+//! Settings of the cluster: list, and change at runtime.
 
 use super::admin::{Admins, Result, unexpected};
 use super::call::Call;

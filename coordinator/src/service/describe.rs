@@ -1,4 +1,4 @@
-//! Why things are as they are: reasons by code and subject.
+//! Reasons for the states of partitions and nodes, by code and subject.
 
 use super::events::because;
 use super::status::Disks;
@@ -14,10 +14,10 @@ use archon_types::{
 };
 use std::collections::BTreeSet;
 
-/// Most nodes that the reason about condemned copies names.
+/// Maximum number of nodes named in the reason about tombstoned replicas.
 const CONDEMNED_NAMED_MAX: usize = 5;
 
-/// A reason of which nobody knows since when it is so. An empty remedy is none.
+/// Returns a reason without a known start. An empty remedy counts as none.
 pub(super) fn reason_now(code: ReasonCode, subject: Subject, message: String, remedy: impl Into<String>) -> Reason {
     Reason {
         code: code.into(),
@@ -28,13 +28,13 @@ pub(super) fn reason_now(code: ReasonCode, subject: Subject, message: String, re
     }
 }
 
-/// A moment; zero is none.
+/// Returns a moment; `None` for zero.
 fn at(time: Millis) -> Option<u64> {
     (time > Millis::ZERO).then_some(time.get())
 }
 
-/// Why things are as they are: failed nodes first, then nodes that refuse writes, then partitions that are not served,
-/// then moves that wait.
+/// Returns the reasons: failed nodes first, then nodes that refuse writes, then partitions that are not served, then
+/// moves that wait.
 pub(super) fn reasons(state: &ClusterState, remembered: &Remembered, disks: &Disks, most: usize) -> Vec<Reason> {
     let explainer = Explainer::new(state, remembered);
     let mut reasons = Vec::new();
@@ -86,7 +86,7 @@ pub(super) fn reasons(state: &ClusterState, remembered: &Remembered, disks: &Dis
                 || isolated.contains(&row.id))
     });
     for row in restless {
-        // That copies are missing, and why, is said once, of all partitions.
+        // Missing replicas, and their cause, are reported once for all partitions.
         let of_copies = |why: &Why| {
             matches!(why, Why::UnderReplicated { .. } | Why::NodesAtLimit { .. } | Why::RepairWithheld { .. })
         };
@@ -111,7 +111,7 @@ pub(super) fn reasons(state: &ClusterState, remembered: &Remembered, disks: &Dis
     reasons
 }
 
-/// A node lives, and clients do not reach it.
+/// Reports a node that is alive but that clients do not reach.
 fn unreached(state: &ClusterState, node: NodeId, view: &DoorView) -> Reason {
     let (name, by) = (state.node_name(node), names(state, &view.by));
     let address = state.node(node).map_or_else(String::new, |row| row.node.address.clone());
@@ -133,7 +133,7 @@ fn names(state: &ClusterState, nodes: &[NodeId]) -> String {
     nodes.iter().map(|node| state.node_name(*node)).collect::<Vec<_>>().join(" and ")
 }
 
-/// One reason stands for all leases that a participant is to give up and that nobody else may own.
+/// Returns one reason for all leases that a participant is to give up and that no other participant may own.
 fn owner_stays(state: &ClusterState, owner: NodeId, leases: &[PartitionId]) -> Reason {
     let (name, count) = (state.node_name(owner), leases.len());
     let named = state.partition_names(leases.iter().copied());
@@ -142,11 +142,11 @@ fn owner_stays(state: &ClusterState, owner: NodeId, leases: &[PartitionId]) -> R
     reason_now(ReasonCode::OwnerStays, subjects::node(state, owner), message, STAYS_REMEDY)
 }
 
-/// What lets a lease go that nobody else may own.
+/// Ways to release a lease that no other participant may own.
 const STAYS_REMEDY: &str =
     "start other participants, let those serve that are cordoned, drained, in maintenance or full, or take a bar back";
 
-/// One reason stands for all copies of partitions that are no more and that are not deleted yet.
+/// Returns one reason for all replicas that are tombstoned and not deleted yet.
 fn condemned(state: &ClusterState) -> Option<Reason> {
     let copies = state.condemned.len();
     let on_node = |(node, copies): (NodeId, usize)| {
@@ -171,7 +171,7 @@ fn condemned(state: &ClusterState) -> Option<Reason> {
     (copies > 0).then(|| reason_now(ReasonCode::CopiesCondemned, Subject::Copies, message, remedy))
 }
 
-/// A node that is alive that takes no writes because its disk is full: what it leads is read-only.
+/// Reports an alive node that refuses writes because its disk is full: the partitions it leads are read-only.
 pub(super) fn disk_full(state: &ClusterState, node: NodeId, lack: DiskFull) -> Option<Reason> {
     let row = state.node(node).filter(|row| row.node.status == NodeStatus::Alive)?;
     let name = &row.node.name;
@@ -185,7 +185,7 @@ pub(super) fn disk_full(state: &ClusterState, node: NodeId, lack: DiskFull) -> O
     Some(reason_now(ReasonCode::DiskFull, subjects::node(state, node), message, remedy))
 }
 
-/// A node of which a copy keeps much of the log.
+/// Reports a node on which a replica retains much of the log.
 fn log_pinned(state: &ClusterState, node: NodeId, pin: LogPin) -> Option<Reason> {
     let row = state.node(node).filter(|row| row.node.status == NodeStatus::Alive)?;
     let name = &row.node.name;
@@ -202,8 +202,8 @@ fn log_pinned(state: &ClusterState, node: NodeId, pin: LogPin) -> Option<Reason>
     Some(reason_now(ReasonCode::LogPinned, subjects::node(state, node), message, remedy))
 }
 
-/// One reason stands for all partitions that have fewer copies than are wanted, one for those whose copies no node below its
-/// limit could take, one for those of which the copies of failed nodes are not replaced.
+/// Returns one reason for all partitions with too few replicas, one for those for which no node is below its limit, one
+/// for those without replacement for the replicas of failed nodes.
 fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<Reason> {
     let (counts, shortage) = (counts(state), explainer.shortage());
     let of_copies =
@@ -247,7 +247,7 @@ fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<Reason>
     reasons
 }
 
-/// What brings participants to a table that nobody takes partitions of.
+/// Returns the remedy for a table without participants.
 fn no_participant_remedy(state: &ClusterState, table: &str) -> String {
     let mut remedy = format!("start one that serves {table}");
     let idle: Vec<&NodeRow> = state.participants.serving(table).filter(|row| row.is_active()).collect();
@@ -259,7 +259,7 @@ fn no_participant_remedy(state: &ClusterState, table: &str) -> String {
     remedy
 }
 
-/// What brings nodes below their limits.
+/// Returns the remedy for nodes at their limits.
 fn limit_remedy(plan: bool) -> String {
     let more = "add a node, or start nodes with a larger --partitions-max";
     if plan { format!("see what makes room: `archon rebalance plan`; or {more}") } else { more.to_owned() }
@@ -269,21 +269,22 @@ fn withheld_remedy() -> String {
     "start the failed nodes again; of one that will never return, say so: `archon node lost NAME`".to_owned()
 }
 
-/// One reason stands for all partitions of a table that were never assigned, and for all leases of one that nobody serves.
+/// Returns one reason for all partitions of a table that were never assigned, and one for all leases of a table without
+/// participants.
 fn waits_for_members(
     state: &ClusterState,
     remembered: &Remembered,
     explainer: &Explainer<'_>,
     table: &Table,
 ) -> Option<Reason> {
-    // As long as all of it is owned, nobody waits for anybody.
+    // While all of it is owned, nothing waits.
     let unowned = || state.partitions.of_table(table.id).any(|row| row.leader.is_none());
     let nobody = || !state.participants.serving(&table.name).any(NodeRow::takes_placements);
     if table.holds == Holds::Lease && nobody() && unowned() {
         let why = Why::NoParticipant { table: table.name.clone() };
         let subject = subjects::table(state, table.id);
         let found = reason(state, remembered, PartitionId::new(table.id, 0), &why);
-        // A new leader does not remember since when leases are free, but the table's creation is in the state.
+        // A new leader does not know since when leases are free, but the table's creation is in the state.
         let began_at_ms = match awaits_first_participant(state, table.id) {
             true => made_at_ms(state, table.id).or(found.began_at_ms),
             false => found.began_at_ms,
@@ -298,7 +299,7 @@ fn waits_for_members(
         _ => false,
     });
     let made_at_ms = made.and_then(|event| at(event.at));
-    // After an accepted loss it is a single partition that waits.
+    // After an accepted loss a single partition waits.
     let waits = |row: &&archon_types::Partition| row.status == PartitionStatus::Unassigned;
     let whole =
         state.partitions.of_table(table.id).filter(waits).count() == state.partitions.count_of(table.id) as usize;
@@ -307,14 +308,15 @@ fn waits_for_members(
     Some(Reason { subject, began_at_ms: made_at_ms.or(single.began_at_ms), ..single })
 }
 
-/// Reports whether no participant has registered for the lease table yet. A lease that was released or lost is never unassigned again.
+/// Returns true if no participant has registered for the lease table yet. A lease that was released or lost never
+/// becomes unassigned again.
 fn awaits_first_participant(state: &ClusterState, table: TableId) -> bool {
     let unserved = |table: &Table| state.participants.serving(&table.name).next().is_none();
     state.tables.get(&table).is_some_and(unserved)
         && state.partitions.unassigned_in(table).count() == state.partitions.count_of(table) as usize
 }
 
-/// Returns when a table was made, unless that event is too old to be kept.
+/// Returns the creation time of a table, unless that event is too old to be kept.
 fn made_at_ms(state: &ClusterState, table: TableId) -> Option<u64> {
     let made = state.events.iter().rev().find(|event| match &event.what {
         EventKind::TableCreated { table: id, .. } => *id == table,
@@ -323,7 +325,7 @@ fn made_at_ms(state: &ClusterState, table: TableId) -> Option<u64> {
     made.and_then(|event| at(event.at))
 }
 
-/// The partition as the command line takes it: `7`, or `7 --table orders`.
+/// Returns the partition as the command line accepts it: `7`, or `7 --table orders`.
 pub(super) fn operand(state: &ClusterState, partition: PartitionId) -> String {
     match state.tables.get(&partition.table) {
         Some(table) if table.name != DEFAULT_TABLE => format!("{} --table {}", partition.index, table.name),
@@ -331,10 +333,10 @@ pub(super) fn operand(state: &ClusterState, partition: PartitionId) -> String {
     }
 }
 
-/// Why one partition is as it is.
+/// Returns the reason for the state of one partition.
 pub(super) fn reason(state: &ClusterState, remembered: &Remembered, partition: PartitionId, why: &Why) -> Reason {
     let name = |node| state.node_name(node);
-    // What keeps it from being served is told with since when it is not.
+    // A cause of unavailability is reported with the start of the unavailability.
     let unserved = remembered.unserved_since(partition).unwrap_or_default();
     let (code, message, since, remedy) = match why {
         Why::NotEnoughNodes { have, need } => (

@@ -71,7 +71,7 @@ answers! {
     ChangeUpgrade: changed_upgrade,
 }
 
-/// The document, if its fields are good, and a request that changes something has an id.
+/// Returns the document, if its fields are valid, and a changing request has an id.
 fn checked<T: MethodCall>(document: Result<T>, request: &Request<v1::AdminRequest>) -> Result<T> {
     let document = document?;
     document.check()?;
@@ -101,7 +101,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_method_of_the_table_is_answered() {
+    fn every_method_has_an_answer() {
         let answered: BTreeSet<&str> = ANSWERS.iter().map(|(name, _)| *name).collect();
         assert_eq!(answered, METHODS.iter().map(|method| method.name).collect());
     }

@@ -1,4 +1,4 @@
-//! What happened, as people and programs read it: by code, cause and subject.
+//! Events for people and programs: code, cause and subject.
 
 use super::voters::numbers;
 use super::{orders, subjects};
@@ -8,7 +8,7 @@ use archon_types::subject::{Cause, Subject};
 use archon_types::text::{bytes_text, shown_key};
 use archon_types::{EventCode, NodeGoal, NodeId, PartitionId, Right, SettingStep, TableTraits, grantee_text};
 
-/// Who caused something.
+/// Returns the cause of an event.
 pub(super) fn cause(state: &ClusterState, who: &Actor) -> Cause {
     match who {
         Actor::Coordinator(id) => Cause::Coordinator { coordinator_id: *id },
@@ -18,10 +18,10 @@ pub(super) fn cause(state: &ClusterState, who: &Actor) -> Cause {
     }
 }
 
-/// An event as people read it.
+/// Returns an event for people.
 pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
     let by = cause(state, &event.who);
-    // By the name that it had then: it may be forgotten by now.
+    // Uses the name at that time: the state may no longer contain it.
     let named = |id: &NodeId, name: &str| Subject::Node { node_id: id.get(), node: name.to_owned() };
     let node = |id: &NodeId| subjects::node(state, *id);
     let of = |partition: &PartitionId| subjects::partition(state, *partition);
@@ -36,7 +36,7 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
         EventKind::NodeFailed { node: id, incarnation, leaderships, handed_on } => (
             format!(
                 "{} in incarnation {incarnation}; {leaderships} leaderships ended, {handed_on} handed on",
-                // Who stops says so itself; whom nobody hears any more is failed by a coordinator.
+                // A stopping node reports that itself; a coordinator fails a silent one.
                 if event.who == Actor::Node(*id) { "stopped" } else { "failed" }
             ),
             node(id),
@@ -248,7 +248,8 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
     Summary { index: event.index, at_ms: event.at.get(), by, code: code(&event.what).into(), subject, message }
 }
 
-/// A length of time in its two largest units: `10 min`, `1 h 30 min`, `1 d`. The moment between order and commit is rounded away.
+/// Formats a duration in its two largest units: `10 min`, `1 h 30 min`, `1 d`. The time between order and commit is
+/// rounded away.
 fn lasts_text(millis: u64) -> String {
     let mut seconds = (millis + 500) / 1_000;
     let mut parts = Vec::new();
@@ -261,7 +262,7 @@ fn lasts_text(millis: u64) -> String {
     if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
 }
 
-/// An operator's reason, as the end of a sentence.
+/// Returns an operator's reason as the end of a sentence.
 pub(super) fn because(why: &str) -> String {
     if why.is_empty() { String::new() } else { format!(": {why}") }
 }
@@ -322,7 +323,7 @@ const fn code(kind: &EventKind) -> EventCode {
     }
 }
 
-/// What a client may do from now on, of what was granted for exactly these tables.
+/// Describes the new permissions of a client, from grants to exactly these tables.
 fn access_text(before: Option<Right>, after: Option<Right>, tables: &str) -> String {
     match (before, after) {
         (None, None) => format!("is granted nothing of {tables}"),
@@ -332,7 +333,7 @@ fn access_text(before: Option<Right>, after: Option<Right>, tables: &str) -> Str
     }
 }
 
-/// What an operator wants of a table from now on.
+/// Describes the new traits of a table.
 fn altered(before: TableTraits, after: TableTraits) -> String {
     let mut wants = Vec::new();
     if before.replication != after.replication {
@@ -348,7 +349,7 @@ fn altered(before: TableTraits, after: TableTraits) -> String {
     wants.join("; ")
 }
 
-/// What has become of one limit.
+/// Describes the change of one limit.
 fn limit_changed(does: &str, before: Option<u64>, after: Option<u64>, text: impl Fn(u64) -> String) -> Option<String> {
     if before == after {
         return None;
@@ -367,7 +368,7 @@ mod tests {
     use archon_types::{Millis, RangeLimits, TableId};
 
     #[test]
-    fn a_limit_that_was_taken_away_was_told_as_one_that_stays() {
+    fn event_reports_a_removed_limit() {
         let limits = |split: Option<u64>, merge: Option<u64>| TableTraits {
             replication: 3,
             limits: RangeLimits { split_above_bytes: split, split_above_rate: None, merge_below_bytes: merge },
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_to_a_dropped_table_was_told_of_a_number() {
+    fn event_of_a_dropped_table_has_its_name() {
         let mut state = ClusterState::new();
         let what = EventKind::TableDropped {
             table: TableId::new(14),
@@ -395,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_maintenance_of_a_second_was_told_as_one_of_a_minute_and_a_day_in_minutes() {
+    fn durations_are_formatted_in_their_two_largest_units() {
         let times = [1_000, 999, 599_998, 5_400_000, 86_400_000, 90_061_000, 0].map(lasts_text);
         assert_eq!(times, ["1 s", "1 s", "10 min", "1 h 30 min", "1 d", "1 d 1 h", "0 s"]);
     }

@@ -1,14 +1,14 @@
-//! Alerts of which many say the same of many partitions, as one: a node that is down would fill a screen otherwise.
+//! Merging of alerts that report the same about many partitions: a failed node would fill a screen otherwise.
 
 use super::alerts::Found;
 use archon_types::subject::Subject;
 use archon_types::{ReasonCode, Word};
 use std::collections::BTreeMap;
 
-/// One in place of all that say of several partitions of a table that the same node is not alive; while the coordinators are being
-/// recovered, of all that say that something else holds up several of them. The others stay as they are, in their order.
+/// Merges alerts that name the same node as not alive for several partitions of a table; during a recovery of the
+/// coordinators, also those that name another cause for several of them. The others stay as they are, in their order.
 pub(super) fn folded(found: Vec<Found>, recovers: bool) -> Vec<Found> {
-    // By table, by kind and by what is said, which names the node: where the first one stands, and how many there are.
+    // Position of the first alert and number of alerts, by table, kind and message, which names the node.
     let mut seen: BTreeMap<(u64, Word<ReasonCode>, String), (usize, u32)> = BTreeMap::new();
     let mut kept: Vec<Found> = Vec::new();
     for Found { severity, waits, reason } in found {
@@ -16,7 +16,8 @@ pub(super) fn folded(found: Vec<Found>, recovers: bool) -> Vec<Found> {
         if let Subject::Partition { table_id, .. } = reason.subject
             && (names_node || recovers)
         {
-            // While nobody has said what is held, whom each of them waits for is told once, of the recovery.
+            // Until all holdings are reported, the nodes that partitions wait for are named once, by the recovery's
+            // alert.
             let message = if recovers { String::new() } else { reason.message.clone() };
             let (place, count) = seen.entry((table_id, reason.code.clone(), message)).or_insert((kept.len(), 0));
             *count += 1;
@@ -56,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recovery_was_told_of_each_partition_that_it_holds_up() {
+    fn recovery_is_one_alert_for_all_partitions() {
         let mut all: Vec<Reason> = (0..16).map(|partition| reason(1, partition, "athens", 9)).collect();
         all.extend((0..16).map(|partition| reason(1, partition, "byzantium", 9)));
         all.extend((0..4).map(|partition| reason(2, partition, "athens", 9)));
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn one_dead_node_was_an_alarm_for_each_of_its_partitions() {
+    fn dead_node_is_one_alert_per_table() {
         let other = reason_now(ReasonCode::NodeFailed, Subject::Cluster, "athens has stopped".to_owned(), "start it");
         let mut all = vec![other.clone()];
         all.extend((3..30).map(|partition| reason(1, partition, "athens", 100 - u64::from(partition))));

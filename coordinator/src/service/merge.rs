@@ -11,7 +11,7 @@ use archon_documents::{MergePartition, PartitionMerge};
 use archon_types::{KeyRange, Partition, PartitionId};
 
 impl Admins {
-    /// Begins a merge, says what it would do, or gives one up.
+    /// Starts a merge, predicts its effect, or abandons one.
     pub(super) async fn merge(&self, asked: MergePartition, call: &Call<'_>) -> Result<PartitionMerge> {
         let MergePartition { partition: name, cancel, dry_run } = asked;
         let known = self.context().confirmed(call.within).await?;
@@ -40,7 +40,7 @@ impl Admins {
         };
         match (answered, judged) {
             (Answer::Done { .. }, Some(judged)) => Ok(judged),
-            // Asked again: of the first time it is remembered that it was done.
+            // A repetition: only the success of the first request is recorded.
             (Answer::Done { .. }, None) => session.quorum().replicated().read(|state| {
                 let partition = partition_of(state, &name)?;
                 let right = state.partition(partition).and_then(|row| Some(row.absorbs()?.1));
@@ -52,7 +52,7 @@ impl Admins {
                 };
                 let right = right.or_else(last).ok_or_else(|| forgotten(state, partition))?;
                 let mut answer = answer(state, partition, right, None);
-                // As the first answer said; once it is over the row says what came of it.
+                // As in the first answer; after the end of the merge the row contains the outcome.
                 let gets = |row: &Partition| Some(KeyRange { end: row.absorbed_range()?.end, ..row.range.clone() });
                 if let Some(keys) = state.partition(partition).and_then(gets) {
                     answer.range = (&keys).into();
@@ -64,14 +64,14 @@ impl Admins {
     }
 }
 
-/// How much data a partition has, as far as its nodes have told: what its largest copy stores.
+/// Returns the data size of a partition as reported by its nodes: the size of its largest replica.
 fn bytes_of(session: &Session, state: &ClusterState, partition: PartitionId) -> Option<u64> {
     let loads = session.loads().lock();
     let row = state.partition(partition)?;
     row.live().map(|copy| loads.bytes(copy.node, copy.id)).max().filter(|bytes| *bytes > 0)
 }
 
-/// What a merge is about.
+/// Returns the answer about a merge.
 fn answer(state: &ClusterState, partition: PartitionId, right: PartitionId, bytes: Option<u64>) -> PartitionMerge {
     let range = state.partition(partition).map_or(KeyRange::ALL, |row| row.range.clone());
     PartitionMerge {

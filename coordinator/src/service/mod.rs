@@ -1,4 +1,5 @@
-//! The gRPC services. Each translates, asks the session, and translates back; ownership is decided in `core`.
+//! The gRPC services. Each converts a request, calls the session, and converts the answer; ownership is decided in
+//! `core`.
 
 mod access;
 pub(crate) mod admin;
@@ -47,34 +48,34 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 
-/// How often a service that waits for a leader looks again.
+/// Polling interval of a service that waits for a leader.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a request waits for a leader, and for its commit, when its sender set no deadline.
+/// Maximum wait of a request for a leader, and for its commit, without a deadline of its sender.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(5);
-/// No request waits longer than this here.
+/// Maximum wait of any request.
 const DEADLINE_MAX: Duration = Duration::from_secs(30);
 
-/// What every service shares. Raft is set once it runs; until then nothing can be answered.
+/// Context that all services share. Raft is set once it runs; until then no request can be answered.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) id: u64,
     pub(crate) quorum: Arc<OnceLock<Quorum>>,
-    /// What is missing until then.
+    /// The reason of the wait until then.
     pub(crate) waiting: Waiting,
     pub(crate) leading: Leading,
     pub(crate) metrics: Arc<Metrics>,
-    /// Keeps who changed what, and who was refused.
+    /// Records changes with their originators, and refusals.
     pub(crate) audit: Audit,
-    /// How others are reached, and this one is.
+    /// Transport to others, with this coordinator's own address.
     pub(crate) transport: Transport,
-    /// Lets connections in, and counts them.
+    /// Admits connections, and counts them.
     pub(crate) connection_limit: Arc<ConnectionLimit>,
-    /// Cancelled when this coordinator stops: waiting requests are answered.
+    /// Cancelled when this coordinator stops: waiting requests are answered then.
     pub(crate) stop: CancellationToken,
 }
 
 impl Context {
-    /// Raft.
+    /// Returns Raft.
     ///
     /// # Errors
     /// `NoQuorum` while this coordinator still waits for its peers.
@@ -85,10 +86,10 @@ impl Context {
         })
     }
 
-    /// The session under way, waiting for a leader as long as nobody is known to be one.
+    /// Returns the current session, and waits for a leader while none is known.
     ///
     /// # Errors
-    /// `NotCoordinatorLeader`, naming who leads; `NoQuorum` when nobody did in time; `ShuttingDown`.
+    /// `NotCoordinatorLeader`, naming the leader; `NoQuorum` if none was found in time; `ShuttingDown`.
     pub(crate) async fn leader(&self, within: Duration) -> Result<Arc<Session>, ErrorDetail> {
         let deadline = tokio::time::Instant::now() + within;
         loop {
@@ -111,8 +112,8 @@ impl Context {
         }
     }
 
-    /// The session under way, confirmed by a quorum round that began after this call: what is read from the state
-    /// afterwards is linearizable.
+    /// Returns the current session, confirmed by a quorum round that began after this call: later reads of the state
+    /// are linearizable.
     ///
     /// # Errors
     /// As [`Context::leader`] and [`Session::confirm`].
@@ -125,7 +126,7 @@ impl Context {
     }
 }
 
-/// How long this request may take, from its `grpc-timeout`, with some left for the way back.
+/// Returns the time for this request, from its `grpc-timeout`, minus a reserve for the way back.
 pub(crate) fn budget(metadata: &MetadataMap) -> Duration {
     let asked = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(parse_timeout);
     asked.map_or(DEADLINE_DEFAULT, |asked| asked.mul_f64(0.8)).min(DEADLINE_MAX)
@@ -148,7 +149,7 @@ fn parse_timeout(text: &str) -> Option<Duration> {
     })
 }
 
-/// Refuses a request of another cluster; one that names none is welcome.
+/// Refuses a request of another cluster; one without a cluster is accepted.
 pub(crate) fn check_named(cluster: Option<&v1::ClusterRef>, state: &ClusterState) -> Result<(), ErrorDetail> {
     check_cluster_if_named(cluster, state.cluster)
 }
@@ -158,32 +159,32 @@ pub(crate) fn check_member(cluster: Option<&v1::ClusterRef>, state: &ClusterStat
     check_cluster(cluster, state.cluster)
 }
 
-/// Refuses whoever makes a call for a member that it is not.
+/// Refuses a caller that acts for another member.
 pub(crate) fn check_own(caller: &Caller, call: &str, state: &ClusterState, node: NodeId) -> Result<(), ErrorDetail> {
-    // Of one that is not known there is nothing to say: that is refused in other words.
+    // An unknown node is refused elsewhere, with another error.
     let Some(row) = state.node(node) else { return Ok(()) };
     caller.check_name(call, role_of(row.participant.is_some()), &row.node.name)
 }
 
-/// The role of a member.
+/// Returns the role of a member.
 pub(crate) const fn role_of(participant: bool) -> Role {
     if participant { Role::Participant } else { Role::Node }
 }
 
-/// An error as gRPC carries it.
+/// Returns an error as a gRPC status.
 pub(crate) fn refuse(error: impl Into<ErrorDetail>) -> Status {
     status_of(&error.into())
 }
 
-/// The answer a request got before, if it is a repetition: it must not be judged by the state that it made itself.
+/// Returns the earlier answer to a repeated request: it must not be judged by the state that it made itself.
 pub(crate) fn answered_before(state: &ClusterState, request: RequestId) -> Option<Vec<Response>> {
     state.answers.iter().rev().find(|kept| kept.request == request).map(|kept| kept.responses.clone())
 }
 
-/// The only answer of a batch of one command.
+/// Returns the only answer of a batch of one command.
 ///
 /// # Errors
-/// The refusal it holds; `Internal` if it holds none at all, which is a defect.
+/// The refusal it holds; `Internal` if the batch is empty, which is a defect.
 pub(crate) fn only(responses: Vec<Response>) -> Result<Response, ErrorDetail> {
     match responses.into_iter().next() {
         Some(Response::Refused(error)) => Err(error),
@@ -197,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts_are_read_as_grpc_writes_them() {
+    fn grpc_timeouts_are_parsed() {
         assert_eq!(parse_timeout("150m"), Some(Duration::from_millis(150)));
         assert_eq!(parse_timeout("2S"), Some(Duration::from_secs(2)));
         for bad in ["", "m", "1", "1x", "-1S", "999999999S", "1é"] {

@@ -1,4 +1,4 @@
-//! `Kv` at a coordinator: it holds no rows, and names a node that does.
+//! `Kv` at a coordinator, which holds no rows and names a node that does.
 
 use crate::raft::Quorum;
 use archon_proto::convert::error::status_of;

@@ -1,4 +1,5 @@
-//! What operators do to nodes and partitions: judged by the core first, then committed. The texts say what would be lost.
+//! Operator commands on nodes and partitions: judged by the core first, then committed. The texts state the possible
+//! losses.
 
 use super::admin::{Admins, NAMED_MAX, Result, unexpected};
 use super::admin_tables::table_of;
@@ -31,7 +32,7 @@ impl Admins {
         .await
     }
 
-    /// Returns the effect of draining, removing or giving up a node.
+    /// Returns the effect of draining, removing or losing a node.
     pub(super) async fn checked_node(&self, asked: CheckNode, call: &Call<'_>) -> Result<NodeCheck> {
         self.view_back(call, |session, state, remembered| {
             let id = node_of(state, &asked.node)?;
@@ -84,7 +85,7 @@ impl Admins {
         .await
     }
 
-    /// Forgets a node.
+    /// Removes a node from the state.
     pub(super) async fn remove(&self, asked: RemoveNode, call: &Call<'_>) -> Result<NodeRemoved> {
         let decide = |state: &ClusterState, _: &Liveness| {
             let removal = check_remove(state, node_of(state, &asked.node)?).map_err(|obstacles| refusal(&obstacles))?;
@@ -114,7 +115,7 @@ impl Admins {
         }
     }
 
-    /// Returns everything about one partition.
+    /// Returns a complete description of one partition.
     pub(super) async fn described(&self, asked: DescribePartition, call: &Call<'_>) -> Result<PartitionDescription> {
         let session = self.context().confirmed(call.within).await?;
         let term = session.term().lock();
@@ -124,7 +125,7 @@ impl Admins {
         })
     }
 
-    /// Makes one copy lead, whatever is lost by it.
+    /// Forces one replica to lead, regardless of lost data.
     pub(super) async fn force(&self, asked: ForceLeader, call: &Call<'_>) -> Result<ForcedLeader> {
         let ForceLeader { partition: name, node, accept_data_loss } = asked;
         let decide = |state: &ClusterState, liveness: &Liveness| -> Result<Command> {
@@ -157,20 +158,20 @@ impl Admins {
     }
 }
 
-/// The nodes that people are shown: a lost one only as long as nobody has taken its name over.
+/// Returns the nodes to show: a lost one only until another node takes over its name.
 pub(super) fn shown_nodes(state: &ClusterState) -> impl Iterator<Item = &NodeRow> {
     state.members().filter(|row| named_node(state, &row.node.name).is_some_and(|id| id == row.node.id))
 }
 
-/// The node that goes by this name; of those that lost their data the last one, if nobody took the name over. Where
-/// nobody goes by it, it may be a node's number.
+/// Returns the node with this name; among lost nodes the last one, if no other took over the name. If no node has it,
+/// it may be a node's number.
 fn named_node(state: &ClusterState, name: &str) -> Option<NodeId> {
     let lost = || state.nodes.named(name).next_back();
     let numbered = || name.parse().ok().and_then(|number| state.node(NodeId::new(number)));
     state.node_by_name(name).or_else(lost).or_else(numbered).map(|row| row.node.id)
 }
 
-/// A node with what it holds.
+/// Returns a node with its holdings.
 pub(super) fn node_summary(
     session: &Session,
     state: &ClusterState,
@@ -229,7 +230,7 @@ fn describe(
         placement_id: placement.id.get(),
         node_id: placement.node.get(),
         node: state.node_name(placement.node),
-        // One that is forgotten has no data any more, as far as anybody knows.
+        // A removed node is assumed to have lost its data.
         node_status: state.node(placement.node).map_or(NodeStatus::Lost, |node| node.node.status).into(),
         state: placement.state.into(),
         leads: row.leader == Some(placement.id) && placement.state == ReplicaState::Live,
@@ -239,7 +240,7 @@ fn describe(
     let leader = copies.iter().find(|copy| copy.leads);
     let remembered = Remembered::new(state, liveness, boot_now());
     let why = explain(state, &remembered, partition).unwrap_or_default();
-    // Why writes are refused, or why a copy does not come to count, as nobody else knows it.
+    // Reasons for refused writes, or for a replica that does not become in sync, as only its own node knows them.
     let full = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
     let full = full.filter_map(|copy| disk_full(state, copy.node, loads.disk_full(copy.node)?));
     let reasons = full.chain(why.iter().map(|why| reason(state, &remembered, partition, why))).collect();
@@ -330,7 +331,7 @@ fn texts(obstacles: Option<Vec<Obstacle>>) -> Vec<String> {
     obstacles.into_iter().flatten().map(|obstacle| obstacle.to_string()).collect()
 }
 
-/// What would be lost with a node.
+/// Describes the data lost with a node.
 fn last_copies_text(state: &ClusterState, name: &str, loss: &LossPlan) -> String {
     let mut named: Vec<String> =
         loss.last_copies.iter().take(NAMED_MAX).map(|id| subjects::partition(state, *id).to_string()).collect();
@@ -344,7 +345,7 @@ fn last_copies_text(state: &ClusterState, name: &str, loss: &LossPlan) -> String
     )
 }
 
-/// What forcing a leader would cost (PROTOCOL rule 23).
+/// Describes the cost of forcing a leader (PROTOCOL rule 23).
 fn forced_text(state: &ClusterState, partition: PartitionId, forced: &ForcedElection) -> String {
     let names = |nodes: &[NodeId]| nodes.iter().map(|node| state.node_name(*node)).collect::<Vec<_>>().join(", ");
     let mut text = subjects::partition(state, partition).to_string();
@@ -390,7 +391,7 @@ fn forced_text(state: &ClusterState, partition: PartitionId, forced: &ForcedElec
     text
 }
 
-/// Nodes that are to be started again by name. Where another directory has taken the name over, that one goes first.
+/// Lists nodes to restart by name. If another directory has taken over the name, that process has to stop first.
 fn returning(state: &ClusterState, nodes: &[NodeId]) -> String {
     let text = |node: &NodeId| {
         let name = state.node_name(*node);
@@ -409,7 +410,7 @@ pub(super) fn node_of(state: &ClusterState, name: &str) -> Result<NodeId> {
     named_node(state, name).ok_or_else(|| no_node(name))
 }
 
-/// A node of which something can be wanted: one whose data is lost is not.
+/// Returns a node that accepts goals: a lost one does not.
 pub(super) fn settable(state: &ClusterState, name: &str) -> Result<NodeId> {
     let id = node_of(state, name)?;
     let there = state.node(id).is_some_and(|row| !row.is_lost());
@@ -439,7 +440,7 @@ fn no_partition(state: &ClusterState, name: &PartitionName) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::NotFound, message)
 }
 
-/// Why a number that a table by ranges has given is no partition of it.
+/// Returns the reason for which a number once used in a table by ranges is no longer a partition.
 fn no_more(state: &ClusterState, partition: PartitionId) -> String {
     let makes = |row: &&Partition| row.split.as_ref().is_some_and(|split| split.right_of(row.id) == partition);
     if let Some(left) = state.partitions.splitting().find(makes) {
@@ -455,7 +456,7 @@ fn no_more(state: &ClusterState, partition: PartitionId) -> String {
         }
         _ => None,
     });
-    // It may be longer ago than events are kept.
+    // The event may be too old to be kept.
     told.unwrap_or_else(|| {
         "it has been merged with its left neighbour, or the split that was to make it was given up".to_owned()
     })

@@ -12,7 +12,7 @@ use archon_types::NodeId;
 use archon_types::subject::Subject;
 
 impl Admins {
-    /// Takes an order in, or finds that it holds already.
+    /// Commits an order, or finds that it already holds.
     pub(super) async fn ordered(&self, asked: GiveOrder, call: &Call<'_>) -> Result<OrderGiven> {
         let GiveOrder { order, why } = asked;
         let decide = |state: &ClusterState, _: &Liveness| {
@@ -30,7 +30,7 @@ impl Admins {
     }
 }
 
-/// The order by the numbers of what it names.
+/// Returns the order, with names resolved to numbers.
 fn order_of(state: &ClusterState, asked: &Asked) -> Result<Order> {
     Ok(match asked {
         Asked::Bump(name) => {
@@ -56,7 +56,7 @@ fn bar_of(state: &ClusterState, name: &BarName) -> Result<Bar> {
     }
 }
 
-/// What a bar is about.
+/// Returns the subject of a bar.
 pub(super) fn subject(state: &ClusterState, bar: Bar) -> Subject {
     match bar {
         Bar::Table(table) => subjects::table(state, table),
@@ -64,7 +64,7 @@ pub(super) fn subject(state: &ClusterState, bar: Bar) -> Subject {
     }
 }
 
-/// A bar that stands.
+/// Returns a bar in effect.
 pub(super) fn bar(state: &ClusterState, (member, bar, note): (NodeId, Bar, &Note)) -> BarSummary {
     BarSummary {
         node_id: member.get(),

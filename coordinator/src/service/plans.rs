@@ -1,4 +1,4 @@
-//! Plans: made, carried out, watched and taken back.
+//! Rebalance plans: computed, applied, observed and cancelled.
 
 use super::admin::{Admins, Result, unexpected};
 use super::call::Call;
@@ -10,11 +10,11 @@ use archon_proto::v1;
 use archon_types::{ErrorDetail, ErrorKind};
 use std::time::Duration;
 
-/// Most moves in one answer of `RebalanceStatus`.
+/// Maximum number of moves in one answer of `RebalanceStatus`.
 const MOVES_MAX: u32 = 1_024;
 
 impl Admins {
-    /// Makes a plan, or takes the one that somebody else is waiting for.
+    /// Computes a plan, or joins a computation in progress.
     pub(super) async fn plan(
         &self,
         request: &v1::PlanRebalanceRequest,
@@ -25,7 +25,7 @@ impl Admins {
         replicated.read(|state| check_named(request.cluster.as_ref(), state))?;
         let spared = || session.term().lock().liveness().spared();
         let versions = |state: &ClusterState| (state.table_version(), state.moves_version);
-        // Planning a large cluster takes a while: it works on an image, beside everything else.
+        // Planning for a large cluster takes a while, so it works on an image, concurrently.
         let begin = || {
             let spared = spared();
             let (versions, image) = replicated.read(|state| (versions(state), state.image()));
@@ -44,7 +44,7 @@ impl Admins {
         Ok(v1::PlanRebalanceResponse { plan: Some(planned.to_wire(session.loads())) })
     }
 
-    /// Begins to carry out a plan.
+    /// Starts to apply a plan.
     pub(super) async fn apply(&self, request: v1::ApplyPlanRequest, call: &Call<'_>) -> Result<v1::ApplyPlanResponse> {
         let cluster = request.cluster.clone();
         let ApplyPlan { request, plan } = ApplyPlan::try_from(request)?;
@@ -55,7 +55,7 @@ impl Admins {
         }
     }
 
-    /// How the present or last plan stands.
+    /// Returns the progress of the present or last plan.
     pub(super) async fn rebalance(&self, asked: ShowRebalance, call: &Call<'_>) -> Result<RebalancePage> {
         let most = usize::try_from(asked.most.min(MOVES_MAX)).unwrap_or(usize::MAX);
         let session = self.context().confirmed(call.within).await?;
@@ -66,7 +66,7 @@ impl Admins {
         Ok(progress.page(session.loads()))
     }
 
-    /// Takes a plan back, as far as it can be.
+    /// Cancels the rest of a plan.
     pub(super) async fn cancel(&self, _: CancelRebalance, call: &Call<'_>) -> Result<Cancelled> {
         let decide = |state: &ClusterState, _: &Liveness| match state.migrations.active_count() {
             0 => Err(ErrorDetail::new(ErrorKind::NothingRunning, "no rebalance is running")),

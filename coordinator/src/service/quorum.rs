@@ -1,5 +1,5 @@
-//! Changing the quorum: newcomers ask to be let in, operators ask for the rest. Judged by the core first, then committed; whoever
-//! leads carries it out.
+//! Changes of the quorum: newcomers ask to join, operators ask for the rest. Judged by the core first, then committed;
+//! the leader carries them out.
 
 use super::admin::{Admins, Result};
 use super::call::{Call, Stage};
@@ -24,16 +24,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::Status;
 
-/// Pages of a file.
+/// Pages of a snapshot file.
 pub(super) type Pages = stream::Iter<std::vec::IntoIter<Result<v1::SnapshotQuorumPage, Status>>>;
 
-/// How long one that is to become a voter may take to answer: as long as nobody is taken for dead.
+/// Maximum time for the answer of a future voter: the time after which a member counts as dead.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Bytes of the file in each.
+/// Size of each page in bytes.
 const PAGE_BYTES: usize = 256 * 1024;
 
-/// A file in pages: the first one says what follows, and has none of it.
+/// Divides a file into pages: the first one describes the file, without content.
 fn pages(index: u64, file: &Bytes) -> Vec<Result<v1::SnapshotQuorumPage, Status>> {
     let head = v1::QuorumSnapshotHead { index, bytes: file.len() as u64 };
     let first = v1::SnapshotQuorumPage { head: Some(head), content: Bytes::new() };
@@ -46,7 +46,7 @@ fn pages(index: u64, file: &Bytes) -> Vec<Result<v1::SnapshotQuorumPage, Status>
 }
 
 impl Admins {
-    /// Lets a newcomer in.
+    /// Accepts a newcomer.
     pub(super) async fn join(&self, request: v1::JoinQuorumRequest, call: &Call<'_>) -> Result<v1::JoinQuorumResponse> {
         let id = non_zero(request.id, "JoinQuorumRequest.id")?;
         call.check_coordinator(id)?;
@@ -60,7 +60,7 @@ impl Admins {
         let speaks = (request.protocol_min, request.protocol_max);
         let speaks = protocol_range(speaks, "JoinQuorumRequest.protocol_min")?;
         let request = request_id(&request.request_id, "JoinQuorumRequest.request_id")?;
-        // Whoever leads and hears too few could not commit where they are by now.
+        // A leader that hears too few members could not commit their new addresses.
         self.context().quorum()?.hear_address(id, newcomer.storage, &newcomer.address);
         let decide = |state: &ClusterState, _: &Liveness| {
             check_coordinator_speaks(state, id, speaks)?;
@@ -75,7 +75,7 @@ impl Admins {
         Ok(v1::JoinQuorumResponse { quorum: uuid_bytes(quorum.key()), members })
     }
 
-    /// Changes the members, or takes back the change under way.
+    /// Changes the members, or cancels the change in progress.
     pub(super) async fn changed_quorum(
         &self,
         request: v1::ChangeQuorumRequest,
@@ -101,7 +101,7 @@ impl Admins {
         if let QuorumAsk::Change(change @ QuorumChange::SetAddress { id, address }) = &ask
             && !force
         {
-            // What can be refused by itself needs nobody to be asked.
+            // Checks that need no answers of other members come first.
             session.quorum().replicated().read(|state| check_quorum_change(state, &health, change, force))?;
             let answers = session.quorum().check_answers(&self.context().transport, *id, address).await;
             answers.map_err(|why| {
@@ -124,7 +124,8 @@ impl Admins {
         Ok(v1::ChangeQuorumResponse { changed })
     }
 
-    /// Has a recovery that stands by take over, if this coordinator leads it; `None` if it does not. Returns whether anything changed.
+    /// Makes a recovery that stands by take over, if this coordinator leads it; `None` if it does not. Returns true if
+    /// anything changed.
     async fn ordered_takeover(
         &self,
         cluster: Option<&v1::ClusterRef>,
@@ -161,7 +162,7 @@ impl Admins {
         answer.map(|_| Some(true))
     }
 
-    /// All that is held here, as of now, as a file in pages.
+    /// Returns the current state of this coordinator as a file in pages.
     pub(super) async fn saved(&self, request: v1::SnapshotQuorumRequest, call: &Call<'_>) -> Result<Pages> {
         request_id(&request.request_id, "SnapshotQuorumRequest.request_id")?;
         let session = self.context().confirmed(call.within).await?;
@@ -177,7 +178,7 @@ impl Admins {
         Ok(stream::iter(pages(index, &file)))
     }
 
-    /// Has another voter lead.
+    /// Makes another voter lead.
     pub(super) async fn transferred(
         &self,
         request: v1::TransferLeadRequest,
@@ -196,7 +197,7 @@ impl Admins {
     }
 }
 
-/// What is under way, for people; `step`: what comes next, which only the leading coordinator knows.
+/// Returns the change in progress, for people; `step`: the next step, which only the leading coordinator knows.
 pub(super) fn pending(state: &ClusterState, step: Option<&QuorumStep>) -> Option<PendingQuorumChange> {
     let PendingChange { wish, who, at, .. } = state.coordinators.pending.as_ref()?;
     Some(PendingQuorumChange {
@@ -207,12 +208,13 @@ pub(super) fn pending(state: &ClusterState, step: Option<&QuorumStep>) -> Option
     })
 }
 
-/// Most copies that one doubt names.
+/// Maximum number of replicas named in one doubt.
 const COPIES_NAMED_MAX: usize = 16;
-/// Most doubts that are told of one by one.
+/// Maximum number of doubts listed individually.
 const DOUBTS_TOLD_MAX: usize = 100;
 
-/// What is known of a recovery, for people; `refused`: members that ask to be taken in and have lived in another history, with why not.
+/// Returns the progress of a recovery, for people; `refused`: members of another history that ask to register, with the
+/// reasons of their refusals.
 pub(super) fn recovery(
     state: &ClusterState,
     refused: &BTreeMap<String, String>,
@@ -244,7 +246,7 @@ pub(super) fn recovery(
 fn told(state: &ClusterState, doubt: &Doubt, refused: &BTreeMap<String, String>) -> RecoveryDoubt {
     let refusal = |node| refused.get_key_value(&state.node_name(node));
     let (kind, subject, text) = match doubt {
-        // It lives, and nothing is to be given up for it.
+        // It is alive, and nothing has to be given up for it.
         Doubt::Unheard { node, .. } if let Some((name, why)) = refusal(*node) => {
             (DoubtKind::OtherHistory, name.clone(), format!("it is refused: {why}"))
         }
@@ -299,7 +301,8 @@ fn told(state: &ClusterState, doubt: &Doubt, refused: &BTreeMap<String, String>)
     RecoveryDoubt { kind: kind.into(), about: subject, text, may_be_accepted: doubt.may_be_accepted() }
 }
 
-/// The partitions of which a node holds copies that a state does not know, by the numbers of their tables and their own.
+/// Lists the partitions of which a node holds replicas unknown to the state, by the numbers of their tables and their
+/// own.
 fn strange_copies(state: &ClusterState, node: NodeId) -> String {
     let inventory = state.recovery.as_ref().and_then(|recovery| recovery.inventories.get(&node));
     let strange = inventory.into_iter().flat_map(|inventory| inventory.copies.values().flatten());
@@ -309,11 +312,11 @@ fn strange_copies(state: &ClusterState, node: NodeId) -> String {
     text.join(", ")
 }
 
-/// What a node was told that a state lacks, which goes up to `base`.
+/// Describes how far a state, which ends at `base`, is behind the last one that a node received.
 fn behind(told: u64, base: u64) -> String {
     let go_on = "partitions go on from the copies with the most entries";
     match generation_of(told) {
-        // Numbers begin anew with each generation: what is between them counts nothing.
+        // Numbers start over with each generation: the numbers between them do not count.
         later if later > generation_of(base) => {
             format!(
                 "it lived in generation {later}, of which nothing is known here: all that was decided in it is lost, and {go_on}"
@@ -326,7 +329,7 @@ fn behind(told: u64, base: u64) -> String {
     }
 }
 
-/// What a change of the quorum waits for.
+/// Describes the condition for which a change of the quorum waits.
 pub(super) fn next(step: &QuorumStep) -> String {
     match step {
         QuorumStep::Done => "all is done".to_owned(),
@@ -346,7 +349,7 @@ pub(super) fn next(step: &QuorumStep) -> String {
 }
 
 impl Call<'_> {
-    /// Refuses whoever asks in the name of another coordinator.
+    /// Refuses a caller that uses another coordinator's name.
     fn check_coordinator(&self, id: u64) -> Result<(), ErrorDetail> {
         self.check_name("/archon.v1.Admin/JoinQuorum", Role::Coordinator, &id.to_string())
     }
@@ -358,7 +361,7 @@ mod tests {
     use archon_types::first_number;
 
     #[test]
-    fn what_lies_between_two_generations_was_counted_as_lost_entries() {
+    fn gap_between_generations_is_not_counted_as_loss() {
         assert!(behind(120, 100).contains("up to 20 of them"), "{}", behind(120, 100));
         let later = behind(first_number(2) + 7, 220);
         assert!(later.contains("generation 2") && !later.contains("999"), "{later}");

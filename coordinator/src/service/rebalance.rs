@@ -1,5 +1,5 @@
-//! Plans and moves between the core's words and the wire's. What a plan or a page of moves holds is taken from the state in
-//! one short look; sizes are added in another, and words are made of it when nothing is locked.
+//! Conversion of plans and moves between core and wire. The content of a plan or a page of moves is read from the state
+//! in one short access; sizes are added in another, and texts are made without a lock.
 
 use super::{reshapings, subjects};
 use crate::load::{Copied, Loads};
@@ -13,18 +13,18 @@ use archon_types::plan::{Move, Plan, Unmet};
 use archon_types::{MoveCode, MoveKind, NodeId, PlacementId, UnmetCode};
 use parking_lot::Mutex;
 
-/// Most moves of which the sizes are looked up at once: heartbeats want the same lock.
+/// Maximum number of moves for which sizes are read at once: heartbeats need the same lock.
 const SIZES_AT_ONCE: usize = 256;
 
-/// A plan in the wire's words, but for the bytes, which change without it.
+/// A plan in wire types, without the sizes, which change independently.
 pub(crate) struct Planned {
     plan: Plan,
-    /// The copy whose size is to be told, for each move that copies.
+    /// The replica with the size to report, for each move that copies.
     copies: Vec<Option<(NodeId, PlacementId)>>,
 }
 
 impl Planned {
-    /// A plan with the names of what it moves.
+    /// Creates a plan with names.
     pub(crate) fn new(state: &ClusterState, plan: &archon_coordinator_core::Plan) -> Self {
         let moves = plan.moves.iter().map(|planned| Move {
             kind: planned.kind.into(),
@@ -59,7 +59,7 @@ impl Planned {
         }
     }
 
-    /// The plan with the bytes that the nodes' loads tell now, for people and for `ApplyPlan`.
+    /// Returns the plan with the sizes in the nodes' present loads, for people and for `ApplyPlan`.
     pub(crate) fn to_wire(&self, loads: &Mutex<Loads>) -> v1::Plan {
         let mut plan = self.plan.clone();
         for (moves, copies) in plan.moves.chunks_mut(SIZES_AT_ONCE).zip(self.copies.chunks(SIZES_AT_ONCE)) {
@@ -91,14 +91,14 @@ const fn unmet_code(reason: UnmetReason) -> UnmetCode {
     }
 }
 
-/// The command that carries out a plan that came from the wire. A move whose source holds nothing keeps placement zero,
+/// Returns the command that applies a plan from the wire. A move without a replica at its source keeps placement zero,
 /// which applying refuses after it compared the plan's version.
 pub(crate) fn plan_to_command(state: &ClusterState, plan: Plan) -> Command {
     let moves = plan.moves.into_iter().map(|planned| {
         let row = state.partition(planned.partition_id());
         let source = row.and_then(|row| row.placement_on(planned.from_id));
         PlannedMove {
-            // A kind that is not known has been refused with the request.
+            // An unknown kind was refused with the request.
             kind: planned.kind.known().unwrap_or(MoveKind::Copy),
             partition: planned.partition_id(),
             placement: source.map_or(PlacementId::ZERO, |source| source.id),
@@ -112,7 +112,7 @@ pub(crate) fn plan_to_command(state: &ClusterState, plan: Plan) -> Command {
     Command::StartPlan { table_version, moves_version, moves: moves.collect() }
 }
 
-/// One move as the state has it.
+/// One move in the state.
 pub(crate) struct Shown {
     migration: Migration,
     phase: Phase,
@@ -123,7 +123,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// A look at a move.
+    /// Reads a move.
     pub(crate) fn new(state: &ClusterState, waits: &Waits<'_>, migration: &Migration) -> Self {
         let phase = phase(state, migration);
         let why = match &phase {
@@ -140,10 +140,10 @@ impl Shown {
         self.migration.stage.target().map(|target| (self.migration.to, target))
     }
 
-    /// The move as people read it, with what its target's node told of the copy.
+    /// Returns the move for people, with the size that its target's node reported.
     fn summary(self, size: Size) -> MoveStatus {
         let Self { migration, phase, why, table, from, to } = self;
-        // Of a copy that is whole, its node tells the size; until then there is the plan's estimate.
+        // After the copy is complete, its node reports the size; until then the plan's estimate counts.
         let bytes_total = match (migration.kind, &phase) {
             (MoveKind::Leadership, _) => 0,
             (MoveKind::Copy, Phase::InSync | Phase::HandOver | Phase::Cleanup | Phase::Done) if size.stored > 0 => {
@@ -176,7 +176,7 @@ impl Shown {
     }
 }
 
-/// What a node told of a copy.
+/// Progress of a replica as reported by a node.
 #[derive(Clone, Copy, Default)]
 struct Size {
     copied: Copied,
@@ -193,7 +193,7 @@ impl Size {
 fn percent(phase: &Phase, copied: Copied) -> u32 {
     match phase {
         Phase::Queued | Phase::Cancelled | Phase::Superseded { .. } | Phase::Failed { .. } => 0,
-        // The last tenth is what follows the copy.
+        // The last tenth covers the steps after the copy.
         Phase::Copying => copied.percent() * 9 / 10,
         Phase::InSync => 92,
         Phase::HandOver => 95,
@@ -202,36 +202,36 @@ fn percent(phase: &Phase, copied: Copied) -> u32 {
     }
 }
 
-/// One move as people read it.
+/// Returns one move for people.
 pub(crate) fn move_status(state: &ClusterState, loads: &Loads, migration: &Migration) -> MoveStatus {
     let shown = Shown::new(state, &Waits::new(state), migration);
     let size = Size::of(loads, shown.copy());
     shown.summary(size)
 }
 
-/// One move that runs.
+/// One running move.
 struct UnderWay {
     phase: Phase,
-    /// What is copied, and where.
+    /// The replica that is copied, and its node.
     copy: Option<(NodeId, PlacementId)>,
-    /// How much that is, by the plan.
+    /// Size of the replica according to the plan.
     bytes: u64,
 }
 
-/// The moves of the present or last plan as the state has them: all counted, those that run, and a page of them.
+/// The moves of the present or last plan in the state: counts of all, the running ones, and a page.
 pub(crate) struct Progress {
     running: bool,
     summary: PlanSummary,
     under_way: Vec<UnderWay>,
     page: Vec<Shown>,
     more: bool,
-    /// Splits and merges, and how many there are in all.
+    /// Splits and merges, and their total number.
     reshapings: Vec<reshapings::Shown>,
     reshapings_total: usize,
 }
 
 impl Progress {
-    /// A look at `most` moves with numbers above `after`, and at those that run.
+    /// Reads `most` moves with numbers above `after`, and the running ones.
     pub(crate) fn new(state: &ClusterState, most: usize, after: MigrationId) -> Self {
         let summary = PlanSummary::of(state);
         let running = state.migrations.all_running().filter(|migration| migration.plan == summary.plan);
@@ -254,7 +254,7 @@ impl Progress {
         }
     }
 
-    /// As people read it, with what the nodes told of the copies.
+    /// Returns the page for people, with the replica sizes that nodes reported.
     pub(crate) fn page(self, loads: &Mutex<Loads>) -> RebalancePage {
         let (copied, sizes, reshapings): (Vec<Copied>, Vec<Size>, Vec<Reshaped>) = {
             let loads = loads.lock();

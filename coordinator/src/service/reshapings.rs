@@ -1,4 +1,4 @@
-//! Splits and merges under way.
+//! Splits and merges in progress.
 
 use super::subjects;
 use crate::load::Loads;
@@ -7,17 +7,17 @@ use archon_documents::Reshaping as Summary;
 use archon_types::NodeId;
 use std::fmt::Write as _;
 
-/// Most splits and merges in one answer.
+/// Maximum number of splits and merges in one answer.
 const RESHAPINGS_MAX: usize = 256;
 
-/// A split or merge as the state has it.
+/// A split or merge in the state.
 pub(super) struct Shown {
     summary: Summary,
     waits_for: Vec<NodeId>,
 }
 
 impl Shown {
-    /// A look at one.
+    /// Reads one split or merge.
     pub(super) fn new(state: &ClusterState, reshaping: Reshaping) -> Self {
         let count = |copies: usize| u32::try_from(copies).unwrap_or(u32::MAX);
         let waits_for = reshaping.waits_for;
@@ -38,12 +38,12 @@ impl Shown {
         Self { summary, waits_for }
     }
 
-    /// A look at the first of all that are under way.
+    /// Reads the first ones in progress.
     pub(super) fn first(state: &ClusterState) -> Vec<Self> {
         Reshaping::all(state).take(RESHAPINGS_MAX).map(|reshaping| Self::new(state, reshaping)).collect()
     }
 
-    /// As people read it, with what the nodes that are waited for told of their disks.
+    /// Returns it for people, with the disk reports of the nodes that it waits for.
     pub(super) fn summary(self, loads: &Loads) -> Summary {
         let Self { mut summary, waits_for } = self;
         let waits = waits_for.iter().zip(&summary.waits_for);

@@ -1,4 +1,4 @@
-//! Members' sessions: register, report, ask for duties, leave. Heartbeats come on streams (`beats/`).
+//! Members' sessions: register, report, poll for duties, leave. Heartbeats come on streams (`beats/`).
 
 use super::{Context, budget, check_member, check_own, only, refuse, role_of};
 use crate::clock::boot_now;
@@ -20,18 +20,18 @@ use archon_types::{ErrorDetail, ErrorKind, Incarnation, NodeTraits, Report, own_
 use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
 
-/// A poll that finds no leader here should try another coordinator at once.
+/// Maximum wait of a poll for a leader: it should try another coordinator soon.
 const POLL_LEADER_WAIT: Duration = Duration::from_millis(30);
-/// How often a participant's poll looks whether its life is on record as active.
+/// Interval in which a participant's poll checks for the record of its incarnation as active.
 const ACTIVATION_LOOK: Duration = Duration::from_millis(20);
-/// How often a report is judged if changes of the same row are committed first, each time.
+/// Maximum number of times that a report is judged if changes of the same row are committed first each time.
 const JUDGED_TIMES_MAX: u32 = 8;
-/// Commands of reports in one log entry.
+/// Maximum number of commands of reports in one log entry.
 const COMMANDS_MAX: usize = 512;
 
-/// What refusals call reports.
+/// Name of reports in refusals.
 const REPORT: &str = "/archon.v1.Session/Report";
-/// What refusals call a registration.
+/// Name of registrations in refusals.
 const REGISTER: &str = "/archon.v1.Session/Register";
 
 /// The service.
@@ -118,19 +118,20 @@ impl Sessions {
         }
     }
 
-    /// Has the process at an alive node's address confirm that it is the one that registers in the node's name.
+    /// Asks the process at an alive node's address to confirm that it is the one that registers in the node's name.
     async fn ask_the_process(&self, session: &Session, register: &Register) -> Result<(), ErrorDetail> {
         let state = session.quorum().replicated();
         let Some(known) = state.read(|state| to_confirm(state, register).cloned()) else { return Ok(()) };
         let said = self.confirmations.ask(&self.context.transport, &known.node, register.boot).await;
         state.read(|state| match to_confirm(state, register) {
             Some(known) => check_confirmed(state, known, said),
-            // Its life was ended meanwhile.
+            // Its incarnation was ended meanwhile.
             None => Ok(()),
         })
     }
 
-    /// Takes reports in: of whoever calls, or of a node for which a relay calls, which proves that they are its own (PROTOCOL rule 82).
+    /// Commits reports of the caller, or of a node for which a relay calls, which proves that they are its own
+    /// (PROTOCOL rule 82).
     async fn report_of(
         &self,
         caller: &Caller,
@@ -169,8 +170,8 @@ impl Sessions {
         let cluster = request.cluster.clone();
         let Reports { member, reports } = Reports::try_from(request)?;
         let mut outcomes: Vec<Option<ErrorDetail>> = vec![None; reports.len()];
-        // All at first, and then those for which another change of the same row was committed first, as of nodes that come to the
-        // same stage of a split at the same time: they would only be told again.
+        // Judges all at first, and then those that lost against another change of the same row, for example from nodes
+        // that reach the same stage of a split at the same time: otherwise they would only be sent again.
         let mut places: Vec<usize> = (0..reports.len()).collect();
         for _ in 0..JUDGED_TIMES_MAX {
             let judged: Vec<Report> = places.iter().filter_map(|place| reports.get(*place)).cloned().collect();
@@ -200,7 +201,7 @@ impl Sessions {
         Ok(Outcomes { outcomes, table_version })
     }
 
-    /// Commits what follows from reports, and says which of them the row had changed for before that.
+    /// Commits the effects of reports, and returns those for which the row had changed before.
     async fn commit_reports(
         &self,
         session: &Session,
@@ -227,7 +228,7 @@ impl Sessions {
         Ok(overtaken)
     }
 
-    /// Waits until a participant has other duties than those that it obeys.
+    /// Waits until a participant has other duties than the ones it knows.
     async fn poll_duties(&self, caller: &Caller, request: v1::DutiesRequest) -> Result<Duties, ErrorDetail> {
         let cluster = request.cluster.clone();
         let asked = DutiesAsked::try_from(request)?;
@@ -257,14 +258,14 @@ impl Sessions {
         let unchanged = || answer(asked.term, asked.version, None);
         let (number, wake) = session.polls().begin(node);
         loop {
-            // Registered before the state is looked at: a change after that look wakes.
+            // Registered before the state is read: a later change wakes.
             let woken = wake.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
             let Some(told) = session.polls().told(node, number) else { return Ok(unchanged()) };
             let own = (node, incarnation);
             let found = state.read(|state| polled(state, own, term, (asked.term, asked.version), told))?;
-            // Nothing wakes a poll when the participant's life is put on record as active.
+            // A poll is not woken when the participant's incarnation is recorded as active.
             let until = match found {
                 Polled::News(told, duties) => {
                     session.polls().tell(node, told);
@@ -312,7 +313,7 @@ impl Sessions {
     }
 }
 
-/// Nodes are pushed their duties.
+/// Refuses nodes, because duties are pushed to them.
 fn participant_only(row: &NodeRow) -> Result<(), ErrorDetail> {
     if row.participant.is_some() {
         return Ok(());

@@ -13,13 +13,13 @@ use archon_proto::convert::middle::FindMiddle;
 use archon_types::{ErrorDetail, ErrorKind, KeyRange, Middle, NodeId, PartitionId};
 
 impl Admins {
-    /// Begins a split, says what it would do, or gives one up.
+    /// Starts a split, predicts its effect, or abandons one.
     pub(super) async fn split(&self, asked: SplitPartition, call: &Call<'_>) -> Result<SplitAnswer> {
         let SplitPartition { partition: name, at, cancel, dry_run } = asked;
         let at = match at {
             _ if cancel => None,
             Some(KeyText(key)) => Some(Ok(Middle::At(key))),
-            // Even if the search fails: a repeated request is answered with the split that it began.
+            // Applies even if the search fails: a repeated request is answered with the split that it began.
             None => Some(self.middle(&name, call).await),
         };
         let mut judged = None;
@@ -58,7 +58,7 @@ impl Admins {
         };
         match (answer, judged) {
             (Answer::Done { .. }, Some(judged)) => Ok(judged),
-            // Asked again: of the first time it is remembered that it was done.
+            // A repetition: only the success of the first request is recorded.
             (Answer::Done { .. }, None) => session
                 .quorum()
                 .replicated()
@@ -67,7 +67,7 @@ impl Admins {
         }
     }
 
-    /// What the leader of a partition that can be split knows of its middle.
+    /// Asks the leader of a partition for its split key.
     async fn middle(&self, name: &PartitionName, call: &Call<'_>) -> Result<Middle> {
         let (node, asked) = self
             .view(call, |_, state| {
@@ -118,10 +118,10 @@ fn answer(
     }
 }
 
-/// What the split is about that is under way; if none is, what came of the last one.
+/// Returns the answer about the split in progress; without one, the outcome of the last one.
 ///
 /// # Errors
-/// `Refused` if nothing is known of any.
+/// `Refused` if no split is known.
 fn begun(state: &ClusterState, partition: PartitionId) -> Result<PartitionSplit> {
     let row = state.partition(partition);
     let split = row.and_then(|row| row.split.as_deref());
@@ -148,7 +148,7 @@ fn begun(state: &ClusterState, partition: PartitionId) -> Result<PartitionSplit>
     Ok(answer(state, partition, right, (left_keys, right_keys.as_ref().map(Into::into)), &nodes))
 }
 
-/// What is answered to whoever asks again for something that was begun so long ago that nobody knows what came of it.
+/// Returns the error for a repeated request about a split or merge that is too old for its outcome to be known.
 pub(super) fn forgotten(state: &ClusterState, partition: PartitionId) -> ErrorDetail {
     let name = state.partition_name(partition);
     let message =

@@ -1,4 +1,4 @@
-//! `Stats`: what the coordinator counts. Whichever it is, it answers for itself, also before it has found its peers.
+//! `Stats`: the metrics of a coordinator. Every coordinator answers for itself, also before it has found its peers.
 
 use super::{check_named, refuse};
 use crate::stats::Stats;
@@ -48,7 +48,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     #[tokio::test]
-    async fn connections_that_a_coordinator_refused_were_counted_by_nobody_who_could_be_asked() {
+    async fn stats_count_refused_connections() {
         let metrics = Arc::<Metrics>::default();
         let context = Context {
             id: 2,
@@ -62,7 +62,7 @@ mod tests {
             stop: CancellationToken::new(),
         };
         let connection_limit = Arc::clone(&context.connection_limit);
-        // The second connection takes the place of the first, which is anonymous.
+        // Both connections are anonymous, so the second takes the place of the first.
         let _entries = [(); 2].map(|()| connection_limit.enter(Ipv4Addr::LOCALHOST.into()));
         let service = StatsService(Stats { context, data_dir: "/".into() });
         let request = Request::new(v1::ReadStatsRequest { cluster: None });

@@ -1,4 +1,4 @@
-//! How the cluster is, in one answer: who leads, how much is served, and why something waits.
+//! Status of the cluster in one answer: the leader, the served partitions, and the reasons of waits.
 
 use super::admin::{Admins, Result};
 use super::call::Call;
@@ -12,11 +12,11 @@ use archon_documents::{CheckCluster, Reason, ShowStatus, Status};
 use archon_types::{DiskFull, LogPin, NodeId, Severity};
 use std::sync::Arc;
 
-/// Reasons in a status.
+/// Maximum number of reasons in a status.
 const STATUS_REASONS_MAX: usize = 20;
 
 impl Admins {
-    /// How everything is, with what something waits for and what `archon check` warns of.
+    /// Returns the status, with reasons of waits and the warnings of `archon check`.
     pub(super) async fn status_of(&self, _: ShowStatus, call: &Call<'_>) -> Result<Status> {
         let look = (CheckCluster::default(), STATUS_REASONS_MAX);
         let status = |session: &Arc<Session>, state: &ClusterState, remembered: &Remembered| {
@@ -43,21 +43,21 @@ impl Admins {
             }
         };
         let (status, mut found) = self.found(call.cluster(), call.within, look, status).await?;
-        // What is as somebody wants it holds nothing up.
+        // Intended states hold nothing up.
         found.retain(|found| found.waits || found.severity != Severity::Notice);
         found.sort_by_key(|found| !found.waits);
         found.truncate(STATUS_REASONS_MAX);
         Ok(Status { reasons: found.into_iter().map(|found| found.reason).collect(), ..status })
     }
 
-    /// Why somebody should look at certificates.
+    /// Returns reasons to check certificates.
     pub(super) fn certificates(&self, session: &Session, state: &ClusterState, view: &QuorumView) -> Vec<Reason> {
         let own = self.context().transport.certificate();
         certificates::reasons(state, &session.loads().lock(), (view.id, own), &view.voters, wall_now())
     }
 }
 
-/// The cluster's UUID; empty while it is not bootstrapped.
+/// Returns the cluster's UUID; empty before bootstrap.
 pub(super) fn cluster_text(state: &ClusterState) -> String {
     if state.is_bootstrapped() { state.cluster.to_string() } else { String::new() }
 }
@@ -67,11 +67,11 @@ pub(super) fn cluster_text(state: &ClusterState) -> String {
 pub(super) struct Disks {
     /// Nodes that refuse writes because their disks are full.
     pub(super) full: Vec<(NodeId, DiskFull)>,
-    /// Nodes of which a copy keeps much of the log.
+    /// Nodes on which a replica retains much of the log.
     pub(super) log_pins: Vec<(NodeId, LogPin)>,
 }
 
-/// Copies what nodes report of their disks; heartbeats need the lock, so it is released at once.
+/// Copies the disk reports of the nodes; heartbeats need the lock, so it is released at once.
 pub(super) fn disks(session: &Session) -> Disks {
     let loads = session.loads().lock();
     Disks { full: loads.full_disks().collect(), log_pins: loads.log_pins().collect() }

@@ -1,35 +1,35 @@
-//! What reasons and events are about, by number and name.
+//! Subjects of reasons and events, by number and name.
 
 use archon_coordinator_core::ClusterState;
 use archon_types::subject::{NodeName, Subject};
 use archon_types::{NodeId, PartitionId, TableId};
 
-/// A node.
+/// Returns a node as a subject.
 pub(super) fn node(state: &ClusterState, id: NodeId) -> Subject {
     Subject::Node { node_id: id.get(), node: called(state, id) }
 }
 
-/// A node's name; its number if it is gone. For what says itself that it is a node.
+/// Returns a node's name; its number if it was removed. For texts that already contain the word node.
 fn called(state: &ClusterState, id: NodeId) -> String {
     state.node(id).map_or_else(|| id.to_string(), |row| row.node.name.clone())
 }
 
-/// A table.
+/// Returns a table as a subject.
 pub(super) fn table(state: &ClusterState, id: TableId) -> Subject {
     Subject::Table { table_id: id.get(), table: table_name(state, id) }
 }
 
-/// A partition.
+/// Returns a partition as a subject.
 pub(super) fn partition(state: &ClusterState, id: PartitionId) -> Subject {
     Subject::Partition { table_id: id.table.get(), table: table_name(state, id.table), partition: id.index }
 }
 
-/// A node's number and name.
+/// Returns a node's number and name.
 pub(super) fn node_name(state: &ClusterState, id: NodeId) -> NodeName {
     NodeName { node_id: id.get(), node: state.node_name(id) }
 }
 
-/// A table's name; its number if it is gone, and so long ago that no event tells of it.
+/// Returns a table's name; its number if it was dropped and its events are no longer kept.
 pub(super) fn table_name(state: &ClusterState, id: TableId) -> String {
     state.table_name(id).map_or_else(|| id.to_string(), str::to_owned)
 }
@@ -41,7 +41,7 @@ mod tests {
     use archon_coordinator_core::Actor;
 
     #[test]
-    fn a_node_that_was_removed_was_called_node_node_5() {
+    fn removed_node_is_named_by_its_number() {
         let (state, removed) = (ClusterState::new(), NodeId::new(5));
         assert_eq!(node(&state, removed).to_string(), "node 5");
         assert_eq!(events::cause(&state, &Actor::Node(removed)).to_string(), "node 5");

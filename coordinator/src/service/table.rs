@@ -1,5 +1,5 @@
-//! The partition table, from any coordinator: a cache for clients, so it is served from what is applied here, also
-//! while there is no leader. Whoever acts on it is checked by the owner.
+//! The partition table, from any coordinator: a cache for clients, so it is served from the applied state, also without
+//! a leader. The owner checks every request that is based on it.
 
 use super::{Context, check_named, refuse};
 use crate::raft::TableVersions;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 const CALL: &str = "/archon.v1.Table/GetTable";
-/// Longest poll.
+/// Maximum wait of a poll.
 const WAIT_MAX_MS: u32 = 30_000;
 
 /// Changes for which a long poll waits.
@@ -27,7 +27,7 @@ enum Changes {
 }
 
 impl Changes {
-    /// Returns the versions before the state is looked at.
+    /// Returns the versions before the state is read.
     fn versions(&mut self) -> Option<TableVersions> {
         match self {
             Self::OfTable(versions) => Some(*versions.borrow_and_update()),
@@ -38,8 +38,8 @@ impl Changes {
         }
     }
 
-    /// Waits until the answer can be another one than at `before`. A poll that waits for a `newer` version than `since` ignores
-    /// older ones. Returns whether the state ends.
+    /// Waits until the answer may differ from the one at `before`. A poll that waits for a `newer` version than `since`
+    /// ignores older ones. Returns true if the state ends.
     async fn wait(&mut self, before: Option<TableVersions>, since: Version, newer: bool) -> bool {
         match self {
             Self::OfTable(versions) => {
@@ -78,10 +78,11 @@ impl Tables {
         let replicated = quorum.replicated();
         loop {
             if replicated.read(archon_coordinator_core::ClusterState::stands_by) {
-                // Clients would take rows of this generation for newer than those of the coordinators that work.
+                // Clients would mistake rows of this generation for newer ones than those of the coordinators that
+                // work.
                 return Err(quorum.not_leading());
             }
-            // Looked up each time: a table of this name may be made, or dropped and made again.
+            // Resolved each time: a table of this name may be created, or dropped and created again.
             let table = replicated.read(|state| state.table_by_name(name).map(|table| table.id));
             let mut changes = match table {
                 Some(table) => Changes::OfTable(replicated.table_versions(table)),
@@ -90,7 +91,7 @@ impl Tables {
             let before = changes.versions();
             let found = self.look(&request, since, caller);
             let settled = match &found {
-                // Whoever has the first pieces wants the others at once.
+                // A client that has the first pieces needs the others at once.
                 Ok(_) if request.from > 0 => true,
                 Ok(answer) => answer.delta.as_ref().is_some_and(|delta| delta.version > request.since),
                 Err(error) => !error.kind.is_retryable(),
@@ -127,7 +128,7 @@ impl Tables {
                     None => state.access.right_to_every_table(client),
                 });
                 if caller.client().is_some() && has.is_none() && quorum.leading_term().is_none() {
-                    // It may have been granted just now.
+                    // The right may have just been granted.
                     return Err(quorum.not_leading());
                 }
                 caller.check_right(has, Right::Read, name, CALL)
@@ -135,13 +136,13 @@ impl Tables {
             if table.is_none() && since == Version::ZERO {
                 check_right(None)?;
             }
-            // Whoever held the table as of an older version learns by this one that it was dropped.
+            // A client that holds an older version of the table learns by this error that it was dropped.
             let table = table.ok_or_else(|| {
                 ErrorDetail::new(ErrorKind::NotFound, format!("there is no table {name:?}"))
                     .with_table_version(state.table_version())
             })?;
             if !state.is_lease(table) {
-                // Where ranges begin is a matter of rows. Who owns a lease everybody may know.
+                // Boundaries of ranges reveal rows. Owners of leases are public.
                 caller.check_routes(name, CALL)?;
                 check_right(Some(table))?;
             }

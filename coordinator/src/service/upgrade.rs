@@ -1,4 +1,4 @@
-//! The protocol of the cluster: what it is, what keeps it from rising, and what operators may do about it.
+//! The protocol of the cluster: its version, obstacles to a rise, and operators' changes.
 
 use super::admin::{Admins, Result};
 use super::call::Call;
@@ -14,7 +14,7 @@ use archon_documents::{
 use archon_types::subject::Subject;
 use archon_types::{ErrorDetail, ErrorKind, MemberKind, ReasonCode};
 
-/// Most members that a text names.
+/// Maximum number of members named in a text.
 const NAMED_MAX: usize = 3;
 
 impl Admins {
@@ -32,7 +32,7 @@ impl Admins {
         .await
     }
 
-    /// Raises the protocol, holds it, or lets it rise by itself again.
+    /// Raises the protocol, holds it, or lets it rise automatically again.
     pub(super) async fn changed_upgrade(&self, asked: ChangeUpgrade, call: &Call<'_>) -> Result<UpgradeChanged> {
         let session = self.context().leader(call.within).await?;
         let before = session.quorum().replicated().read(|state| state.protocol);
@@ -46,7 +46,7 @@ impl Admins {
     }
 }
 
-/// What brings about what is asked; `None` if it is so already.
+/// Returns the command for the request; `None` if it already holds.
 fn decide(
     state: &ClusterState,
     speak: &CoordinatorsSpeak,
@@ -72,14 +72,15 @@ fn decide(
                         format!("the protocol stays {}: {}", state.protocol, waits_for(state, &members, newest));
                     Err(ErrorDetail::new(ErrorKind::Refused, message))
                 }
-                // There is nothing to raise, and nothing to hold it for.
+                // There is nothing to raise, and no reason to hold it.
                 _ => Ok(hold(false)),
             }
         }
     }
 }
 
-/// That an upgrade waits for somebody, if one does: there is a newer protocol than the cluster's, and it does not rise by itself now.
+/// Reports an upgrade that waits for an operator: there is a newer protocol than the cluster's, and it does not rise
+/// automatically now.
 pub(super) fn reason(state: &ClusterState, view: &QuorumView) -> Option<Reason> {
     let members = upgrade_members(state, &view.coordinators_speak());
     let newest = newest_spoken(&members);
@@ -99,13 +100,13 @@ pub(super) fn reason(state: &ClusterState, view: &QuorumView) -> Option<Reason> 
             format!("every member speaks protocol {newest}, and the cluster is held at {}", state.protocol),
             "`archon upgrade finalize` raises it; from then on members cannot go back to the version before",
         ),
-        // It rises in a moment, as it does in every new cluster: nobody need look at that.
+        // It rises in a moment, as in every new cluster: no action is needed.
         (None, false) => return None,
     };
     Some(reason_now(ReasonCode::Upgrading, Subject::Cluster, message, remedy))
 }
 
-/// Who keeps the cluster from speaking this protocol, in words.
+/// Describes the members that keep the cluster from this protocol.
 fn waits_for(state: &ClusterState, members: &[UpgradeMember], protocol: u32) -> String {
     let texts = laggards(members, protocol).map(|member| {
         let name = name_text(state, member.name);

@@ -1,4 +1,4 @@
-//! The coordinators as people are told of them.
+//! Coordinators in statuses and reasons.
 
 use super::describe::reason_now;
 use super::subjects;
@@ -11,7 +11,7 @@ use archon_types::subject::Subject;
 use archon_types::{OTHER_HISTORY_REMEDY, ReasonCode};
 use std::collections::BTreeSet;
 
-/// What of the quorum itself is not as it is to stay: a recovery, before anything else, and a change of its members.
+/// Returns reasons for a temporary state of the quorum: a recovery first, and a change of its members.
 pub(super) fn unsettled(state: &ClusterState) -> Vec<Reason> {
     let recovery = state.recovery.as_deref().map(|recovery| {
         let message = match unheard(state, recovery).count() {
@@ -31,7 +31,7 @@ pub(super) fn unsettled(state: &ClusterState) -> Vec<Reason> {
     recovery.into_iter().chain(pending).collect()
 }
 
-/// Coordinators that do not answer the leading one: the quorum goes on without them, and bears less.
+/// Reports coordinators that do not answer the leader: the quorum continues without them, and tolerates fewer failures.
 pub(super) fn unreachable(voters: &[VoterView]) -> Vec<Reason> {
     let away = |voter: &&VoterView| voter.is_away();
     let spare = spare(voters).unwrap_or(0);
@@ -57,7 +57,7 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<Reason> {
     voters.iter().filter(away).map(reason).collect()
 }
 
-/// Coordinators whose states differ from those of others.
+/// Reports coordinators with differing states.
 pub(super) fn differing(quorum: &Quorum) -> Vec<Reason> {
     let reason = |(coordinator_id, differs): (u64, Differs)| {
         let Differs { index, is_wrong } = differs;
@@ -81,11 +81,11 @@ pub(super) fn differing(quorum: &Quorum) -> Vec<Reason> {
     quorum.differing_states().into_iter().map(reason).collect()
 }
 
-/// Remedy where a recovery was begun while the coordinators work.
+/// Remedy if a recovery was begun while the coordinators work.
 const WAITING_RECOVERY_REMEDY: &str = "stop the recovered coordinator if it is a trial; to keep it, stop these coordinators: \
     docs/runbooks/majority-lost.md";
 
-/// Members that belong to another history of the cluster, and are refused.
+/// Reports members that belong to another history of the cluster, and are refused.
 pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec<Reason> {
     let reason = |(name, why): (String, String)| {
         let subject = state.node_by_name(&name).map_or(Subject::Cluster, |row| subjects::node(state, row.node.id));
@@ -111,14 +111,14 @@ pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec
     session.other_histories.told().into_iter().map(reason).chain(coordinators).collect()
 }
 
-/// Coordinators by number.
+/// Formats the numbers of coordinators.
 pub(super) fn numbers(ids: &BTreeSet<u64>) -> String {
     let numbers: Vec<String> = ids.iter().map(u64::to_string).collect();
     format!("coordinator{} {}", if ids.len() == 1 { "" } else { "s" }, numbers.join(", "))
 }
 
-/// Coordinators that take nothing new into their logs; and before them, if it is so, that no change is taken;
-/// and after them those whose snapshots wait for space.
+/// Reports coordinators that accept nothing new into their logs; before them, that no changes are accepted, if so; and
+/// after them those with snapshots that wait for space.
 pub(super) fn without_changes(me: u64, voters: &[VoterView]) -> Vec<Reason> {
     let told = read_only(me, voters).map(|why| {
         let message = format!("no change is taken for lack of space on the disks of coordinators: {why}");
@@ -154,9 +154,9 @@ fn subject(voter: &VoterView) -> Subject {
     Subject::Coordinator { coordinator_id: voter.id }
 }
 
-/// A member of the quorum as its leader sees it.
+/// Returns a member of the quorum in its leader's view.
 pub(super) fn voter(voter: VoterView) -> CoordinatorStatus {
-    // What one that is not heard lacks by now is not known.
+    // The backlog of an unheard member is unknown.
     let entries_behind = voter.entries_behind.filter(|_| !voter.is_away());
     CoordinatorStatus {
         id: voter.id,
@@ -174,14 +174,14 @@ mod tests {
     use archon_types::CoordinatorRole;
 
     #[test]
-    fn one_that_does_not_answer_was_said_to_lack_nothing() {
+    fn unreachable_voter_has_no_known_backlog() {
         let of = |role| VoterView { entries_behind: Some(0), ..VoterView::of(2, role) };
         assert_eq!(voter(of(CoordinatorRole::Unreachable)).entries_behind, None);
         assert_eq!(voter(of(CoordinatorRole::Follower)).entries_behind, Some(0));
     }
 
     #[test]
-    fn a_dead_learner_was_to_be_replaced_where_nobody_misses_it() {
+    fn dead_learner_is_to_be_removed_not_replaced() {
         let away = |id, voter| VoterView { voter, ..VoterView::of(id, CoordinatorRole::Unreachable) };
         let voters = [
             VoterView::of(1, CoordinatorRole::Leader),
