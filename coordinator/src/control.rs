@@ -1,5 +1,5 @@
-//! The leader's loop: while this coordinator leads, look at the state, decide, propose. Deciding itself is pure and
-//! lives in `core`.
+//! The leader's loop: while this coordinator leads, it reads the state, decides, and proposes. The decisions are pure
+//! code in `core`.
 
 use crate::announcements;
 use crate::beats;
@@ -26,47 +26,47 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// How often leadership is looked at when no signal comes.
+/// Interval of leadership checks without a signal.
 const LOOK_INTERVAL: Duration = Duration::from_millis(25);
-/// The pause between two turns while nothing can be committed.
+/// Pause between two turns while nothing can be committed.
 const READ_ONLY_PAUSE: Duration = Duration::from_millis(PAUSE_MAX_MS);
-/// How long stepping up may wait for its first quorum round.
+/// Maximum wait of a new leader for its first quorum round.
 pub(crate) const STEP_UP_DEADLINE: Duration = Duration::from_secs(2);
-/// How often a coordinator that begins to lead looks whether it may grant.
+/// Interval in which a new leader checks for the permission to grant leases.
 const GRANT_LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Wait for the permission to grant leases after which its reason is logged and shown.
 const GRANT_WAIT_SHOWN: Duration = Duration::from_secs(3);
 /// Pause between two rounds of questions to the former coordinators.
 const FORMER_PAUSE: Duration = Duration::from_millis(500);
-/// A turn's proposal; shorter than the time after which the loop counts as stalled.
+/// Deadline of a turn's proposal; shorter than the time after which the loop counts as stalled.
 const PROPOSE_DEADLINE: Duration = Duration::from_millis(700);
-/// Most commands in one log entry.
+/// Maximum number of commands in one log entry.
 const COMMANDS_MAX: usize = 512;
-/// How often memory of departed nodes and copies is dropped.
+/// Interval in which records of departed nodes and removed replicas are dropped.
 const FORGET_INTERVAL_MS: u64 = 5_000;
 
-/// What the supervisor needs.
+/// Dependencies of the supervisor.
 #[derive(Clone)]
 pub(crate) struct Control {
     /// Raft.
     pub(crate) quorum: Quorum,
-    /// Where services find the session.
+    /// Publishes the session to services.
     pub(crate) leading: Leading,
-    /// How nodes are reached.
+    /// Transport to nodes.
     pub(crate) transport: Transport,
     /// Counters.
     pub(crate) metrics: Arc<Metrics>,
-    /// What the cluster gets if it is bootstrapped here.
+    /// Settings of a cluster that is bootstrapped here.
     pub(crate) settings: Settings,
 }
 
-/// Why a session ended.
+/// Reason for the end of a session.
 enum End {
-    /// Another leads, or nobody.
+    /// Another coordinator leads, or none.
     SteppedDown,
     /// This process did not run for a while.
     Stalled,
-    /// A task of the session failed; the next session starts all of them anew.
+    /// A task of the session failed; the next session restarts all of them.
     Broken,
 }
 
@@ -87,7 +87,8 @@ impl Control {
         }
     }
 
-    /// One session: step up, turn until leadership ends, step down. `memory` is what the last session remembered.
+    /// Runs one session: steps up, takes turns until leadership ends, steps down. `memory` is the volatile view of the
+    /// last session.
     async fn lead(&self, term: u64, memory: &mut Option<Arc<Mutex<Term>>>, stop: &CancellationToken) {
         // Only a confirmed round proves leadership; it also brings the state up to date.
         match self.quorum.confirm(STEP_UP_DEADLINE).await {
@@ -156,9 +157,9 @@ impl Control {
         }
     }
 
-    /// Waits, during a recovery, until no coordinator of the generations before works with a majority, and has this one take their place
-    /// (PROTOCOL rule 60). Nothing is granted meanwhile, and no member is taken in, because there is no session. Returns whether this
-    /// coordinator may lead. Each leadership asks for itself.
+    /// Waits, during a recovery, until no coordinator of the generations before works with a majority, and makes this
+    /// one take their place (PROTOCOL rule 60). Meanwhile no lease is granted and no member is registered, because
+    /// there is no session. Returns true if this coordinator may lead. Each leadership asks again.
     async fn takes_over(&self, term: u64, stop: &CancellationToken) -> bool {
         let state = self.quorum.replicated();
         let mut takeover = Takeover::new(boot_now());
@@ -209,8 +210,8 @@ impl Control {
         }
     }
 
-    /// Waits until no recovery can have taken the place of this coordinator: heartbeats that came before would be refused. Returns whether it
-    /// leads still.
+    /// Waits until no recovery can have taken the place of this coordinator: earlier heartbeats would be refused.
+    /// Returns true if it still leads.
     async fn until_it_may_grant(&self, term: u64, stop: &CancellationToken) -> bool {
         let began = Instant::now();
         let mut shown = None;
@@ -232,9 +233,9 @@ impl Control {
         true
     }
 
-    /// Commits an empty entry before a later session of `term` grants anything: the state then holds all that the earlier session
-    /// had proposed by then. Returns whether the session may begin. The entry that Raft itself appends serves the first session
-    /// of a term. A read-only quorum takes no entry; there the memory that is kept has to suffice.
+    /// Commits an empty entry before a later session of `term` grants anything: the state then holds everything that
+    /// the earlier session had proposed by then. Returns true if the session may begin. Raft's own entry serves the
+    /// first session of a term. A read-only quorum accepts no entry; there the memory that is kept has to suffice.
     async fn commits_barrier(&self, term: u64) -> bool {
         let who = Actor::Coordinator(self.quorum.id());
         let proposal = Proposal { term, request: None, who, commands: Vec::new() };
@@ -248,7 +249,7 @@ impl Control {
         }
     }
 
-    /// Makes the cluster, once. Returns whether there is one.
+    /// Bootstraps the cluster, once. Returns true if there is one.
     async fn bootstrap(&self, session: &Session) -> bool {
         let state = self.quorum.replicated();
         if state.read(archon_coordinator_core::ClusterState::is_bootstrapped) {
@@ -278,7 +279,7 @@ impl Control {
         let mut pause = Duration::ZERO;
         loop {
             let news = async {
-                // A closed channel cannot happen while the state lives; the timer covers it.
+                // The channel stays open while the state lives; the timer covers a close.
                 let _ = applied.changed().await;
             };
             tokio::select! {
@@ -341,12 +342,12 @@ impl Control {
             match session.propose(None, who, commands, PROPOSE_DEADLINE).await {
                 Ok(responses) => {
                     for refusal in responses.iter().filter_map(|response| response.refusal()) {
-                        // The state moved on between deciding and applying; the next turn sees it.
+                        // The state changed between the decision and its application; the next turn sees it.
                         tracing::debug!(%refusal, names, "a command's guard did not hold");
                     }
                 }
                 Err(error) => {
-                    // What was decided is decided again from the state, if it still holds.
+                    // The decision is made again from the state, if it still holds.
                     tracing::warn!(%error, names, "a turn was not committed");
                     let mut term = session.term().lock();
                     if never_proposed(error.kind) {
@@ -377,7 +378,7 @@ impl Control {
     }
 }
 
-/// The reason for which a recovery waits, for people.
+/// Describes a recovery that waits, with the reason.
 fn waits_for_former(generation: u64, why: &str) -> String {
     format!("the recovery that began generation {generation} {why}")
 }
@@ -407,7 +408,7 @@ const fn never_proposed(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Overloaded | ErrorKind::ReadOnly | ErrorKind::InvalidArgument | ErrorKind::Refused)
 }
 
-/// The commands by name, each with how many there are of it.
+/// Formats the commands by name, each with its count.
 fn counted(commands: &[Command]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for command in commands {
@@ -417,7 +418,7 @@ fn counted(commands: &[Command]) -> String {
     each.join(", ")
 }
 
-/// A duration in whole milliseconds.
+/// Returns a duration in whole milliseconds.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -440,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_named_the_same_command_eight_times() {
+    fn repeated_commands_are_counted_in_one_line() {
         let turn = [Command::CancelPlan, Command::Change(vec![]), Command::CancelPlan];
         assert_eq!(counted(&turn), "2 CancelPlan, 1 Change");
     }

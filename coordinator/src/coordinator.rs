@@ -1,4 +1,4 @@
-//! The parts of a coordinator, put together, started in order and stopped in order.
+//! A coordinator's parts, with their order of start and stop.
 
 use crate::audit::{self, Audit, Writing};
 use crate::config::{CoordinatorConfig, FirstStart};
@@ -34,14 +34,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// How long open requests may take to end when the server stops.
+/// Maximum time for open requests to end when the server stops.
 const SERVER_DEADLINE: Duration = Duration::from_secs(2);
-/// How long the log may take to write what is queued.
+/// Maximum time for the log to write its queue.
 const WAL_DEADLINE: Duration = Duration::from_secs(5);
-/// How long Raft may take to end.
+/// Maximum time for Raft to end.
 const RAFT_DEADLINE: Duration = Duration::from_secs(2);
 
-/// How long a stop in order takes at most. Whoever ends the process should not do so before.
+/// Maximum duration of a graceful stop. The process should not be killed earlier.
 pub const STOP_DEADLINE: Duration = TRANSFER_DEADLINE
     .saturating_add(STEP_UP_DEADLINE)
     .saturating_add(RAFT_DEADLINE)
@@ -55,21 +55,21 @@ pub struct Coordinator {
     id: u64,
     address: SocketAddr,
     context: Context,
-    /// Ends what works: sessions, waiting requests, the start itself.
+    /// Cancels work: sessions, waiting requests, the start itself.
     work: CancellationToken,
-    /// Ends the server.
+    /// Cancels the server.
     serving: CancellationToken,
     failure: watch::Receiver<Option<End>>,
     starting: JoinHandle<Result<Running, CoordinatorError>>,
     started: watch::Receiver<Start>,
     server: JoinHandle<()>,
-    /// Keeps what the server was asked for and refused, so it ends after it.
+    /// Records requests and refusals of the server, so it ends after it.
     audit: Writing,
-    /// Tells metrics and health, also while everything else stops.
+    /// Serves metrics and health, also while everything else stops.
     metrics_server: Option<MetricsServer>,
 }
 
-/// How far the start is.
+/// Progress of the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Start {
     UnderWay,
@@ -80,21 +80,22 @@ enum Start {
 struct Running {
     quorum: Quorum,
     tasks: Vec<(&'static str, JoinHandle<()>)>,
-    /// Held for its lock.
+    /// Kept for its lock.
     _identity: Kept,
 }
 
 impl Coordinator {
-    /// Opens the data directory, serves on `listener`, and joins or makes the quorum in the background.
+    /// Opens the data directory, serves on `listener`, and joins or creates the quorum in the background.
     ///
     /// # Errors
-    /// [`CoordinatorError`] for a configuration or a data directory that is refused. What goes wrong after that is told
-    /// by [`Coordinator::failed`].
+    /// [`CoordinatorError`] for a refused configuration or data directory. [`Coordinator::failed`] reports later
+    /// failures.
     pub async fn start(listener: TcpListener, config: CoordinatorConfig) -> Result<Self, CoordinatorError> {
         Self::start_on(listener, config, Arc::default(), Storage::open).await
     }
 
-    /// As [`Coordinator::start`], with vote, log and snapshots as `open_storage` opens them for a data directory; `refusals` may be others' as well.
+    /// As [`Coordinator::start`], with vote, log and snapshots opened by `open_storage` for a data directory;
+    /// `refusals` may be shared with others.
     pub(crate) async fn start_on<F>(
         listener: TcpListener,
         config: CoordinatorConfig,
@@ -172,22 +173,22 @@ impl Coordinator {
         })
     }
 
-    /// Where it is reached; the real port when it was bound to port 0.
+    /// Returns its address; with the real port if it was bound to port 0.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// This coordinator's number.
+    /// Returns this coordinator's number.
     pub const fn id(&self) -> u64 {
         self.id
     }
 
-    /// Whether it leads now: a hint, old as soon as it is given.
+    /// Returns true if it leads now: a hint, outdated at once.
     pub fn is_leading(&self) -> bool {
         self.context.leading.session().is_some()
     }
 
-    /// What asks whether it takes part in the quorum, as `/readyz` does.
+    /// Returns a check for its part in the quorum, as `/readyz` does.
     pub fn ask_ready(&self) -> AskReady {
         let context = self.context.clone();
         Box::new(move || readiness::ready(&context).map_err(|why| why.to_string()))
@@ -198,7 +199,7 @@ impl Coordinator {
         self.context.quorum.get()
     }
 
-    /// Waits until this coordinator cannot go on, and says why. Cancel-safe.
+    /// Waits until this coordinator cannot continue, and returns the reason. Cancel-safe.
     pub async fn failed(&self) -> CoordinatorError {
         let (mut failure, mut started) = (self.failure.clone(), self.started.clone());
         let raft = async {
@@ -218,8 +219,8 @@ impl Coordinator {
         }
     }
 
-    /// Hands leadership over if it can, then ends everything, each part by a deadline. Returns why the start failed, if
-    /// it did.
+    /// Hands leadership over if it can, then ends everything, each part by a deadline. Returns the failure of the
+    /// start, if it failed.
     pub async fn shutdown(self) -> Option<CoordinatorError> {
         if let Some(quorum) = self.context.quorum.get()
             && quorum.leading_term().is_some()
@@ -229,7 +230,7 @@ impl Coordinator {
         self.stop().await
     }
 
-    /// Ends everything without handing leadership over, as a crash would as far as the others can see. For tests.
+    /// Ends everything without a transfer of leadership, like a crash from the others' point of view. For tests.
     pub async fn stop(self) -> Option<CoordinatorError> {
         self.work.cancel();
         let failure = match self.starting.await {
@@ -292,7 +293,7 @@ where
         Ok(identity)
     });
     let mut identity = identity.await.map_err(failed)??;
-    // Later starts go by what the quorum knows: where a coordinator was moved to, the list of its first start is out of date.
+    // Later starts use the quorum's knowledge: after a coordinator has moved, the list of its first start is outdated.
     if !identity.is_started() {
         config.check_reached(&config.first_address())?;
     }
@@ -365,14 +366,14 @@ async fn begin(
         Founding::Member => tracing::info!(id = local_voter.id, "taking part in the quorum"),
     }
     let hints = if identity.is_started() { config.hints() } else { BTreeMap::new() };
-    // Where it may be reached by now, if not where the log has it.
+    // Its current address, if it may differ from the log's.
     let own_hint =
         hints.get(&config.id).filter(|own| recorded.as_ref().is_some_and(|recorded| recorded != *own)).cloned();
     if let Some(address) = own_hint.as_ref().or(recorded.as_ref())
         && config.advertise.is_none()
         && let Err(error) = config.check_reached(address)
     {
-        // It may be the one that leads, and calls the others: without it nobody could put that right.
+        // It may be the leader, which calls the others: without it the address could not be corrected.
         tracing::warn!("the others do not reach this coordinator: {error}");
     }
     for address in recorded.iter().chain(&own_hint) {
@@ -388,7 +389,7 @@ async fn begin(
         raft::start(storage, config.transport.clone(), local_voter, (Arc::clone(&founders), hints), &peers, &work)
             .await?;
     if let Founding::Fresh(storages) = founding {
-        // One voter makes the set and the log carries it to the others, so that no two can differ.
+        // One voter makes the set and the log carries it to the others, so that the sets cannot differ.
         if founders.keys().next() == Some(&quorum.id()) {
             quorum.initialize(&storages).await?;
         }
@@ -437,7 +438,7 @@ async fn begin(
     Ok(Running { quorum, tasks, _identity: identity })
 }
 
-/// Tells when a task without which nothing works fails, so that the process ends and a fresh one takes its place.
+/// Reports the failure of an essential task, so that the process ends and a fresh one takes its place.
 fn watched(task: &'static str, handle: JoinHandle<()>, failed: Ending) -> JoinHandle<()> {
     tokio::spawn(async move {
         if let Err(error) = handle.await {

@@ -1,4 +1,4 @@
-//! Everything a coordinator tells of itself, and, while it leads, of its cluster.
+//! Metrics of a coordinator, and, while it leads, of its cluster.
 
 use crate::metrics::Metrics;
 use crate::raft::Quorum;
@@ -47,7 +47,7 @@ metrics! {
 }
 
 metrics! {
-    /// Raft as a coordinator that takes part in it sees it.
+    /// Raft in the view of a coordinator that takes part in it.
     #[derive(Debug)]
     pub(crate) struct RaftReadings {
         is_leader: bool = Definition::gauge("archon_raft_is_leader", "1 while this coordinator believes that it leads");
@@ -86,7 +86,7 @@ metrics! {
 }
 
 metrics! {
-    /// The cluster, of which the leading coordinator alone tells, so that nothing is counted twice.
+    /// The cluster, reported only by the leading coordinator, so that nothing is counted twice.
     #[derive(Debug)]
     pub(crate) struct ClusterReadings {
         nodes: Labelled<u64> = Definition::gauge("archon_cluster_nodes", "nodes by status").by(NODE_STATUS);
@@ -132,7 +132,7 @@ pub(crate) fn definitions() -> impl Iterator<Item = &'static Definition> {
     .flatten()
 }
 
-/// Asks all parts.
+/// Collects the metrics of all parts.
 #[derive(Clone)]
 pub(crate) struct Stats {
     pub(crate) context: Context,
