@@ -1,31 +1,31 @@
-//! Whom a coordinator believes: a number and a data directory belong together for ever (PROTOCOL rule 58), and a stranger is heard
-//! once a member vouches for both (rule 59).
+//! Trusted coordinators: a number and a data directory belong together permanently (PROTOCOL rule 58), and a stranger
+//! is accepted once a member vouches for both (rule 59).
 
 use crate::mutant::{Broken, Mutant};
 use archon_types::StorageId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a coordinator is to another one.
+/// Standing of a coordinator towards another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CoordinatorStanding {
     /// A member, with this directory.
     Member,
-    /// Its number became a member with another directory: this one has forgotten its votes.
+    /// Its number became a member with another directory: this one has lost its votes.
     OtherDirectory,
-    /// Its number belonged to one that was removed.
+    /// Its number belonged to a removed coordinator.
     Retired,
-    /// Nobody here knows it.
+    /// Unknown here.
     Unknown,
 }
 
-/// Why a coordinator is not heard.
+/// Reason for which a coordinator is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unheard {
     /// Its number belongs to another directory.
     OtherDirectory,
-    /// There is no quorum yet, or none that is known here, and it is nobody who was named.
+    /// There is no quorum yet, or none that is known here, and it is not an expected one.
     Unexpected,
-    /// It is no member, and nobody has vouched for it.
+    /// It is no member, and no member has vouched for it.
     Stranger,
 }
 
@@ -38,19 +38,19 @@ pub struct Acquaintances {
 }
 
 impl Acquaintances {
-    /// The members of its own log; nobody, if that names none.
+    /// Creates them from the members of the own log, which may name none.
     pub fn new(members: BTreeMap<u64, StorageId>) -> Self {
         Self { members, ..Self::default() }
     }
 
-    /// Takes a rule away, if it breaks one.
+    /// Disables the rule that `broken` names, if it is one of these.
     #[must_use]
     pub fn broken_by(self, broken: Broken) -> Self {
         Self { broken, ..self }
     }
 
-    /// Those as well whom a member vouches for. What the log says counts more: who the members are, and who was removed, of which a member
-    /// that lags may not know.
+    /// Adds the ones that a member vouches for. The own log takes precedence: its members, and the removed ones, which
+    /// a lagging member may not know.
     #[must_use]
     pub fn with_vouched(mut self, vouched: &BTreeMap<u64, StorageId>, removed: impl Fn(u64) -> bool) -> Self {
         let counts = |id: u64| !removed(id) || self.broken.breaks(Mutant::RemovedVouched);
@@ -60,7 +60,7 @@ impl Acquaintances {
         self
     }
 
-    /// Whether its log names no members.
+    /// Returns true if the own log names no members.
     pub fn names_nobody(&self) -> bool {
         self.members.is_empty()
     }
@@ -69,7 +69,7 @@ impl Acquaintances {
         self.members.get(&id).or_else(|| self.vouched.get(&id)).copied()
     }
 
-    /// What a coordinator with this directory is to it; `retired`: whether the number belonged to one that was removed.
+    /// Returns the standing of a coordinator with this directory; `retired`: the number belonged to a removed one.
     pub fn standing(&self, id: u64, storage: Option<StorageId>, retired: bool) -> CoordinatorStanding {
         match self.directory(id) {
             Some(known) if self.is_directory(known, storage) => CoordinatorStanding::Member,
@@ -79,11 +79,12 @@ impl Acquaintances {
         }
     }
 
-    /// Whether `me`, whose acquaintances these are, hears a message of this coordinator. `expected`: who may talk to it before its log names
-    /// itself; the log of a newcomer begins with members of long ago, who may all be gone.
+    /// Checks that `me`, with these acquaintances, accepts a message of this coordinator. `expected`: the coordinators
+    /// that may talk to it before its log names itself; the log of a newcomer begins with earlier members, which may
+    /// all be gone.
     ///
     /// # Errors
-    /// Why not.
+    /// Reason of the refusal.
     pub fn hears(&self, me: u64, id: u64, storage: StorageId, expected: &BTreeSet<u64>) -> Result<(), Unheard> {
         match self.directory(id) {
             Some(known) if self.is_directory(known, Some(storage)) => Ok(()),
@@ -95,7 +96,7 @@ impl Acquaintances {
         }
     }
 
-    /// Whether `me` goes by those of whom it was told: its own log does not name it yet.
+    /// Returns true if `me` still relies on the expected coordinators: its own log does not name it yet.
     fn is_new_here(&self, me: u64) -> bool {
         self.names_nobody() || (!self.members.contains_key(&me) && !self.broken.breaks(Mutant::ExpectedForgotten))
     }
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_a_member_vouches_for_is_heard_with_that_directory_alone() {
+    fn vouched_coordinator_is_accepted_with_that_directory_only() {
         let members = [(1, directory(1)), (2, directory(2))].into();
         let vouched = [(1, directory(9)), (4, directory(4))].into();
         let known = Acquaintances::new(members).with_vouched(&vouched, |_| false);
@@ -127,14 +128,14 @@ mod tests {
         assert_eq!(known.hears(2, 4, directory(4), &nobody), Ok(()));
         assert_eq!(known.hears(2, 4, directory(44), &nobody), Err(Unheard::OtherDirectory));
         assert_eq!(known.hears(2, 1, directory(9), &nobody), Err(Unheard::OtherDirectory), "the log counts more");
-        // One whose log names nobody hears those that it was told of, by number.
+        // A coordinator with an empty log accepts the expected ones, by number.
         let empty = Acquaintances::default();
         assert_eq!(empty.hears(2, 4, directory(4), &nobody), Err(Unheard::Unexpected));
         assert_eq!(empty.hears(2, 4, directory(4), &[4].into()), Ok(()));
     }
 
     #[test]
-    fn a_newcomer_with_a_first_part_of_the_log_refused_those_who_had_let_it_in() {
+    fn newcomer_with_partial_log_accepts_expected_members() {
         let (known, expected) = (known(), [5, 6].into());
         assert_eq!(known.hears(7, 5, directory(5), &expected), Ok(()), "of its log's members nobody may be left");
         assert_eq!(known.hears(7, 3, directory(33), &expected), Err(Unheard::OtherDirectory));
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_without_an_entry_refused_a_leader_that_joined_since_whoever_vouched_for_it() {
+    fn newcomer_with_empty_log_accepts_vouched_leader() {
         let told = Acquaintances::default().with_vouched(&[(4, directory(4))].into(), |_| false);
         let expected = [2].into();
         assert_eq!(told.hears(7, 4, directory(4), &expected), Ok(()));
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_removed_is_told_so() {
+    fn removed_number_has_standing_retired() {
         let known = known();
         assert_eq!(known.standing(7, Some(directory(7)), true), CoordinatorStanding::Retired);
         assert_eq!(known.standing(7, None, false), CoordinatorStanding::Unknown);

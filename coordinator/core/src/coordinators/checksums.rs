@@ -1,40 +1,40 @@
-//! Whether all coordinators hold the same state: each sums its own up as of the same entries of the log, and what a majority of the voters
-//! has is right.
+//! Comparison of the coordinators' states: each sums its own up as of the same entries of the log, and the result of a
+//! majority of the voters is right.
 
 use super::majority;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one coordinator's state came to as of an entry.
+/// Checksum of one coordinator's state as of an entry.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct StateChecksum {
     /// The entry that asked for it.
     pub index: u64,
-    /// By which version of the program it was made: another one may write the same state otherwise.
+    /// Version of the program that made it: another one may write the same state differently.
     pub version: String,
-    /// What the state came to.
+    /// The checksum.
     pub checksum: u64,
 }
 
 impl StateChecksum {
-    /// Whether the two can be compared.
+    /// Returns true if the two can be compared.
     pub fn is_comparable(&self, other: &Self) -> bool {
         (self.index, &self.version) == (other.index, &other.version)
     }
 }
 
-/// What the checksums of one entry say.
+/// Result of comparing the checksums of one entry.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Compared {
-    /// What a majority of the voters has.
+    /// The checksum of a majority of the voters.
     pub agreed: Option<StateChecksum>,
-    /// Coordinators that have something else.
+    /// Coordinators with another checksum.
     pub differ: BTreeSet<u64>,
-    /// Those that have what was agreed on.
+    /// Coordinators with the agreed checksum.
     pub agree: BTreeSet<u64>,
 }
 
-/// Compares what coordinators told, each the checksum of one entry, with that of `of`, where they can be. Without a majority that agrees all
-/// differ if any two do: nobody knows then which of them is right.
+/// Compares the coordinators' checksums with that of `of`, where they are comparable. Without a majority that agrees,
+/// all differ if any two do: it is unknown then which of them is right.
 pub fn compare(of: &StateChecksum, told: &BTreeMap<u64, StateChecksum>, voters: &BTreeSet<u64>) -> Compared {
     let comparable: BTreeMap<u64, &StateChecksum> =
         told.iter().filter(|(_, told)| told.is_comparable(of)).map(|(id, told)| (*id, told)).collect();
@@ -69,25 +69,25 @@ mod tests {
     }
 
     #[test]
-    fn what_a_majority_of_the_voters_has_is_right() {
+    fn checksum_of_a_voter_majority_is_right() {
         let voters = [1, 2, 3].into();
         let compared = compare(&of(7, "1", 0), &told(&[(1, 5), (2, 5), (3, 6), (4, 6)]), &voters);
         let agreed = Some(of(7, "1", 5));
         assert_eq!(compared, Compared { agreed, differ: [3, 4].into(), agree: [1, 2].into() }, "4 is a learner");
-        // Nobody says yet what the third one has.
+        // The third checksum is not known yet.
         assert_eq!(compare(&of(7, "1", 0), &told(&[(1, 5)]), &voters), Compared::default());
         let compared = compare(&of(7, "1", 0), &told(&[(1, 5), (2, 5)]), &voters);
         assert_eq!((compared.agreed, compared.differ.len()), (Some(of(7, "1", 5)), 0));
     }
 
     #[test]
-    fn without_a_majority_nobody_is_right() {
+    fn no_checksum_is_right_without_a_majority() {
         let compared = compare(&of(7, "1", 0), &told(&[(1, 5), (3, 6)]), &[1, 2, 3].into());
         assert_eq!(compared, Compared { differ: [1, 3].into(), ..Compared::default() });
     }
 
     #[test]
-    fn checksums_of_other_entries_or_versions_say_nothing() {
+    fn checksums_of_other_entries_or_versions_are_ignored() {
         let mut all = told(&[(1, 5), (2, 5)]);
         all.insert(3, of(8, "1", 6));
         all.insert(4, of(7, "2", 6));

@@ -1,54 +1,57 @@
-//! How far voters' data directories had come, as far as others know (PROTOCOL rule 58): one that comes back from an older copy of its
-//! directory has forgotten votes and entries that it acknowledged. With its vote, entries that are committed could be lost.
+//! Log watermarks: the progress of voters' data directories, as known to others (PROTOCOL rule 58). A voter that
+//! returns with an older copy of its directory has lost votes and entries that it acknowledged. With its vote,
+//! committed entries could be lost.
 
 use archon_types::{BootId, StorageId};
 use std::collections::BTreeMap;
 
-/// Most voters that are remembered: nobody authenticates them without TLS.
+/// Maximum number of voters kept: without TLS they are not authenticated.
 const MARKS_MAX: usize = 64;
 
-/// What is known of one voter's directory.
+/// Known progress of one voter's directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
     /// The directory.
     pub storage: StorageId,
-    /// How often a process was started on it; zero if nobody said so.
+    /// Number of process starts on it; zero if not reported.
     pub starts: u64,
     /// The last of these processes.
     pub boot: BootId,
-    /// Where the log ended as that one began, if it said so.
+    /// End of the log when that process began, if reported.
     pub began_at: Option<u64>,
-    /// Up to which index its log holds what is committed, at least, since that start or one before it.
+    /// Lower bound of the committed index up to which its log is complete, since that start or an earlier one.
     pub holds: u64,
 }
 
 impl Mark {
-    /// Whether a process that says that it is in this start has an older copy of the directory: a later start is known, or the same one by
-    /// another process. Who does not count says nothing by it.
+    /// Returns true if a process that reports this start has an older copy of the directory: a later start is known, or
+    /// the same one by another process. A voter that does not count its starts proves nothing by them.
     pub fn overtakes(&self, starts: u64, boot: BootId) -> bool {
         let both_count = self.starts > 0 && starts > 0;
         both_count && (starts < self.starts || (starts == self.starts && boot != self.boot))
     }
 
-    /// The end of its log as this start began, if that lacks something of what an earlier one held: it is a start of an older copy.
+    /// Returns the end of its log as this start began, if that lacks part of what an earlier start held: it is a start
+    /// of an older copy.
     fn lacks(&self, held: u64) -> Option<u64> {
         self.began_at.filter(|last| *last < held)
     }
 
-    /// Whether a process with this mark has an older copy of the directory of which `self` is known.
+    /// Checks that a process with the mark `said` does not have an older copy of the directory of which `self` is
+    /// known.
     fn judge(&self, said: &Self) -> Result<(), Outdated> {
         if self.overtakes(said.starts, said.boot) {
             return Err(Outdated::Start { said: said.starts, known: self.starts });
         }
-        // What is known is of before that start.
+        // The known mark is from before that start.
         match said.lacks(self.holds).filter(|_| said.starts > self.starts) {
             Some(last) => Err(Outdated::Log { last, held: self.holds }),
             None => Ok(()),
         }
     }
 
-    /// What is known of one directory, with what another one knows. The later start counts, and the longer log; a start of an older copy
-    /// never does, whoever took it in before it was known what the directory had held.
+    /// Merges two marks of one directory. The later start counts, and the longer log; a start of an older copy never
+    /// does, even if a voter accepted it without knowledge of the directory's earlier content.
     fn with(self, said: Self) -> Self {
         let (earlier, later) = if said.starts > self.starts { (self, said) } else { (said, self) };
         let is_same = earlier.starts == later.starts && earlier.boot == later.boot;
@@ -60,66 +63,68 @@ impl Mark {
     }
 }
 
-/// Why a voter is not heard.
+/// Reason for which a voter is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Outdated {
-    /// It says that it is in an earlier start, or in the same one by another process.
+    /// It reports an earlier start, or the same one by another process.
     #[error("it is in start {said} of its data directory, and another process was in start {known}")]
     Start {
-        /// What it says.
+        /// The reported start.
         said: u64,
-        /// What is known.
+        /// The known start.
         known: u64,
     },
-    /// Its log ends before what it had.
+    /// Its log ends before its earlier end.
     #[error("its log ends at entry {last}, and it held the committed entries up to {held}")]
     Log {
-        /// Where its log ends.
+        /// End of its log.
         last: u64,
-        /// What it held.
+        /// Known earlier content of its log.
         held: u64,
     },
 }
 
-/// What is known of all voters.
+/// Marks of all voters.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Marks(BTreeMap<u64, Mark>);
 
 impl Marks {
-    /// As they were kept.
+    /// Creates them from stored marks.
     pub fn new(marks: impl IntoIterator<Item = (u64, Mark)>) -> Self {
         Self(marks.into_iter().take(MARKS_MAX).collect())
     }
 
-    /// All of them, by number.
+    /// Returns all of them, by number.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Mark)> + '_ {
         self.0.iter().map(|(id, mark)| (*id, *mark))
     }
 
-    /// What is known of a voter with this directory.
+    /// Returns the mark of a voter with this directory.
     pub fn of(&self, id: u64, storage: StorageId) -> Option<&Mark> {
         self.0.get(&id).filter(|mark| mark.storage == storage)
     }
 
-    /// A voter says in which start it is, where its log ended then, and what that holds. Returns whether that was not known.
+    /// Notes a voter's own mark: its start, the end of its log then, and the log's content. Returns true if that is
+    /// new.
     ///
     /// # Errors
-    /// Its directory is an older copy: a later start is known, or the same one by another process, or its log lacked what the directory had
-    /// held. Of such a start nothing is remembered, so that it does not stand in the way of the directory itself.
+    /// Its directory is an older copy: a later start is known, or the same one by another process, or its log lacked
+    /// earlier content of the directory. Such a start is not stored, so that it does not refuse the directory itself.
     pub fn hear(&mut self, id: u64, said: Mark) -> Result<bool, Outdated> {
         if let Some(known) = self.of(id, said.storage) {
             known.judge(&said)?;
         }
-        // One that does not count its starts says nothing of them.
+        // A voter that does not count its starts contributes nothing.
         Ok(said.starts > 0 && self.learn(id, said))
     }
 
-    /// Another voter says what it knows. Returns whether anything of it is news.
+    /// Notes another voter's mark. Returns true if any of it is new.
     pub fn learn(&mut self, id: u64, said: Mark) -> bool {
         let room = self.0.len() < MARKS_MAX;
         match self.0.get_mut(&id) {
             Some(known) => {
-                // A number and a directory belong together for ever: what is here of another one is of a stranger, or of before a recovery.
+                // A number and a directory belong together permanently: a known mark of another directory is of a
+                // stranger, or from before a recovery.
                 let next = if known.storage == said.storage { known.with(said) } else { said };
                 std::mem::replace(known, next) != next
             }
@@ -128,7 +133,7 @@ impl Marks {
         }
     }
 
-    /// Whether a log that ends at `last` holds all that the voter with this directory had.
+    /// Checks that a log that ends at `last` holds everything that the voter with this directory had.
     ///
     /// # Errors
     /// It does not: its directory is an older copy.
@@ -152,18 +157,18 @@ mod tests {
         BootId::new(Uuid::from_u128(number))
     }
 
-    /// What a process says of itself that does not know where its log ended.
+    /// Returns the mark of a process that does not know the end of its log.
     fn start(starts: u64, process: u128) -> Mark {
         Mark { storage: STORAGE, starts, boot: boot(process), began_at: None, holds: 0 }
     }
 
-    /// What a process says of itself as it begins.
+    /// Returns the mark of a process at its beginning.
     fn begun(starts: u64, process: u128, last: u64) -> Mark {
         Mark { began_at: Some(last), ..start(starts, process) }
     }
 
     #[test]
-    fn an_older_copy_of_a_directory_was_heard() {
+    fn older_copy_of_a_directory_is_refused() {
         let mut marks = Marks::default();
         assert_eq!(marks.hear(2, start(4, 1)), Ok(true));
         assert_eq!(marks.hear(2, start(4, 1)), Ok(false));
@@ -176,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_ends_before_what_it_held_is_an_older_one() {
+    fn shortened_log_is_an_older_copy() {
         let mut marks = Marks::default();
         let mark = |holds| Mark { holds, ..start(1, 1) };
         assert_eq!(marks.check_log(2, STORAGE, 0), Ok(()), "nothing is known");
@@ -184,31 +189,31 @@ mod tests {
         assert_eq!(marks.check_log(2, STORAGE, 12), Ok(()));
         assert_eq!(marks.check_log(2, STORAGE, 11), Err(Outdated::Log { last: 11, held: 12 }));
         assert_eq!(marks.check_log(2, OTHER, 0), Ok(()));
-        // A start that is heard of later takes nothing of that back.
+        // A later start does not change that.
         assert_eq!(marks.hear(2, start(2, 2)), Ok(true));
         assert!(marks.check_log(2, STORAGE, 11).is_err());
     }
 
     #[test]
-    fn the_start_of_a_refused_copy_counted_and_the_directory_itself_was_refused_next() {
+    fn refused_start_does_not_count() {
         let mut marks = Marks::default();
         assert_eq!(marks.hear(2, begun(4, 1, 7)), Ok(true));
         assert!(marks.learn(2, Mark { holds: 12, ..begun(4, 1, 7) }));
-        // A copy from the time of that start, begun three times.
+        // A copy from the time of that start, started three times.
         for starts in 5..8 {
             let short = Err(Outdated::Log { last: 9, held: 12 });
             assert_eq!(marks.hear(2, begun(starts, 90 + u128::from(starts), 9)), short);
         }
         assert_eq!(marks.hear(2, begun(5, 2, 12)), Ok(true), "the directory itself");
-        // What is committed since is not of before its start.
+        // Entries committed since are not from before its start.
         assert!(marks.learn(2, Mark { holds: 20, ..begun(5, 2, 12) }));
         assert_eq!(marks.hear(2, begun(5, 2, 12)), Ok(false));
         assert_eq!(marks.hear(2, begun(5, 95, 9)), Err(Outdated::Start { said: 5, known: 5 }), "the copy once more");
     }
 
-    /// One that had been away for long hears the copy first.
+    /// A voter that had been away for long receives the copy's mark first.
     #[test]
-    fn a_copy_that_was_taken_in_by_one_that_knew_less_stood_in_the_way_of_the_directory() {
+    fn accepted_copy_does_not_refuse_the_directory() {
         let (copy, held) = (begun(5, 99, 9), Mark { holds: 12, ..begun(4, 1, 7) });
         let mut away = Marks::default();
         assert_eq!(away.hear(2, begun(4, 1, 7)), Ok(true));
@@ -224,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_leader_had_was_not_known_of_its_own_directory() {
+    fn leaders_own_mark_detects_a_shortened_log() {
         let mut marks = Marks::default();
         assert_eq!(marks.hear(2, Mark { holds: 30, ..begun(1, 1, 0) }), Ok(true));
         assert_eq!(marks.hear(2, begun(2, 2, 29)), Err(Outdated::Log { last: 29, held: 30 }));
@@ -232,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_remembered_than_fit() {
+    fn number_of_marks_is_bounded() {
         let mark = Mark { holds: 1, ..start(1, 1) };
         let mut marks = Marks::default();
         assert_eq!((0..1_000).filter(|id| marks.learn(*id, mark)).count(), MARKS_MAX);

@@ -1,8 +1,8 @@
-//! The coordinators themselves, as the log has them: who is a member of the quorum, who was, and what change is under way.
+//! The coordinators in the log: present and former members of the quorum, and the change in progress.
 //!
-//! Raft's own entries say who is a member, and the state follows them ([`members_changed`]). What is wanted of the quorum is a
-//! command as everything else is: whoever leads brings Raft there step by step ([`next_step`]), so that a change that loses its
-//! leader in the middle is carried on by the next one.
+//! Raft's own entries name the members, and the state follows them ([`members_changed`]). The target of a change is a
+//! command like any other: the leader brings Raft there step by step ([`next_step`]), so that the next leader continues
+//! a change that loses its leader in the middle.
 
 mod acquaintances;
 mod checksums;
@@ -23,7 +23,7 @@ use archon_types::{StorageId, Version};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most coordinators of one quorum, learners included.
+/// Maximum number of coordinators of one quorum, learners included.
 pub const COORDINATORS_MAX: usize = 9;
 
 /// Members of the quorum by number.
@@ -32,37 +32,38 @@ pub type Members = BTreeMap<u64, Coordinator>;
 /// A member of the quorum.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Coordinator {
-    /// Where others reach it, `host:port`.
+    /// Its address for others, `host:port`.
     pub address: String,
-    /// The data directory with which it became a member. With another one it has forgotten its votes.
+    /// The data directory with which it became a member. With another one it has lost its votes.
     pub storage: StorageId,
-    /// Whether its vote counts; a learner only copies the log.
+    /// True if its vote counts; a learner only copies the log.
     pub voter: bool,
 }
 
-/// Everything about the coordinators.
+/// State of the coordinators.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Coordinators {
-    /// The members as of the last entry of Raft's about them. While the voters change, those of before and of after are voters.
+    /// The members as of Raft's last entry about them. While the voters change, both the old and the new ones are
+    /// voters.
     pub members: Members,
-    /// Whether the voters are just changing: a majority of both sets decides.
+    /// True while the voters are changing: a majority of both sets decides.
     pub joint: bool,
-    /// Numbers that are never used again, with the data directories that had them: entries of the log name voters by number,
-    /// and a newcomer by an old number could be taken for the one that is gone.
+    /// Numbers that are never reused, with their data directories: entries of the log name voters by number, and a
+    /// newcomer with an old number could be taken for the former one.
     pub retired: BTreeMap<u64, StorageId>,
-    /// What is under way, one change at a time.
+    /// The change in progress, one at a time.
     pub pending: Option<PendingChange>,
-    /// Log index of the last change of all this.
+    /// Log index of the last change of this state.
     pub version: Version,
 }
 
 impl Coordinators {
-    /// The numbers of those whose votes count.
+    /// Returns the numbers of the voters.
     pub fn voters(&self) -> BTreeSet<u64> {
         voters(&self.members)
     }
 
-    /// The number of a newcomer that is let in and is no member yet.
+    /// Returns the number of an accepted newcomer that is no member yet.
     pub(crate) fn joining(&self) -> Option<u64> {
         match &self.pending.as_ref()?.wish {
             Wish::Join(newcomer) => Some(newcomer.id),
@@ -70,17 +71,17 @@ impl Coordinators {
         }
     }
 
-    /// Whether this coordinator was a member and is none any more.
+    /// Returns true if this coordinator is a former member.
     pub fn has_removed(&self, id: u64, storage: StorageId) -> bool {
         self.retired.get(&id) == Some(&storage)
     }
 
-    /// Identities of the certificates of coordinators that were removed.
+    /// Returns the certificate identities of removed coordinators.
     pub fn removed(&self) -> impl Iterator<Item = String> {
         self.retired.keys().map(|id| format!("coordinator/{id}"))
     }
 
-    /// The lowest number above all that were ever used.
+    /// Returns the lowest number above all that were ever used.
     pub fn next_id(&self) -> u64 {
         let last = |map: Option<u64>| map.unwrap_or(0);
         let members = last(self.members.keys().next_back().copied());
@@ -88,17 +89,17 @@ impl Coordinators {
     }
 }
 
-/// The numbers of those whose votes count.
+/// Returns the numbers of the voters.
 pub(crate) fn voters(members: &Members) -> BTreeSet<u64> {
     members.iter().filter(|(_, member)| member.voter).map(|(id, _)| *id).collect()
 }
 
-/// How many of so many voters decide.
+/// Returns the size of a majority of `voters`.
 pub const fn majority(voters: usize) -> usize {
     voters / 2 + 1
 }
 
-/// Takes in an entry of Raft's that says who the members are.
+/// Applies an entry of Raft about the members.
 pub fn members_changed(state: &mut ClusterState, index: u64, members: Members, joint: bool) {
     state.applied = state.applied.max(index);
     let coordinators = &mut state.coordinators;
@@ -117,10 +118,10 @@ pub fn members_changed(state: &mut ClusterState, index: u64, members: Members, j
     }
 }
 
-/// The protocol that brought [`crate::Command::CheckState`].
+/// Protocol that introduced [`crate::Command::CheckState`].
 pub const CHECKED_SINCE: u32 = 2;
 
-/// The protocol that brought certificates that are withdrawn.
+/// Protocol that introduced the revocation of certificates.
 pub(crate) const WITHDRAWN_SINCE: u32 = 2;
 
 #[cfg(test)]
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_used_is_free_for_nobody() {
+    fn used_numbers_are_not_reused() {
         let mut state = ClusterState { protocol: WITHDRAWN_SINCE, ..ClusterState::new() };
         assert_eq!(state.coordinators.next_id(), 1);
         members_changed(&mut state, 1, [1, 2, 3].map(member).into(), false);
@@ -144,7 +145,7 @@ mod tests {
         let retired: Vec<u64> = state.coordinators.retired.keys().copied().collect();
         assert_eq!((retired, state.coordinators.next_id()), (vec![2, 3, 7], 8));
         assert_eq!((state.applied, state.coordinators.version), (4, Version::new(4)));
-        // A certificate that names one of them went on reading and writing rows.
+        // Regression: a certificate that names one of them still read and wrote rows.
         let refused = state.refused_certificates();
         let removed: Vec<&str> = refused.iter().filter(|(_, of)| of.removed).map(|(whose, _)| whose.as_str()).collect();
         assert_eq!(removed, ["coordinator/2", "coordinator/3", "coordinator/7"]);

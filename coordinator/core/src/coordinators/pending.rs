@@ -1,4 +1,4 @@
-//! A change of the quorum that is under way.
+//! A change of the quorum in progress.
 
 use super::{Coordinator, Members};
 use crate::command::Actor;
@@ -11,15 +11,15 @@ use std::fmt;
 pub struct Newcomer {
     /// Its number.
     pub id: u64,
-    /// Where others reach it, `host:port`.
+    /// Its address for others, `host:port`.
     pub address: String,
     /// Its data directory.
     pub storage: StorageId,
-    /// Whether it is to become a voter once it has the log; it stays a learner otherwise.
+    /// True if it is to become a voter once it has the log; otherwise it stays a learner.
     pub voter: bool,
 }
 
-/// What is wanted of the quorum.
+/// Target of a change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Wish {
     /// A newcomer joins.
@@ -28,21 +28,21 @@ pub enum Wish {
     Change(QuorumChange),
 }
 
-/// A wish that is being carried out.
+/// A change in progress.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PendingChange {
-    /// What is wanted.
+    /// Its target.
     pub wish: Wish,
-    /// Who wants it.
+    /// Its originator.
     pub who: Actor,
-    /// Since when, on the proposer's wall clock.
+    /// Its time, on the proposer's wall clock.
     pub at: Millis,
-    /// The log index that made it so.
+    /// Log index of the command that started it.
     pub since: Version,
 }
 
 impl Wish {
-    /// The members as they are to be: the same whether it is asked at the beginning or in the middle.
+    /// Returns the target set of members: the same at the beginning and in the middle of the change.
     pub fn wanted(&self, now: &Members) -> Members {
         let mut wanted = now.clone();
         let set_voter = |wanted: &mut Members, id: u64, voter: bool| {
@@ -52,7 +52,7 @@ impl Wish {
         };
         match self {
             Self::Join(newcomer) => {
-                // One that is a member already was a voter before, or is one by now.
+                // An existing member was a voter before, or has become one.
                 let voter = newcomer.voter || now.get(&newcomer.id).is_some_and(|member| member.voter);
                 let (address, storage) = (newcomer.address.clone(), newcomer.storage);
                 wanted.insert(newcomer.id, Coordinator { address, storage, voter });

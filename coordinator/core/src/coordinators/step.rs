@@ -1,45 +1,45 @@
-//! The next step of a change of the quorum: one step of Raft's joint membership (Ongaro 2014, §4) at a time, from what is to
-//! what is wanted, so that it does not matter who leads or how often it is asked.
+//! The next step of a change of the quorum: one step of Raft's joint membership (Ongaro 2014, §4) at a time, from the
+//! present members to the target, so that the result does not depend on the leader or the number of calls.
 
 use super::{Coordinator, Coordinators, Members, PendingChange, QuorumHealth, Wish, voters};
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use std::collections::BTreeSet;
 
-/// Who lacks no more entries than this has caught up: so many may be on their way at any moment.
+/// Number of missing entries up to which a member has caught up: so many may be in transit at any moment.
 pub const CATCH_UP_ENTRIES: u64 = 64;
 
-/// What the leading coordinator has Raft do next.
+/// Next action of the leading coordinator on Raft.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum QuorumStep {
-    /// The members are as they are wanted: the change is over ([`crate::Command::EndQuorumChange`]).
+    /// The members are the target set: the change is finished ([`crate::Command::EndQuorumChange`]).
     Done,
-    /// The voters of before do not count any more.
+    /// The former voters cease to count.
     LeaveJoint,
-    /// A newcomer begins to copy the log.
+    /// A newcomer starts to copy the log.
     AddLearner(u64, Coordinator),
-    /// A member is reached elsewhere.
+    /// A member has another address.
     SetAddress(u64, Coordinator),
-    /// A newcomer, or one that is to become a voter, lacks so many entries, if that is known; nothing is done until it has them.
+    /// A newcomer, or a future voter, lacks this number of entries, if known; the change waits until it has them.
     CatchUp(u64, Option<u64>),
-    /// The leading coordinator is to go: one of these leads first, and carries on.
+    /// The leading coordinator is to leave: one of these leads first, and continues.
     GiveWay(BTreeSet<u64>),
-    /// These are the voters from now on.
+    /// These become the voters.
     SetVoters(BTreeSet<u64>),
-    /// These are members no more.
+    /// These cease to be members.
     Forget(BTreeSet<u64>),
 }
 
-/// What brings the quorum nearer to what is wanted of it; `None` if nothing is under way.
+/// Returns the next step towards the target; `None` if no change is in progress.
 pub fn next_step(state: &ClusterState, health: &QuorumHealth) -> Option<QuorumStep> {
     let Coordinators { members, joint, pending, .. } = &state.coordinators;
-    // A leader may have failed in the middle, and whatever was wanted has been taken back since.
+    // A leader may have failed in the middle, and the change may have been cancelled since.
     if *joint {
         return Some(QuorumStep::LeaveJoint);
     }
     let PendingChange { wish, .. } = pending.as_ref()?;
     let step = towards(state, &wish.wanted(members), health);
-    // Whoever is told that a newcomer has joined may go on with it.
+    // The caller of a finished join may continue with the newcomer.
     let joins = match wish {
         Wish::Join(newcomer) if step == QuorumStep::Done => Some(newcomer.id),
         _ => None,
@@ -65,7 +65,7 @@ fn towards(state: &ClusterState, wanted: &Members, health: &QuorumHealth) -> Quo
     let (before, after) = (voters(now), voters(wanted));
     let forgets = state.breaks(Mutant::VoterForgotten) && !gone.is_empty();
     if before != after && !forgets {
-        // A majority that counts on somebody who has nothing yet could decide nothing.
+        // A majority that needs a member without the log could decide nothing.
         if let Some(new) = after.difference(&before).find(|id| lags(state, health, **id)) {
             return QuorumStep::CatchUp(*new, health.behind(*new));
         }
