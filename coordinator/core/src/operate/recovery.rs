@@ -1,13 +1,13 @@
-//! Going on after a recovery although something may be lost, judged beforehand (PROTOCOL rule 62).
+//! Operator's end of a recovery despite a possible loss, judged in advance (PROTOCOL rule 62).
 
 use crate::command::Command;
 use crate::recovery::{Doubt, doubts};
 use crate::state::ClusterState;
 
-/// Why an operator's word does not end a recovery.
+/// Reason for which an operator's order does not end a recovery.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SettleRefusal {
-    /// Nothing is being recovered.
+    /// No recovery is in progress.
     #[error("nothing is being recovered")]
     Over,
     /// Former coordinators work with a majority.
@@ -16,7 +16,7 @@ pub enum SettleRefusal {
          first and try again; if it is a trial, stop the recovered coordinators"
     )]
     FormerWorks,
-    /// Some nodes have not told what they hold.
+    /// Some nodes have not reported their replicas.
     #[error(
         "{} not told yet what {}: {}. Start {} and look again (`archon quorum list`), or, if the data there is gone for \
          good, say `archon node lost NAME --accept-data-loss`",
@@ -29,7 +29,7 @@ pub enum SettleRefusal {
         /// Their names.
         nodes: Vec<String>,
     },
-    /// Something may be lost, and nobody has said that it may.
+    /// Data may be lost, and the operator has not accepted that.
     #[error(
         "changes were lost that nodes had been told of, or a node came with an older copy of its data directory, so acknowledged \
          writes may be lost, too: see `archon quorum list`, and add --accept-data-loss to go on from what the nodes hold"
@@ -57,7 +57,7 @@ pub fn check_take_over(
     }
 }
 
-/// What ends a recovery, or `None` where it ends by itself.
+/// Returns the command that ends a recovery, or `None` if it ends by itself.
 ///
 /// # Errors
 /// [`SettleRefusal`].

@@ -1,4 +1,4 @@
-//! The state as a new generation begins with it.
+//! The initial state of a new generation.
 
 use super::{DirectoryRecord, Recovery};
 use crate::command::Actor;
@@ -14,10 +14,10 @@ use archon_types::{
 };
 use std::collections::BTreeMap;
 
-/// Most former coordinators that are asked whether they work.
+/// Maximum number of former coordinators that are asked whether they work.
 const FORMER_MAX: usize = 64;
 
-/// Why no generation begins with a state.
+/// Reason for which no generation begins with a state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecoveryError {
     /// There is no cluster in it.
@@ -29,20 +29,20 @@ pub enum RecoveryError {
         /// The state's own.
         present: u64,
     },
-    /// There are no numbers for it.
+    /// The numbers do not suffice for it.
     #[error("generation {asked} is above {GENERATIONS_MAX}, the highest that there are numbers for")]
     TooHigh {
-        /// That was asked for.
+        /// The requested one.
         asked: u64,
     },
 }
 
-/// Makes of a state, of which entries may be missing at its end, the first one of a new generation whose only coordinator is
-/// `founder`. `key` tells it from every other generation of that number, and says from where it counts; `at` is the time of the wall clock.
-/// Returns the place in the log at which it stands.
+/// Turns a state that may lack entries at its end into the first one of a new generation with `founder` as its only
+/// coordinator. `key` distinguishes it from every other generation of that number, and contains the start of its
+/// numbers; `at` is the time of the wall clock. Returns the position in the log at which the state stands.
 ///
 /// # Errors
-/// [`RecoveryError`]; the state is as it was then.
+/// [`RecoveryError`]; the state is unchanged then.
 pub fn begin_generation(
     state: &mut ClusterState,
     (generation, key): (u64, GenerationKey),
@@ -72,7 +72,7 @@ pub fn begin_generation(
     state.migration_last = state.migration_last.max(first);
     let former = former_coordinators(state);
     state.coordinators = Coordinators { members: BTreeMap::from([founder]), version, ..Coordinators::default() };
-    // Copies on their way may have come or gone since; repair and a new plan make what is missing.
+    // Replicas in transit may have arrived or gone since; repair and a new plan create missing ones.
     state.migrations = Migrations::default();
     state.moves_version = version;
     let lives: Vec<NodeId> =
@@ -83,7 +83,7 @@ pub fn begin_generation(
         });
     }
     let leaders = end_leaderships(state, version);
-    // Tables and nodes that this state lacks are none: whoever knows them is told so.
+    // Tables and nodes missing in this state do not exist: members that know them learn that.
     (state.dropped_version, state.removed_version, state.participants_removed_version) = (version, version, version);
     (state.nodes_version, state.participants_version) = (version, version);
     let (unsettled_since, directories) = directories(state);
@@ -107,8 +107,8 @@ pub fn begin_generation(
     Ok(first)
 }
 
-/// The coordinators of the generations before, those of the last one first. None by a protocol in which taking over cannot be recorded:
-/// such a generation takes over as it begins.
+/// Returns the coordinators of the generations before, those of the last one first. Returns none for a protocol that
+/// cannot record a takeover: such a generation takes over as it begins.
 fn former_coordinators(state: &ClusterState) -> Vec<(u64, String)> {
     if state.protocol < TAKEOVER_SINCE {
         return Vec::new();
@@ -125,7 +125,8 @@ fn former_coordinators(state: &ClusterState) -> Vec<(u64, String)> {
     former
 }
 
-/// Returns the bases of recoveries that were not settled, by their generations, and what the last of them lacked.
+/// Returns the bases of recoveries that were not settled, by their generations, and the changes that the last of them
+/// lacked.
 fn losses(state: &ClusterState) -> (BTreeMap<u64, Version>, Option<(NodeId, Version)>) {
     let Some(earlier) = &state.recovery else { return Default::default() };
     let mut bases = earlier.earlier_bases.clone();
@@ -133,8 +134,8 @@ fn losses(state: &ClusterState) -> (BTreeMap<u64, Version>, Option<(NodeId, Vers
     (bases, earlier.behind())
 }
 
-/// Returns the first generation since the state was settled last, and the record of each node. A recovery that was not settled has
-/// recorded them; the nodes' rows name lives that began amid it.
+/// Returns the first generation since the state was settled last, and the record of each node. A recovery that was not
+/// settled has recorded them; the nodes' rows name incarnations that began during it.
 fn directories(state: &ClusterState) -> (u64, BTreeMap<NodeId, DirectoryRecord>) {
     let activated = |node: &NodeId| state.nodes.get(node).and_then(|row| row.activated);
     if let Some(earlier) = &state.recovery {
@@ -147,8 +148,8 @@ fn directories(state: &ClusterState) -> (u64, BTreeMap<NodeId, DirectoryRecord>)
     (state.generation, acted.map(|row| (row.node.id, record(row.activated))).collect())
 }
 
-/// Nobody leads anything any more, and no lease of those who did is relied upon before it is over (rule 16). Returns who led what
-/// holds data, for that tells which copy has everything.
+/// Ends all leaderships; no lease of a former leader is ignored before it has expired (rule 16). Returns the leaders of
+/// partitions with data, because they identify the complete replicas.
 fn end_leaderships(state: &mut ClusterState, version: Version) -> BTreeMap<PartitionId, (Epoch, PlacementId)> {
     let rows: Vec<Partition> = state.partitions.iter().cloned().collect();
     let mut leaders = BTreeMap::new();
@@ -159,7 +160,7 @@ fn end_leaderships(state: &mut ClusterState, version: Version) -> BTreeMap<Parti
         if let Some(leader) = row.leader.take().filter(|_| !state.is_lease(row.id.table)) {
             leaders.insert(row.id, (row.epoch, leader));
         }
-        // Above all that an earlier generation can have granted.
+        // Above every epoch that an earlier generation can have granted.
         row.epoch = Epoch::new(version.get().max(row.epoch.get().saturating_add(1)));
         row.version = version;
         if row.status != PartitionStatus::Unassigned {

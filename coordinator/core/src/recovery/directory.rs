@@ -1,35 +1,38 @@
 //! Detection of older copies of nodes' data directories during a recovery (PROTOCOL rule 61).
 //!
-//! A node is activated in the new generation before it reports its copies, with any directory. Judged by its last activated life, an
-//! older copy would pass for the right directory after one more restart, and the right one would cease to count. So a directory is
-//! judged by the last life that can have written data: the last one before the recovery, or one of an earlier generation that was not
-//! settled as far as this state shows. A life of the present generation writes none before the recovery is settled.
+//! A node is activated in the new generation before it reports its replicas, with any directory. Judged by its last
+//! activated incarnation, an older copy would pass for the right directory after one more restart, and the right one
+//! would cease to count. So a directory is judged by the last incarnation that can have written data: the last one
+//! before the recovery, or one of an earlier generation that was not settled according to this state. An incarnation of
+//! the present generation writes none before the recovery is settled.
 
 use super::Recovery;
 use archon_types::{Incarnation, NodeId, generation_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Most lives remembered per node. A directory of a forgotten life counts as an older copy.
+/// Maximum number of incarnations kept per node. A directory of a dropped incarnation counts as an older copy.
 const LIVES_MAX: usize = 16;
 
-/// The lives of one node by which an older copy of its data directory is detected.
+/// The incarnations of one node by which an older copy of its data directory is detected.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DirectoryRecord {
-    /// The last life that can have written data, as far as is known: the last one that was activated before the recovery, or a later
-    /// one of an earlier generation that a directory was used in.
+    /// The last incarnation that can have written data, as far as is known: the last one that was activated before the
+    /// recovery, or a later one of an earlier generation in which a directory was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acted: Option<Incarnation>,
-    /// Lives since the recovery in which the node had a directory that lacks nothing of `acted`, and those in which it came with one.
+    /// Incarnations since the recovery in which the node had a directory that lacks nothing of `acted`, and those in
+    /// which it came with one.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub whole: BTreeSet<Incarnation>,
-    /// The last life of each generation since the recovery that was registered, or that a whole directory was last used in.
+    /// The last incarnation of each generation since the recovery that was registered, or in which a complete directory
+    /// was last used.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub known: BTreeSet<Incarnation>,
 }
 
 impl DirectoryRecord {
-    /// Returns true if this life is no later than the last one that is known of its generation.
+    /// Returns true if this incarnation is no later than the last known one of its generation.
     fn knows(&self, life: Incarnation) -> bool {
         self.known.iter().any(|known| generation(*known) == generation(life) && life <= *known)
     }
@@ -42,8 +45,8 @@ impl DirectoryRecord {
         }
     }
 
-    /// A further recovery begins amid this one, and the node was activated last in the life `activated`. That life may have written
-    /// data, if this recovery was settled by a change that the state lacks.
+    /// Continues with a further recovery during this one; the node's last activated incarnation is `activated`. It may
+    /// have written data, if this recovery was settled by a change that the state lacks.
     pub(crate) fn continue_with(&mut self, activated: Option<Incarnation>) {
         if let Some(activated) = activated.filter(|activated| self.whole.contains(activated)) {
             self.acted = Some(activated);
@@ -63,20 +66,23 @@ fn drop_first(lives: &mut BTreeSet<Incarnation>) {
 }
 
 impl Recovery {
-    /// Returns true if a directory last used in the life `last` is an older copy of the one that acted last.
+    /// Returns true if a directory last used in the incarnation `last` is an older copy of the one that acted last.
     pub(crate) fn is_older(&self, node: NodeId, last: Option<Incarnation>) -> bool {
         let Some(record) = self.directories.get(&node) else { return false };
-        // A directory that is known to be whole stays so when its node registers again, because it missed the answer.
+        // A directory that is known to be complete stays so when its node registers again, because it missed the
+        // answer.
         if last.is_some_and(|last| record.whole.contains(&last) || record.acted == Some(last)) {
             return false;
         }
-        // A life later than any that is known of its generation was registered by a change that this state lacks, and nothing speaks
-        // against it. A later registration in a later generation does not: it may be a late request of an earlier process.
+        // An incarnation later than all known ones of its generation was registered by a change that this state lacks,
+        // and nothing contradicts it. A later registration in a later generation does not: it may be a late request of
+        // an earlier process.
         let known = last.is_some_and(|last| generation(last) >= self.unsettled_since && record.knows(last));
         known || record.acted.is_some_and(|acted| last.is_none_or(|last| last < acted))
     }
 
-    /// Takes note that a node registers this life with a directory last used in the life `last`: an older copy, or the right one.
+    /// Notes that a node registers this incarnation with a directory last used in the incarnation `last`: an older
+    /// copy, or the right one.
     pub(crate) fn note_directory(
         &mut self,
         node: NodeId,

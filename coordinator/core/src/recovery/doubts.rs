@@ -1,56 +1,57 @@
-//! What keeps a recovered state from being taken for true: what is not known yet, and what an operator has to accept.
+//! Doubts about a recovered state, which block its use: missing reports, and losses that an operator has to accept.
 
 use super::{Choice, Inventory, choose, unheard};
 use crate::state::ClusterState;
 use archon_types::{NodeId, PartitionId, TableId, Version};
 
-/// Something that is not known.
+/// A missing fact.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Doubt {
-    /// A node has not told what it holds. It is waited for, or declared lost.
+    /// A node has not reported its replicas. The recovery waits until it does, or is declared lost.
     Unheard {
         /// The node.
         node: NodeId,
-        /// How many of its copies it has not told of yet; `None` if it has not registered.
+        /// Number of its replicas not reported yet; `None` if it has not registered.
         copies: Option<usize>,
     },
-    /// A node was told of changes that this state lacks: what they were nobody knows, but for what copies show.
+    /// A node knows of changes that this state lacks: their content is unknown, except as far as replicas show it.
     Behind {
-        /// The node that was told the most.
+        /// The node with the latest version.
         node: NodeId,
-        /// Up to where.
+        /// That version.
         told: Version,
     },
-    /// A node has lived in another history than the one that this state continues, in a generation that was begun from another state.
+    /// A node has lived in another history than the one that this state continues, in a generation that was begun from
+    /// another state.
     OtherHistory {
         /// The node.
         node: NodeId,
     },
-    /// A node came with an older copy of its data directory, which lacks what it wrote last.
+    /// A node came with an older copy of its data directory, which lacks its last writes.
     Older {
         /// The node.
         node: NodeId,
     },
-    /// Partitions of a table are ranges of keys, which may have been split or merged by changes that this state lacks: then keys are
-    /// missing in it, or older values come back.
+    /// Partitions of a table are ranges of keys, which may have been split or merged by changes that this state lacks:
+    /// then keys are missing in it, or older values return.
     Ranges {
         /// The table.
         table: TableId,
     },
-    /// Nobody holds a copy of a partition that was served, as far as this state knows: it was moved or dropped by a change that is
-    /// lacking, or it is lost.
+    /// No node holds a replica of a partition that was served, as far as this state knows: it was moved or dropped by a
+    /// missing change, or it is lost.
     NoCopy {
         /// The partition.
         partition: PartitionId,
     },
-    /// A node holds copies of partitions that this state does not know: they stay where they are, and are not served.
+    /// A node holds replicas of partitions unknown to this state: they stay there, and are not served.
     Unknown {
         /// The node.
         node: NodeId,
-        /// How many.
+        /// Number of these replicas.
         copies: usize,
     },
-    /// The copy with the most entries knows less of leaderships than another one: what was only read since may be undone.
+    /// The replica with the most entries knows fewer leaderships than another one: reads answered since may be undone.
     Contested {
         /// The partition.
         partition: PartitionId,
@@ -58,13 +59,13 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// Whether an operator may accept it; a node that is not heard is waited for, or declared lost.
+    /// Returns true if an operator may accept it; a silent node must report or be declared lost.
     pub const fn may_be_accepted(&self) -> bool {
         !matches!(self, Self::Unheard { .. })
     }
 }
 
-/// All doubts of a state that is being recovered, those first that cannot be accepted; none of another.
+/// Returns all doubts of a state in recovery, first those that cannot be accepted; none for other states.
 pub fn doubts(state: &ClusterState) -> Vec<Doubt> {
     let Some(recovery) = state.recovery.as_deref() else { return Vec::new() };
     let told = |node| {

@@ -1,16 +1,17 @@
-//! The state begins anew from less than a majority: from what a survivor holds, or from a file.
+//! Recovery of the state from less than a majority: from a surviving directory, or from a file.
 //!
-//! Entries may be lost that nodes have acted upon, so nothing of this state is taken for true until they were heard
-//! (PROTOCOL rules 60 to 62). [`begin_generation`] makes the new state; nodes register with it, set all their copies aside and tell where
-//! the log of each ends; [`doubts()`] says what keeps it from going on; `settled` says which copies of a partition count then.
+//! Entries may be lost that nodes have acted upon, so this state is not trusted until they have reported (PROTOCOL
+//! rules 60 to 62). [`begin_generation`] creates the new state; nodes register with it, set all their replicas aside
+//! and report the end of the log of each; [`doubts()`] lists the obstacles; `settled` selects the replicas of a
+//! partition that count then.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `begin` | the state as a new generation begins with it |
-//! | `directory` | whether a node's data directory is an older copy |
-//! | `doubts` | what is not known yet, and what cannot be known |
-//! | `takeover` | when a generation begins to take members from the former coordinators |
-//! | `settled` | which copies count, and from which the partition goes on |
+//! | `begin` | the initial state of a new generation |
+//! | `directory` | detection of older copies of data directories |
+//! | `doubts` | facts that are not known yet, and those that cannot be known |
+//! | `takeover` | the moment from which a generation takes members from the former coordinators |
+//! | `settled` | the replicas that count, and the one from which the partition continues |
 
 mod begin;
 mod directory;
@@ -32,26 +33,27 @@ use archon_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What is known while the state is not taken for true yet.
+/// Facts of a state that is not trusted yet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Recovery {
-    /// When it began, on the wall clock of whoever began it.
+    /// Its time, on the wall clock of the founder.
     pub begun: Millis,
-    /// The last entry of the log that the state holds; what came after it is lost.
+    /// The last entry of the log in the state; later ones are lost.
     pub base: Version,
-    /// Who led the partitions that hold data, and in which epoch, as of that entry.
+    /// Leaders of the partitions with data, and their epochs, as of that entry.
     pub leaders: BTreeMap<PartitionId, (Epoch, PlacementId)>,
-    /// What each node told that registered since.
+    /// Report of each node that registered since.
     pub inventories: BTreeMap<NodeId, Inventory>,
-    /// An operator wants to go on although something may be lost.
+    /// True if an operator has accepted possible losses.
     pub accepted: bool,
-    /// The first generation that began since the state was settled last: above it, if recoveries began one amid another.
+    /// The first generation that began since the state was settled last: above it, if one recovery began during
+    /// another.
     #[serde(default)]
     pub unsettled_since: u64,
     /// The bases of earlier recoveries that were not settled, by their generations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub earlier_bases: BTreeMap<u64, Version>,
-    /// What the state of such a recovery lacked, as [`Recovery::behind`] returned it.
+    /// Changes that the state of such a recovery lacked, as [`Recovery::behind`] returned them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lacked: Option<(NodeId, Version)>,
     /// The records by which older copies of data directories are detected.
@@ -63,35 +65,36 @@ pub struct Recovery {
     /// One of them answered that it works with a majority: this generation takes over by an operator's order only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub former_worked: bool,
-    /// This generation takes the place of those before: their coordinators end when they hear of it.
+    /// This generation takes the place of those before: their coordinators end when they learn of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken_over: bool,
 }
 
-/// What one node holds, as it told in one life.
+/// Holdings of one node, as reported in one incarnation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Inventory {
-    /// In which life.
+    /// The incarnation.
     pub incarnation: Incarnation,
-    /// The highest version that it was told of before.
+    /// The highest version that the node knew before.
     pub told: Version,
-    /// Its directory is from before the node's last life ahead of the recovery: its copies lack something.
+    /// Its directory is from before the node's last incarnation ahead of the recovery: its replicas lack data.
     pub older: bool,
-    /// It has lived in another history than the one that this state continues: what it holds was written there, and does not count.
+    /// It has lived in another history than the one that this state continues: its holdings were written there, and do
+    /// not count.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub other_history: bool,
-    /// The copies that it holds whole, each with what it is once the node told.
+    /// The complete replicas that it holds, each with its details once the node has reported them.
     pub copies: BTreeMap<PlacementId, Option<Standing>>,
 }
 
-/// A copy that takes nothing in any more.
+/// A replica that accepts nothing any longer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Standing {
-    /// Of which partition it is.
+    /// Its partition.
     pub partition: PartitionId,
     /// The highest epoch that it has persisted.
     pub promised: Epoch,
-    /// Where its log ends.
+    /// End of its log.
     pub last: Position,
 }
 
@@ -101,7 +104,7 @@ impl Inventory {
         !self.older && !self.other_history
     }
 
-    /// Whether the node told of everything that it holds.
+    /// Returns true if the node has reported everything that it holds.
     pub fn is_complete(&self) -> bool {
         self.copies.values().all(Option::is_some)
     }
@@ -110,31 +113,31 @@ impl Inventory {
 impl Recovery {
     /// Returns the node with the latest version that this state lacks, and that version.
     pub fn behind(&self) -> Option<(NodeId, Version)> {
-        // What it was told elsewhere is nothing that this state could have.
+        // Versions of another history are unknown here.
         let here = self.inventories.iter().filter(|(_, inventory)| !inventory.other_history);
         let told = here.map(|(node, inventory)| (*node, inventory.told));
         told.filter(|(_, told)| self.lacks(*told)).chain(self.lacked).max_by_key(|(_, told)| *told)
     }
 
-    /// Returns true if the state lacks changes up to this version. A recovery amid another one continues its state, which may have lacked
-    /// the end of the generation before.
+    /// Returns true if the state lacks changes up to this version. A recovery during another one continues its state,
+    /// which may have lacked the end of the generation before.
     fn lacks(&self, version: Version) -> bool {
         let generation = generation_of(version.get());
         let mut earlier = self.earlier_bases.iter();
         version > self.base || earlier.any(|(begun, base)| generation < *begun && version > *base)
     }
 
-    /// The nodes that have lived in another history than the one that this state continues.
+    /// Returns the nodes that have lived in another history than the one that this state continues.
     pub fn of_other_histories(&self) -> impl Iterator<Item = NodeId> {
         self.inventories.iter().filter(|(_, inventory)| inventory.other_history).map(|(node, _)| *node)
     }
 
-    /// The nodes that came with an older copy of their data directory.
+    /// Returns the nodes that came with an older copy of their data directory.
     pub fn with_older_directories(&self) -> impl Iterator<Item = NodeId> {
         self.inventories.iter().filter(|(_, inventory)| inventory.older).map(|(node, _)| *node)
     }
 
-    /// Whether something may be lost, which an operator is to accept.
+    /// Returns true if data may be lost, which an operator is to accept.
     pub(crate) fn may_lose(&self) -> bool {
         self.behind().is_some()
             || self.of_other_histories().next().is_some()
@@ -147,25 +150,25 @@ impl Recovery {
         self.taken_over || self.former.is_empty()
     }
 
-    /// The committed facts about the former coordinators.
+    /// Returns the committed facts about the former coordinators.
     pub const fn former_facts(&self) -> FormerFacts {
         FormerFacts { worked: self.former_worked, taken_over: self.has_taken_over() }
     }
 
-    /// Whether nothing is left to wait for: all nodes that are not given up were heard, and an operator has accepted what may be lost
-    /// if anything may.
+    /// Returns true if the recovery can end: all nodes that are not lost have reported, and an operator has accepted
+    /// possible losses, if there are any.
     pub(crate) fn settles(&self, state: &ClusterState) -> bool {
         let heard = unheard(state, self).next().is_none() && (!self.may_lose() || self.accepted);
         (heard && self.has_taken_over()) || state.breaks(Mutant::SettledUnheard)
     }
 
-    /// Whether this life of a node holds a copy of which it has not told yet.
+    /// Returns true if this incarnation of a node holds a replica that it has not reported yet.
     pub fn awaits(&self, node: NodeId, incarnation: Incarnation, placement: PlacementId) -> bool {
         let inventory = self.inventories.get(&node).filter(|inventory| inventory.incarnation == incarnation);
         inventory.is_some_and(|inventory| inventory.copies.get(&placement) == Some(&None))
     }
 
-    /// The copies that may count, by partition: each with its node.
+    /// Returns the replicas that may count, by partition: each with its node.
     pub(crate) fn standings(&self) -> BTreeMap<PartitionId, Vec<(PlacementId, NodeId, Standing)>> {
         let mut by_partition: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (node, inventory) in self.inventories.iter().filter(|(_, inventory)| inventory.counts()) {
@@ -178,7 +181,7 @@ impl Recovery {
     }
 }
 
-/// The nodes that have not told everything yet, and are not given up.
+/// Returns the nodes that have not reported everything yet, and are not lost.
 pub fn unheard<'a>(state: &'a ClusterState, recovery: &'a Recovery) -> impl Iterator<Item = NodeId> + 'a {
     let nodes = state.nodes.values().filter(|row| row.node.status != NodeStatus::Lost);
     let heard = |node| recovery.inventories.get(&node).is_some_and(Inventory::is_complete);

@@ -1,33 +1,34 @@
-//! Which copies of a partition count after a recovery, of those that nodes told of.
+//! Selection of a partition's replicas that count after a recovery, among the reported ones.
 //!
-//! Whatever was acknowledged is in every copy that counted then, and so in the one whose log ends last: copies are compared by
-//! the epoch of their last entry and its place, as votes are (Ongaro 2014, §3.6.1). All copies that end there hold the same log.
+//! Everything acknowledged is in every replica that counted then, and so in the one with the log that ends last:
+//! replicas are compared by the epoch and the position of their last entry, as votes are (Ongaro 2014, §3.6.1). All
+//! replicas that end there hold the same log.
 
 use super::Standing;
 use archon_types::{Epoch, NodeId, PlacementId};
 
-/// What a partition goes on from.
+/// Replicas from which a partition continues.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Choice {
-    /// The copies that count, each with its node: their logs end at the same entry.
+    /// The replicas that count, each with its node: their logs end at the same entry.
     pub(crate) counts: Vec<(PlacementId, NodeId)>,
-    /// The others.
+    /// The other replicas.
     pub(crate) lags: Vec<PlacementId>,
-    /// Another copy knows a later leadership, of which this log holds no entry: what was answered in it may be undone, though
-    /// nothing that was written.
+    /// Another replica knows a later leadership, of which this log holds no entry: reads answered in it may be undone,
+    /// but no writes.
     pub(crate) contested: bool,
 }
 
-/// Which copies count of those that were told of; `None` if none was.
-/// `leader` led in that epoch, as far as is known.
+/// Selects the replicas that count among the reported ones; `None` if there is none. `leader` led in that epoch, as far
+/// as is known.
 pub(crate) fn choose(leader: Option<(Epoch, PlacementId)>, told: &[(PlacementId, NodeId, Standing)]) -> Option<Choice> {
     let promised = told.iter().map(|(_, _, standing)| standing.promised).max()?;
-    // The leader of the highest known epoch holds all that was acknowledged before that epoch.
+    // The leader of the highest known epoch holds everything acknowledged before that epoch.
     let led = |(placement, _, standing): &&(PlacementId, NodeId, Standing)| {
         leader == Some((promised, *placement)) && standing.promised == promised
     };
     let leader = told.iter().find(led);
-    // The leader wrote all entries of that epoch, on any copy: if its log ends before one of them, it lost the end.
+    // The leader wrote all entries of that epoch, on any replica: if its log ends before one of them, it lost the end.
     let own = told.iter().map(|(_, _, standing)| standing.last).filter(|last| last.epoch == promised).max();
     let last = leader.map(|(_, _, standing)| standing.last.max(own.unwrap_or(standing.last)));
     let last = last.or_else(|| told.iter().map(|(_, _, standing)| standing.last).max())?;
@@ -62,23 +63,23 @@ mod tests {
     }
 
     #[test]
-    fn the_copy_whose_log_ends_last_counts_and_all_that_end_there() {
+    fn replicas_with_the_last_log_end_count() {
         let leader = led_by(1, 2);
         assert_eq!(counts(leader, &[(1, 3, (2, 9)), (2, 3, (3, 7)), (3, 3, (3, 7))]), (vec![2, 3], false));
         assert_eq!(choose(leader, &[]), None);
     }
 
     #[test]
-    fn an_old_leaders_tail_counted_though_its_successor_was_heard() {
+    fn former_leaders_tail_does_not_count() {
         let leader = led_by(2, 3);
-        // Copy 1 led before and holds an entry that nobody acknowledged; copy 2 leads now and has written nothing.
+        // Replica 1 led before and holds an unacknowledged entry; replica 2 leads now and has written nothing.
         assert_eq!(counts(leader, &[(1, 2, (2, 9)), (2, 3, (2, 8))]), (vec![2], false));
     }
 
     #[test]
     fn leaders_log_is_not_chosen_if_it_lost_its_end() {
         let leader = led_by(1, 7);
-        // The leader was put back to an image that was made in this life.
+        // The leader was restored to an image that was made in this incarnation.
         assert_eq!(counts(leader, &[(1, 7, (7, 10)), (2, 7, (7, 20)), (3, 7, (7, 15))]), (vec![2], false));
         assert_eq!(counts(leader, &[(1, 7, (6, 30)), (2, 7, (7, 20)), (3, 6, (6, 40))]), (vec![2], false));
         // A longer tail of an older epoch was never acknowledged.
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_leadership_without_an_entry_is_told_of() {
+    fn later_leadership_without_an_entry_is_contested() {
         let leader = led_by(1, 2);
         assert_eq!(counts(leader, &[(1, 2, (2, 9)), (2, 3, (2, 8))]), (vec![1], true));
     }

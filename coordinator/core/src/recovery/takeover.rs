@@ -60,8 +60,8 @@ pub enum TakeoverStep {
 
 /// A leader's wait for the former coordinators. Each leadership begins with a new one.
 ///
-/// Time alone has it take over only if no former coordinator was heard to work. Otherwise the recovery may be a trial, and an outage of the
-/// former quorum must not end the cluster.
+/// It takes over by time alone only if no former coordinator was heard to work. Otherwise the recovery may be a trial,
+/// and an outage of the former quorum must not end the cluster.
 ///
 /// Two histories never grant at the same time if their coordinators reach each other. A leader commits `TakeOver` first, and then
 /// leads after rounds of questions to which no former coordinator answers that it works. A former coordinator works first, and
@@ -83,7 +83,7 @@ pub struct Takeover {
 }
 
 impl Takeover {
-    /// The leadership began at `now`, on the clock that includes suspend.
+    /// Creates the wait of a leadership that began at `now`, on the clock that includes suspend.
     pub const fn new(now: Millis) -> Self {
         Self { since: now, last: now, quiet_rounds: 0, lead_rounds: 0, alive: false, worked: false }
     }

@@ -1,5 +1,5 @@
-//! The coordinators begin anew from less than a majority: what is believed, what is waited for, and what goes on from where (rules
-//! 60 to 62). The simulator does it to a whole cluster.
+//! Tests of a recovery of the coordinators from less than a majority: trusted facts, waits, and the replicas from which
+//! partitions continue (rules 60 to 62). The simulator does it to a whole cluster.
 
 use crate::bed::{TestBed, boxed, part, register, settings};
 use archon_coordinator_core::*;
@@ -7,10 +7,10 @@ use archon_types::*;
 use uuid::Uuid;
 
 archon_types::shown_by! {
-    LaterGenerationTaken => a_node_of_a_later_generation_is_refused,
+    LaterGenerationTaken => node_of_a_later_generation_is_refused,
     TakenWhileStandingBy => recovery_takes_no_node_before_it_takes_over,
-    SettledUnheard => nothing_goes_on_before_every_node_was_heard,
-    RowsTrusted => a_partition_goes_on_from_the_copy_with_the_most_entries,
+    SettledUnheard => nothing_continues_before_every_node_has_reported,
+    RowsTrusted => partition_continues_from_the_longest_replica,
     OlderByRow => older_directory_does_not_count_after_another_restart,
 }
 
@@ -21,7 +21,7 @@ fn founder() -> (u64, Coordinator) {
     (9, Coordinator { address: "127.0.0.1:9".into(), storage, voter: true })
 }
 
-/// A cluster of three copies of one partition that is recovered as it stands.
+/// Returns a cluster with three replicas of one partition, recovered as it stands.
 fn recovered(mutant: Option<Mutant>) -> TestBed {
     let mut bed = TestBed::running(settings(1, 3, 3), &CITIES);
     begin(&mut bed, 2, mutant);
@@ -36,7 +36,7 @@ fn begin(bed: &mut TestBed, generation: u64, mutant: Option<Mutant>) {
     bed.liveness = Liveness::new(bed.now);
 }
 
-/// A node comes with what it holds, and tells where the logs of its copies end: in this epoch, at this place.
+/// Registers a node with its holdings, and reports the ends of its replicas' logs: in this epoch, at this position.
 fn tells(bed: &mut TestBed, name: &str, change: impl FnOnce(&mut Register), end: (u64, u64)) -> NodeId {
     let mut register = bed.registration(name);
     change(&mut register);
@@ -45,7 +45,7 @@ fn tells(bed: &mut TestBed, name: &str, change: impl FnOnce(&mut Register), end:
     node
 }
 
-/// Time passes until leases of before are over, and a little more.
+/// Passes time until earlier leases have expired, and a little more.
 fn wait(bed: &mut TestBed) {
     bed.pass(2_000, &[]);
 }
@@ -55,7 +55,7 @@ fn is_over(bed: &TestBed) -> bool {
 }
 
 #[test]
-fn a_recovery_without_a_loss_ends_by_itself_once_all_were_heard() {
+fn recovery_without_loss_ends_once_all_have_reported() {
     let mut bed = recovered(None);
     assert!(bed.row(0).leader.is_none() && bed.row(0).epoch.get() >= first_number(2));
     for city in CITIES {
@@ -71,7 +71,7 @@ fn a_recovery_without_a_loss_ends_by_itself_once_all_were_heard() {
     bed.round_trip();
 }
 
-/// A recovery of a state that names the former coordinators.
+/// Returns a recovery of a state that names the former coordinators.
 fn standing_by(mutant: Option<Mutant>) -> TestBed {
     let mut bed = TestBed::new(settings(1, 3, 3));
     for (number, city) in (1..).zip(CITIES) {
@@ -129,7 +129,7 @@ fn recovery_of_a_recovery_asks_the_coordinators_of_both() {
     assert!(!recovery.former_worked && !recovery.has_taken_over());
 }
 
-fn nothing_goes_on_before_every_node_was_heard(mutant: Option<Mutant>) -> bool {
+fn nothing_continues_before_every_node_has_reported(mutant: Option<Mutant>) -> bool {
     let mut bed = recovered(mutant);
     tells(&mut bed, "athens", |_| {}, (1, 5));
     tells(&mut bed, "byzantium", |_| {}, (1, 5));
@@ -138,7 +138,7 @@ fn nothing_goes_on_before_every_node_was_heard(mutant: Option<Mutant>) -> bool {
 }
 
 #[test]
-fn a_node_whose_data_is_gone_is_given_up_by_an_operator_and_not_by_time() {
+fn only_an_operator_gives_up_a_node_without_data() {
     let mut bed = recovered(None);
     tells(&mut bed, "athens", |_| {}, (1, 5));
     tells(&mut bed, "byzantium", |_| {}, (1, 5));
@@ -156,9 +156,9 @@ fn a_node_whose_data_is_gone_is_given_up_by_an_operator_and_not_by_time() {
     assert_eq!(bed.row(0).live().count(), 2);
 }
 
-fn a_partition_goes_on_from_the_copy_with_the_most_entries(mutant: Option<Mutant>) -> bool {
+fn partition_continues_from_the_longest_replica(mutant: Option<Mutant>) -> bool {
     let mut bed = recovered(mutant);
-    // That the others were dropped is among what is lost: cyrene's copy alone has what was acknowledged last.
+    // The drop of the other replicas is among the lost changes: only cyrene's replica has the last acknowledged writes.
     tells(&mut bed, "athens", |_| {}, (1, 5));
     tells(&mut bed, "byzantium", |_| {}, (1, 5));
     let cyrene = tells(&mut bed, "cyrene", |register| register.told = Version::new(first_number(2) - 1), (3, 9));
@@ -173,12 +173,12 @@ fn a_partition_goes_on_from_the_copy_with_the_most_entries(mutant: Option<Mutant
 }
 
 #[test]
-fn a_node_that_was_started_again_meanwhile_was_behind_what_it_was_told_since() {
+fn node_restarted_during_recovery_is_not_behind() {
     let behind = |first: u64| {
         let mut bed = recovered(None);
         tells(&mut bed, "athens", |_| {}, (1, 5));
         tells(&mut bed, "byzantium", |register| register.told = Version::new(first), (1, 5));
-        // It is killed, and was told of what the coordinators have done since they began anew.
+        // It is killed after it learned of the coordinators' changes since the recovery.
         let told = |register: &mut Register| register.told = Version::new(first_number(2) + 1);
         tells(&mut bed, "byzantium", told, (1, 5));
         tells(&mut bed, "cyrene", |_| {}, (1, 5));
@@ -189,7 +189,7 @@ fn a_node_that_was_started_again_meanwhile_was_behind_what_it_was_told_since() {
     assert!(behind(first_number(2) - 1), "what it was told of before it began is lost, however often it is started");
 }
 
-fn a_node_of_a_later_generation_is_refused(mutant: Option<Mutant>) -> bool {
+fn node_of_a_later_generation_is_refused(mutant: Option<Mutant>) -> bool {
     let mut bed = recovered(mutant);
     let mut later = bed.registration("athens");
     later.last_incarnation = Some(Incarnation::new(first_number(3) + 5));
@@ -198,19 +198,19 @@ fn a_node_of_a_later_generation_is_refused(mutant: Option<Mutant>) -> bool {
 }
 
 #[test]
-fn another_recovery_of_the_same_state_took_over_nodes_of_the_first() {
+fn nodes_of_another_recovery_are_refused() {
     let mut bed = recovered(None);
     let mut register = bed.registration("athens");
-    // It lived in a second generation already: in that of another recovery.
+    // It already lived in a second generation: in that of another recovery.
     register.last_incarnation = Some(Incarnation::new(first_number(2) + 40));
     assert_eq!(bed.refused(Command::Register(Box::new(register))), ErrorKind::OtherHistory);
 }
 
 #[test]
-fn a_node_that_registered_by_a_change_that_is_lost_brings_its_copies() {
+fn node_with_lost_registration_brings_its_replicas() {
     let mut bed = TestBed::running(settings(1, 2, 2), &CITIES[..2]);
     begin(&mut bed, 2, None);
-    // A third one was let in and given a copy, and leads by now; of all that the state knows nothing.
+    // A third one was registered and given a replica, and leads by now; the state knows nothing of that.
     let copy = PlacementId::new(bed.state.partitions.iter().flat_map(|row| &row.placements).count() as u64 + 1);
     let mut stranger = register("cyrene", 3, 5_000);
     stranger.held = vec![copy];
@@ -235,7 +235,7 @@ fn a_node_that_registered_by_a_change_that_is_lost_brings_its_copies() {
 }
 
 #[test]
-fn an_empty_node_that_was_let_in_by_a_change_that_is_lost_was_kept_out_for_ever() {
+fn empty_node_with_lost_registration_is_accepted() {
     let mut bed = recovered(None);
     for city in CITIES {
         tells(&mut bed, city, |_| {}, (1, 5));
@@ -251,7 +251,7 @@ fn an_empty_node_that_was_let_in_by_a_change_that_is_lost_was_kept_out_for_ever(
 }
 
 #[test]
-fn while_the_state_is_recovered_nothing_is_decided_of_data() {
+fn data_is_not_reassigned_during_recovery() {
     let mut bed = recovered(None);
     let athens = tells(&mut bed, "athens", |_| {}, (1, 5));
     let row = bed.row(0).clone();
@@ -269,7 +269,7 @@ fn while_the_state_is_recovered_nothing_is_decided_of_data() {
 }
 
 #[test]
-fn no_generation_begins_with_an_empty_state_or_below_its_own() {
+fn generation_requires_a_state_and_a_higher_number() {
     let mut empty = ClusterState::new();
     assert_eq!(
         begin_generation(&mut empty, (2, GenerationKey::NIL), Millis::ZERO, founder()),
@@ -287,7 +287,7 @@ fn no_generation_begins_with_an_empty_state_or_below_its_own() {
     assert_eq!(again(&mut bed.state, 5), Ok(first_number(5)));
 }
 
-/// Starts a process on a directory of athens last used in the life `last`; it reports the end of its log.
+/// Starts a process on a directory of athens last used in the incarnation `last`; it reports the end of its log.
 fn starts(bed: &mut TestBed, boot: u128, last: Incarnation, seq: u64) -> Incarnation {
     let change = |register: &mut Register| {
         register.boot = BootId::new(Uuid::from_u128(boot));
@@ -304,13 +304,14 @@ fn registers_only(bed: &mut TestBed, boot: u128, last: Incarnation) {
     bed.ok(Command::Register(Box::new(register)));
 }
 
-/// Athens' last life before the recovery, and the one that an older copy of its directory was made in.
+/// Returns athens' last incarnation before the recovery, and the one in which an older copy of its directory was made.
 fn lives_of_athens(bed: &TestBed) -> (Incarnation, Incarnation) {
     let last = bed.registration("athens").last_incarnation.expect("it acted");
     (last, Incarnation::new(last.get() - 1))
 }
 
-/// The others report, an operator accepts possible losses, and the recovery is settled. Returns the nodes with copies that count.
+/// Reports for the other nodes, accepts possible losses, and settles the recovery. Returns the nodes with replicas that
+/// count.
 fn settled(bed: &mut TestBed) -> Vec<NodeId> {
     tells(bed, "byzantium", |_| {}, (1, 5));
     tells(bed, "cyrene", |_| {}, (1, 5));
@@ -359,14 +360,14 @@ fn right_directory_counts_after_an_older_one_was_started() {
 fn directory_of_a_lost_life_counts_after_its_node_registered_twice() {
     let mut bed = recovered(None);
     begin(&mut bed, 3, None);
-    // Athens began this life in generation 2, by an entry that generation 3 lacks, and misses the first answer.
+    // Athens began this incarnation in generation 2, by an entry that generation 3 lacks, and misses the first answer.
     let lost = Incarnation::new(first_number(2) + 50);
     registers_only(&mut bed, 1, lost);
     let first = starts(&mut bed, 2, lost, 9);
     let athens = bed.node("athens");
     let older = Doubt::Older { node: athens };
     assert!(!doubts_with_all_heard(&mut bed).contains(&older));
-    // A life before that one is of an older copy.
+    // A directory of an earlier incarnation is an older copy.
     starts(&mut bed, 3, Incarnation::new(lost.get() - 1), 9);
     assert!(doubts(&bed.state).contains(&older));
     starts(&mut bed, 4, first, 9);
@@ -378,14 +379,15 @@ fn late_request_does_not_make_the_right_directory_older() {
     let mut bed = recovered(None);
     let (last, _) = lives_of_athens(&bed);
     begin(&mut bed, 3, None);
-    // A request of an earlier process arrives late. The directory was used since then, in a life that generation 3 lacks.
+    // A request of an earlier process arrives late. The directory was used since then, in an incarnation that
+    // generation 3 lacks.
     registers_only(&mut bed, 1, last);
     let lost = Incarnation::new(first_number(2) + 50);
     let first = starts(&mut bed, 2, lost, 9);
     let athens = bed.node("athens");
     let older = Doubt::Older { node: athens };
     assert!(!doubts_with_all_heard(&mut bed).contains(&older));
-    // Earlier lives are of older copies.
+    // Directories of earlier incarnations are older copies.
     for earlier in [last, Incarnation::new(lost.get() - 1)] {
         starts(&mut bed, 3, earlier, 5);
         assert!(doubts(&bed.state).contains(&older), "{earlier:?}");
@@ -423,7 +425,7 @@ fn directory_of_the_last_life_is_older_in_a_recovery_amid_another() {
 fn loss_of_an_unsettled_recovery_is_known_in_the_next_one() {
     let mut bed = recovered(None);
     let lacked = Version::new(bed.state.recovery.as_ref().expect("a recovery").base.get() + 7);
-    // Athens was told of it, and of generation 2 since. Byzantium comes in generation 3 only.
+    // Athens learned of it, and of generation 2 since. Byzantium comes in generation 3 only.
     let athens = tells(&mut bed, "athens", |register| register.told = lacked, (1, 5));
     begin(&mut bed, 3, None);
     let since = Version::new(first_number(2));
