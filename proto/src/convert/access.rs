@@ -1,4 +1,4 @@
-//! Rights of clients and withdrawn certificates, as nodes get them.
+//! Rights of clients and revoked certificates, as sent to nodes.
 
 use super::ids::non_zero;
 use super::{ConvertError, bounded, checked};
@@ -8,13 +8,13 @@ use archon_types::limits::check_name;
 use archon_types::{AccessList, Millis, RIGHTS_MAX, Right, Scope, TableId, Version, WITHDRAWN_MAX};
 use std::sync::Arc;
 
-/// What is withdrawn of an identity's certificates.
+/// Returns the revocation of an identity's certificates.
 fn withdrawn(identity: &str, begins_before: Millis) -> v1::WithdrawnCertificates {
     let begins_before_ms = (begins_before != WHENEVER).then(|| begins_before.get());
     v1::WithdrawnCertificates { identity: identity.to_owned(), begins_before_ms, removed: begins_before_ms.is_none() }
 }
 
-/// Without rights to own: coordinators judge those, and their number is not bounded as that of the others is.
+/// Leaves out rights to own: coordinators check them, and their number is not bounded as that of the others is.
 impl From<AccessList> for v1::AccessList {
     fn from(list: AccessList) -> Self {
         let rights =
@@ -33,14 +33,14 @@ impl TryFrom<v1::AccessList> for AccessList {
 
     fn try_from(wire: v1::AccessList) -> Result<Self, ConvertError> {
         bounded(wire.rights.len(), RIGHTS_MAX, "AccessList.rights")?;
-        // Those of removed coordinators come on top.
+        // Those of removed coordinators are added.
         bounded(wire.withdrawn.len(), 2 * WITHDRAWN_MAX, "AccessList.withdrawn")?;
         let mut list = Self { version: Version::new(wire.version), ..Self::default() };
         for of in wire.rights {
             checked(of.client.as_deref().map_or(Ok(()), |name| check_name("client", name)), "ClientRight.client")?;
             let table = of.table.map(|table| non_zero(table, "ClientRight.table")).transpose()?;
             let scope = Scope { client: of.client, table: table.map(TableId::new) };
-            // A word of a newer coordinator grants nothing here.
+            // A right that only newer coordinators know grants nothing here.
             if let Ok(right) = of.right.parse() {
                 Arc::make_mut(&mut list.access).set(&scope, Some(right));
             }
@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lists_round_trip_through_bytes(
+        fn access_lists_round_trip_through_bytes(
             granted in proptest::collection::vec((proptest::option::of("[a-z]{1,3}"), proptest::option::of(1u64..), rights()), 0..9),
             withdrawn in proptest::collection::vec(("(admin|node|coordinator)/[a-z0-9]{1,3}", proptest::option::of(1u64..)), 0..9),
         ) {
@@ -95,11 +95,11 @@ mod tests {
     }
 
     #[test]
-    fn bad_lists_are_refused() {
+    fn invalid_access_lists_are_refused() {
         let of = v1::ClientRight { right: "read".into(), ..Default::default() };
         let many = v1::AccessList { version: 1, rights: vec![of.clone(); RIGHTS_MAX + 1], ..Default::default() };
         assert!(AccessList::try_from(many).unwrap_err().to_string().contains("AccessList.rights"));
-        // A push with a right that only newer nodes know was refused, with all that it brings besides.
+        // Regression: a push with a right that only newer nodes know was refused, with the rest of its content.
         let newer = v1::AccessList {
             version: 1,
             rights: vec![v1::ClientRight { right: "look".into(), ..of.clone() }, of.clone()],

@@ -1,4 +1,4 @@
-//! Plans, and the request to carry one out.
+//! Plans, and the request to apply one.
 
 use super::ids::{non_zero, request_id, uuid_bytes};
 use super::subject::subject_of;
@@ -9,9 +9,9 @@ use archon_types::plan::{Move, Plan, Unmet};
 use archon_types::text::into_plain;
 use archon_types::{NodeId, PartitionId, RequestId, Version, Word};
 
-/// Most moves in a plan: every partition of several of the largest tables.
+/// Maximum number of moves in a plan: every partition of several of the largest tables.
 pub const PLAN_MOVES_MAX: usize = 262_144;
-/// A request to carry out a plan.
+/// A request to apply a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ApplyPlan {
     /// Makes a retry have one effect.
@@ -37,10 +37,10 @@ impl From<ApplyPlan> for v1::ApplyPlanRequest {
     }
 }
 
-/// A plan may be shown with what this version does not know, but not carried out.
+/// Checks that a plan may be applied: a plan with unknown kinds of moves may be shown, but not applied.
 ///
 /// # Errors
-/// [`ConvertError`] naming `Move.kind` and the first kind that is not known.
+/// [`ConvertError`] naming `Move.kind` and the first unknown kind.
 pub fn check_kinds(plan: &Plan) -> Result<(), ConvertError> {
     match plan.moves.iter().find(|step| step.kind.known().is_none()) {
         Some(step) => Err(ConvertError::new("Move.kind", format!("{:?} is not known", step.kind.as_str()))),
@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_plan_round_trips_through_bytes(plan in plan(), id in 1u128..) {
+        fn plan_round_trips_through_bytes(plan in plan(), id in 1u128..) {
             let request = ApplyPlan { request: RequestId::new(Uuid::from_u128(id)), plan };
             let bytes = v1::ApplyPlanRequest::from(request.clone()).encode_to_vec();
             let wire = v1::ApplyPlanRequest::decode(bytes.as_slice()).unwrap();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_plans_are_named() {
+    fn invalid_plan_names_the_field() {
         let request = RequestId::new(Uuid::from_u128(5));
         let node = |id| Some(v1::NodeName { id, name: "n".into() });
         let partition = Some(v1::PartitionId { table: 1, index: 0 });
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_of_a_newer_coordinator_is_shown_and_not_carried_out() {
+    fn plan_of_a_newer_coordinator_is_shown_but_not_applied() {
         let node = |id| Some(v1::NodeName { id, name: "n".into() });
         let partition = Some(v1::PartitionId { table: 1, index: 0 });
         let (kind, code) = ("witness".to_owned(), "quorum".to_owned());

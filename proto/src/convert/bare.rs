@@ -1,4 +1,4 @@
-//! A status that carries no detail of ours: what the transport, a proxy, or another kind of server means by it.
+//! Interpretation of a status without Archon's error detail: from the transport, a proxy, or another kind of server.
 
 use archon_security::{TlsError, refused_in_words};
 use archon_types::ErrorKind;
@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io;
 use tonic::{Code, Status};
 
-/// What says only that something else went wrong below it.
+/// Messages that only wrap another cause.
 const WRAPPERS: [&str; 6] = [
     "transport error",
     "connection error",
@@ -16,20 +16,22 @@ const WRAPPERS: [&str; 6] = [
     "tcp connect error",
     "error trying to connect",
 ];
-/// What the library says of bytes that are no HTTP/2, and of answers by HTTP that are no gRPC; it has no code of its own for these.
+/// The library's messages for bytes that are not HTTP/2, and for HTTP answers that are not gRPC; it has no code for
+/// these.
 const NO_GRPC: [&str; 3] =
     ["frame with invalid size", "received message with invalid compression flag", "grpc-status header missing"];
-/// What it says of a connection that ended before anything was said.
+/// The library's messages for a connection that ended before any data.
 const ENDED: [&str; 2] = ["stream closed because of a broken pipe", "operation was canceled: connection closed"];
-/// Most causes that are looked at.
+/// Maximum number of causes examined.
 const CAUSES_MAX: usize = 8;
 
-/// Whether it is no answer of gRPC at all, as that of a console or of a web server: nothing else will come from there.
+/// Returns true if the answer is not gRPC, for example from a console or a web server: that address will not give any
+/// other.
 pub fn speaks_no_grpc(status: &Status) -> bool {
     texts(status).any(|text| NO_GRPC.iter().any(|said| text.contains(said)))
 }
 
-/// Whether asking there again brings nothing until somebody changes how one of the two is set up.
+/// Returns true if a retry there is useless until the configuration of one of the two changes.
 pub fn is_lasting(status: &Status) -> bool {
     let by_tls = |error: &(dyn Error + 'static)| {
         let tls = error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref::<TlsError>()?;
@@ -38,7 +40,7 @@ pub fn is_lasting(status: &Status) -> bool {
     speaks_no_grpc(status) || causes(status).find_map(by_tls).unwrap_or(false)
 }
 
-/// What it and its causes say.
+/// Returns the messages of the status and its causes.
 fn texts(status: &Status) -> impl Iterator<Item = String> {
     let own = if status.message().is_empty() { status.code().to_string() } else { status.message().to_owned() };
     std::iter::once(own).chain(causes(status).map(ToString::to_string))
@@ -48,13 +50,13 @@ fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(status.source(), |error: &&(dyn Error + 'static)| (*error).source()).take(CAUSES_MAX)
 }
 
-/// The nearest kind.
+/// Returns the nearest kind.
 pub(super) fn kind(status: &Status) -> ErrorKind {
     if speaks_no_grpc(status) {
         return ErrorKind::ProtocolMismatch;
     }
-    // The transport puts its own failures into several codes; what they share is that they have a cause. This one a member has given a
-    // reason for that only a change of the configuration takes away.
+    // The transport reports its own failures under several codes; all of them have a cause. A member has given a reason
+    // for this one, which only a change of the configuration removes.
     if status.source().is_some()
         && !matches!(status.code(), Code::DeadlineExceeded | Code::OutOfRange | Code::PermissionDenied)
     {
@@ -78,7 +80,7 @@ pub(super) fn kind(status: &Status) -> ErrorKind {
     }
 }
 
-/// What it says to people: the reason that a member gave, or the causes, without what only wraps them.
+/// Returns the message for people: the reason that a member gave, or the causes without their wrappers.
 pub(super) fn message(status: &Status) -> String {
     if speaks_no_grpc(status) {
         return "what answers there is no gRPC port of Archon; it may be the port of a console (--http-listen) or of another service, \
@@ -119,7 +121,7 @@ fn without_wrappers(mut text: &str) -> &str {
     text
 }
 
-/// The reason that a server of HTTP/2 gave when it ended the connection, as the library quotes it.
+/// Returns the reason that an HTTP/2 server gave when it ended the connection, as quoted by the library.
 fn farewell(text: &str) -> Option<String> {
     let quoted = text.split_once(" (b\"")?.1.strip_suffix("\")")?;
     let reason = quoted.replace("\\\"", "\"").replace("\\\\", "\\");
@@ -131,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_wraps_a_cause_was_told_to_people() {
+    fn wrappers_are_left_out_of_messages() {
         let refused = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "Connection refused (os error 111)");
         let mut status = Status::unavailable("transport error");
         status.set_source(std::sync::Arc::new(refused));
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_that_a_member_gave_was_told_as_the_library_quotes_it() {
+    fn reason_of_a_member_is_unquoted() {
         let said =
             "connection error received: security properties do not meet minimum requirements (b\"say \\\"this\\\"\")";
         assert_eq!(farewell(said).as_deref(), Some("say \"this\""));

@@ -1,19 +1,19 @@
-//! What a heartbeat that a relay carries, and its answer, are proven by where members say who they are: the bytes over which both ends
-//! take the proof. Fields are named one by one, so that a newer one that the other end does not know changes nothing.
+//! Proven content of relayed heartbeats and answers, in clusters with authentication: the bytes over which both ends
+//! compute the proof. Fields are named one by one, so that a newer one unknown to the other end changes nothing.
 
 use super::beats::{Beat, BeatAnswer, ClusterNow, Granted};
 use archon_types::{DoorFailure, DoorReport, Incarnation, NodeId};
 
-/// Begins what a member says.
+/// First byte of a heartbeat.
 const BEAT: u8 = 1;
-/// Begins a lease.
+/// First byte of a lease.
 const GRANTED: u8 = 2;
-/// Begins a refusal.
+/// First byte of a refusal.
 const REFUSED: u8 = 3;
-/// Begins news.
+/// First byte of table updates.
 const NEWS: u8 = 4;
 
-/// What is proven of a heartbeat: all but the load, which a relay may leave out where it is large.
+/// Returns the proven content of a heartbeat: all but the load, which a relay may leave out if it is large.
 pub fn beat_statement(beat: &Beat) -> Vec<u8> {
     let mut statement = begun(BEAT, [beat.node.get(), beat.incarnation.get(), beat.number, beat.table_version.get()]);
     statement.push(u8::from(beat.stopping));
@@ -29,7 +29,7 @@ pub fn beat_statement(beat: &Beat) -> Vec<u8> {
     statement
 }
 
-/// What is proven of an answer: the lease, or the kind of the refusal, and what it says of the cluster.
+/// Returns the proven content of an answer: the lease, or the kind of the refusal, and the facts about the cluster.
 pub fn answer_statement(answer: &BeatAnswer, now: &ClusterNow) -> Vec<u8> {
     let (node, incarnation, number) = (answer.node.get(), answer.incarnation.get(), answer.number);
     let of_cluster = [now.replication_timeout_ms, now.protocol.into(), now.term, now.relays.into(), now.door_every_ms];
@@ -46,7 +46,7 @@ pub fn answer_statement(answer: &BeatAnswer, now: &ClusterNow) -> Vec<u8> {
     statement
 }
 
-/// What is proven of news: whose they are, and what they are, by their digest.
+/// Returns the proven content of table updates: their recipient and their digest.
 pub fn news_statement(node: NodeId, incarnation: Incarnation, digest: &[u8]) -> Vec<u8> {
     let mut statement = begun(NEWS, [node.get(), incarnation.get()]);
     statement.extend_from_slice(digest);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn news_are_of_one_life_and_nothing_else_is_news() {
+    fn table_updates_are_bound_to_one_incarnation() {
         let (node, life) = (NodeId::new(2), Incarnation::new(3));
         let others = [
             news_statement(node, life, &[1; 32]),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn no_field_of_a_heartbeat_can_be_changed_on_the_way() {
+    fn heartbeat_proof_covers_every_field() {
         let others = [
             beat(),
             Beat { node: NodeId::new(9), ..beat() },
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn no_field_of_an_answer_can_be_changed_on_the_way() {
+    fn answer_proof_covers_every_field() {
         let now = ClusterNow { replication_timeout_ms: 900, protocol: 2, term: 6, relays: 7, door_every_ms: 1_000 };
         let led = |index, epoch| (PartitionId::new(TableId::new(1), index), Epoch::new(epoch));
         let granted = |lease_ms, withdrawn| Ok(Granted { lease_ms, withdrawn });

@@ -9,16 +9,17 @@ use archon_types::{
 };
 use bytes::Bytes;
 
-/// Bytes of a proof.
+/// Maximum size of a proof in bytes.
 const PROOF_BYTES: usize = 32;
-/// Most news in one frame of answers.
+/// Maximum number of table updates in one frame of answers.
 pub const NEWS_MAX: usize = 8;
-/// What news take beside rows and nodes at most, in bytes: the addresses of the coordinators, and which tables there are.
+/// Maximum overhead of a table update beside rows and nodes, in bytes: the addresses of the coordinators, and the list
+/// of tables.
 const NEWS_OVERHEAD_BYTES: usize = limits::NEWS_BYTES_MAX;
-/// Most heartbeats in one frame, and most answers.
+/// Maximum number of heartbeats, or of answers, in one frame.
 pub const BEATS_MAX: usize = 4_096;
 
-/// Heartbeats that travel together.
+/// Heartbeats in one frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Beats {
     /// The cluster of all of them.
@@ -27,51 +28,52 @@ pub struct Beats {
     pub batch: u64,
     /// At least one, and at most [`BEATS_MAX`].
     pub beats: Vec<Beat>,
-    /// The life of the node that carries them for others; absent: a member sends its own.
+    /// Incarnation of the relay; absent if a member sends its own.
     pub relay: Option<(NodeId, Incarnation)>,
 }
 
-/// "I live and make progress."
+/// A heartbeat: the member is alive and makes progress.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Beat {
-    /// Who lives.
+    /// The member.
     pub node: NodeId,
-    /// In which life.
+    /// Its incarnation.
     pub incarnation: Incarnation,
-    /// Rises with each heartbeat of a life; the answer echoes it.
+    /// Rises with each heartbeat of an incarnation; the answer echoes it.
     pub number: u64,
     /// The table version that the node holds.
     pub table_version: Version,
-    /// It wants to be rid of its leaderships.
+    /// True if it is to be relieved of its leaderships.
     pub stopping: bool,
-    /// What pushes must show for it to obey them.
+    /// Key that pushes must contain for it to obey them.
     pub push_key: PushKey,
-    /// What it carries; absent: as it said last.
+    /// Its load; absent: unchanged.
     pub load: Option<Load>,
-    /// What it finds where it knocks at the doors of others, if it does.
+    /// Results of its probes of other nodes, if it makes any.
     pub doors: Option<DoorReport>,
-    /// That its member said so, where a relay carries it and members say who they are; else empty.
+    /// Proof of origin, if a relay carries it in a cluster with authentication; otherwise empty.
     pub proof: Bytes,
 }
 
-/// The outcomes of the heartbeats of one frame.
+/// Outcomes of the heartbeats of one frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BeatAnswers {
     /// The number of the frame.
     pub batch: u64,
-    /// What became of them; or why none of them is answered from here.
+    /// The outcomes; or the reason for which none of them is answered from here.
     pub outcome: Result<Judged, ErrorDetail>,
-    /// A relay holds a row by which the life that it hears is over. It says so beside a refusal, for members that know of no such word.
+    /// A relay holds a row that fences the incarnation it hears. Sent beside a refusal, for members that do not know
+    /// this field.
     pub over: Option<Over>,
 }
 
 impl BeatAnswers {
-    /// What became of the heartbeats of a frame.
+    /// Creates the outcomes of the heartbeats of a frame.
     pub const fn new(batch: u64, outcome: Result<Judged, ErrorDetail>) -> Self {
         Self { batch, outcome, over: None }
     }
 
-    /// A relay's word that a life is over, whether it was asked or not.
+    /// Creates a relay's notice that an incarnation is fenced, as an answer or unasked.
     pub fn over(batch: u64, over: Over) -> Self {
         Self { batch, outcome: Err(over.refusal()), over: Some(over) }
     }
@@ -80,66 +82,66 @@ impl BeatAnswers {
 /// The answers to the heartbeats of one frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Judged {
-    /// At most [`BEATS_MAX`]; a heartbeat that says nothing new of its life has none.
+    /// At most [`BEATS_MAX`]; a heartbeat without new facts about its incarnation has none.
     pub answers: Vec<BeatAnswer>,
-    /// What holds for everybody.
+    /// Facts for all members.
     pub now: ClusterNow,
-    /// When the next batch leaves, in milliseconds, where a relay passes them on.
+    /// Time until the next batch leaves, in milliseconds, if a relay passes them on.
     pub next_departure_ms: Option<u64>,
-    /// What members lack of tables and nodes, encoded; at most [`NEWS_MAX`].
+    /// Table updates for members, encoded; at most [`NEWS_MAX`].
     pub news: Vec<Bytes>,
 }
 
 impl Judged {
-    /// Answers, and nothing else.
+    /// Creates answers without anything else.
     pub const fn new(answers: Vec<BeatAnswer>, now: ClusterNow) -> Self {
         Self { answers, now, next_departure_ms: None, news: Vec::new() }
     }
 }
 
-/// What each answer says of the cluster, as it is now.
+/// Current facts about the cluster in each answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClusterNow {
-    /// How long a follower may leave its leader without an answer.
+    /// Maximum time for which a follower may leave its leader without an answer.
     pub replication_timeout_ms: u64,
-    /// The protocol that is spoken.
+    /// Protocol of the cluster.
     pub protocol: u32,
-    /// The term in which whoever answers leads; zero if nothing was granted.
+    /// The term in which the answering coordinator leads; zero if nothing was granted.
     pub term: u64,
-    /// How many nodes relay heartbeats; zero: none does.
+    /// Number of nodes that relay heartbeats; zero: none does.
     pub relays: u32,
-    /// How often nodes knock at each other's doors; zero: not at all.
+    /// Interval at which nodes probe each other; zero: never.
     pub door_every_ms: u64,
 }
 
 /// The answer to a heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BeatAnswer {
-    /// Whom it is given to.
+    /// Its recipient.
     pub node: NodeId,
-    /// In which life.
+    /// The recipient's incarnation.
     pub incarnation: Incarnation,
     /// The heartbeat that is answered.
     pub number: u64,
-    /// A lease; or why there is none.
+    /// A lease; or the reason for its absence.
     pub outcome: Result<Granted, ErrorDetail>,
-    /// That a coordinator said so, as [`Beat::proof`]; else empty.
+    /// Proof of origin from a coordinator, as [`Beat::proof`]; otherwise empty.
     pub proof: Bytes,
-    /// Which of the news are for it, if any are.
+    /// Its table update, if any.
     pub news: Option<NewsFor>,
 }
 
-/// News for one member.
+/// Table update for one member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewsFor {
-    /// Their place in [`Judged::news`].
+    /// Its position in [`Judged::news`].
     pub place: usize,
-    /// That a coordinator means them for this life, as [`Beat::proof`]; else empty.
+    /// Proof that a coordinator addressed it to this incarnation, as [`Beat::proof`]; otherwise empty.
     pub proof: Bytes,
 }
 
 impl BeatAnswer {
-    /// An answer that nobody proves, and that brings nothing along.
+    /// Creates an answer without proof and table update.
     pub const fn new(
         node: NodeId,
         incarnation: Incarnation,
@@ -153,7 +155,7 @@ impl BeatAnswer {
 /// A lease.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Granted {
-    /// How long the node may serve, in milliseconds from sending the heartbeat.
+    /// Duration for which the node may serve, in milliseconds from sending the heartbeat.
     pub lease_ms: u64,
     /// Leaderships that the lease does not cover.
     pub withdrawn: Vec<(PartitionId, Epoch)>,
@@ -311,7 +313,7 @@ impl TryFrom<v1::BeatAnswers> for BeatAnswers {
                     wire.replication_timeout_ms,
                     "BeatAnswers.replication_timeout_ms",
                 )?,
-                // Coordinators that know only the first one do not say it.
+                // Coordinators that know only the first one do not send it.
                 protocol: wire.protocol.max(PROTOCOL_FIRST),
                 term: wire.term,
                 relays: wire.relays,
@@ -324,7 +326,7 @@ impl TryFrom<v1::BeatAnswers> for BeatAnswers {
     }
 }
 
-/// An answer among so many news.
+/// Reads an answer of a frame with `news` table updates.
 fn with_news(wire: v1::BeatAnswer, news: usize) -> Result<BeatAnswer, ConvertError> {
     let answer = BeatAnswer::try_from(wire)?;
     match &answer.news {
@@ -388,7 +390,7 @@ impl TryFrom<v1::BeatAnswer> for BeatAnswer {
     }
 }
 
-/// A proof, or none.
+/// Returns a proof, or an empty one.
 fn proof(wire: Bytes, field: &'static str) -> Result<Bytes, ConvertError> {
     bounded(wire.len(), PROOF_BYTES, field)?;
     Ok(wire)

@@ -52,7 +52,7 @@ fn shut_of(wire: &mut v1::Beats) -> &mut Vec<v1::ShutDoor> {
 }
 
 #[test]
-fn heartbeats_round_trip_and_bad_ones_name_the_field() {
+fn heartbeats_round_trip_and_invalid_ones_name_the_field() {
     assert_eq!(Beats::try_from(v1::Beats::from(beats())), Ok(beats()));
     type Spoil = fn(&mut v1::Beats);
     let cases: [(Spoil, &str); 12] = [
@@ -77,7 +77,7 @@ fn heartbeats_round_trip_and_bad_ones_name_the_field() {
 }
 
 #[test]
-fn answers_round_trip_and_bad_ones_name_the_field() {
+fn answers_round_trip_and_invalid_ones_name_the_field() {
     let refused = || ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over");
     let of = |node, outcome| BeatAnswer {
         proof: Bytes::from_static(&[8; 32]),

@@ -9,7 +9,7 @@ use archon_types::{
 use bytes::Bytes;
 use prost::Message as _;
 
-/// Most duties in one push.
+/// Maximum number of duties in one push.
 pub const DUTIES_MAX: usize = limits::NODE_REPLICAS_MAX;
 
 /// A node's full list of duties at a version.
@@ -17,33 +17,33 @@ pub const DUTIES_MAX: usize = limits::NODE_REPLICAS_MAX;
 pub struct Push {
     /// The cluster.
     pub cluster: ClusterId,
-    /// Id of the coordinator that sends.
+    /// Id of the sending coordinator.
     pub coordinator: u64,
     /// The term in which it leads.
     pub term: u64,
-    /// For whom the duties are.
+    /// The recipient.
     pub node: NodeId,
-    /// For which life of that node.
+    /// The recipient's incarnation.
     pub incarnation: Incarnation,
     /// Version of the state from which they were derived.
     pub version: Version,
-    /// All duties of the node; `None`: those of `version`, which it obeys already.
+    /// All duties of the node; `None`: those of `version`, which it already obeys.
     pub duties: Option<Vec<Duty>>,
     /// Pieces of tables that changed.
     pub deltas: Vec<TablePiece>,
     /// The nodes that changed, if any did.
     pub nodes: Option<NodeDelta>,
-    /// Which tables there are, if one was dropped since what the node was told.
+    /// The list of tables, if one was dropped since the node's version.
     pub tables: Option<TableList>,
-    /// What clients may do, if that changed since what the node was told.
+    /// The rights of clients, if they changed since the node's version.
     pub access: Option<AccessList>,
-    /// With this push the node holds everything up to here; `None`: more is to follow.
+    /// With this push the node holds everything up to this version; `None`: more follows.
     pub complete: Option<Version>,
     /// Addresses of the coordinators.
     pub coordinators: Vec<String>,
-    /// What the node said in its heartbeats.
+    /// The key from the node's heartbeats.
     pub key: PushKey,
-    /// Nothing in the push has a higher version.
+    /// Upper bound of all versions in the push.
     pub newest: Version,
 }
 
@@ -52,18 +52,18 @@ pub struct Push {
 pub struct Pushed {
     /// The version that the node now obeys.
     pub version: Version,
-    /// A delta does not go with what it holds: it needs everything, from zero.
+    /// A delta does not match its holdings: it needs everything, from zero.
     pub gap: bool,
-    /// Duties that could not be taken up, with why.
+    /// Duties that could not be started, with the reason.
     pub refused: Vec<(PlacementId, ErrorDetail)>,
 }
 
-/// A piece as pushes carry it: encoded once, shared by all nodes that need it.
+/// Encodes a piece as pushes carry it: once, shared by all nodes that need it.
 pub fn encode_table(piece: TablePiece) -> Bytes {
     v1::TableDelta::from(piece).encode_to_vec().into()
 }
 
-/// As [`encode_table`], of nodes.
+/// As [`encode_table`], for nodes.
 pub fn encode_nodes(delta: NodeDelta) -> Bytes {
     v1::NodeDelta::from(delta).encode_to_vec().into()
 }
@@ -73,7 +73,7 @@ pub(super) fn decode_table(bytes: &Bytes, field: &'static str) -> Result<TablePi
     TablePiece::try_from(wire)
 }
 
-/// Nodes that changed; empty: none did.
+/// Decodes the nodes that changed; empty: none did.
 pub(super) fn decode_nodes(bytes: &Bytes, field: &'static str) -> Result<Option<NodeDelta>, ConvertError> {
     if bytes.is_empty() {
         return Ok(None);
@@ -83,7 +83,7 @@ pub(super) fn decode_nodes(bytes: &Bytes, field: &'static str) -> Result<Option<
 }
 
 impl Push {
-    /// The message, with deltas and nodes that are encoded already in place of the push's own. No nodes: empty.
+    /// Returns the message, with encoded deltas and nodes in place of its own. No nodes: empty.
     pub fn with_encoded(mut self, deltas: Vec<Bytes>, nodes: Bytes) -> v1::PushRequest {
         self.deltas.clear();
         self.nodes = None;
@@ -173,7 +173,8 @@ impl Push {
     }
 }
 
-/// What a node holds is never replaced by what is older, so a version that cannot be would stay for ever.
+/// Rejects impossible versions: a node never replaces its holdings by older ones, so such a version would stay
+/// permanently.
 pub(super) fn check_versions(
     incarnation: Incarnation,
     newest: Version,
@@ -316,10 +317,10 @@ impl TryFrom<v1::Duty> for Duty {
     }
 }
 
-/// The cluster and the addresses of its coordinators that a request brings, if it brings any.
+/// Returns the cluster and the addresses of its coordinators in a request, if any.
 ///
 /// # Errors
-/// [`ConvertError`] for too many addresses, for one that is none, and for a cluster id that is none.
+/// [`ConvertError`] for too many addresses, an invalid one, or an invalid cluster id.
 pub fn announced(request: v1::ConfirmBootRequest) -> Result<Option<(ClusterId, Vec<String>)>, ConvertError> {
     const FIELD: &str = "ConfirmBootRequest.coordinators";
     bounded(request.coordinators.len(), limits::COORDINATORS_MAX, FIELD)?;
@@ -352,7 +353,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_push_round_trips(delta in testing::delta(), omitted in any::<bool>(), next in proptest::option::of(8u64..), tables in proptest::collection::btree_set(1u64.., 0..5)) {
+        fn push_round_trips(delta in testing::delta(), omitted in any::<bool>(), next in proptest::option::of(8u64..), tables in proptest::collection::btree_set(1u64.., 0..5)) {
             let last = TableId::new(tables.last().copied().unwrap_or(0).saturating_add(1));
             let tables = TableList { version: Version::new(9), last, tables: tables.into_iter().map(TableId::new).collect() };
             let mut access = AccessList { version: Version::new(8), ..AccessList::default() };
@@ -364,7 +365,7 @@ mod tests {
                 coordinator: 1,
                 term: 2,
                 node: NodeId::new(3),
-                // Versions are drawn from all there are.
+                // Versions are drawn from the full range.
                 incarnation: Incarnation::new(u64::MAX),
                 key: PushKey::new(Uuid::from_u128(6)),
                 newest: Version::new(u64::MAX),
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_of_versions_that_cannot_be_or_of_too_many_coordinators_is_refused() {
+    fn push_with_impossible_versions_is_refused() {
         let push = |version: u64, newest: u64| Push {
             cluster: ClusterId::new(Uuid::from_u128(1)),
             coordinator: 1,
@@ -444,7 +445,7 @@ mod tests {
         };
         list(50, 4, &[1, 4]).unwrap();
         assert!(list(51, 4, &[1, 4]).unwrap_err().contains("TableList.version"));
-        // Tables in such a list would be taken for dropped ones.
+        // Tables missing in such a list would be taken for dropped ones.
         for tables in [&[4, 1][..], &[1, 1], &[0, 1], &[1, 5]] {
             assert!(list(50, 4, tables).unwrap_err().contains("TableList.tables"), "{tables:?}");
         }
@@ -456,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_round_trips_and_an_empty_duty_is_refused() {
+    fn push_answer_round_trips_and_empty_duty_is_refused() {
         let pushed = Pushed {
             version: Version::new(5),
             gap: true,

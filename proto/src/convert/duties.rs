@@ -8,44 +8,45 @@ use archon_types::limits::PARTITIONS_MAX;
 use archon_types::limits::check_name;
 use archon_types::{Duty, NodeId, RelayAddress, TABLES_SERVED_MAX, TableId, Version};
 
-/// How long a poll may wait at most, in milliseconds.
+/// Maximum wait of a poll, in milliseconds.
 pub const WAIT_MS_MAX: u32 = 30_000;
-/// Most duties of one participant: it owns each partition of its tables at most once.
+/// Maximum number of duties of one participant: it owns each partition of its tables at most once.
 const DUTIES_MAX: usize = PARTITIONS_MAX;
-/// Most relays of one member.
+/// Maximum number of relays of one member.
 const RELAYS_MAX: usize = 2;
-/// Most coordinators named.
+/// Maximum number of coordinators named.
 const COORDINATORS_MAX: usize = 16;
 
-/// Asks for other duties than those of a version.
+/// A request for duties other than those of a version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DutiesAsked {
-    /// Who asks.
+    /// The caller.
     pub member: Member,
-    /// The term of the answer that it obeys; zero before the first.
+    /// The term of the answer in effect; zero before the first.
     pub term: u64,
     /// The version of that answer.
     pub version: Version,
-    /// How long to wait for others, up to [`WAIT_MS_MAX`].
+    /// Maximum wait for others, up to [`WAIT_MS_MAX`].
     pub wait_ms: u32,
 }
 
 /// The answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Duties {
-    /// The term of the coordinator that leads. An answer of an older term, or of an older version of the same, is not obeyed.
+    /// The term of the leading coordinator. An answer of an older term, or of an older version of the same, is not
+    /// obeyed.
     pub term: u64,
-    /// The version of the state that they follow from.
+    /// The version of the state from which they were derived.
     pub version: Version,
-    /// All of them; absent: those that were named stand.
+    /// All of them; absent: those of the request remain in effect.
     pub duties: Option<Vec<Duty>>,
-    /// Where the coordinators are.
+    /// Addresses of the coordinators.
     pub coordinators: Vec<String>,
-    /// Tables that it serves and that hold no leases, or are not there.
+    /// Tables that it serves and that are no lease tables, or do not exist.
     pub tables_not_leased: Vec<String>,
-    /// Lease tables that it serves, each with its number: none, of an older coordinator.
+    /// Lease tables that it serves, each with its number; empty from an older coordinator.
     pub tables: Vec<(TableId, String)>,
-    /// The nodes by which its heartbeats travel, the one that is to be tried first at the front; none: it asks the coordinators.
+    /// The nodes that relay its heartbeats, the first choice first; empty: it sends to the coordinators.
     pub relays: Vec<RelayAddress>,
 }
 
@@ -139,7 +140,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn a_poll_and_its_answers_come_back_as_they_were() {
+    fn duty_polls_and_answers_round_trip() {
         let cluster = ClusterId::new(Uuid::from_u128(1));
         let member = Member { cluster, node: NodeId::new(2), incarnation: Incarnation::new(3) };
         let asked = DutiesAsked { member, term: 4, version: Version::new(5), wait_ms: WAIT_MS_MAX };
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn relays_that_cannot_be_are_refused() {
+    fn invalid_relays_are_refused() {
         let read = |relays: Vec<RelayAddress>| {
             let relays = relays.into_iter().map(relay_to_wire).collect();
             Duties::try_from(v1::DutiesResponse { relays, ..v1::DutiesResponse::default() })

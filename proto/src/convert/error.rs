@@ -31,8 +31,8 @@ impl From<ErrorDetail> for v1::ErrorDetail {
 }
 
 impl From<v1::ErrorDetail> for ErrorDetail {
-    /// A kind that this version does not know becomes [`ErrorKind::Internal`] with its number in the message: still
-    /// an error, never a success and never retried blindly.
+    /// Converts an unknown kind to [`ErrorKind::Internal`] with its number in the message: still an error, never a
+    /// success and never retried blindly.
     fn from(wire: v1::ErrorDetail) -> Self {
         match ErrorKind::from_code(wire.kind) {
             Some(kind) => with_hints(kind, into_plain(wire.message.clone()), wire),
@@ -66,7 +66,7 @@ fn shortened(mut message: String) -> String {
     message
 }
 
-/// The gRPC code of a kind, for clients that know nothing of Archon. UNAVAILABLE: try elsewhere or later;
+/// Returns the gRPC code of a kind, for clients without knowledge of Archon. UNAVAILABLE: try another member or later;
 /// FAILED_PRECONDITION: an epoch, guard or identity is wrong; RESOURCE_EXHAUSTED: overload; ABORTED: outcome unknown.
 pub const fn code_of(kind: ErrorKind) -> Code {
     match kind {
@@ -101,17 +101,17 @@ pub const fn code_of(kind: ErrorKind) -> Code {
         ErrorKind::Overloaded | ErrorKind::ReadOnly => Code::ResourceExhausted,
         ErrorKind::DeadlineExceeded => Code::DeadlineExceeded,
         ErrorKind::MaybeApplied => Code::Aborted,
-        // The list of kinds may grow; a kind not placed above is a defect that the round-trip test finds.
+        // The list of kinds may grow; the round-trip test finds a kind missing above.
         _ => Code::Internal,
     }
 }
 
-/// The gRPC status of an error; [`detail_of`] gives the error back.
+/// Returns the gRPC status of an error; [`detail_of`] returns the error.
 pub fn status_of(detail: &ErrorDetail) -> Status {
     status_of_wire(detail.kind, &detail.clone().into())
 }
 
-/// The gRPC status of an error of this kind as it travels.
+/// Returns the gRPC status of an error of this kind in wire format.
 pub fn status_of_wire(kind: ErrorKind, wire: &v1::ErrorDetail) -> Status {
     let message = format!("{kind}: {}", wire.message);
     let mut metadata = MetadataMap::new();
@@ -120,16 +120,16 @@ pub fn status_of_wire(kind: ErrorKind, wire: &v1::ErrorDetail) -> Status {
     Status::with_metadata(code_of(kind), message, metadata)
 }
 
-/// The error behind a gRPC status: the detail it carries, or, from a server or proxy that knows nothing of Archon and
-/// from the transport itself, the nearest kind by code.
+/// Returns the error behind a gRPC status: the detail it carries, or the nearest kind by code, for the transport and
+/// for servers or proxies without knowledge of Archon.
 ///
-/// Only a status that carries a detail says that a request had no effect; of one by code alone the outcome is unknown
-/// ([`is_answer`] tells the two apart).
+/// Only a status with a detail proves that a request had no effect; after one with only a code the outcome is unknown
+/// ([`is_answer`] distinguishes the two).
 pub fn detail_of(status: &Status) -> ErrorDetail {
     carried(status).unwrap_or_else(|| ErrorDetail::new(bare::kind(status), bare::message(status)))
 }
 
-/// Whether the status is an Archon server's own answer, and not the transport's or a proxy's.
+/// Returns true if the status is an Archon server's own answer, and not the transport's or a proxy's.
 pub fn is_answer(status: &Status) -> bool {
     carried(status).is_some()
 }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_placed_and_what_is_retryable_is_so_for_strangers_too() {
+    fn retryable_kinds_have_retryable_grpc_codes() {
         for kind in ErrorKind::ALL {
             let code = code_of(*kind);
             assert_eq!(code == Code::Internal, *kind == ErrorKind::Internal, "{kind}");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_without_detail_maps_by_code() {
+    fn status_without_detail_maps_by_code() {
         let cases = [
             (Status::unavailable("x"), ErrorKind::Unreachable),
             (Status::deadline_exceeded("x"), ErrorKind::DeadlineExceeded),
@@ -206,13 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_another_process_forged_lines_of_the_log() {
+    fn received_message_cannot_forge_log_lines() {
         let detail = detail_of(&status_of(&ErrorDetail::new(ErrorKind::Internal, "bad\nINFO all is well\u{1b}[2J")));
         assert_eq!(detail.message, "bad\\nINFO all is well\\u{1b}[2J");
     }
 
     #[test]
-    fn an_unknown_kind_stays_an_error_with_its_hints() {
+    fn unknown_kind_stays_an_error_with_its_hints() {
         let wire =
             v1::ErrorDetail { kind: 9_999, message: "new".into(), leader: Some("a:1".into()), ..Default::default() };
         let detail = ErrorDetail::from(wire);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn long_messages_are_cut_at_a_character() {
+    fn long_messages_are_cut_at_a_character_boundary() {
         let wire = v1::ErrorDetail::from(ErrorDetail::new(ErrorKind::Internal, "ü".repeat(5_000)));
         assert!(wire.message.len() <= ERROR_MESSAGE_BYTES_MAX && wire.message.ends_with(" […]"));
     }

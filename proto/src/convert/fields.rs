@@ -12,27 +12,27 @@ pub struct FieldReader {
 }
 
 impl FieldReader {
-    /// From the beginning of `bytes`, which errors call `field`.
+    /// Creates a reader of `bytes`, which errors call `field`.
     pub const fn new(bytes: Bytes, field: &'static str) -> Self {
         Self { bytes, at: 0, field }
     }
 
-    /// Whether everything was read.
+    /// Returns true if everything was read.
     pub fn is_empty(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
-    /// Bytes that were not read yet.
+    /// Returns the number of bytes not read yet.
     pub fn remaining(&self) -> usize {
         self.bytes.len().saturating_sub(self.at)
     }
 
-    /// Reads nothing more.
+    /// Skips the rest.
     pub fn end(&mut self) {
         self.at = self.bytes.len();
     }
 
-    /// An error of this message.
+    /// Returns an error about this message.
     pub fn error(&self, problem: String) -> ConvertError {
         ConvertError::new(self.field, problem)
     }
@@ -41,7 +41,7 @@ impl FieldReader {
         self.error(format!("{} bytes end in the middle of something", self.bytes.len()))
     }
 
-    /// One byte.
+    /// Reads one byte.
     ///
     /// # Errors
     /// [`ConvertError`] at the end of the message.
@@ -51,7 +51,7 @@ impl FieldReader {
         Ok(byte)
     }
 
-    /// A number.
+    /// Reads a number.
     ///
     /// # Errors
     /// [`ConvertError`] if the message ends in it, or it has more than 64 bits.
@@ -72,10 +72,10 @@ impl FieldReader {
         Err(self.error("a number of more than 64 bits".to_owned()))
     }
 
-    /// The next `length` bytes.
+    /// Reads the next `length` bytes.
     ///
     /// # Errors
-    /// [`ConvertError`] if there are not as many.
+    /// [`ConvertError`] if there are fewer.
     pub fn raw(&mut self, length: usize) -> Result<Bytes, ConvertError> {
         let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len()).ok_or_else(|| self.short())?;
         let taken = self.bytes.slice(self.at..end);
@@ -83,7 +83,7 @@ impl FieldReader {
         Ok(taken)
     }
 
-    /// A byte string.
+    /// Reads a byte string.
     ///
     /// # Errors
     /// [`ConvertError`] if the message ends in it.
@@ -109,12 +109,12 @@ pub fn put_bytes(out: &mut BytesMut, bytes: &[u8]) {
     out.put_slice(bytes);
 }
 
-/// Small numbers of either sign become small ones.
+/// Maps small numbers of either sign to small unsigned ones.
 pub const fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
 }
 
-/// What [`zigzag`] was given.
+/// Returns the argument of [`zigzag`].
 pub const fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }

@@ -9,7 +9,7 @@ use archon_types::{
 use bytes::Bytes;
 use uuid::Uuid;
 
-/// A UUID of exactly 16 bytes that is not the nil one.
+/// Reads a UUID of exactly 16 bytes that is not the nil one.
 ///
 /// # Errors
 /// [`ConvertError`] naming `field` and the length found.
@@ -22,7 +22,7 @@ pub fn unique_id(bytes: &[u8], field: &'static str) -> Result<Uuid, ConvertError
     Ok(id)
 }
 
-/// A [`RequestId`] from the wire.
+/// Reads a [`RequestId`] from the wire.
 ///
 /// # Errors
 /// [`ConvertError`] naming `field`.
@@ -30,7 +30,7 @@ pub fn request_id(bytes: &[u8], field: &'static str) -> Result<RequestId, Conver
     unique_id(bytes, field).map(RequestId::new)
 }
 
-/// A [`StorageId`] from the wire.
+/// Reads a [`StorageId`] from the wire.
 ///
 /// # Errors
 /// [`ConvertError`] naming `field`.
@@ -38,7 +38,7 @@ pub fn storage_id(bytes: &[u8], field: &'static str) -> Result<StorageId, Conver
     unique_id(bytes, field).map(StorageId::new)
 }
 
-/// A [`BootId`] from the wire.
+/// Reads a [`BootId`] from the wire.
 ///
 /// # Errors
 /// [`ConvertError`] naming `field`.
@@ -46,7 +46,7 @@ pub fn boot_id(bytes: &[u8], field: &'static str) -> Result<BootId, ConvertError
     unique_id(bytes, field).map(BootId::new)
 }
 
-/// A [`PushKey`] from the wire.
+/// Reads a [`PushKey`] from the wire.
 ///
 /// # Errors
 /// [`ConvertError`] naming `field`.
@@ -54,7 +54,7 @@ pub fn push_key(bytes: &[u8], field: &'static str) -> Result<PushKey, ConvertErr
     unique_id(bytes, field).map(PushKey::new)
 }
 
-/// A [`ClientId`] from the wire.
+/// Reads a [`ClientId`] from the wire.
 ///
 /// # Errors
 /// [`ConvertError`] naming `field`.
@@ -62,7 +62,7 @@ pub fn client_id(bytes: &[u8], field: &'static str) -> Result<ClientId, ConvertE
     unique_id(bytes, field).map(ClientId::new)
 }
 
-/// The key of a generation; nil if the field is empty.
+/// Reads the key of a generation; nil if the field is empty.
 ///
 /// # Errors
 /// [`ConvertError`] naming `field`.
@@ -70,17 +70,17 @@ pub fn generation_key(bytes: &[u8], field: &'static str) -> Result<GenerationKey
     if bytes.is_empty() { Ok(GenerationKey::NIL) } else { unique_id(bytes, field).map(GenerationKey::new) }
 }
 
-/// The key of a generation as it travels: nothing if there is none.
+/// Returns the key of a generation in wire format: empty if there is none.
 pub fn key_bytes(key: GenerationKey) -> Bytes {
     if key.is_nil() { Bytes::new() } else { uuid_bytes(key.get()) }
 }
 
-/// A UUID as it travels.
+/// Returns a UUID in wire format.
 pub fn uuid_bytes(id: Uuid) -> Bytes {
     Bytes::copy_from_slice(id.as_bytes())
 }
 
-/// Which cluster a message names; `None` if it asks "which cluster are you?".
+/// Returns the cluster named by a message; `None` if it asks "which cluster are you?".
 ///
 /// # Errors
 /// [`ConvertError`] if the id is neither empty nor a UUID.
@@ -118,7 +118,7 @@ pub fn check_cluster_if_named(cluster: Option<&v1::ClusterRef>, mine: ClusterId)
     }
 }
 
-/// The sender of a message between members.
+/// Returns the sender of a message between members.
 ///
 /// # Errors
 /// [`ConvertError`] if it is missing or its id is zero.
@@ -127,7 +127,7 @@ pub fn node_sender(sender: Option<&v1::Sender>) -> Result<(NodeId, Incarnation),
     Ok((NodeId::new(non_zero(sender.id, "Sender.id")?), Incarnation::new(sender.incarnation)))
 }
 
-/// `value` if it is not zero: minted numbers start at 1, so zero is a field that was left out.
+/// Returns `value` if it is not zero: numbers start at 1, so zero means that the field was left out.
 ///
 /// # Errors
 /// [`ConvertError`] naming `field`.
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_named_asked_for_or_malformed() {
+    fn cluster_is_named_asked_for_or_malformed() {
         let mine = ClusterId::new(Uuid::from_u128(7));
         assert_eq!(cluster_id(Some(&mine.into())), Ok(Some(mine)));
         assert_eq!(cluster_id(None), Ok(None));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn another_cluster_is_refused_and_a_missing_one_only_where_required() {
+    fn foreign_cluster_is_refused_missing_one_if_required() {
         let mine = ClusterId::new(Uuid::from_u128(7));
         let other = v1::ClusterRef::from(ClusterId::new(Uuid::from_u128(8)));
         assert_eq!(check_cluster(Some(&other), mine).unwrap_err().kind, ErrorKind::WrongCluster);

@@ -22,12 +22,12 @@ impl TryFrom<v1::KeyRange> for KeyRange {
     }
 }
 
-/// A field that is left out where it would say every key.
+/// Returns the wire field of a range; `None` for all keys.
 pub fn range_field(range: KeyRange) -> Option<v1::KeyRange> {
     (!range.is_all()).then(|| range.into())
 }
 
-/// The opposite of [`range_field`].
+/// Reverses [`range_field`].
 pub(super) fn from_range_field(wire: Option<v1::KeyRange>) -> Result<KeyRange, ConvertError> {
     wire.map_or(Ok(KeyRange::ALL), TryInto::try_into)
 }
@@ -38,15 +38,15 @@ pub(super) fn check_range(range: &KeyRange, field: &'static str) -> Result<(), C
     range.end.iter().try_for_each(|end| bounded_part(end, field))
 }
 
-/// In which order, as the wire says it.
+/// Returns the order of a scan.
 pub(super) const fn order_of(descending: bool) -> ScanOrder {
     if descending { ScanOrder::Descending } else { ScanOrder::Ascending }
 }
 
-/// The scan that a plain request asks for, whatever the partition.
+/// Returns the scan requested by a plain request, for any partition.
 ///
 /// # Errors
-/// [`ConvertError`] for bounds that are longer than a key can be, and a limit out of range.
+/// [`ConvertError`] for bounds longer than any key, and a limit out of range.
 pub fn scan_of(request: &v1::ScanRequest) -> Result<Op, ConvertError> {
     bounded_part(&request.prefix, "ScanRequest.prefix")?;
     bounded_part(&request.after, "ScanRequest.after")?;
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scan_goes_on_in_its_order_and_keeps_to_prefix_and_range() {
+    fn scan_continues_in_order_within_prefix_and_range() {
         let keys = v1::KeyRange { begin: "ab".into(), end: Some("ax".into()) };
         let ask = |descending, after: &'static str| {
             let request = v1::ScanRequest {

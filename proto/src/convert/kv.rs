@@ -9,45 +9,45 @@ use archon_types::op::Entry;
 use archon_types::{Answer, ClientId, ErrorDetail, Millis, Op, OpId, PartitionId, Revision, ScanOrder};
 use bytes::Bytes;
 
-/// An operation as it travels in a stream.
+/// An operation in a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaggedOp {
-    /// Echoed in the reply; unique among the operations under way in the stream.
+    /// Echoed in the reply; unique among the operations in flight in the stream.
     pub tag: u64,
     /// The partition the client believes the key belongs to.
     pub partition: PartitionId,
-    /// Its name for good, if the client may retry it.
+    /// Its permanent name, if the client may retry it.
     pub id: Option<OpId>,
     /// The operation, its key, value and limit checked.
     pub op: Op,
 }
 
-/// An answer as it travels in a stream.
+/// An answer in a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaggedReply {
     /// The operation it answers.
     pub tag: u64,
     /// The partition's log time, for the client's next stamp; zero if the replier has none.
     pub log_time: Millis,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Result<Answer, ErrorDetail>,
 }
 
-/// The name of an operation as a plain call gives it.
+/// The name of an operation in a plain call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpName {
     /// The client instance.
     pub client: ClientId,
     /// The client's number for the operation, from 1.
     pub number: u64,
-    /// Everything below this number is done with.
+    /// All operations below this number are finished.
     pub done_below: u64,
     /// The partition's log time before the first attempt; `None`: this is the first attempt, and the node finds the log time.
     pub stamp: Option<Millis>,
 }
 
 impl OpName {
-    /// The name with this stamp.
+    /// Returns the name with this stamp.
     pub const fn stamped(self, stamp: Millis) -> OpId {
         let Self { client, number, done_below, .. } = self;
         OpId { client, number, done_below, stamp }
@@ -132,18 +132,18 @@ impl TryFrom<v1::op::Op> for Op {
     }
 }
 
-/// What an operation says that another node passed on.
+/// Hop count of operations that another node forwarded.
 pub const FORWARDED: u32 = 1;
 
-/// Whether another node has passed a message's operations on (`OpBatch.hops`).
+/// Returns true if another node has forwarded the operations of a message (`OpBatch.hops`).
 ///
 /// # Errors
-/// [`ConvertError`] if they were passed on more than once, which no node does.
+/// [`ConvertError`] if they were forwarded more than once, which no node does.
 pub fn passed_on(hops: u32) -> Result<bool, ConvertError> {
     in_range(hops, 0, FORWARDED, "OpBatch.hops").map(|hops: u32| hops == FORWARDED)
 }
 
-/// A bound of a range of keys: may be empty and may end within a character.
+/// Checks a bound of a range of keys: it may be empty and may end within a character.
 pub(super) fn bounded_part(part: &Bytes, field: &'static str) -> Result<(), ConvertError> {
     if part.len() > BOUND_BYTES_MAX {
         return Err(ConvertError::new(field, format!("has {} bytes; the limit is {BOUND_BYTES_MAX}", part.len())));
@@ -151,14 +151,14 @@ pub(super) fn bounded_part(part: &Bytes, field: &'static str) -> Result<(), Conv
     Ok(())
 }
 
-/// An operation of a plain `Batch` call, whose key says where it belongs.
+/// An operation of a plain `Batch` call, with its partition determined by its key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyedOp {
     /// Echoed in the reply.
     pub tag: u64,
-    /// The partition, if the client named it all the same.
+    /// The partition, if the client named it anyway.
     pub partition: Option<PartitionId>,
-    /// Its name for good, if the client may retry it.
+    /// Its permanent name, if the client may retry it.
     pub id: Option<OpName>,
     /// The operation, checked.
     pub op: Op,
@@ -188,7 +188,7 @@ impl TryFrom<v1::Op> for KeyedOp {
     }
 }
 
-/// Checks the size of a plain batch before its operations are looked at. `field` says whose it is.
+/// Checks the size of a plain batch before its operations are read. `field` names its origin.
 ///
 /// # Errors
 /// [`ConvertError`] naming the number or bytes found and the limit.
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_operation_is_named() {
+    fn invalid_operation_names_the_field() {
         let long = Bytes::from(vec![b'k'; archon_types::limits::KEY_BYTES_MAX + 1]);
         let huge = Bytes::from(vec![0; archon_types::limits::VALUE_BYTES_MAX + 1]);
         let key = Bytes::from_static(b"k");
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_of_a_plain_batch_may_leave_its_partition_out() {
+    fn plain_batch_operation_may_omit_its_partition() {
         let op = v1::Op { tag: 7, op: Some(v1::op::Op::Get(v1::OpGet { key: "k".into() })), ..Default::default() };
         let keyed = KeyedOp::try_from(op.clone()).unwrap();
         assert_eq!((keyed.tag, keyed.partition, keyed.op), (7, None, Op::Get { key: "k".into() }));
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_cannot_be_done_before_it_began() {
+    fn done_below_cannot_exceed_the_operation() {
         let client = Bytes::from_static(&[7; 16]);
         let id = v1::OpId { client, number: 3, done_below: 4, stamp_ms: None };
         assert_eq!(OpName::try_from(id.clone()).unwrap_err().field, "OpId.done_below");
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_bounded_in_number_and_bytes() {
+    fn plain_batch_is_bounded_in_number_and_bytes() {
         let get = v1::Op { op: Some(v1::op::Op::Get(v1::OpGet { key: "k".into() })), ..Default::default() };
         let check = |ops: Vec<v1::Op>| check_batch(&ops, "BatchRequest.ops");
         assert!(check(vec![get.clone(); BATCH_OPS_MAX]).is_ok());

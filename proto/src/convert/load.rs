@@ -1,4 +1,4 @@
-//! What a node carries, as its heartbeats say.
+//! Load of a node, from its heartbeats.
 
 use super::session::PLACEMENTS_MAX;
 use super::{ConvertError, bounded};
@@ -10,39 +10,39 @@ use archon_types::{AuthorityPrint, DiskFull, DiskLimit, LogPin, MemberCertificat
 pub struct PlacementLoad {
     /// The placement.
     pub placement: PlacementId,
-    /// Bytes stored, about.
+    /// Approximate number of bytes stored.
     pub bytes: u64,
-    /// Keys stored, about.
+    /// Approximate number of keys stored.
     pub keys: u64,
 }
 
-/// How far a copy has come.
+/// Progress of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyProgress {
     /// The loader.
     pub placement: PlacementId,
     /// Bytes that have arrived.
     pub bytes_done: u64,
-    /// Bytes in all, about; zero while unknown.
+    /// Approximate total number of bytes; zero while unknown.
     pub bytes_total: u64,
 }
 
-/// What a node carries; for plans and status, never for safety.
+/// Load of a node; for plans and status, never for safety.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Load {
-    /// Bytes stored in all, about.
+    /// Approximate total number of bytes stored.
     pub bytes_stored: u64,
     /// Operations in the last second.
     pub operations_per_second: u64,
     /// Placements whose load changed.
     pub placements: Vec<PlacementLoad>,
-    /// Copies under way to this node.
+    /// Copies in progress to this node.
     pub copies: Vec<CopyProgress>,
-    /// Why it takes no writes now, if its disk is full.
+    /// Its lack of disk space, if it refuses writes because of it.
     pub disk_full: Option<DiskFull>,
-    /// By which certificate it talks, if by TLS.
+    /// Its certificate, if it uses TLS.
     pub certificate: Option<MemberCertificate>,
-    /// The copy that keeps much of its log, if there is one.
+    /// The replica that retains much of its log, if there is one.
     pub log_pin: Option<LogPin>,
 }
 

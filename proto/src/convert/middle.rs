@@ -1,4 +1,4 @@
-//! The middle of a partition, asked for by the leading coordinator.
+//! Split key of a partition, requested by the leading coordinator.
 
 use super::{ConvertError, checked, ids, required};
 use crate::v1;
@@ -6,14 +6,14 @@ use crate::v1::find_middle_response::{Indivisible, Middle as Wire, Searching};
 use archon_types::limits::check_key;
 use archon_types::{ClusterId, Incarnation, Middle, NodeId, PartitionId};
 
-/// A question for the middle of a partition.
+/// A request for the split key of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FindMiddle {
     /// The cluster.
     pub cluster: ClusterId,
-    /// Whom is asked.
+    /// The recipient.
     pub node: NodeId,
-    /// Which life of that node.
+    /// The recipient's incarnation.
     pub incarnation: Incarnation,
     /// The partition.
     pub partition: PartitionId,
@@ -77,7 +77,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn question_and_answer_survive_the_wire() {
+    fn split_key_request_and_answer_round_trip() {
         let partition = PartitionId::new(TableId::new(3), 7);
         let cluster = ClusterId::new(Uuid::from_u128(9));
         let asked = FindMiddle { cluster, node: NodeId::new(2), incarnation: Incarnation::new(11), partition };
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_no_key_is_said() {
+    fn invalid_split_key_messages_name_the_field() {
         let error = FindMiddle::try_from(v1::FindMiddleRequest::default()).unwrap_err();
         assert_eq!(error.field, "FindMiddleRequest.cluster");
         let error = Middle::try_from(v1::FindMiddleResponse::default()).unwrap_err();

@@ -1,7 +1,7 @@
 //! Wire ⇄ vocabulary. Every field that comes from outside is checked here, once; nothing panics on any input.
 //!
-//! Towards the wire conversions are `From` and cannot fail. From the wire they are `TryFrom` with [`ConvertError`],
-//! which names the message and field and says what was wrong; it becomes an `InvalidArgument` [`ErrorDetail`]. Errors
+//! Conversions to the wire are `From` and cannot fail. Conversions from the wire are `TryFrom` with [`ConvertError`],
+//! which names the message and field and describes the fault; it becomes an `InvalidArgument` [`ErrorDetail`]. Errors
 //! themselves always convert ([`error`]): a kind that this version does not know still arrives as an error.
 
 pub mod access;
@@ -42,12 +42,12 @@ use archon_types::{ErrorDetail, ErrorKind};
 pub struct ConvertError {
     /// The message and field, as `Message.field`.
     pub field: &'static str,
-    /// What was wrong with it, with the value found and what is expected.
+    /// Description of the fault, with the value found and the expected one.
     pub problem: String,
 }
 
 impl ConvertError {
-    /// An error about `field`, written `Message.field`.
+    /// Creates an error about `field`, written `Message.field`.
     pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
         Self { field, problem: problem.into() }
     }
@@ -65,7 +65,7 @@ impl From<ConvertError> for tonic::Status {
     }
 }
 
-/// The content of a field that must be there.
+/// Returns the content of a required field.
 ///
 /// # Errors
 /// [`ConvertError`] naming `field` if it is absent.
@@ -73,7 +73,7 @@ pub fn required<T>(value: Option<T>, field: &'static str) -> Result<T, ConvertEr
     value.ok_or_else(|| ConvertError::new(field, "missing, but required"))
 }
 
-/// `value` if it lies in `low..=high`, narrowed to the type the vocabulary uses.
+/// Returns `value` if it lies in `low..=high`, narrowed to the type of the vocabulary.
 ///
 /// # Errors
 /// [`ConvertError`] naming `field`, the value and the range.
@@ -89,7 +89,7 @@ pub(crate) fn bounded(count: usize, max: usize, field: &'static str) -> Result<(
     if count > max { Err(ConvertError::new(field, format!("{count} of them; the limit is {max}"))) } else { Ok(()) }
 }
 
-/// Turns a failed check of `archon_types::limits` into an error about `field`.
+/// Converts a failed check of `archon_types::limits` into an error about `field`.
 pub(crate) fn checked(result: Result<(), ErrorDetail>, field: &'static str) -> Result<(), ConvertError> {
     result.map_err(|detail| ConvertError::new(field, detail.message))
 }

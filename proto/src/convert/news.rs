@@ -1,5 +1,5 @@
-//! What a node lacks of tables and nodes, as the answer to a heartbeat brings it: encoded once for all that hold the same, and passed on by
-//! relays as it is.
+//! Table updates of a node, in the answer to a heartbeat: encoded once for all nodes with the same holdings, and passed
+//! on unchanged by relays.
 
 use super::control::{check_versions, decode_nodes, decode_table};
 use super::{ConvertError, bounded, ids};
@@ -8,35 +8,35 @@ use archon_types::{Incarnation, NodeDelta, TableList, TablePiece, Version, limit
 use bytes::Bytes;
 use prost::Message as _;
 
-/// What a node lacks of tables and nodes, all of it.
+/// Complete table updates of a node: the rows of tables and nodes that it lacks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct News {
-    /// Tables that changed, each whole or as what is newer than the node holds.
+    /// Tables that changed, each complete or as the rows newer than the node's.
     pub deltas: Vec<TablePiece>,
     /// The nodes that changed, if any did.
     pub nodes: Option<NodeDelta>,
-    /// Which tables there are, if one was dropped.
+    /// The list of tables, if one was dropped.
     pub tables: Option<TableList>,
-    /// With this the node holds everything up to here.
+    /// With this the node holds everything up to this version.
     pub complete: Version,
-    /// Nothing in it has a higher version.
+    /// Upper bound of all versions in it.
     pub newest: Version,
     /// Addresses of the coordinators.
     pub coordinators: Vec<String>,
 }
 
 impl News {
-    /// The message, with deltas and nodes that are encoded already in place of its own. No nodes: empty.
+    /// Returns the message, with encoded deltas and nodes in place of its own. No nodes: empty.
     pub fn with_encoded(mut self, deltas: Vec<Bytes>, nodes: Bytes) -> Bytes {
         self.deltas.clear();
         self.nodes = None;
         v1::News { deltas, nodes, ..v1::News::from(self) }.encode_to_vec().into()
     }
 
-    /// As a node reads it that registered as this life.
+    /// Reads it as a node that registered as this incarnation.
     ///
     /// # Errors
-    /// It is none, or one of versions that cannot be.
+    /// It is malformed, or has impossible versions.
     pub fn read(bytes: &[u8], incarnation: Incarnation) -> Result<Self, ConvertError> {
         let wire = v1::News::decode(bytes).map_err(|error| ConvertError::new("News", error.to_string()))?;
         let news = Self::try_from(wire)?;
@@ -85,13 +85,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn news_round_trip(delta in testing::delta(), tables in proptest::option::of(Just(()))) {
+        fn table_updates_round_trip(delta in testing::delta(), tables in proptest::option::of(Just(()))) {
             let nodes = NodeDelta { since: delta.since, version: delta.version, nodes: delta.nodes.clone(), removed: delta.removed.clone() };
             let news = News {
                 nodes: Some(nodes),
                 deltas: vec![TablePiece { delta, from: 0, next: None }],
                 tables: tables.map(|()| TableList { version: Version::new(9), last: TableId::new(4), tables: vec![TableId::new(3)] }),
-                // Versions are drawn from all there are.
+                // Versions are drawn from the full range.
                 complete: Version::new(7),
                 newest: Version::new(u64::MAX),
                 coordinators: vec!["127.0.0.1:7001".into()],
@@ -101,13 +101,13 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_news_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_a_table_update_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = News::read(&bytes, Incarnation::new(7));
         }
     }
 
     #[test]
-    fn news_of_versions_that_cannot_be_are_refused() {
+    fn table_updates_with_impossible_versions_are_refused() {
         let news = |complete, newest| News {
             deltas: Vec::new(),
             nodes: None,

@@ -1,4 +1,4 @@
-//! Word that a life is over.
+//! Notice that an incarnation is fenced.
 
 use super::{ConvertError, ids};
 use crate::v1;
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_round_trips_and_one_that_names_no_life_is_refused() {
+    fn notice_round_trips_and_requires_an_incarnation() {
         let over = Over { node: NodeId::new(2), incarnation: Incarnation::new(3), version: Version::new(4) };
         let wire = v1::Over::from(over);
         assert_eq!(Over::try_from(wire), Ok(over));

@@ -1,5 +1,5 @@
-//! Operations and answers of the streams between clients and nodes, packed by hand: at half a million operations a second
-//! protobuf's nested messages cost more than what the operations do (ADR 0017).
+//! Operations and answers of the streams between clients and nodes, packed by hand: at half a million operations a
+//! second protobuf's nested messages cost more than the operations themselves (ADR 0017).
 //!
 //! ```text
 //! operations = client (16 bytes, zeros: none) · operation*
@@ -11,9 +11,9 @@
 //! answer     = kind u8 · tag · log time · body
 //! ```
 //!
-//! Numbers are LEB128, byte strings are preceded by their length, and share the memory of the message when read. What
-//! cannot be cut into operations is an error of the whole message; an operation whose fields are out of range is an error
-//! of that operation, which its tag tells.
+//! Numbers are LEB128, byte strings are preceded by their length, and share the memory of the message when read. Bytes
+//! that cannot be divided into operations are an error of the whole message; an operation with fields out of range is
+//! an error of that operation, which its tag identifies.
 
 use super::ConvertError;
 use super::fields::{FieldReader, put_bytes, put_number, unzigzag, zigzag};
@@ -56,14 +56,14 @@ pub struct OpPacker {
 }
 
 impl OpPacker {
-    /// An empty message of operations that `client` names; [`ClientId::NIL`] if it names none.
+    /// Creates an empty message of operations of `client`; [`ClientId::NIL`] if it names none.
     pub fn new(client: ClientId) -> Self {
         let mut out = BytesMut::with_capacity(4_096);
         out.put_slice(client.get().as_bytes());
         Self { out, client }
     }
 
-    /// Adds an operation. If it is named, its client is the message's.
+    /// Adds an operation. If it is named, it has the message's client.
     pub fn push(&mut self, tag: u64, partition: PartitionId, id: Option<&OpId>, op: &Op) {
         let out = &mut self.out;
         let kind = match op {
@@ -107,16 +107,16 @@ impl OpPacker {
         }
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn finish(self) -> Bytes {
         self.out.freeze()
     }
 }
 
-/// An operation read from a message: itself, or what is wrong with it.
+/// An operation read from a message: itself, or its fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unpacked {
-    /// Which one, to answer it.
+    /// Its tag, for the answer.
     pub tag: u64,
     /// Bytes of its keys and values.
     pub bytes: usize,
@@ -127,7 +127,7 @@ pub struct Unpacked {
 /// Reads the operations of a message.
 ///
 /// # Errors
-/// [`ConvertError`] if the message cannot be cut into operations, or holds too many or too large ones.
+/// [`ConvertError`] if the message cannot be divided into operations, or holds too many or too large ones.
 pub fn unpack_ops(bytes: Bytes) -> Result<Vec<Unpacked>, ConvertError> {
     if bytes.is_empty() {
         return Ok(Vec::new());
@@ -287,13 +287,13 @@ impl ReplyPacker {
         }
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn finish(self) -> Bytes {
         self.out.freeze()
     }
 }
 
-/// The answers in a message, one after the other; after an error there are none.
+/// Iterator of the answers in a message; it ends after an error.
 #[derive(Debug)]
 pub struct UnpackedReplies(FieldReader);
 

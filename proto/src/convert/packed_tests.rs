@@ -1,4 +1,4 @@
-//! Packed messages: there and back, cut, damaged, out of bounds.
+//! Tests of packed messages: round trips, cut and damaged input, and bounds.
 
 use super::*;
 use crate::convert::testing::{tagged_op, tagged_reply};
@@ -33,7 +33,7 @@ proptest! {
     }
 
     #[test]
-    fn a_message_that_was_cut_is_an_error_or_ends_between_two(op in tagged_op().prop_map(of_client), part in 0.0..1.0_f64) {
+    fn cut_message_is_an_error_or_ends_between_operations(op in tagged_op().prop_map(of_client), part in 0.0..1.0_f64) {
         let whole = pack(std::slice::from_ref(&op));
         let length = ((whole.len() - 1) as f64 * part) as usize;
         let cut = unpack_ops(whole.slice(..length));
@@ -60,7 +60,7 @@ fn get(tag: u64, table: u64, index: u32, key: &'static str) -> TaggedOp {
 }
 
 #[test]
-fn what_is_wrong_with_one_operation_does_not_touch_its_neighbours() {
+fn invalid_operation_does_not_affect_others() {
     let id = OpId { client: CLIENT, number: 3, done_below: 3, stamp: Millis::ZERO };
     let unnumbered = TaggedOp { id: Some(OpId { number: 0, done_below: 0, ..id }), ..get(5, 1, 0, "k") };
     let ops = [get(1, 1, 0, "k"), get(2, 1, 0, ""), get(3, 0, 0, "k"), get(4, 1, u32::MAX, "k"), unnumbered];
@@ -72,7 +72,7 @@ fn what_is_wrong_with_one_operation_does_not_touch_its_neighbours() {
 }
 
 #[test]
-fn an_operation_that_is_named_has_a_client_and_is_not_done_after_itself() {
+fn named_operation_requires_a_client_and_valid_done_below() {
     let id = OpId { client: ClientId::NIL, number: 3, done_below: 1, stamp: Millis::ZERO };
     let mut packer = OpPacker::new(ClientId::NIL);
     packer.push(1, PartitionId::new(TableId::new(1), 0), Some(&id), &Op::Delete { key: "k".into() });
@@ -84,7 +84,7 @@ fn an_operation_that_is_named_has_a_client_and_is_not_done_after_itself() {
 }
 
 #[test]
-fn a_message_is_bounded_in_number_and_bytes() {
+fn packed_message_is_bounded_in_number_and_bytes() {
     let most = vec![get(1, 1, 0, "k"); BATCH_OPS_MAX];
     assert!(unpack_ops(pack(&most)).is_ok());
     assert!(unpack_ops(pack(&[most, vec![get(1, 1, 0, "k")]].concat())).is_err());

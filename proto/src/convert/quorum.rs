@@ -7,25 +7,25 @@ use crate::v1::change_quorum_request::Change;
 use archon_types::limits::check_address;
 use archon_types::{QuorumChange, RequestId};
 
-/// What operators ask of the quorum.
+/// Operator's request about the quorum.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum QuorumAsk {
-    /// Its members are to change.
+    /// Change its members.
     Change(QuorumChange),
-    /// The change under way is not wanted any more.
+    /// Cancel the change in progress.
     Cancel,
-    /// A recovery is to end, and partitions go on from what nodes told.
+    /// End a recovery, so that partitions continue from the reported replicas.
     Settle,
 }
 
-/// A request to change the quorum, to take back the change under way, or to end a recovery.
+/// A request to change the quorum, to cancel the change in progress, or to end a recovery.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChangeQuorum {
     /// Makes a retry have one effect.
     pub request: RequestId,
-    /// What is wanted.
+    /// The requested action.
     pub ask: QuorumAsk,
-    /// Also if no other voter may fail afterwards, or acknowledged writes may be lost.
+    /// Accepts that no other voter may fail afterwards, or that acknowledged writes may be lost.
     pub force: bool,
 }
 
@@ -100,7 +100,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_request_survives_the_wire(ask in asks(), id in any::<u128>(), force in any::<bool>()) {
+        fn quorum_request_round_trips(ask in asks(), id in any::<u128>(), force in any::<bool>()) {
             let asked = ChangeQuorum { request: RequestId::new(Uuid::from_u128(id)), ask, force };
             let bytes = v1::ChangeQuorumRequest::from(asked.clone()).encode_to_vec();
             let wire = v1::ChangeQuorumRequest::decode(bytes.as_slice()).unwrap();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_change_took_the_one_under_way_back() {
+    fn empty_change_is_refused() {
         let wire = v1::ChangeQuorumRequest { request_id: uuid_bytes(Uuid::from_u128(1)), ..Default::default() };
         assert!(ChangeQuorum::try_from(wire.clone()).unwrap_err().to_string().contains("change"));
         let not = v1::ChangeQuorumRequest { change: Some(Change::Cancel(false)), ..wire.clone() };

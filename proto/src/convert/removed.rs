@@ -1,10 +1,10 @@
-//! The nodes that are gone.
+//! Removed nodes.
 
 use super::ConvertError;
 use crate::v1;
 use archon_types::{NodeId, RemovedNodes, Version};
 
-/// Most runs of removed nodes in one list: more than nodes that can stand between them.
+/// Maximum number of runs of removed nodes in one list: above the number of nodes that can lie between them.
 const RANGES_MAX: usize = 65_536;
 
 impl From<RemovedNodes> for v1::RemovedNodes {
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_of_removed_nodes_that_cannot_be_are_refused() {
+    fn invalid_runs_of_removed_nodes_are_refused() {
         let read = |ranges: &[u64]| RemovedNodes::try_from(v1::RemovedNodes { version: 7, ranges: ranges.to_vec() });
         for wrong in [&[1][..], &[0, 3], &[5, 4], &[1, 3, 3, 4], &[6, 7, 1, 2]] {
             assert_eq!(read(wrong).unwrap_err().field, "RemovedNodes.ranges", "{wrong:?}");

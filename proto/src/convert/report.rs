@@ -1,4 +1,4 @@
-//! Facts that a node tells the coordinator, and what became of them.
+//! Facts that a node reports to the coordinator, and their outcomes.
 
 use super::session::Member;
 use super::{ConvertError, bounded, checked, ids, required};
@@ -9,19 +9,19 @@ use archon_types::{
 };
 use bytes::Bytes;
 
-/// Most reports in one request.
+/// Maximum number of reports in one request.
 pub const REPORTS_MAX: usize = 4_096;
 
-/// Facts that a node tells.
+/// Reports of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reports {
-    /// Who tells.
+    /// The sender.
     pub member: Member,
-    /// What.
+    /// Its reports.
     pub reports: Vec<Report>,
 }
 
-/// What became of reports, in their order.
+/// Outcomes of reports, in their order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcomes {
     /// `None`: committed, or already so.
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fact_round_trips() {
+    fn every_reported_fact_round_trips() {
         let name = ReplicaName { placement: PlacementId::new(9), incarnation: Incarnation::new(4) };
         let facts = [
             Fact::Online,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_says_of_damage_holds_no_control_characters() {
+    fn damage_text_holds_no_control_characters() {
         let report = Report {
             partition: archon_types::PartitionId::new(archon_types::TableId::new(1), 0),
             placement: PlacementId::new(1),

@@ -1,26 +1,26 @@
-//! What reports that a relay passes on, and their outcomes, are proven by where members say who they are: the bytes over which both ends take
-//! the proof. It is the message itself, without its proof: nothing is said in it before all speak the protocol that it belongs to, so
-//! no end drops a field that it does not know.
+//! Proven content of relayed reports and outcomes, in clusters with authentication: the bytes over which both ends
+//! compute the proof. It is the message itself, without its proof: a new field is used only once all members support
+//! its protocol, so no end drops an unknown field.
 
 use crate::v1;
 use bytes::Bytes;
 use prost::Message as _;
 
-/// Bytes of what is drawn for each request, so that an answer is one to this very request.
+/// Size of the random number of each request in bytes, which binds an answer to this very request.
 pub const NONCE_BYTES: usize = 16;
 
-/// Begins reports. No statement about heartbeats begins so.
+/// First byte of reports. No statement about heartbeats begins with it.
 const REPORTS: u8 = 5;
-/// Begins outcomes.
+/// First byte of outcomes.
 const OUTCOMES: u8 = 6;
 
-/// What is proven of reports.
+/// Returns the proven content of reports.
 pub fn reports_statement(request: &v1::ReportRequest) -> Vec<u8> {
     let unproven = v1::ReportRequest { proof: Bytes::new(), ..request.clone() };
     begun(REPORTS, &unproven.encode_to_vec())
 }
 
-/// What is proven of the outcomes of a request: which one, and what came of it.
+/// Returns the proven content of the outcomes of a request: the request and its outcomes.
 pub fn outcomes_statement(request: &v1::ReportRequest, response: &v1::ReportResponse) -> Vec<u8> {
     let unproven = v1::ReportResponse { proof: Bytes::new(), ..response.clone() };
     begun(OUTCOMES, &[&request.proof[..], &unproven.encode_to_vec()].concat())
@@ -36,7 +36,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn an_answer_is_to_one_request_and_nothing_of_either_can_be_changed_on_the_way() {
+    fn proof_binds_an_answer_to_its_request() {
         let request = |nonce: u8, reports: usize| v1::ReportRequest {
             nonce: Bytes::copy_from_slice(&[nonce; NONCE_BYTES]),
             reports: vec![v1::ReplicaReport::default(); reports],

@@ -1,4 +1,4 @@
-//! A member's session with the coordinator: who it is, and registration.
+//! A member's session with the coordinator: its identity, and registration.
 
 use super::settings::timing_of;
 use super::{ConvertError, bounded, checked, ids, required};
@@ -8,7 +8,7 @@ use archon_types::{
     PlacementId, Settings, StorageId, TABLES_SERVED_MAX, Version, limits,
 };
 
-/// Most placements that one registration may list as held, and most loads in one heartbeat.
+/// Maximum number of placements in one registration, and of loads in one heartbeat.
 pub const PLACEMENTS_MAX: usize = limits::NODE_REPLICAS_MAX;
 
 /// A node that joins or returns.
@@ -18,58 +18,58 @@ pub struct Registration {
     pub cluster: Option<ClusterId>,
     /// The operator's name for the node.
     pub name: String,
-    /// Where it is reached, `host:port`.
+    /// Its address, `host:port`.
     pub address: String,
     /// Its data directory.
     pub storage: StorageId,
-    /// This life of its process.
+    /// This incarnation of its process.
     pub boot: BootId,
     /// Its zone, weight and limit.
     pub traits: NodeTraits,
-    /// Lowest protocol version it speaks.
+    /// Lowest protocol version it supports.
     pub protocol_min: u32,
-    /// Highest protocol version it speaks.
+    /// Highest protocol version it supports.
     pub protocol_max: u32,
-    /// Placements that it holds whole.
+    /// Placements that it holds completely.
     pub held: Vec<PlacementId>,
-    /// The last incarnation that it stored durably, or that a participant's process has had; zero if none.
+    /// The last incarnation that it stored durably, or that a participant's process had; zero if none.
     pub last_incarnation: Incarnation,
-    /// The key of the generation in which that was; nil of one that has none.
+    /// The key of the generation of that incarnation; nil if the generation has none.
     pub generation_key: GenerationKey,
     /// The incarnation on record of this data directory, as far as the node knows; zero if none. Another one on record
     /// is a refusal (`StaleVersion`) that names it as `have`.
     pub expects: Incarnation,
-    /// Absent: it is a node of the key-value store.
+    /// Absent for a node of the key-value store.
     pub participant: Option<Participant>,
-    /// The highest version of the coordinators' state that it was told of; zero if of none.
+    /// The highest known version of the coordinators' state; zero if none.
     pub told: Version,
 }
 
-/// What a registration gave.
+/// Result of a registration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Registered {
     /// The cluster.
     pub cluster: ClusterId,
     /// The node's number.
     pub node: NodeId,
-    /// The key of the generation in which it lives; nil of one that has none.
+    /// The key of its generation; nil if that has none.
     pub generation_key: GenerationKey,
-    /// Its new life.
+    /// Its new incarnation.
     pub incarnation: Incarnation,
-    /// The protocol that the cluster speaks.
+    /// The protocol of the cluster.
     pub protocol: u32,
     /// The cluster's settings.
     pub settings: Settings,
 }
 
-/// A member that sends something, in one of its lives.
+/// The sender of a message, in one of its incarnations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member {
     /// The cluster.
     pub cluster: ClusterId,
     /// The node.
     pub node: NodeId,
-    /// Its life.
+    /// Its incarnation.
     pub incarnation: Incarnation,
 }
 
@@ -125,7 +125,7 @@ impl TryFrom<v1::RegisterRequest> for Registration {
             let problem = format!("the range {}..={} is empty", wire.protocol_min, wire.protocol_max);
             return Err(ConvertError::new("RegisterRequest.protocol_min", problem));
         }
-        // A range that nobody speaks is refused by the core, with the names of both.
+        // The core refuses an unsupported range, with the names of both.
         let [protocol_min, protocol_max] = [wire.protocol_min, wire.protocol_max].map(|end| end.min(PROTOCOL_MAX));
         bounded(wire.held.len(), PLACEMENTS_MAX, "RegisterRequest.held")?;
         let participant = wire.participant.map(Participant::try_from).transpose()?;
@@ -182,7 +182,7 @@ impl Member {
         (Some(self.cluster.into()), Some(sender))
     }
 
-    /// The member named by a message's cluster and sender.
+    /// Reads the member named by a message's cluster and sender.
     ///
     /// # Errors
     /// [`ConvertError`] if either is missing or malformed.
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn registrations_round_trip_and_bad_ones_name_the_field() {
+    fn registrations_round_trip_and_invalid_ones_name_the_field() {
         assert_eq!(Registration::try_from(v1::RegisterRequest::from(registration())), Ok(registration()));
         type Spoil = fn(&mut v1::RegisterRequest);
         let cases: [(Spoil, &str); 6] = [

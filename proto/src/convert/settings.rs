@@ -16,7 +16,7 @@ impl From<LeaseTiming> for v1::LeaseTiming {
     }
 }
 
-/// As the wire has it, not checked yet.
+/// Returns the timing on the wire, unchecked.
 pub(super) const fn timing_of(wire: v1::LeaseTiming) -> LeaseTiming {
     let v1::LeaseTiming { heartbeat_ms, lease_ms, failure_timeout_ms, margin_ms } = wire;
     LeaseTiming { heartbeat_ms, lease_ms, failure_timeout_ms, margin_ms }
@@ -73,12 +73,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_round_trip() {
+    fn default_settings_round_trip() {
         assert_eq!(Settings::try_from(v1::Settings::from(Settings::default())), Ok(Settings::default()));
     }
 
     #[test]
-    fn impossible_settings_are_named() {
+    fn impossible_settings_name_the_field() {
         let good = v1::Settings::from(Settings::default());
         let timing = v1::LeaseTiming { lease_ms: 1, ..good.timing.unwrap() };
         let cases = [

@@ -61,7 +61,7 @@ impl From<v1::Subject> for Subject {
     }
 }
 
-/// What a message says that it is about, if it says so.
+/// Returns the subject of a message, if it has one.
 pub fn subject_of(wire: Option<v1::Subject>) -> Subject {
     wire.map_or(Subject::Unknown, Into::into)
 }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_coordinator_speaks_of_is_no_error() {
+    fn subject_of_a_newer_version_is_accepted() {
         let about = |about| subject_of(Some(v1::Subject { about: Some(about) }));
         assert_eq!(about(subject::About::Group("regions".into())), Subject::Unknown);
         assert_eq!(subject_of(None), Subject::Unknown);

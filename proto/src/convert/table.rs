@@ -11,7 +11,7 @@ use archon_types::{
     ReplicaState, RightStage, Table, TableDelta, TableId, TablePiece, Version,
 };
 
-/// Most placements in a partition's row: the replicas, those being loaded and those being deleted.
+/// Maximum number of placements in a partition's row: the replicas, those being loaded and those being deleted.
 pub const PLACEMENTS_MAX: usize = 8 * REPLICAS_MAX as usize;
 
 macro_rules! wire_enum {
@@ -42,7 +42,7 @@ wire_enum!(Holds, v1::TableHolds, "TableHolds", Data, Lease);
 wire_enum!(RightStage, v1::RightStage, "RightStage", Copying, Mirroring, Formed);
 wire_enum!(NodeGoal, v1::NodeGoal, "NodeGoal", Serve, Cordon, Drain, Maintain);
 
-/// An enum field, checked: `W` is the wire's enum, `T` the vocabulary's.
+/// Checks an enum field: `W` is the wire's enum, `T` the vocabulary's.
 ///
 /// # Errors
 /// [`ConvertError`] naming `field` for zero (left out) and for numbers that this version does not know.
@@ -159,7 +159,7 @@ impl TryFrom<v1::Node> for Node {
     fn try_from(wire: v1::Node) -> Result<Self, ConvertError> {
         checked(check_name("node", &wire.name), "Node.name")?;
         check_address(&wire.address, "Node.address")?;
-        // A participant could once register with a limit of zero: its row stays readable.
+        // Earlier versions accepted a participant with a limit of zero: its row stays readable.
         let partitions_max = wire.partitions_max;
         let traits =
             NodeTraits { zone: wire.zone, weight: wire.weight, partitions_max: partitions_max.map(|most| most.max(1)) };
@@ -209,7 +209,7 @@ pub(crate) fn range_limits(wire: Option<v1::RangeLimits>, field: &'static str) -
     Ok(limits)
 }
 
-/// Nothing is said of limits that are not there.
+/// Returns the limits in wire format; absent if there are none.
 pub(crate) fn wire_limits(limits: RangeLimits) -> Option<v1::RangeLimits> {
     let RangeLimits { split_above_bytes, split_above_rate, merge_below_bytes } = limits;
     limits.is_set().then_some(v1::RangeLimits { split_above_bytes, split_above_rate, merge_below_bytes })
@@ -333,14 +333,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_delta_round_trips_through_bytes(delta in delta()) {
+        fn table_delta_round_trips_through_bytes(delta in delta()) {
             let bytes = v1::TableDelta::from(delta.clone()).encode_to_vec();
             let wire = v1::TableDelta::decode(bytes.as_slice()).unwrap();
             prop_assert_eq!(TablePiece::try_from(wire), Ok(TablePiece::whole(delta)));
         }
 
         #[test]
-        fn a_damaged_delta_is_an_error_or_a_well_formed_one(wire in garbage_delta()) {
+        fn damaged_delta_is_an_error_or_well_formed(wire in garbage_delta()) {
             if let Ok(TablePiece { delta, .. }) = TablePiece::try_from(wire) {
                 for row in &delta.partitions {
                     prop_assert!(row.id.index < delta.table.keys.numbers_end());
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_row_is_named() {
+    fn invalid_row_names_the_field() {
         let field = |spoil: fn(&mut v1::Partition)| {
             let mut wire = row();
             spoil(&mut wire);

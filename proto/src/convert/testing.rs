@@ -165,7 +165,7 @@ fn merge() -> impl Strategy<Value = Box<Merge>> {
     (any::<u64>(), side).prop_map(|(attempt, side)| Box::new(Merge { attempt: Version::new(attempt), side }))
 }
 
-/// A row of table 1 with `partitions` partitions.
+/// Generates a row of table 1 with `partitions` partitions.
 fn row(partitions: u32) -> impl Strategy<Value = Partition> {
     let states = select(&[ReplicaState::Load, ReplicaState::Live, ReplicaState::Unload][..]);
     const STATUSES: &[PartitionStatus] = &[
@@ -249,7 +249,7 @@ pub(crate) fn delta() -> impl Strategy<Value = TableDelta> {
         })
 }
 
-/// A well-formed delta with some numbers replaced by any others.
+/// Generates a well-formed delta with some numbers replaced by any others.
 pub(crate) fn garbage_delta() -> impl Strategy<Value = v1::TableDelta> {
     (delta(), any::<u32>(), any::<i32>(), option::of(any::<u64>()), any::<bool>()).prop_map(
         |(delta, number, state, leader, table)| {
@@ -269,7 +269,7 @@ pub(crate) fn garbage_delta() -> impl Strategy<Value = v1::TableDelta> {
     )
 }
 
-/// A sentence for people, as it is after it was read.
+/// Generates a text for people, as it is after it was read.
 fn text() -> impl Strategy<Value = String> {
     ".{0,20}".prop_map(into_plain)
 }

@@ -3,7 +3,7 @@
 use super::ConvertError;
 use archon_types::{PROTOCOL_MAX, ProtocolRange};
 
-/// The protocols between these two, as a coordinator says of itself: one of the first version says nothing.
+/// Returns the protocols from `min` to `max`, as reported by a coordinator: one of the first version sends none.
 ///
 /// # Errors
 /// An empty range.
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_says_nothing_speaks_the_first_protocol_only() {
+    fn absent_range_means_the_first_protocol() {
         assert_eq!(protocol_range((0, 0), "x"), Ok(ProtocolRange::FIRST));
         assert_eq!(protocol_range((1, 2), "x"), Ok(ProtocolRange { oldest: 1, newest: 2 }));
         for bad in [(0, 2), (2, 1), (1, 0), (1, u32::MAX)] {

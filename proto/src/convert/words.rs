@@ -1,10 +1,10 @@
-//! Words of the administration between the wire and the vocabulary. What this version does not know is kept, not refused:
-//! a status of a newer coordinator can be read.
+//! Conversion of open enums of the administration between wire and vocabulary. Unknown values are kept, not refused, so
+//! that a status of a newer coordinator can be read.
 
 use archon_types::{Vocabulary, Word};
 
-/// A word that the wire carries as an enum: `W` is the wire's enum, `T` the vocabulary's. A number that this version does
-/// not know becomes the unknown word `unknown_7`.
+/// Reads an open enum that the wire carries as an enum: `W` is the wire's enum, `T` the vocabulary's. A number that
+/// this version does not know becomes the unknown value `unknown_7`.
 pub fn enum_word<W, T>(value: i32) -> Word<T>
 where
     W: TryFrom<i32>,
@@ -16,7 +16,7 @@ where
     }
 }
 
-/// A word for the wire.
+/// Returns the value for the wire.
 pub fn put_word<T: Vocabulary>(word: &Word<T>) -> String {
     word.as_str().to_owned()
 }
@@ -28,7 +28,7 @@ mod tests {
     use archon_types::{NodeGoal, NodeStatus};
 
     #[test]
-    fn a_number_of_a_newer_version_is_no_error() {
+    fn number_of_a_newer_version_is_accepted() {
         let drain = i32::from(v1::NodeGoal::Drain);
         assert_eq!(enum_word::<v1::NodeGoal, NodeGoal>(drain), NodeGoal::Drain);
         let newer: Word<NodeStatus> = enum_word::<v1::NodeStatus, _>(7);
