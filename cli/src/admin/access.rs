@@ -7,7 +7,7 @@ use crate::output::{Column, Output};
 use archon_client::{AccessChanged, AccessRight, Admin, Right};
 use archon_types::grantee_text;
 
-/// Carries out one of them. Without TLS (`by_tls`) nobody has a certificate, and rights count for nothing.
+/// Carries out one of them. Without TLS (`by_tls` is false) there are no certificates, and rights have no effect.
 pub(crate) async fn run(verb: &AccessVerb, admin: &Admin, by_tls: bool, output: &Output) -> Result<Exit, Failure> {
     let (args, revoke) = match verb {
         AccessVerb::List(args) => return list(args, admin, by_tls, output).await,
@@ -31,7 +31,7 @@ pub(crate) async fn run(verb: &AccessVerb, admin: &Admin, by_tls: bool, output: 
     Ok(Exit::Done)
 }
 
-/// Rights count for nothing without TLS.
+/// Warns that rights have no effect without TLS.
 fn talk_of_plaintext(by_tls: bool, output: &Output) {
     if !by_tls {
         output.talk(
@@ -88,7 +88,7 @@ fn text(changed: &AccessChanged, asked: Right, revoke: bool) -> String {
         (false, false) => {
             format!("{client} may {} {table} already", verb(changed.granted.as_ref().and_then(|right| right.known())))
         }
-        // What single clients, or single tables, were granted stays, and so does what covers more.
+        // Grants to single clients or to single tables stay, and so do wider ones.
         (true, true) if changed.client.is_none() || changed.table.is_none() => {
             let left = changed.granted.as_ref().map_or("", |_| "; what is left of it is to read");
             format!(
@@ -110,7 +110,7 @@ fn text(changed: &AccessChanged, asked: Right, revoke: bool) -> String {
     format!("{said}{still}{}", behind_text(changed.nodes_behind_count, &changed.nodes_behind))
 }
 
-/// Which nodes do not go by a change yet.
+/// Describes the nodes that do not apply a change yet.
 pub(super) fn behind_text(count: u32, named: &[String]) -> String {
     match count as usize {
         0 => String::new(),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_says_who_may_what_and_who_does_not_know_yet() {
+    fn change_names_the_right_and_the_nodes_behind() {
         assert_eq!(text(&changed(), Right::Write, false), "client/shop may write to table orders");
         let behind = AccessChanged { nodes_behind: vec!["athens".into()], nodes_behind_count: 1, ..changed() };
         assert!(text(&behind, Right::Write, false).ends_with("; 1 of the nodes do not go by it yet: athens"));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_taken_back_that_a_wider_one_still_gives_was_told_as_gone() {
+    fn revoked_right_covered_by_a_wider_one_is_reported() {
         let taken = AccessChanged { granted: None, ..changed() };
         assert_eq!(text(&taken, Right::Write, true), "client/shop may not write to table orders any more");
         let reads = AccessChanged { granted: Some(Word::Known(Right::Read)), ..changed() };

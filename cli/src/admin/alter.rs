@@ -7,7 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
 use archon_client::{Admin, ErrorKind, TableChange, TraitsChange};
 
-/// Gives a node another zone, weight or limit.
+/// Sets the zone, weight or limit of a node.
 pub(crate) async fn node(args: &NodeSetArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let change = TraitsChange {
         zone: args.zone.clone().map(|OrNone(zone)| zone),
@@ -34,7 +34,7 @@ pub(crate) async fn node(args: &NodeSetArgs, admin: &Admin, output: &Output) -> 
     Ok(Exit::Done)
 }
 
-/// Wants another number of copies of each partition of a table, or other limits above which these are split.
+/// Sets the number of replicas of each partition of a table, or its limits for splits.
 pub(crate) async fn table(args: &AlterTableArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let change = TableChange {
         replication: args.replication,
@@ -76,7 +76,7 @@ fn text(node: &Node, changed: bool) -> String {
     format!("{} {verb} weight {}, {limit}, {zone}", node.name, node.weight)
 }
 
-/// What a new limit does not do by itself.
+/// Warns that a node already holds more replicas than its new limit.
 fn too_many(node: &Node) -> Option<String> {
     let most = node.partitions_max.filter(|most| node.copies_held > *most)?;
     Some(format!(

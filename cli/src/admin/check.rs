@@ -1,4 +1,4 @@
-//! `archon check`: what somebody should do something about, and how urgent it is, also as the exit code.
+//! `archon check`: reasons for an operator to act, with their severity, also as the exit code.
 
 use super::{short_time, since};
 use crate::args::CheckArgs;
@@ -7,7 +7,7 @@ use crate::output::Output;
 use archon_client::{Admin, Alert, Check, CheckThresholds, ErrorKind, Reason, ReasonCode, Severity, Subject};
 use archon_security::{COMPARE, is_of_certificates};
 
-/// Looks the cluster over.
+/// Checks the cluster.
 pub(crate) async fn run(args: &CheckArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let thresholds = CheckThresholds {
         stale_after: args.stale_after,
@@ -17,7 +17,7 @@ pub(crate) async fn run(args: &CheckArgs, admin: &Admin, output: &Output) -> Res
     };
     let check = match admin.check(&thresholds).await {
         Ok(check) => check,
-        // Somebody who watches a cluster wants to be woken for this, not told to try again.
+        // A monitoring script needs an alarm here, and not the advice to retry.
         Err(error) if is_without_quorum(error.kind()) => without_quorum(&error.to_string()),
         Err(error) => return Err(error.into()),
     };
@@ -33,7 +33,7 @@ pub(crate) async fn run(args: &CheckArgs, admin: &Admin, output: &Output) -> Res
     })
 }
 
-/// Whether an error says that there is no quorum to be asked, or none that answers.
+/// Returns true if an error means that there is no quorum to ask, or none that answers.
 pub(crate) const fn is_without_quorum(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -85,7 +85,7 @@ mod tests {
     use crate::output::Format;
 
     #[test]
-    fn the_worst_decides_and_each_says_what_helps() {
+    fn worst_alert_decides_and_each_has_a_remedy() {
         let plain = Output::plain(Format::Table);
         let well = Check::of(Vec::new(), false);
         assert_eq!(well.severity, Severity::Notice);
@@ -97,7 +97,7 @@ mod tests {
             "alarm    NoQuorum: no leading coordinator answers: nobody answers (coordinators)\n         see `archon status`; \
              start a majority of the coordinators"
         );
-        // A majority may well run, and does not take this certificate.
+        // A majority may be running, and not accept this certificate.
         let check = without_quorum("c1:7101: its certificate is refused: not valid for name");
         assert!(!text(&check, &plain).contains("majority") && text(&check, &plain).contains("archon cert show"));
     }

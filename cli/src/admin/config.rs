@@ -40,7 +40,7 @@ fn rows(settings: &[SettingSummary], output: &Output) -> String {
     output.rows_text(&columns, rows.collect(), "the coordinators tell no settings")
 }
 
-/// Changes settings, or says what would change.
+/// Changes settings, or predicts the change.
 pub(crate) async fn set(args: &SetArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let if_version = args.if_version.map(Version::new);
     let changed = match args.dry_run {
@@ -76,7 +76,7 @@ mod tests {
     use archon_client::{Setting, SettingChanged, Word};
 
     #[test]
-    fn a_change_says_what_was_and_what_is() {
+    fn change_shows_old_and_new_value() {
         let step = SettingChanged { setting: Word::Known(Setting::ReplaceAfterMs), before: 300_000, after: 60_000 };
         let changed = SettingsChanged { settings_version: 7, changes: vec![step] };
         assert_eq!(text(&changed, false), "changed replace_after_ms from 300000 to 60000");

@@ -13,11 +13,12 @@ use archon_client::{Admin, DrainCheck, ErrorKind, NodeCheck, NodeGoal};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 
-/// How often a drain is asked for again because other nodes changed between judging and beginning it.
+/// Maximum number of attempts of a drain whose preconditions changed between check and start.
 const ATTEMPTS_MAX: usize = 5;
 
-/// Empties nodes, and waits for it if asked to. All of several are judged before any begins, and begin before any is waited for, so that
-/// the copies of none go to another one of them. Each may be drained alone, and not all together: the failure reports which ones were begun.
+/// Empties nodes, and waits for it if requested. All of several are checked before any starts, and start before any is
+/// waited for, so that the replicas of none go to another one of them. Each may be drained alone, and not all together:
+/// the failure reports which ones were started.
 pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let names = &args.nodes.names;
     let judged = each::judge(names, async |name: &str| judge(&check(name, admin).await?, args, refused));
@@ -35,7 +36,7 @@ pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> R
     Ok(Exit::Done)
 }
 
-/// Rejects a drain that the cluster would refuse. A drain under way continues even if it now has obstacles.
+/// Rejects a drain that the cluster would refuse. A drain in progress continues even if it now has obstacles.
 fn judge(found: &NodeCheck, args: &DrainArgs, refused: fn(&str, &[String]) -> Failure) -> Result<(), Failure> {
     let already = found.node.goal == NodeGoal::Drain;
     match found.drain.obstacles.is_empty() || (already && !args.dry_run) {
@@ -77,7 +78,7 @@ async fn begin_drain(
     Ok((node, drain))
 }
 
-/// Waits for a drain that has begun, and says what comes next. Returns whether the reader still waits.
+/// Waits for a drain in progress, and prints the next step. Returns true if the reader still waits.
 async fn finish_drain(
     node: &Node,
     drain: DrainCheck,
@@ -100,7 +101,7 @@ async fn finish_drain(
         output.json(&NodeChanged { goal, drain, copies_held, ..NodeChanged::new(node) })?;
     } else if args.wait {
         output.line(format!("{name} is empty"))?;
-        // A participant that has ended is forgotten by itself.
+        // A participant that has ended is removed automatically.
         let forget = if node.is_participant() { String::new() } else { format!(", then: archon node remove {name}") };
         output.talk(format!("next: stop it{forget}"));
     } else if args.dry_run {
@@ -130,7 +131,7 @@ fn drain_text(node: &Node, drain: &DrainCheck, dry_run: bool) -> String {
     }
 }
 
-/// What a participant hands over, and what nobody else takes.
+/// Describes the leases that a participant hands over, and those that no other takes.
 fn leases_text(node: &Node, moved: u32, dry_run: bool) -> String {
     let (name, count) = (&node.name, |count| words(node).count(count));
     let verb = if dry_run { "would drain" } else { "draining" };
@@ -144,14 +145,14 @@ fn leases_text(node: &Node, moved: u32, dry_run: bool) -> String {
     }
 }
 
-/// A node that is being emptied.
+/// Progress of a node that is being emptied.
 struct Emptying<'a> {
     name: &'a str,
     admin: &'a Admin,
     output: &'a Output,
     started: Instant,
     bar: Option<ProgressBar>,
-    /// The most copies that it was seen to hold.
+    /// Highest number of replicas seen on it.
     most: u32,
     last_reported: Option<String>,
 }
@@ -240,7 +241,7 @@ mod tests {
     use archon_client::NodeGain;
 
     #[test]
-    fn a_drain_says_what_goes_where() {
+    fn drain_names_destinations() {
         let gains = vec![
             NodeGain { node_id: 2, node: "byzantium".into(), copies_gained: 2 },
             NodeGain { node_id: 3, node: "cyrene".into(), copies_gained: 1 },
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_of_a_participant_said_that_it_holds_nothing_while_it_owned_leases() {
+    fn participant_drain_names_its_leases() {
         let said = |owned, leaderships_moved| {
             let ada = Node { serves: vec!["jobs".into()], ..node(7, "ada", owned) };
             drain_text(&ada, &DrainCheck { leaderships_moved, ..DrainCheck::default() }, false)

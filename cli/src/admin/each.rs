@@ -1,12 +1,12 @@
-//! One order on several members: all are judged before any is changed, and a failure reports what became of each.
+//! One order on several members: all are checked before any is changed, and a failure reports the outcome for each.
 
 use super::list_text;
 use crate::exit::Failure;
 
-/// Judges every member, and gives up before anything was changed if one must be refused.
+/// Checks every member; if one must be refused, nothing is changed.
 ///
 /// # Errors
-/// The first refusal, and that no other member was changed.
+/// The first refusal; its message states that no other member was changed.
 pub(super) async fn judge<T>(
     names: &[String],
     judge: impl AsyncFn(&str) -> Result<T, Failure>,
@@ -21,7 +21,7 @@ pub(super) async fn judge<T>(
 /// Carries an order out on every member.
 ///
 /// # Errors
-/// The first failure, with the members for which it is done and those that were left out.
+/// The first failure, with the members already changed and those that were left out.
 pub(super) async fn act<T>(
     names: &[String],
     judged: Vec<T>,
@@ -41,7 +41,7 @@ fn unchanged(failure: Failure, names: &[String], at: usize) -> Failure {
     }
 }
 
-/// Adds what became of the members before and after the one at which an order failed.
+/// Adds the outcome for the members before and after the one at which an order failed.
 pub(super) fn partly(failure: Failure, names: &[String], at: usize) -> Failure {
     let mut message = failure.message;
     for (what, which) in [("done already", &names[..at]), ("not done", names.get(at + 1..).unwrap_or_default())] {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn orders_on_several_report_what_became_of_each() {
+    async fn orders_on_several_members_report_each_outcome() {
         let names = ["athens", "byzantium", "cyrene"].map(str::to_owned);
         let error = judge(&names, async |name: &str| refuse(name, "byzantium")).await.expect_err("refused");
         assert_eq!(error.message, "byzantium cannot\n  unchanged as well: athens cyrene");

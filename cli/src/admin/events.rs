@@ -7,12 +7,12 @@ use crate::output::{Column, Output};
 use archon_client::{Admin, Event};
 use std::time::Duration;
 
-/// Between two looks.
+/// Polling interval.
 const EVERY: Duration = Duration::from_secs(1);
-/// Most events asked for while following: more than happen between two looks.
+/// Maximum number of events requested while following: above the number between two polls.
 const FOLLOWED_MAX: u32 = 10_000;
 
-/// Lists what happened, newest last; or goes on doing so.
+/// Lists events, newest last; or follows them.
 pub(crate) async fn run(args: &EventsArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let events = admin.events(args.limit).await?;
     let mut last = events.last().map_or(0, |event| event.index);
@@ -50,12 +50,12 @@ pub(crate) async fn run(args: &EventsArgs, admin: &Admin, output: &Output) -> Re
     }
 }
 
-/// Those that came after the log entry `last`: one entry may have made several.
+/// Returns the events after the log entry `last`: one entry may have made several.
 fn newer(events: &[Event], last: u64) -> &[Event] {
     &events[events.partition_point(|event| event.index <= last)..]
 }
 
-/// An event beneath the columns that stand far above.
+/// Formats an event in fixed columns, because the headings may have scrolled away.
 fn line(event: &Event) -> String {
     let Event { index, at_ms, by, subject, message, .. } = event;
     format!("{index:>5}  {:>7}  {by}  {subject}  {message}", ago_text(*at_ms))
@@ -90,7 +90,7 @@ mod tests {
     use archon_client::{Cause, EventCode, Subject};
 
     #[test]
-    fn what_was_shown_is_not_shown_again() {
+    fn events_are_shown_once() {
         let event = |index| Event {
             index,
             at_ms: 0,

@@ -1,4 +1,4 @@
-//! A list of the coordinators while none of them leads: a follower's word about the others is worth nothing then, so each is asked for
+//! List of the coordinators without a leader: a follower's view of the others is then outdated, so each is asked for
 //! itself.
 
 use crate::exit::{Exit, Failure};
@@ -6,12 +6,13 @@ use crate::output::count_text;
 use archon_client::{Admin, CoordinatorRole, Error, Quorum};
 use std::time::{Duration, Instant};
 
-/// How long each coordinator may take to answer for itself.
+/// Maximum time for the answer of each coordinator.
 const EACH: Duration = Duration::from_secs(1);
-/// How long an election is waited for, where enough answer for one.
+/// Maximum wait for an election, if enough coordinators answer for one.
 const ELECTION: Duration = Duration::from_secs(3);
 
-/// The quorum as the one that leads tells it; or, where nobody leads, as each of those does that answer, with how many these are.
+/// Returns the quorum in the leader's view; without a leader, merged from each coordinator's own answer, with the
+/// number of voters that answer.
 pub(super) async fn asked(admin: &Admin) -> Result<(Quorum, Option<usize>), Failure> {
     let begun = Instant::now();
     loop {
@@ -31,18 +32,19 @@ pub(super) async fn asked(admin: &Admin) -> Result<(Quorum, Option<usize>), Fail
     }
 }
 
-/// Whether this is the word of one that leads, and that a majority answers.
+/// Returns true if the answer is of a leader that a majority answers.
 fn leads(quorum: &Quorum) -> bool {
     quorum.leader_id == Some(quorum.id) && quorum.spare_voters.is_some()
 }
 
-/// What each says of itself, in one list, and how many voters answer; or the word of the one that leads by now.
+/// Merges the answers into one list, with the number of voters that answer; or returns the answer of a leader elected
+/// meanwhile.
 fn leaderless(quorum: Quorum, each: &[(String, Result<Quorum, Error>)]) -> (Quorum, usize) {
     let answers: Vec<&Quorum> = each.iter().filter_map(|(_, said)| said.as_ref().ok()).collect();
     if let Some(led) = answers.iter().find(|said| leads(said)) {
         return ((*led).clone(), answers.len());
     }
-    // One that is cut off from the others goes on saying that it leads.
+    // A leader that is cut off from the others still claims to lead.
     let mut quorum = Quorum { leader_id: None, leader_address: None, spare_voters: None, ..quorum };
     let mut answer = 0;
     for member in &mut quorum.coordinators {
@@ -57,10 +59,10 @@ fn leaderless(quorum: Quorum, each: &[(String, Result<Quorum, Error>)]) -> (Quor
     (quorum, answer)
 }
 
-/// What to do where a majority is away.
+/// Remedy if a majority is away.
 pub(super) const START_OR_RECOVER: &str = "start a majority of them, each on its own data directory; if more than half are gone for good: `archon quorum recover --help`";
 
-/// Nobody leads.
+/// Returns the failure for a quorum without a leader.
 pub(super) fn without_leader(quorum: &Quorum, answer: usize) -> Failure {
     let voters = quorum.voters().count();
     let message = format!("no coordinator leads: {answer} of {} answer", count_text(voters, "voter", "voters"));
@@ -80,7 +82,7 @@ mod tests {
     use archon_client::{ErrorKind, Word};
 
     #[test]
-    fn without_a_majority_coordinators_that_were_killed_were_shown_as_followers() {
+    fn killed_coordinators_are_shown_as_not_answering() {
         let told =
             Quorum { id: 2, role: Word::Known(CoordinatorRole::Candidate), leader_id: Some(1), ..quorum(3, None) };
         let killed = |address: &str| {
@@ -105,7 +107,7 @@ mod tests {
         assert!(format!("{failed:?}").contains("quorum recover"), "{failed:?}");
         let electing = without_leader(&found, 2);
         assert!(!format!("{electing:?}").contains("recover"), "all that is needed is there: {electing:?}");
-        // Meanwhile one was elected.
+        // A leader was elected meanwhile.
         let elected = quorum(3, Some(1));
         let (found, _) = leaderless(told, &[("127.0.0.1:7101".to_owned(), Ok(elected.clone()))]);
         assert_eq!((found.clone(), leads(&found)), (elected, true));

@@ -10,10 +10,10 @@ use crate::output::{Output, bytes_text};
 use archon_client::{Admin, ErrorKind, EventCode, PartitionMerge};
 use std::time::Duration;
 
-/// How long a merge is waited for: it is done or given up after 10 s, unless the coordinators change meanwhile.
+/// Maximum wait for a merge: it is done or abandoned after 10 s, unless the coordinators change meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Merges a partition with its right neighbour, says what that would do, or gives it up.
+/// Merges a partition with its right neighbour, predicts the effect, or abandons the merge.
 pub(crate) async fn run(
     args: &MergePartitionArgs,
     admin: &Admin,
@@ -57,7 +57,7 @@ fn say(merge: &PartitionMerge, output: &Output, text: &str) -> Result<Exit, Fail
     Ok(Exit::Done)
 }
 
-/// What it gets, and what it has then.
+/// Describes the keys that it gets, and its keys afterwards.
 fn what(merge: &PartitionMerge) -> String {
     let keys = keys_text(&merge.range.begin, merge.range.end.as_deref());
     let bytes = merge.right_bytes.map_or_else(String::new, |bytes| format!(", {}", bytes_text(bytes)));
@@ -65,7 +65,7 @@ fn what(merge: &PartitionMerge) -> String {
     format!("all keys of {table}/{right}{bytes}, which ends\n  {}  keys {keys}", merge.partition)
 }
 
-/// A merge under way.
+/// A merge in progress.
 struct RunningMerge<'a> {
     admin: &'a Admin,
     merge: &'a PartitionMerge,
@@ -73,12 +73,12 @@ struct RunningMerge<'a> {
 }
 
 impl Watched for RunningMerge<'_> {
-    /// Whether it was done.
+    /// True if it was completed.
     type Outcome = bool;
 
     async fn look(&mut self) -> Result<Option<bool>, Failure> {
         let PartitionMerge { table, right, .. } = self.merge;
-        // Its number is never given again, and nobody but its left neighbour gets its keys.
+        // Its number is never reused, and only its left neighbour gets its keys.
         match self.admin.describe_partition(table, *right).await {
             Ok(right) => Ok(right.reshaping.is_none_or(|merge| merge.right != right.id).then_some(false)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Some(true)),

@@ -1,4 +1,4 @@
-//! The verbs that look at a cluster or change it, one file per noun.
+//! Commands that read or change a cluster, one file per noun.
 
 pub(crate) mod access;
 pub(crate) mod alter;
@@ -30,7 +30,7 @@ mod words;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long ago a Unix time was; `None` if the time is unknown (zero).
+/// Returns the time since a Unix time; `None` if that is unknown (zero).
 pub(crate) fn since(at_ms: u64) -> Option<Duration> {
     if at_ms == 0 {
         return None;
@@ -39,18 +39,18 @@ pub(crate) fn since(at_ms: u64) -> Option<Duration> {
     Some(Duration::from_millis(now_ms.saturating_sub(at_ms)))
 }
 
-/// How long it is until a Unix time; nothing if it has passed.
+/// Returns the time until a Unix time; zero if it has passed.
 fn until(at_ms: u64) -> Duration {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     Duration::from_millis(at_ms.saturating_sub(now_ms))
 }
 
-/// How long ago a Unix time was, for people: `12s ago`, `3m ago`. Empty if the time is unknown (zero).
+/// Formats the time since a Unix time for people: `12s ago`, `3m ago`. Empty if that is unknown (zero).
 fn ago_text(at_ms: u64) -> String {
     since(at_ms).map_or_else(String::new, |time| format!("{} ago", short_time(time)))
 }
 
-/// A length of time in one unit: `850ms`, `12s`, `3m`, `5h`, `2d`.
+/// Formats a duration in one unit: `850ms`, `12s`, `3m`, `5h`, `2d`.
 pub(crate) fn short_time(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -62,7 +62,7 @@ pub(crate) fn short_time(time: Duration) -> String {
     }
 }
 
-/// A list for one line of text; `-` if it is empty.
+/// Formats a list for one line of text; `-` if it is empty.
 fn list_text<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     if items.is_empty() { "-".to_owned() } else { items.join(" ") }

@@ -8,7 +8,7 @@ use crate::output::{Column, Output, bytes_text, count_text, moved_bytes_text};
 use archon_client::{Admin, MovePhase, Reshaping, ReshapingKind};
 use archon_types::text::shown_key;
 
-/// Shows what is being moved.
+/// Shows the moves in progress.
 pub(crate) async fn status(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     watch::show(args.watch, output, async |output: &Output| {
         let rebalance = admin.rebalance_status().await?;
@@ -21,7 +21,7 @@ fn status_rows(rebalance: &Rebalance, output: &Output) -> String {
     match (rebalance.moves.is_empty(), rebalance.reshapings.is_empty()) {
         (_, true) => move_rows(rebalance, output),
         (true, false) => reshaping_rows(rebalance, output),
-        // What is over stands below what goes on.
+        // Finished ones stand below those in progress.
         (false, false) if under_way(rebalance) == 0 => {
             format!("{}\n\n{}", reshaping_rows(rebalance, output), move_rows(rebalance, output))
         }
@@ -29,7 +29,7 @@ fn status_rows(rebalance: &Rebalance, output: &Output) -> String {
     }
 }
 
-/// Splits and merges under way.
+/// Formats splits and merges in progress.
 fn reshaping_rows(rebalance: &Rebalance, output: &Output) -> String {
     let columns = [
         Column::text("PARTITION"),
@@ -75,13 +75,13 @@ fn move_rows(rebalance: &Rebalance, output: &Output) -> String {
             moving.partition_name(),
             moving.from.clone(),
             moving.to.clone(),
-            // One that lost its point is no failure.
+            // A superseded move is no failure.
             match moving.is_aborted() && moving.phase != MovePhase::Superseded {
                 true => output.bad(&phase),
                 false => phase,
             },
             moving.percent.to_string(),
-            // What was copied for a move that was undone has been thrown away.
+            // Data copied for a move that was undone has been deleted.
             if moving.is_aborted() { "-".to_owned() } else { bytes_text(moving.bytes_done) },
             moved_bytes_text(moving.bytes_total),
             moving.message.clone(),
@@ -99,7 +99,7 @@ fn move_rows(rebalance: &Rebalance, output: &Output) -> String {
     text
 }
 
-/// What can be done about moves under way: those that have handed over are past stopping.
+/// Describes the ways to stop moves in progress: those that have handed over can no longer be stopped.
 pub(super) fn way_out(rebalance: &Rebalance) -> &'static str {
     let summary = &rebalance.summary;
     let stop = summary.queued + summary.copying + summary.in_sync;
@@ -109,7 +109,7 @@ pub(super) fn way_out(rebalance: &Rebalance) -> &'static str {
     }
 }
 
-/// How many moves have not ended.
+/// Returns the number of moves that have not ended.
 pub(super) fn under_way(rebalance: &Rebalance) -> usize {
     let open = (rebalance.summary.moves_total - rebalance.summary.over()) as usize;
     if rebalance.running { open.max(1) } else { 0 }
@@ -122,7 +122,7 @@ mod tests {
     use archon_client::{MoveKind, MoveStatus, ReshapingPhase};
 
     #[test]
-    fn a_rebalance_that_was_over_stood_above_the_splits_as_not_running() {
+    fn splits_stand_above_a_finished_rebalance() {
         let split = Reshaping {
             table_id: 2,
             table: "times".into(),

@@ -22,7 +22,7 @@ pub(crate) async fn list(args: &WatchArgs, admin: &Admin, output: &Output) -> Re
 }
 
 fn list_rows(nodes: &[Node], output: &Output) -> String {
-    // Few clusters are so large that nodes relay heartbeats.
+    // Nodes relay heartbeats only in large clusters.
     let relayed = nodes.iter().any(|node| node.via.is_some());
     let mut columns = vec![
         Column::number("ID"),
@@ -65,7 +65,7 @@ fn list_rows(nodes: &[Node], output: &Output) -> String {
     output.rows_text(&columns, rows.collect(), "no node has registered yet; start one: `archon node --help`")
 }
 
-/// Says everything about one node.
+/// Prints a complete description of one node.
 pub(crate) async fn describe(
     args: &DescribeArgs,
     admin: &Admin,
@@ -79,7 +79,7 @@ pub(crate) async fn describe(
     .await
 }
 
-/// What the cluster knows of a node. If there is none of that name, the names are listed.
+/// Returns the cluster's view of a node. For an unknown name, the error lists the names.
 pub(super) async fn check(name: &str, admin: &Admin) -> Result<NodeCheck, Failure> {
     match admin.check_node(name).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -176,7 +176,7 @@ fn text(description: &NodeDescription, output: &Output) -> String {
     lines.join("\n")
 }
 
-/// What is wanted of the node, and what that means.
+/// Returns the goal of the node, with its meaning.
 fn goal_text(node: &Node) -> String {
     let meaning = match (node.goal.known(), node.copies_held) {
         (Some(NodeGoal::Cordon), _) => ": it keeps what it has and gets nothing new".to_owned(),
@@ -188,13 +188,13 @@ fn goal_text(node: &Node) -> String {
     format!("{}{meaning}", node.goal)
 }
 
-/// Until when it leads nothing.
+/// Returns the end of its maintenance.
 fn maintained(node: &Node) -> String {
     let left = node.maintenance_ends_at_ms.map_or(Duration::ZERO, until);
     format!(": {}, for {} at most", words(node).in_maintenance, short_time(left))
 }
 
-/// How many copies are in which state: `9 Live, 1 Load`.
+/// Formats the number of replicas in each state: `9 Live, 1 Load`.
 fn states_text(copies: &[HostedCopy]) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     copies.iter().for_each(|copy| *counts.entry(copy.state.to_string()).or_default() += 1);
@@ -202,7 +202,7 @@ fn states_text(copies: &[HostedCopy]) -> String {
     if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
 }
 
-/// Whether something can be done, or why not.
+/// Returns `yes`, or the obstacles.
 fn possible(obstacles: &[String]) -> String {
     if obstacles.is_empty() { "yes".to_owned() } else { format!("no: {}", obstacles.join("; ")) }
 }
@@ -216,7 +216,7 @@ fn status_text(node: &Node, output: &Output) -> String {
     }
 }
 
-/// How the node answers whom asks as clients do: `unreached 14 s`.
+/// Formats the reachability of the node for clients: `unreached 14 s`.
 fn door_text(door: &Door, output: &Output) -> String {
     let time =
         door.state_for_ms.map_or_else(String::new, |millis| format!(" {}", short_time(Duration::from_millis(millis))));
@@ -231,7 +231,7 @@ fn heard_text(node: &Node) -> Option<String> {
     node.silent_for_ms.map(|silent| short_time(Duration::from_millis(silent)))
 }
 
-/// A number that the node said, if it did.
+/// Formats a number that the node may have reported.
 fn number_text(number: Option<u64>) -> String {
     number.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }

@@ -9,7 +9,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
 use archon_client::{Admin, NodeGoal, NodeLoss};
 
-/// Gives nodes nothing new.
+/// Cordons nodes: they get nothing new.
 pub(crate) async fn cordon(args: &NodeNamesArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let judged = each::judge(&args.names, async |name: &str| {
         let node = look(name, admin).await?;
@@ -38,14 +38,14 @@ async fn cordon_one(node: Node, admin: &Admin, output: &Output) -> Result<(), Fa
     Ok(())
 }
 
-/// What is wanted of a node now takes the place of its maintenance.
+/// Reports that the new goal of a node ends its maintenance.
 pub(super) fn say_maintenance_over(before: &Node, output: &Output) {
     if before.goal == NodeGoal::Maintain {
         output.talk(format!("with that the maintenance of {} is over", before.name));
     }
 }
 
-/// Lets nodes take copies again.
+/// Uncordons nodes: they accept replicas again.
 pub(crate) async fn uncordon(args: &NodeNamesArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let judged = each::judge(&args.names, async |name: &str| {
         let node = look(name, admin).await?;
@@ -60,7 +60,7 @@ pub(crate) async fn uncordon(args: &NodeNamesArgs, admin: &Admin, output: &Outpu
     Ok(Exit::Done)
 }
 
-/// What ends maintenance is said by its own verb.
+/// Refuses a node in maintenance, which its own command ends.
 fn refuse_maintained(node: Node) -> Result<Node, Failure> {
     if node.goal != NodeGoal::Maintain {
         return Ok(node);
@@ -100,7 +100,7 @@ async fn serve(node: Node, admin: &Admin, output: &Output) -> Result<(), Failure
     Ok(())
 }
 
-/// Forgets a node.
+/// Removes a node from the cluster.
 pub(crate) async fn remove(args: &RemoveArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let found = check(&args.name, admin).await?;
     let name = &found.node.name;
@@ -184,12 +184,12 @@ fn would_lose_text(name: &str, loss: &NodeLoss) -> String {
     format!("declaring {name} lost would give up {all}, {counting} of them count; {last}")
 }
 
-/// What has to be said as well where data would be lost.
+/// Returns the additional option needed if data would be lost.
 const fn accept(loss: &NodeLoss) -> &'static str {
     if loss.last_copies_lost > 0 { " --accept-data-loss" } else { "" }
 }
 
-/// What to do about partitions that have no copy any more; `None` if there is none.
+/// Describes the next step for partitions without any replica; `None` if there is none.
 fn last_copies_text(loss: &NodeLoss) -> Option<String> {
     (loss.last_copies_lost > 0).then(|| {
         let partitions = count_text(loss.last_copies_lost as usize, "partition", "partitions");
@@ -197,7 +197,7 @@ fn last_copies_text(loss: &NodeLoss) -> Option<String> {
     })
 }
 
-/// The node as it is now.
+/// Returns the present state of the node.
 pub(super) async fn look(name: &str, admin: &Admin) -> Result<Node, Failure> {
     Ok(check(name, admin).await?.node)
 }
@@ -206,7 +206,7 @@ pub(super) fn refused(what: &str, obstacles: &[String]) -> Failure {
     refused_for(&format!("{what}; nothing was changed"), obstacles)
 }
 
-/// As [`refused`], where other members may have been changed.
+/// As [`refused`], when other members may have been changed.
 pub(super) fn refused_for(what: &str, obstacles: &[String]) -> Failure {
     let list: Vec<String> = obstacles.iter().map(|obstacle| format!("\n  - {obstacle}")).collect();
     Failure::new(Exit::Refused, format!("{what}:{}", list.concat()))
@@ -222,7 +222,7 @@ mod tests {
     use crate::documents::testing::node;
 
     #[test]
-    fn a_removal_says_what_goes_with_the_node() {
+    fn removal_reports_its_effects() {
         let removed_text = |name, copies| super::removed_text(&node(1, name, copies), copies);
         assert_eq!(removed_text("athens", 0), "athens is removed");
         assert_eq!(
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_says_what_was_given_up_and_names_the_way_on_for_partitions_without_a_copy() {
+    fn loss_reports_its_effects_and_the_next_step() {
         let loss = NodeLoss { copies_lost: 3, counting_copies_lost: 2, last_copies_lost: 0 };
         assert_eq!(lost_text("athens", &loss), "athens is lost: 3 copies of it given up, 2 of them counted");
         assert_eq!(
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_of_a_refusal_has_a_line() {
+    fn refusal_prints_each_obstacle_on_its_own_line() {
         let failure = refused("athens cannot be removed", &["it is alive".into(), "it holds copies".into()]);
         assert_eq!(failure.exit, Exit::Refused);
         assert_eq!(

@@ -14,14 +14,14 @@ use crate::exit::{Exit, Failure, says_how};
 use crate::output::{Output, count_text};
 use archon_client::{Admin, Error, ErrorKind};
 
-/// The same leader in the next epoch.
+/// Starts a new epoch with the same leader.
 pub(crate) async fn bump(args: &OrderPartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let PartitionArgs { id, table } = &args.partition;
     admin.bump(table, *id, &args.why.why).await.map_err(partition_failure)?;
     say(&args.partition, None, true, output, "its leadership is being renewed")
 }
 
-/// Nobody leads it.
+/// Takes a partition offline: it has no leader.
 pub(crate) async fn offline(args: &OrderPartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let PartitionArgs { id, table } = &args.partition;
     let changed = admin.take_offline(table, *id, &args.why.why).await.map_err(partition_failure)?;
@@ -33,13 +33,13 @@ pub(crate) async fn offline(args: &OrderPartitionArgs, admin: &Admin, output: &O
     Ok(Exit::Done)
 }
 
-/// It is led again.
+/// Brings a partition online again.
 pub(crate) async fn online(args: &PartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let changed = admin.bring_online(&args.table, args.id).await.map_err(partition_failure)?;
     say(args, None, changed, output, if changed { "online: a leader is chosen" } else { "was not offline" })
 }
 
-/// A member gets no copy of it and does not lead it.
+/// Excludes a member from a partition: it gets no replica of it and does not lead it.
 pub(crate) async fn bar(args: &BarPartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let UnbarPartitionArgs { partition, node } = &args.unbar;
     let barred = admin.bar(node, &partition.table, Some(partition.id), &args.why.why).await;
@@ -52,7 +52,7 @@ pub(crate) async fn bar(args: &BarPartitionArgs, admin: &Admin, output: &Output)
     Ok(Exit::Done)
 }
 
-/// The bar is taken back.
+/// Ends such an exclusion.
 pub(crate) async fn unbar(args: &UnbarPartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let UnbarPartitionArgs { partition, node } = args;
     let changed = admin.unbar(node, &partition.table, Some(partition.id)).await.map_err(partition_failure)?;
@@ -60,7 +60,7 @@ pub(crate) async fn unbar(args: &UnbarPartitionArgs, admin: &Admin, output: &Out
     say(partition, Some(node), changed, output, &text)
 }
 
-/// A member gets and leads nothing of a table.
+/// Excludes a member from a table: it gets no replica and leads nothing there.
 pub(crate) async fn bar_node(args: &BarNodeArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let UnbarNodeArgs { name, table } = &args.unbar;
     let changed = admin.bar(name, table, None, &args.why.why).await.map_err(node_failure)?;
@@ -75,7 +75,7 @@ pub(crate) async fn bar_node(args: &BarNodeArgs, admin: &Admin, output: &Output)
     Ok(Exit::Done)
 }
 
-/// That bar is taken back.
+/// Ends such an exclusion.
 pub(crate) async fn unbar_node(args: &UnbarNodeArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let UnbarNodeArgs { name, table } = args;
     let changed = admin.unbar(name, table, None).await.map_err(node_failure)?;
@@ -90,7 +90,7 @@ pub(crate) async fn unbar_node(args: &UnbarNodeArgs, admin: &Admin, output: &Out
     Ok(Exit::Done)
 }
 
-/// Members lead nothing for a while.
+/// Puts members into maintenance: they lead nothing for a while.
 pub(crate) async fn maintain(args: &MaintainArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let names = &args.nodes.names;
     let order = async |name: &str, node| {
@@ -113,7 +113,7 @@ pub(crate) async fn maintain(args: &MaintainArgs, admin: &Admin, output: &Output
     Ok(Exit::Done)
 }
 
-/// Their maintenance ends.
+/// Ends their maintenance.
 pub(crate) async fn resume(args: &NodeNamesArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let order = async |name: &str, node| {
         admin.resume(name).await.map_err(node_failure)?;
@@ -164,7 +164,7 @@ fn node_failure(error: Error) -> Failure {
     with_list(error, "see `archon node list` and `archon table list`")
 }
 
-/// Of what does not exist, where what does is listed.
+/// Returns the failure, with the command that lists existing names if the name does not exist.
 pub(super) fn with_list(error: Error, list: &str) -> Failure {
     let kind = error.kind();
     let failure = Failure::from(error);
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn maintenance_says_what_it_cannot_take_away() {
+    fn maintenance_reports_leaderships_that_stay() {
         assert_eq!(maintained("it leads nothing", 0), "it leads nothing");
         assert_eq!(
             maintained("it leads nothing", 1),

@@ -42,7 +42,7 @@ fn list_rows(partitions: &[Partition], output: &Output) -> String {
         Column::text("COPIES"),
     ]);
     let mut partitions: Vec<&Partition> = partitions.iter().collect();
-    // Of ranges their order counts, not their numbers.
+    // The order of ranges matters, not their numbers.
     partitions.sort_by_key(|partition| partition.range.as_ref().map(|range| range.begin.as_str()));
     let rows = partitions.iter().map(|partition| {
         let mut row = vec![partition.table.clone(), partition.id.to_string()];
@@ -63,7 +63,7 @@ fn list_rows(partitions: &[Partition], output: &Output) -> String {
     output.rows_text(&columns, rows.collect(), "the table has no partitions yet")
 }
 
-/// The keys from one bound to another.
+/// Describes the keys from one bound to another.
 pub(super) fn keys_text(begin: &str, end: Option<&str>) -> String {
     let begin = if begin.is_empty() { "the first one".to_owned() } else { shown_key(begin.as_bytes()) };
     match end {
@@ -72,12 +72,13 @@ pub(super) fn keys_text(begin: &str, end: Option<&str>) -> String {
     }
 }
 
-/// A bound of a range of keys; `-` where there is none.
+/// Formats a bound of a range of keys; `-` if there is none.
 fn bound_text(bound: Option<&str>) -> String {
     bound.filter(|bound| !bound.is_empty()).map_or_else(|| "-".to_owned(), |bound| bare_key(bound.as_bytes()))
 }
 
-/// `athens:Live`; where its node is not alive, no copy is read, written or made: `athens:Load(failed)`.
+/// Formats a replica: `athens:Live`; if its node is not alive, nothing is read, written or copied there:
+/// `athens:Load(failed)`.
 fn copy_text(copy: &Copy) -> String {
     match copy.node_status == NodeStatus::Alive {
         true => format!("{}:{}", copy.node, copy.state),
@@ -85,7 +86,7 @@ fn copy_text(copy: &Copy) -> String {
     }
 }
 
-/// Where it stands, and what it is being split into or merged with.
+/// Formats the status, with the split or merge in progress.
 fn listed_status(partition: &Partition, output: &Output) -> String {
     let status = status_text(&partition.status, output);
     match (partition.splits_into, partition.merges_with) {
@@ -100,7 +101,7 @@ fn status_text(status: &Word<PartitionStatus>, output: &Output) -> String {
     if *status == PartitionStatus::Online { output.good(&text) } else { output.bad(&text) }
 }
 
-/// Says where a key belongs.
+/// Prints the partition of a key.
 pub(crate) async fn locate(args: &LocateArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     crate::kv::check_key(&args.key)?;
     let location = admin.locate(&args.table, &args.key).await?;
@@ -127,21 +128,21 @@ pub(crate) async fn locate(args: &LocateArgs, admin: &Admin, output: &Output) ->
     Ok(Exit::Done)
 }
 
-/// Says everything about one partition.
+/// Prints a complete description of one partition.
 pub(crate) async fn describe(args: &DescribePartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     watch::show(args.watch.watch, output, async |output: &Output| {
         let partition = admin.describe_partition(&args.partition.table, args.partition.id).await?;
         if output.is_json() {
             return output.json_text(&partition);
         }
-        // Only to say by which way a node comes back: a description without it is better than none.
+        // Needed only for the way in which a node comes back: a description without it is better than none.
         let nodes = admin.list_nodes().await.unwrap_or_default();
         Ok(description(&partition, &nodes, output))
     })
     .await
 }
 
-/// The split or merge of a partition, as far as it is.
+/// Describes the progress of a partition's split or merge.
 fn reshaping_text(partition: &PartitionDescription, reshaping: &Reshaping) -> String {
     let Reshaping { partition: left, right, reshaping_phase, copies_ready, copies_total, message, .. } = reshaping;
     if reshaping.kind == ReshapingKind::Merge {
@@ -177,7 +178,7 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
         let time =
             reason.began_at_ms.and_then(since).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
         lines.push(format!("waiting    {}: {}{time}", output.bad(&reason.code.to_string()), reason.message));
-        // Of lost data the remedy is to ask this, and what it answers follows.
+        // For lost data the remedy is this very command, and its answer follows.
         if let Some(remedy) = reason.remedy.as_ref().filter(|_| reason.code != ReasonCode::DataLost) {
             lines.push(format!("           {remedy}"));
         }
@@ -191,11 +192,11 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
         let (from, to) = (&moving.from, &moving.to);
         lines.push(format!("move       {from} -> {to}  {}  {}%", moving.phase, moving.percent));
     }
-    // While a copy that counts can serve, nobody needs to know what giving up would cost.
+    // While an in-sync replica can serve, the cost of forcing a leader is irrelevant.
     if partition.force_leader.obstacles.is_empty() && partition.holds != Holds::Lease {
         lines.push(format!("last hope  {}", forced_text(partition, &partition.force_leader, nodes)));
     }
-    // Of a lease there is nothing but its owner, and who is to be the next one.
+    // A lease has only its owner, and the next one.
     let next = |copy: &&PartitionCopy| !copy.leads;
     if partition.holds == Holds::Lease {
         lines.extend(partition.copies.iter().filter(next).map(|copy| format!("goes to    {}", copy.node)));
@@ -227,7 +228,7 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
     lines.join("\n")
 }
 
-/// Who owns a lease, where it is reached, and when it would be lost.
+/// Describes the owner of a lease: its address, and the time until the lease would be lost.
 fn owner_lines(partition: &PartitionDescription, nodes: &[Node]) -> Vec<String> {
     let Some(name) = &partition.leader else { return vec!["owner      nobody now".to_owned()] };
     let Some(owner) = nodes.iter().find(|node| Some(node.id) == partition.leader_id) else {
@@ -240,7 +241,7 @@ fn owner_lines(partition: &PartitionDescription, nodes: &[Node]) -> Vec<String> 
     lines
 }
 
-/// By which timing a member keeps what it has.
+/// Describes the timing of a member's leases.
 pub(super) fn timing_text(member: &Node) -> Option<String> {
     let MemberTiming { heartbeat_for_ms, lease_for_ms, failure_timeout_for_ms } = member.timing?;
     Some(format!(
@@ -251,24 +252,24 @@ pub(super) fn timing_text(member: &Node) -> Option<String> {
     ))
 }
 
-/// `200 ms`, `1.25 s`.
+/// Formats a duration exactly: `200 ms`, `1.25 s`.
 fn exact_time(millis: u64) -> String {
     if millis < 1_000 { format!("{millis} ms") } else { format!("{} s", millis as f64 / 1_000.0) }
 }
 
-/// Who or what is barred, since when and why.
+/// Describes an exclusion with its subject, age and reason.
 pub(super) fn bar_text(what: &str, bar: &BarSummary) -> String {
     let since = since(bar.at_ms).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
     let why = if bar.why.is_empty() { String::new() } else { format!(": {}", bar.why) };
     format!("{what}{since}{why}")
 }
 
-/// The partition as verbs take it: `7`, or `7 --table orders`.
+/// Returns the partition as commands accept it: `7`, or `7 --table orders`.
 pub(super) fn operand(id: u32, table: &str) -> String {
     if table == "default" { id.to_string() } else { format!("{id} --table {table}") }
 }
 
-/// What may be done for a partition that nobody can lead without loss.
+/// Describes the options for a partition that no replica can lead without loss.
 fn forced_text(partition: &PartitionDescription, forced: &ForceLeaderCheck, nodes: &[Node]) -> String {
     let mut first = String::new();
     for (names, what) in [(&forced.lose_nothing, "nothing"), (&forced.lose_less, "less")] {
@@ -295,7 +296,7 @@ fn forced_text(partition: &PartitionDescription, forced: &ForceLeaderCheck, node
     )
 }
 
-/// What has to be done before nodes can be started again whose names other directories have taken over.
+/// Describes the steps needed before nodes can be restarted if other directories have taken over their names.
 fn ways_back(partition: &PartitionDescription, names: &[NodeName], nodes: &[Node]) -> String {
     let lost =
         |name: &str| partition.copies.iter().any(|copy| copy.node == name && copy.node_status == NodeStatus::Lost);
@@ -311,7 +312,7 @@ fn ways_back(partition: &PartitionDescription, names: &[NodeName], nodes: &[Node
         .collect()
 }
 
-/// Makes one copy lead, at the price of acknowledged writes.
+/// Forces one replica to lead, at the price of acknowledged writes.
 pub(crate) async fn force(args: &ForceLeaderArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let PartitionArgs { id, table } = &args.partition;
     let forced = admin.force_leader(table, *id, args.node.as_deref(), args.accept_data_loss).await?;
@@ -336,7 +337,7 @@ mod tests {
     use crate::documents::testing::node;
 
     #[test]
-    fn a_copy_on_a_node_that_is_away_looked_as_if_it_were_being_made() {
+    fn replica_on_a_failed_node_is_marked() {
         let copy = |node_status: NodeStatus, state: ReplicaState| {
             let (node_status, state) = (node_status.into(), state.into());
             copy_text(&Copy { placement_id: 1, node_id: 1, node: "athens".into(), node_status, state })
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_was_described_as_copies_without_any_word_of_its_owner() {
+    fn lease_description_names_the_owner() {
         let timing = MemberTiming { heartbeat_for_ms: 8_000, lease_for_ms: 30_000, failure_timeout_for_ms: 45_250 };
         let ada = Node {
             address: "10.0.0.7:80".into(),
@@ -389,7 +390,7 @@ goes to    grace"
         assert!(description(&nobody, &[], &plain).ends_with("owner      nobody now"));
     }
 
-    /// A partition of which no copy is left.
+    /// Returns a partition without any remaining replica.
     fn of_orders() -> PartitionDescription {
         PartitionDescription {
             table_id: 2,
@@ -418,7 +419,7 @@ goes to    grace"
     }
 
     #[test]
-    fn the_last_hope_names_the_price_and_the_better_way_even_of_a_node_whose_name_was_taken_over() {
+    fn last_hope_names_the_price_and_the_better_way() {
         let mut forced = ForceLeaderCheck { lose_nothing: named("athens"), ..ForceLeaderCheck::default() };
         let partition = of_orders();
         assert_eq!(

@@ -32,16 +32,16 @@ pub(crate) struct PlanFile {
 }
 
 impl PlanFile {
-    /// The file of a plan that was just made.
+    /// Creates the file of a new plan.
     pub(super) fn new(cluster_id: &str, plan: Plan) -> Self {
         let Plan { table_version, moves_version, moves, unmet } = plan;
         Self { cluster_id: cluster_id.to_owned(), table_version, moves_version, moves, unmet }
     }
 
-    /// Written beside and renamed, so that a reader never sees half a plan.
+    /// Writes a temporary file and renames it, so that a reader never sees half a plan.
     ///
     /// # Errors
-    /// When the directory cannot be written to.
+    /// The directory is not writable.
     pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
         let wrong = |error: String| {
             Failure::failed(format!("writing the plan to {}: {error}", path.display()))
@@ -54,10 +54,10 @@ impl PlanFile {
         Ok(())
     }
 
-    /// Reads one.
+    /// Reads a plan file.
     ///
     /// # Errors
-    /// A file that cannot be read, is too large, or is no plan.
+    /// The file cannot be read, is too large, or is no plan.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let wrong = |error: String| unusable(path, &error);
         let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
@@ -71,10 +71,10 @@ impl PlanFile {
         })
     }
 
-    /// The plan in a file, if it is one for this cluster and means what it reads.
+    /// Returns the plan in a file, if it is for this cluster and its names match its numbers.
     ///
     /// # Errors
-    /// As [`PlanFile::read`], a plan for another cluster, and names that do not belong to the numbers beside them.
+    /// As [`PlanFile::read`], a plan for another cluster, and names that do not match the numbers beside them.
     pub(super) async fn of_cluster(path: &Path, admin: &Admin) -> Result<Plan, Failure> {
         let file = Self::read(path)?;
         let (status, nodes, tables) = (admin.status().await?, admin.list_nodes().await?, admin.list_tables().await?);
@@ -83,7 +83,7 @@ impl PlanFile {
         Ok(Plan { table_version, moves_version, moves, unmet })
     }
 
-    /// Checks that each name belongs to the number beside it: the quorum goes by the numbers alone, and people by the names.
+    /// Checks that each name matches the number beside it: the quorum uses only the numbers, and people read the names.
     fn check(&self, path: &Path, status: &Status, nodes: &[Node], tables: &[TableSummary]) -> Result<(), Failure> {
         if self.cluster_id != status.cluster_id {
             let (file, made, here) = (path.display(), &self.cluster_id, &status.cluster_id);
@@ -94,7 +94,7 @@ impl PlanFile {
             );
         }
         if self.table_version.get() != status.table_version {
-            // The quorum refuses it, and says so better. Its nodes may be gone by now.
+            // The quorum refuses it with a better message. Its nodes may be gone by now.
             return Ok(());
         }
         let node = |id: u64| nodes.iter().find(|node| node.id == id).map(|node| node.name.as_str());
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_written_whole_and_read_back() {
+    fn plan_is_written_completely_and_read_back() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("plan.json");
         let plan = read(FILE).unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plan_is_refused_with_the_remedy() {
+    fn invalid_plan_file_is_refused_with_the_remedy() {
         let absent = PlanFile::read(Path::new("/nonexistent/plan.json")).unwrap_err();
         let partial = read(r#"{"cluster_id": "c", "moves_version": 5, "moves": []}"#).unwrap_err();
         assert!(partial.message.contains("table_version"), "{partial}");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edited_plan_is_obeyed_as_it_reads_or_refused() {
+    fn edited_plan_is_followed_literally_or_refused() {
         check(FILE).unwrap();
         let renamed = check(&FILE.replace("ephesus", "byzantium")).unwrap_err();
         assert_eq!(renamed.exit, Exit::Usage);
@@ -201,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_for_another_cluster_is_refused() {
+    fn plan_for_another_cluster_is_refused() {
         let failure = check(&FILE.replace("6f1e", "0000")).unwrap_err();
         assert_eq!((failure.exit, failure.kind), (Exit::Refused, "wrong_cluster"));
         assert!(failure.message.contains("made for cluster 0000, and this is cluster 6f1e"), "{failure}");
     }
 
     #[test]
-    fn a_stale_plan_is_left_to_the_quorum() {
+    fn stale_plan_is_left_to_the_quorum() {
         check(&FILE.replace("37", "36").replace(r#""to_id": 4"#, r#""to_id": 99"#)).unwrap();
     }
 }

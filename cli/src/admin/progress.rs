@@ -1,4 +1,4 @@
-//! How far a rebalance is: a bar on a terminal, a line per change elsewhere.
+//! Progress of a rebalance: a bar on a terminal, a line per change elsewhere.
 
 use crate::documents::Rebalance;
 use crate::output::{Output, bytes_text, count_text};
@@ -7,27 +7,27 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Most moves of which each is reported while they go on; of more, one line reports all.
+/// Maximum number of moves that are reported individually; more are reported in one line.
 const EACH_MAX: usize = 64;
 
-/// Shows how moves go on.
+/// Display of the progress of moves.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     started: Instant,
-    /// What was reported of each migration last, so that a line is printed only when something changed.
+    /// Last report on each migration, so that a line is printed only for a change.
     last_reported: BTreeMap<u64, String>,
     quiet: bool,
-    /// Only completed moves are reported: a bar shows the rest, or nobody wants it.
+    /// True if only completed moves are reported: a bar shows the rest, or the caller does not need it.
     completions_only: bool,
 }
 
 impl Progress {
-    /// Whether `moves` moves are few enough to report each.
+    /// Returns true if `moves` moves are few enough to report each.
     pub(crate) const fn reports_each(moves: usize) -> bool {
         moves <= EACH_MAX
     }
 
-    /// With JSON on standard output nothing is said until the end.
+    /// Creates the display. With JSON on standard output nothing is printed until the end.
     pub(crate) fn new(output: &Output) -> Self {
         let bar = (output.stderr_is_terminal && !output.is_json()).then(|| {
             let bar = ProgressBar::new(100);
@@ -39,13 +39,13 @@ impl Progress {
         Self { bar, started: Instant::now(), last_reported: BTreeMap::new(), quiet: output.is_json(), completions_only }
     }
 
-    /// For somebody who prints the completed moves, as [`Self::changes`] gives them, in a way of their own; times are counted
+    /// Creates a display for a caller that prints the completed moves itself, from [`Self::changes`]; times are counted
     /// from `started`.
     pub(crate) fn completions_only(started: Instant) -> Self {
         Self { bar: None, started, last_reported: BTreeMap::new(), quiet: true, completions_only: true }
     }
 
-    /// Says something beside the progress: above the bar, if there is one.
+    /// Prints a message beside the progress: above the bar, if there is one.
     pub(crate) fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.println(text),
@@ -53,7 +53,7 @@ impl Progress {
         }
     }
 
-    /// Shows where things stand.
+    /// Shows the present progress.
     pub(crate) fn show(&mut self, rebalance: &Rebalance) {
         for line in self.changes(rebalance) {
             match &self.bar {
@@ -69,19 +69,19 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
 
-    /// A line for every migration of which there is something new to say; where they are many, one for all of them.
+    /// Returns a line for every migration with a change; for many, one line for all of them.
     pub(crate) fn changes(&mut self, rebalance: &Rebalance) -> Vec<String> {
         let mut lines = Vec::new();
         let summary = &rebalance.summary;
         if rebalance.moves.is_empty() && summary.moves_total > 0 {
-            // With a bar the percents stand there.
+            // The bar already shows the percentage.
             let state = if self.completions_only { String::new() } else { format!("{}", summary.percent) };
             if !self.completions_only && self.last_reported.get(&0) != Some(&state) {
                 let bytes = format!("{} of {}", bytes_text(summary.bytes_done), bytes_text(summary.bytes_total));
@@ -95,7 +95,7 @@ impl Progress {
             if self.completions_only && !moving.is_over() {
                 continue;
             }
-            // Tens of percent: a long copy says something about ten times, not hundreds of times.
+            // Tens of percent: a long copy is reported about ten times, not hundreds of times.
             let state = format!("{} {}", moving.phase, moving.percent / 10);
             if self.last_reported.get(&moving.id) == Some(&state) {
                 continue;
@@ -108,7 +108,7 @@ impl Progress {
                 }
                 _ => String::new(),
             };
-            // That a copy is copying has been said, and what a move that is done was for stood in the plan.
+            // The copying state was already reported, and the reason of a completed move stood in the plan.
             let why = &moving.message;
             let told = why.is_empty() || moving.phase == MovePhase::Done || why.starts_with("copying to ");
             let why = if told { String::new() } else { format!("  ({why})") };
@@ -134,7 +134,7 @@ fn message(rebalance: &Rebalance) -> String {
     }
 }
 
-/// How many moves are over and under way, and how many did not reach their goal.
+/// Describes the numbers of finished and running moves, and of those that did not reach their goal.
 pub(super) fn counts_text(summary: &RebalanceSummary) -> String {
     let running = summary.copying + summary.in_sync + summary.hand_over + summary.cleanup;
     let all = count_text(summary.moves_total as usize, "move", "moves");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn off_a_terminal_each_change_is_one_line() {
+    fn each_change_is_one_line_without_a_terminal() {
         let mut progress = Progress::new(&Output::plain(Format::Table));
         assert_eq!(progress.changes(&moving(MovePhase::Copying, 1)).len(), 1);
         assert_eq!(progress.changes(&moving(MovePhase::Copying, 9)).len(), 0);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn every_one_of_sixteen_thousand_moves_was_told_of_while_they_went_on() {
+    fn many_moves_are_reported_in_one_line() {
         let mut progress = Progress::new(&Output::plain(Format::Table));
         assert!(Progress::reports_each(64) && !Progress::reports_each(16_000));
         let stands = |done, percent| Rebalance {

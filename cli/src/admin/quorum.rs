@@ -1,4 +1,4 @@
-//! `archon quorum …`: who the coordinators are, and changing that.
+//! `archon quorum …`: list of the coordinators, and its changes.
 
 mod recovery;
 
@@ -72,7 +72,7 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-/// Asks for a change; one that is to be waited for waits for the one before it, too, such as a newcomer's that is just being let in.
+/// Requests a change; one with a wait also waits for the change before it, such as the join of a newcomer.
 async fn begin(
     change: QuorumChange,
     force: bool,
@@ -231,7 +231,7 @@ async fn list(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
 pub(super) fn row(member: &CoordinatorStatus, told_by: &Quorum, output: &Output) -> Vec<String> {
     let role = member.role.as_str();
     let role = match member.role.known() {
-        // Whom a follower takes for the leader was asked, and has not answered.
+        // The supposed leader in a follower's view was asked, and has not answered.
         Some(CoordinatorRole::Leader) if told_by.id != member.id => output.bad("does not answer"),
         Some(CoordinatorRole::Unreachable) if told_by.leader_id.is_none() => output.bad("does not answer"),
         Some(CoordinatorRole::Leader) => output.bold(role),
@@ -243,7 +243,7 @@ pub(super) fn row(member: &CoordinatorStatus, told_by: &Quorum, output: &Output)
     vec![member.id.to_string(), member.address.clone(), role, votes.to_owned(), behind]
 }
 
-/// How many may fail.
+/// Describes the number of voters that may fail.
 pub(crate) fn spare_text(quorum: &Quorum) -> String {
     let voters = quorum.voters().count();
     let has = count_text(voters, "voter", "voters");
@@ -326,7 +326,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_coordinator_that_was_killed_was_shown_as_the_leader() {
+    fn killed_coordinator_is_not_shown_as_leader() {
         let mut found = quorum(3, None);
         found.coordinators[1].role = Word::Known(CoordinatorRole::Leader);
         found.leader_id = Some(2);
@@ -337,7 +337,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_change_of_the_quorum_that_another_one_stood_in_the_way_of_named_commands_for_moves() {
+    fn blocked_quorum_change_names_quorum_commands() {
         let detail = archon_client::ErrorDetail::new(ErrorKind::AssignmentInProgress, "another change is under way");
         let text = failure(Error::from(detail)).to_string();
         assert!(text.contains("archon quorum list") && text.contains("archon quorum cancel"), "{text}");
@@ -345,7 +345,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_that_was_to_be_waited_for_was_refused_while_a_newcomer_was_let_in() {
+    async fn change_with_wait_waits_for_a_join() {
         let mut asked = 0;
         let ask = async || {
             asked += 1;
@@ -358,7 +358,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn four_voters_bear_no_more_than_three_and_nobody_was_told() {
+    fn four_voters_tolerate_no_more_failures_than_three() {
         assert_eq!(spare_text(&quorum(3, Some(1))), "3 voters: one more may fail");
         assert_eq!(spare_text(&quorum(1, Some(0))), "1 voter: none of them may fail");
         assert_eq!(

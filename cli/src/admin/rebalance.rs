@@ -12,7 +12,7 @@ use archon_client::Admin;
 use archon_types::{ErrorDetail, ErrorKind};
 use std::time::Duration;
 
-/// Shows a plan; changes nothing.
+/// Shows a plan without applying it.
 pub(crate) async fn plan(args: &PlanArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let plan = admin.plan().await?;
     if output.is_json() || args.out.is_some() {
@@ -35,7 +35,7 @@ pub(crate) async fn plan(args: &PlanArgs, admin: &Admin, output: &Output) -> Res
     Ok(if has_moves { Exit::Found } else { Exit::Done })
 }
 
-/// Carries out a plan, and waits for it if asked to.
+/// Applies a plan, and waits for it if requested.
 pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     if args.dry_run {
         return dry_run(args, admin, output).await;
@@ -96,7 +96,7 @@ pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> R
     Ok(Exit::Done)
 }
 
-/// Says what would be moved.
+/// Prints the moves of a plan.
 async fn dry_run(args: &ApplyArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let plan = match &args.file {
         Some(path) => PlanFile::of_cluster(path, admin).await?,
@@ -123,8 +123,8 @@ fn applied(plan: &Plan, moves_started: u32, result: Option<Rebalance>) -> Applie
     Applied { table_version: plan.table_version.get(), moves_started, result }
 }
 
-/// The outcome of a plan of which no move was cancelled or failed. A move that lost its point because a failover changed
-/// more is no failure: whether anything is left to move, the next plan says.
+/// Describes the outcome of a plan without cancelled or failed moves. A move superseded by a larger change of a
+/// failover is no failure: the next plan shows any remaining moves.
 fn done_text(result: &Rebalance) -> String {
     let superseded = result.summary.superseded;
     let done = count_text((result.summary.moves_total - superseded) as usize, "move", "moves");
@@ -137,11 +137,11 @@ fn done_text(result: &Rebalance) -> String {
     }
 }
 
-/// How often a plan made on the spot is made again because the table moved on between planning and applying.
+/// Maximum number of plans made because the table changed between planning and applying.
 const PLANS_MAX: usize = 5;
 
-/// Plans and applies in one go. Nobody looked at this plan, so when the table moves on in between, another one is as
-/// good: only a plan from a file is refused for its age.
+/// Plans and applies in one step. The user has not reviewed this plan, so when the table changes in between, another
+/// one is as good: only a plan from a file is refused for its age.
 async fn plan_and_apply(admin: &Admin, output: &Output) -> Result<(Plan, u32), Failure> {
     let mut attempt = 1;
     loop {
@@ -163,13 +163,13 @@ async fn plan_and_apply(admin: &Admin, output: &Output) -> Result<(Plan, u32), F
     }
 }
 
-/// The moves under way.
+/// The moves in progress.
 struct Moves<'a> {
     admin: &'a Admin,
     progress: Progress,
-    /// Most moves that are told one by one each time; the summary tells of more.
+    /// Maximum number of moves fetched individually each time; the summary covers the others.
     most: u32,
-    /// Whether the outcome is to have every move.
+    /// True if the outcome is to contain every move.
     whole: bool,
 }
 
@@ -217,7 +217,8 @@ async fn wait_for_moves(
     }
 }
 
-/// How many moves are under way beside an empty plan: made while they are, it counts them as done, and would be misread.
+/// Returns the number of moves in progress beside an empty plan: it was made while they ran, counts them as done, and
+/// would be misread.
 async fn running_beside(plan: &Plan, admin: &Admin) -> usize {
     match admin.rebalance_progress(0).await {
         Ok(rebalance) if plan.moves.is_empty() && rebalance.running => under_way(&rebalance),
@@ -225,7 +226,7 @@ async fn running_beside(plan: &Plan, admin: &Admin) -> usize {
     }
 }
 
-/// What the quorum says to whoever applies a plan while one runs; with nothing to apply, it is not asked.
+/// Returns the quorum's error for applying a plan while one runs; with nothing to apply, the quorum is not asked.
 fn already_running(moves: usize) -> ErrorDetail {
     let moves = count_text(moves, "move of an earlier plan is", "moves of an earlier plan are");
     ErrorDetail::new(ErrorKind::AssignmentInProgress, format!("{moves} under way, and there is nothing else to move"))
@@ -292,7 +293,7 @@ fn print_plan(plan: &Plan, running: usize, output: &Output) -> Result<(), Failur
     Ok(())
 }
 
-/// A refused stale plan names both versions and the next command, whatever the server's sentence says.
+/// Adds both versions and the next command to the refusal of a stale plan, for any text of the server.
 fn explain_stale(failure: Failure, plan: &Plan) -> Failure {
     if failure.exit != Exit::Refused || failure.message.contains(&plan.table_version.to_string()) {
         return failure;
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_that_lost_its_point_is_no_failure_and_one_that_handed_over_cannot_be_stopped() {
+    fn superseded_move_is_no_failure_handed_over_one_is_final() {
         use MovePhase::{Done, HandOver, InSync, Superseded};
         let result = |phases: &[MovePhase]| {
             let many = |phase: MovePhase| phases.iter().filter(|one| **one == phase).count() as u32;
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_version_of_the_plan() {
+    fn refusal_names_the_version_of_the_plan() {
         let named = explain_stale(Failure::new(Exit::Refused, "StalePlan: the table moved on"), &plan());
         assert!(named.message.contains("37"));
         let other = Failure::new(Exit::Unreachable, "nobody");

@@ -9,14 +9,14 @@ use crate::output::{Output, bytes_text, count_text};
 use archon_client::{Admin, BarSummary, ErrorKind, EventCode, PartitionSplit, RangeSummary, Subject};
 use std::time::Duration;
 
-/// How long a split is waited for: keys are copied for half an hour at most, and given up within 5 s after that, unless the
-/// coordinators change meanwhile.
+/// Maximum wait for a split: keys are copied for at most half an hour, and the split is abandoned within 5 s after
+/// that, unless the coordinators change meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(35 * 60);
 
-/// How long an answer may take before it is said what takes so long.
+/// Time without an answer after which the reason is printed.
 const SEARCH_SAID_AFTER: Duration = Duration::from_millis(500);
 
-/// Splits a partition, says what that would do, or gives it up.
+/// Splits a partition, predicts the effect, or abandons the split.
 pub(crate) async fn run(
     args: &SplitPartitionArgs,
     admin: &Admin,
@@ -34,7 +34,7 @@ pub(crate) async fn run(
     let at = args.at.as_deref().map(str::as_bytes);
     let asked = admin.split_partition(table, *id, at, args.dry_run);
     tokio::pin!(asked);
-    // Whoever is refused is so at once.
+    // A refusal comes at once.
     let split = match tokio::time::timeout(SEARCH_SAID_AFTER, &mut asked).await {
         Ok(answer) => answer,
         Err(_) => {
@@ -82,21 +82,22 @@ fn say(split: &PartitionSplit, output: &Output, text: &str) -> Result<Exit, Fail
     Ok(Exit::Done)
 }
 
-/// Which keys go where, a line for each half.
+/// Describes the keys of each half, in a line each.
 fn halves(split: &PartitionSplit) -> String {
     let keys = |range: &RangeSummary| keys_text(&range.begin, range.end.as_deref());
     let nodes: Vec<&str> = split.nodes.iter().map(|name| name.node.as_str()).collect();
     let left = format!("\n  {}  keys {}", split.partition, keys(&split.left_keys));
-    // Asked again, and given up since: there is no other half.
+    // A repeated request for a split abandoned since: there is no other half.
     let Some(right) = &split.right_keys else { return left };
     let copies = count_text(nodes.len(), "copy", "copies");
     format!("{left}\n  {}  keys {}, {copies} on {}", split.right, keys(right), nodes.join(", "))
 }
 
-/// Most of the last events among which it is looked why something was given up.
+/// Maximum number of recent events searched for the reason of an abandoned split or merge.
 const EVENTS_LOOKED_AT: u32 = 1_000;
 
-/// What is said of a split or merge (`what`) of a partition, in the table of this number, that ended by an event of this code.
+/// Returns the failure for a split or merge (`what`) of a partition, in the table of this number, that ended by an
+/// event of this code.
 pub(super) async fn given_up(
     admin: &Admin,
     (table_id, PartitionArgs { id, table }): (u64, &PartitionArgs),
@@ -109,7 +110,7 @@ pub(super) async fn given_up(
         .with_remedy("try again if it is still wanted; `archon events` tells the whole story")
 }
 
-/// The last event of this code about a partition: how its split or merge ended, and why.
+/// Returns the last event of this code about a partition: the end of its split or merge, with the reason.
 async fn end_told(admin: &Admin, table: u64, partition: u32, code: EventCode) -> Option<String> {
     let events = admin.events(EVENTS_LOOKED_AT).await.ok()?;
     let mut ends = events.into_iter().rev().filter(|event| event.code == code);
@@ -117,7 +118,7 @@ async fn end_told(admin: &Admin, table: u64, partition: u32, code: EventCode) ->
     ends.find(|event| of(&event.subject)).map(|event| event.message)
 }
 
-/// What follows from a split that nobody may have thought of. Whoever cannot be told so has a split all the same.
+/// Prints less obvious consequences of a split. If they cannot be determined, the split is done all the same.
 async fn consequences(split: &PartitionSplit, admin: &Admin, output: &Output) {
     if output.is_json() || split.right_keys.is_none() {
         return;
@@ -139,13 +140,13 @@ async fn consequences(split: &PartitionSplit, admin: &Admin, output: &Output) {
     }
 }
 
-/// Who is barred from a partition itself; a bar of its table is no news.
+/// Returns the members excluded from the partition itself; exclusions from its table are obvious.
 fn inherited(bars: &[BarSummary]) -> Vec<&str> {
     let of_partition = bars.iter().filter(|bar| matches!(bar.subject, Subject::Partition { .. }));
     of_partition.map(|bar| bar.node.as_str()).collect()
 }
 
-/// A split under way.
+/// A split in progress.
 struct RunningSplit<'a> {
     admin: &'a Admin,
     split: &'a PartitionSplit,
@@ -153,7 +154,7 @@ struct RunningSplit<'a> {
 }
 
 impl Watched for RunningSplit<'_> {
-    /// Whether it was done.
+    /// True if it was completed.
     type Outcome = bool;
 
     async fn look(&mut self) -> Result<Option<bool>, Failure> {

@@ -1,4 +1,4 @@
-//! `archon status`: on one screen, how the cluster is and what it waits for.
+//! `archon status`: the state of the cluster and the reasons of its waits on one screen.
 
 use super::{short_time, since, watch};
 use crate::args::WatchArgs;
@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use without_majority::asked;
 
-/// Most reasons that are printed; the rest is counted.
+/// Maximum number of printed reasons; the rest is counted.
 const REASONS_MAX: usize = 8;
-/// Most nodes, and most participants, that are printed by name; the rest is counted.
+/// Maximum number of nodes, and of participants, printed by name; the rest is counted.
 const NODES_MAX: usize = 12;
 
 /// Asks and prints.
@@ -76,13 +76,13 @@ fn screen(status: &Status, members: &[Node], output: &Output) -> String {
     lines.join("\n")
 }
 
-/// A reason without its code, with how long it has been one.
+/// Returns a reason without its code, with its age.
 pub(super) fn reason_text(reason: &Reason, age: Option<Duration>) -> String {
     let time = age.map_or_else(String::new, |age| format!(", for {}", short_time(age)));
     format!("{} ({}{time})", reason.message, reason.subject)
 }
 
-/// Who leads the coordinators, and how many of them are there.
+/// Describes the leader and the number of coordinators.
 pub(super) fn quorum(status: &Status, output: &Output) -> String {
     let reachable =
         status.coordinators.iter().filter(|coordinator| coordinator.role != CoordinatorRole::Unreachable).count();
@@ -99,7 +99,7 @@ pub(super) fn quorum(status: &Status, output: &Output) -> String {
     format!("{leader}, {reachable} of {all} reachable{by}")
 }
 
-/// How many nodes are alive, and how many are not or are lacking.
+/// Describes the number of nodes that are alive, and of those that are not, or are missing.
 pub(super) fn nodes_line(status: &Status, output: &Output) -> String {
     let failed = match status.nodes_failed {
         0 => String::new(),
@@ -117,7 +117,8 @@ pub(super) fn nodes_line(status: &Status, output: &Output) -> String {
     format!("{} alive{unreached}{failed}{wanted}", status.nodes_alive)
 }
 
-/// How many nodes relay heartbeats, if any does, and whose come straight although others' do not.
+/// Describes the number of nodes that relay heartbeats, if any, and the nodes that send theirs directly although others
+/// do not.
 fn relays_text(nodes: &[&Node]) -> Option<String> {
     let relays: BTreeSet<&str> = nodes.iter().filter_map(|node| node.via.as_deref()).collect();
     if relays.is_empty() {
@@ -148,7 +149,7 @@ fn in_brackets(node: &Node) -> String {
     not_serving(node).map_or_else(String::new, |why| format!(" ({why})"))
 }
 
-/// Why a member takes no part in the spread of copies or leases, or serves none, if so.
+/// Returns the reason for which a member takes no part in the spread of replicas or leases, or serves none.
 pub(super) fn not_serving(node: &Node) -> Option<&'static str> {
     match (node.status.known(), node.goal.known(), node.copies_held) {
         (Some(NodeStatus::Lost), _, _) => Some("lost"),
@@ -164,7 +165,8 @@ pub(super) fn not_serving(node: &Node) -> Option<&'static str> {
     }
 }
 
-/// How many partitions are served, how whole, and how evenly spread over the nodes.
+/// Describes how many partitions are served, how many are under-replicated, and how evenly they are spread over the
+/// nodes.
 pub(super) fn partitions_line(status: &Status, nodes: &[&Node], output: &Output) -> String {
     let online = format!("{} of {} online", status.partitions_online, status.partitions_total);
     let online =
@@ -189,8 +191,8 @@ pub(super) fn partitions_line(status: &Status, nodes: &[&Node], output: &Output)
     }
 }
 
-/// The fewest and the most copies on a node that is alive and takes its share: a plan moves nothing to or from others.
-/// Participants are not counted: lease tables even themselves out.
+/// Returns the lowest and the highest number of replicas on a node that is alive and takes its share: a plan moves
+/// nothing to or from others. Participants are not counted: lease tables balance themselves.
 fn skew(nodes: &[&Node]) -> Option<(u32, u32)> {
     let serves = |node: &&&Node| node.status == NodeStatus::Alive && node.goal == NodeGoal::Serve;
     let held = || nodes.iter().filter(serves).map(|node| node.copies_held);

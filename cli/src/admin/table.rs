@@ -44,7 +44,7 @@ fn list_rows(tables: &[TableSummary], output: &Output) -> String {
     output.rows_text(&columns, rows.collect(), "there is no table yet: the cluster is not bootstrapped")
 }
 
-/// Above what partitions are split by themselves, if they are.
+/// Describes the limits above which partitions are split automatically, if any.
 fn split_text(table: &TableSummary) -> Option<String> {
     let bytes = table.split_above_bytes.map(bytes_text);
     let rate = table.split_above_rate.map(|rate| format!("{rate} operations/s"));
@@ -52,7 +52,7 @@ fn split_text(table: &TableSummary) -> Option<String> {
     (!limits.is_empty()).then(|| limits.join(", "))
 }
 
-/// When partitions are split and merged by themselves, if they are.
+/// Describes the limits of automatic splits and merges, if any.
 pub(super) fn limits_text(table: &TableSummary) -> Option<String> {
     let split = split_text(table).map(|above| format!("split above {above}"));
     let merged = table.merge_below_bytes.map(|bytes| format!("merged below {}", bytes_text(bytes)));
@@ -95,7 +95,7 @@ pub(crate) async fn create(args: &CreateTableArgs, admin: &Admin, output: &Outpu
     Ok(Exit::Done)
 }
 
-/// Returns the number of copies that the cluster was founded with.
+/// Returns the number of replicas with which the cluster was founded.
 async fn replication_of_cluster(admin: &Admin) -> Result<u8, Failure> {
     let settings = admin.settings().await?.settings;
     let found = settings.iter().find(|setting| setting.setting.as_str() == Setting::Replication.as_str());
@@ -103,7 +103,7 @@ async fn replication_of_cluster(admin: &Admin) -> Result<u8, Failure> {
     replication.ok_or_else(|| Failure::usage("the coordinators report no setting `replication`", "give --replication"))
 }
 
-/// Drops a table, if the word for it was said.
+/// Drops a table, if confirmed.
 pub(crate) async fn drop(args: &DropTableArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let name = &args.name;
     let found = match admin.check_table(name).await {
@@ -141,7 +141,7 @@ pub(crate) async fn drop(args: &DropTableArgs, admin: &Admin, output: &Output) -
     Ok(Exit::Done)
 }
 
-/// What would be deleted, and how to say so.
+/// Returns the refusal of an unconfirmed drop: the data to be deleted, and the way to confirm.
 fn unconfirmed(found: &TableCheck) -> Failure {
     let TableSummary { name, id, partitions_total: partitions, .. } = &found.table;
     let remedy = format!("to delete it: `archon table drop {name} --yes`");
@@ -173,7 +173,7 @@ mod tests {
     use archon_client::NodeName;
 
     #[test]
-    fn without_yes_it_is_said_what_would_be_deleted_and_refused() {
+    fn drop_without_yes_is_refused_with_its_effect() {
         let table = TableSummary {
             id: 7,
             name: "orders".into(),

@@ -1,4 +1,4 @@
-//! `archon upgrade …`: the protocol that the cluster speaks, and whether it rises.
+//! `archon upgrade …`: the protocol of the cluster, and its rise.
 
 use crate::args::UpgradeVerb;
 use crate::exit::{Exit, Failure};
@@ -82,7 +82,7 @@ fn row(member: &UpgradeMember, found: &UpgradeSummary, output: &Output) -> Vec<S
     ]
 }
 
-/// What is spoken, and what is next.
+/// Describes the present protocol, and the next step.
 fn summary(found: &UpgradeSummary) -> String {
     let UpgradeSummary { protocol, protocol_newest: newest, held, .. } = *found;
     let speaks = format!("the cluster speaks protocol {protocol}");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_an_upgrade_says_what_to_do_next() {
+    fn upgrade_texts_name_the_next_step() {
         let done = found(&[(1, 2), (1, 2)], 2, false);
         assert_eq!(summary(&done), "the cluster speaks protocol 2; no member speaks a newer one");
         let half = found(&[(1, 2), (1, 1), (0, 0)], 1, false);

@@ -1,40 +1,40 @@
-//! Waiting for something that goes on in the cluster whether anybody watches or not: a drain, a rebalance.
+//! Waiting for a process in the cluster that continues unwatched: a drain, a rebalance.
 
 use crate::exit::{Exit, Failure};
 use std::time::{Duration, Instant};
 
-/// How often it is looked at.
+/// Polling interval.
 const POLL: Duration = Duration::from_millis(200);
 
-/// What is waited for, and how its progress is shown.
+/// The process, and the display of its progress.
 pub(crate) trait Watched {
     /// The outcome.
     type Outcome;
 
-    /// Looks, and shows how far it is. `None`: it goes on.
+    /// Polls, and shows the progress. `None`: it is still running.
     ///
     /// # Errors
-    /// Whatever ends the waiting. Trouble with the quorum does not.
+    /// Any failure that ends the wait. Trouble with the quorum does not.
     async fn look(&mut self) -> Result<Option<Self::Outcome>, Failure>;
 
-    /// Says something beside the progress.
+    /// Prints a message beside the progress.
     fn say(&self, text: &str);
 
-    /// Takes the progress off the terminal.
+    /// Removes the progress from the terminal.
     fn finish(&self);
 }
 
-/// How waiting ended.
+/// End of a wait.
 pub(crate) enum Waited<T> {
-    /// It is over.
+    /// The process has ended.
     Over(T),
-    /// The reader pressed Ctrl-C: it goes on unwatched.
+    /// The reader pressed Ctrl-C: it continues unwatched.
     Detached,
-    /// The limit passed: it goes on.
+    /// The limit passed: it continues.
     TimedOut,
 }
 
-/// Waits until it is over, for as long as the reader wants to and `limit` allows.
+/// Waits until the process ends, the reader stops, or `limit` passes.
 ///
 /// # Errors
 /// As [`Watched::look`].
@@ -59,9 +59,9 @@ async fn look_until_over<W: Watched>(watched: &mut W, limit: Option<Duration>) -
         match watched.look().await {
             Ok(Some(outcome)) => return Ok(Waited::Over(outcome)),
             Ok(None) => trouble = false,
-            // The quorum may be electing: what is waited for goes on, so the watching does too.
+            // The quorum may be electing: the process continues, and so does the wait.
             Err(failure) if matches!(failure.exit, Exit::Unreachable | Exit::TimedOut) => {
-                // Once per spell of trouble: a wait may be long, and each time-out would say the same.
+                // Once per spell of trouble: a wait may be long, and each time-out would print the same.
                 if !std::mem::replace(&mut trouble, true) {
                     watched.say(&format!("still waiting: {}", failure.message));
                 }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// What each look gives, in turn.
+    /// Results of successive polls.
     struct Script {
         looks: Vec<Result<Option<u32>, Failure>>,
         said: RefCell<Vec<String>>,
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_spell_of_trouble_is_said_once_and_ends_nothing() {
+    async fn trouble_is_reported_once_and_ends_nothing() {
         let away = || Err(Failure::new(Exit::Unreachable, "nobody"));
         let mut script = script(vec![Ok(None), away(), away(), Ok(None), away(), Ok(Some(7))]);
         assert!(matches!(wait(&mut script, None).await, Ok(Waited::Over(7))));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_refused_ends_it_and_so_does_the_limit() {
+    async fn refusal_or_limit_ends_the_wait() {
         let mut refused = script(vec![Ok(None), Err(Failure::new(Exit::Refused, "taken back"))]);
         assert_eq!(wait(&mut refused, None).await.err().map(|failure| failure.exit), Some(Exit::Refused));
         let mut late = script(vec![Ok(None); 3]);

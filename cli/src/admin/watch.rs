@@ -1,21 +1,21 @@
-//! `--watch`: the same answer again whenever it has changed, until Ctrl-C.
+//! `--watch`: repeats an answer whenever it has changed, until Ctrl-C.
 
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use std::time::Duration;
 
-/// How often a watched answer is looked at.
+/// Polling interval.
 const EVERY: Duration = Duration::from_secs(1);
-/// What takes a terminal's screen back to empty; what has scrolled off it is the reader's and stays.
+/// Control sequence that clears a terminal's screen; scrolled-off lines belong to the reader and stay.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
-/// What stands between two answers where nothing is redrawn: answers have many lines.
+/// Separator of two answers without redrawing: answers have many lines.
 const BETWEEN: &str = "---";
 
-/// Prints what `render` says: once, or with `watch` again whenever it differs. A terminal is redrawn; elsewhere, and
-/// with `-o json` (then one object per line), what is new follows what was.
+/// Prints the result of `render`: once, or with `watch` again whenever it differs. A terminal is redrawn; otherwise,
+/// and with `-o json` (then one object per line), new answers follow old ones.
 ///
 /// # Errors
-/// Whatever `render` fails with. While watching, a quorum that cannot be reached is waited for, once it has been.
+/// Any failure of `render`. While watching, an unreachable quorum is waited for, once it has been reached.
 pub(crate) async fn show(
     watch: bool,
     output: &Output,
@@ -43,7 +43,7 @@ pub(crate) async fn show(
         match found {
             Ok(text) => {
                 trouble.clear();
-                // A terminal shows how time passes; elsewhere that is no news.
+                // A terminal shows the passing time; elsewhere that is no change.
                 let news = if redraws(&output) { text != last } else { timeless(&text) != timeless(&last) };
                 if news {
                     if !output.is_json() && !redraws(&output) {
@@ -65,7 +65,7 @@ pub(crate) async fn show(
 }
 
 fn print(output: &Output, text: &str) -> Result<(), Failure> {
-    // Nothing to list has been said on standard error already.
+    // An empty list was already reported on standard error.
     if text.is_empty() { Ok(()) } else { output.line(text) }
 }
 
@@ -73,7 +73,8 @@ fn redraws(output: &Output) -> bool {
     output.terminal && output.redraw
 }
 
-/// The text without what only time changes: ages in a text (`12s`, `38ms`), and durations (`…_for_ms`) in a document.
+/// Returns the text without values that only time changes: ages in a text (`12s`, `38ms`), and durations (`…_for_ms`)
+/// in a document.
 fn timeless(text: &str) -> String {
     if let Ok(mut document) = serde_json::from_str::<serde_json::Value>(text) {
         forget_durations(&mut document);
@@ -111,14 +112,14 @@ mod tests {
     use super::*;
     use crate::output::Format;
 
-    /// `ESC[3J` throws away everything that the terminal has scrolled, of whatever ran before.
+    /// `ESC[3J` deletes the terminal's whole scrollback, including that of earlier programs.
     #[test]
-    fn watching_leaves_the_terminals_scrollback_alone() {
+    fn watching_keeps_the_terminals_scrollback() {
         assert!(CLEAR.ends_with("[2J") && !CLEAR.contains("[3J"));
     }
 
     #[test]
-    fn that_time_passes_is_no_news() {
+    fn passing_time_is_no_change() {
         let status =
             |age: &str| format!("waiting  NodeFailed: delos (node delos, for {age})\n         start delos again");
         assert_eq!(timeless(&status("9s")), timeless(&status("10s")));
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_first_look_that_fails_ends_it() {
+    async fn failed_first_poll_ends_watching() {
         let output = Output::plain(Format::Table);
         let mut looks = 0;
         let outcome = show(true, &output, async |_: &Output| {
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_unreachable_quorum_is_waited_for_and_a_refusal_is_not() {
+    async fn unreachable_quorum_is_waited_for_a_refusal_is_not() {
         let output = Output::plain(Format::Json);
         let mut looks = 0;
         let outcome = show(true, &output, async |output: &Output| {

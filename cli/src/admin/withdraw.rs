@@ -9,13 +9,13 @@ use archon_security::{CERTIFICATE_FILE, Certificate, Identity, Role, certificate
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Has certificates count no more.
+/// Revokes certificates.
 pub(super) async fn withdraw(args: &WithdrawArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let begins_before = args.keep.as_deref().map(|kept| begin_of(kept, &args.identity)).transpose()?;
     let done =
         told(&admin.withdraw_certificates(&args.identity.to_string(), begins_before, args.force).await?, output)?;
     if args.identity.role() == Role::Admin && begins_before.is_none() {
-        // Only an admin could have them count again; who else is one nobody knows but whoever issues certificates.
+        // Only an admin could readmit them; other admins are known only to the issuer of certificates.
         output.talk(
             "only an admin of another name has them count again: if none is left, issue a certificate for one (`archon cert admin NAME`)",
         );
@@ -23,12 +23,12 @@ pub(super) async fn withdraw(args: &WithdrawArgs, admin: &Admin, output: &Output
     Ok(done)
 }
 
-/// Has them count again.
+/// Readmits them.
 pub(super) async fn readmit(identity: &Identity, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     told(&admin.readmit_certificates(&identity.to_string()).await?, output)
 }
 
-/// When the certificate begins that is to go on counting.
+/// Returns the begin of the certificate that is to stay valid.
 fn begin_of(kept: &Path, identity: &Identity) -> Result<u64, Failure> {
     let file = if kept.is_dir() { kept.join(CERTIFICATE_FILE) } else { kept.to_owned() };
     let wrong = |why: String| Failure::usage(format!("--keep {}: {why}", file.display()), "name the new certificate");
@@ -62,7 +62,7 @@ fn text(changed: &CertificatesWithdrawn) -> String {
     format!("{said}{already}{}", behind_text(changed.nodes_behind_count, &changed.nodes_behind))
 }
 
-/// Which certificates count no more.
+/// Describes the revoked certificates.
 pub(super) fn withdrawn_text(of: &WithdrawnCertificates) -> String {
     let moment = |millis| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis));
     match (of.begins_before_at_ms.and_then(moment), of.removed) {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_counts_no_more_is_said_with_the_day() {
+    fn revocation_is_described_with_its_day() {
         let withdrawn = |at| WithdrawnCertificates {
             identity: "admin/alice".into(),
             begins_before_at_ms: at,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_keeps_the_certificate_of_somebody_else_is_told() {
+    fn kept_certificate_must_be_of_the_identity() {
         let directory = tempfile::tempdir().expect("a directory");
         let alice: Identity = "admin/alice".parse().expect("an identity");
         let authority = archon_certificates::Authority::create("shop", SystemTime::now()).expect("an authority");

@@ -1,23 +1,23 @@
-//! How members are spoken of: nodes hold copies of data, participants own leases.
+//! Phrases about members: nodes hold replicas of data, participants own leases.
 
 use crate::documents::Node;
 use crate::output::count_text;
 
-/// What is said of one kind of members.
+/// Phrases about one kind of members.
 pub(super) struct Words {
     one: &'static str,
     many: &'static str,
     /// `holds`, `owns`.
     pub(super) has: &'static str,
-    /// What it takes again once it serves.
+    /// Things that it accepts again once it serves.
     pub(super) takes: &'static str,
-    /// What becomes of what went elsewhere while it was drained.
+    /// Fate of moved replicas or leases after a drain.
     pub(super) drained: &'static str,
-    /// And while it was in maintenance.
+    /// The same after maintenance.
     pub(super) maintained: &'static str,
-    /// What maintenance does.
+    /// Effect of maintenance.
     pub(super) in_maintenance: &'static str,
-    /// What is to be known once it was removed.
+    /// Note after its removal.
     pub(super) removed: &'static str,
 }
 
@@ -43,13 +43,13 @@ const PARTICIPANT: Words = Words {
     removed: "a process that is started under its name joins as a new participant",
 };
 
-/// The words for this member.
+/// Returns the phrases for this member.
 pub(super) fn words(member: &Node) -> &'static Words {
     if member.is_participant() { &PARTICIPANT } else { &NODE }
 }
 
 impl Words {
-    /// `3 copies`, `1 lease`.
+    /// Formats a count: `3 copies`, `1 lease`.
     pub(super) fn count(&self, count: u32) -> String {
         count_text(count as usize, self.one, self.many)
     }

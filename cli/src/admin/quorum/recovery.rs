@@ -1,4 +1,4 @@
-//! A quorum that is begun anew: what keeps that from ending, and ending it.
+//! Recovery of a quorum: its obstacles, and its end.
 
 use super::failure;
 use crate::admin::{short_time, since};
@@ -7,7 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use archon_client::{Admin, DoubtKind, OTHER_HISTORY_REMEDY, QuorumRecovery, RecoveryDoubt};
 
-/// What keeps a recovery from ending, and what to do.
+/// Prints the obstacles to the end of a recovery, and the next steps.
 pub(super) fn show_recovery(generation: u64, recovery: &QuorumRecovery, output: &Output) -> Result<(), Failure> {
     let age = since(recovery.began_at_ms).map_or_else(String::new, |age| format!(" for {}", short_time(age)));
     output.line(format!(
@@ -27,7 +27,7 @@ pub(super) fn show_recovery(generation: u64, recovery: &QuorumRecovery, output: 
     Ok(())
 }
 
-/// What is to be done so that a recovery ends.
+/// Returns the step needed to end a recovery.
 fn next_of_recovery(recovery: &QuorumRecovery) -> Option<&'static str> {
     let waits = || recovery.doubts.iter().filter(|doubt| !doubt.may_be_accepted);
     if waits().any(|doubt| doubt.kind == DoubtKind::OtherHistory) {
@@ -57,9 +57,9 @@ fn stood_by(recovery: &QuorumRecovery) -> bool {
     recovery.doubts.iter().any(|doubt| doubt.kind == DoubtKind::FormerQuorum)
 }
 
-/// Has it end.
+/// Ends a recovery.
 pub(super) async fn settle(accept_data_loss: bool, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    // Nobody knows of it afterwards.
+    // The information is not available afterwards.
     let before = admin.quorum_of_leader().await?.recovery;
     let changed = admin.settle_recovery(accept_data_loss).await.map_err(failure)?;
     let quorum = admin.quorum_of_leader().await?;
@@ -80,7 +80,7 @@ pub(super) async fn settle(accept_data_loss: bool, admin: &Admin, output: &Outpu
     Ok(Exit::Done)
 }
 
-/// Copies that stay on nodes' disks when a recovery is settled, and that are named nowhere any more.
+/// Lists replicas that stay on nodes' disks when a recovery is settled, and are not listed anywhere else.
 fn left_on_disks(recovery: &QuorumRecovery) -> impl Iterator<Item = String> {
     let left = recovery.doubts.iter().filter(|doubt| doubt.kind == DoubtKind::Unknown);
     left.map(|doubt| format!("on {}: {}", doubt.about, doubt.text))
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_of_another_history_was_to_be_declared_lost() {
+    fn node_of_another_history_is_not_to_be_declared_lost() {
         let next = |doubts: &[(DoubtKind, bool)]| next_of_recovery(&recovery(doubts)).unwrap_or_default();
         assert!(next(&[(DoubtKind::Unheard, false)]).contains("archon node lost"));
         let other = next(&[(DoubtKind::Unheard, false), (DoubtKind::OtherHistory, false)]);
@@ -111,13 +111,13 @@ mod tests {
         assert_eq!(next(&[(DoubtKind::FormerQuorum, false)]), "", "its text says what to do");
         let order = next(&[(DoubtKind::FormerQuorum, true)]);
         assert!(order.contains("quorum settle") && order.contains("former coordinators"), "{order}");
-        // Taken in, what it holds is accepted as anything is.
+        // Once the node is registered, its holdings are accepted like any others.
         assert!(next(&[(DoubtKind::OtherHistory, true)]).contains("quorum settle"));
         assert_eq!(next(&[]), "");
     }
 
     #[test]
-    fn copies_of_partitions_that_nobody_knows_were_named_nowhere_once_a_recovery_was_settled() {
+    fn settled_recovery_lists_unknown_replicas() {
         let left: Vec<String> =
             left_on_disks(&recovery(&[(DoubtKind::Behind, true), (DoubtKind::Unknown, true)])).collect();
         assert_eq!(left, ["on athens: it holds 2 copies of partitions that are not known here (7/0, 7/1)"]);

@@ -1,4 +1,4 @@
-//! What is to be done next, in one line: the worst first.
+//! The most urgent next step, in one line.
 
 use super::{NODES_MAX, skew};
 use crate::documents::{Node, Status};
@@ -74,7 +74,7 @@ pub(super) fn next_step(status: &Status, nodes: &[&Node], participants: &[&Node]
     if let Some(remedy) = of_certificates.into_iter().find_map(|code| remedy_of(status, code)) {
         return remedy;
     }
-    // What else `archon check` warns of.
+    // Other warnings of `archon check`.
     let warns = |reason: &&Reason| reason.code.known().is_none_or(|code| code.severity() != Severity::Notice);
     if let Some(remedy) = status.reasons.iter().filter(warns).find_map(|reason| reason.remedy.clone()) {
         return remedy;
@@ -85,7 +85,7 @@ pub(super) fn next_step(status: &Status, nodes: &[&Node], participants: &[&Node]
     }
 }
 
-/// Members that were emptied and are still known, in a state.
+/// Returns drained members in a state that are still registered.
 fn drained<'a>(members: impl Iterator<Item = &'a Node>, status: NodeStatus) -> impl Iterator<Item = &'a Node> {
     members.filter(move |node| is_drained(node) && node.status == status)
 }
@@ -94,7 +94,7 @@ fn is_drained(node: &Node) -> bool {
     node.goal == NodeGoal::Drain && node.copies_held == 0
 }
 
-/// What a reason of this kind says is to be done, if there is one and it says so.
+/// Returns the remedy of a reason of this kind, if there is one.
 fn remedy_of(status: &Status, code: ReasonCode) -> Option<String> {
     status.reasons.iter().filter(|reason| reason.code == code).find_map(|reason| reason.remedy.clone())
 }
@@ -105,7 +105,7 @@ fn failed_step(status: &Status, nodes: &[&Node]) -> String {
     let names: Vec<&str> = nodes.iter().filter(failed).map(|node| node.name.as_str()).collect();
     let others = if status.nodes_alive < status.nodes_min { ", or start others: `archon node --help`" } else { "" };
     match names.as_slice() {
-        // The list of nodes could not be had.
+        // The list of nodes was not available.
         [] => format!("see which node failed: `archon node list`; start it again with its data directory{others}"),
         [name] => format!("start {name} again with its data directory{others}"),
         names if names.len() <= NODES_MAX => {

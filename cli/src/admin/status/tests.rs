@@ -1,4 +1,4 @@
-//! What is printed of which cluster.
+//! Tests of the output for various clusters.
 
 use super::*;
 use crate::documents::testing::{self, status};
@@ -18,7 +18,7 @@ fn reason(code: ReasonCode, subject: Subject, message: &str, remedy: &str) -> Re
 }
 
 #[test]
-fn a_healthy_cluster_fits_on_one_screen() {
+fn healthy_cluster_fits_on_one_screen() {
     let text = screen(&status(), &[node("athens", 9), node("ephesus", 0)], &output());
     assert_eq!(
         text,
@@ -42,7 +42,7 @@ next        start coordinator 3 again with its data directory"
 }
 
 #[test]
-fn whose_heartbeats_come_straight_is_told_where_others_are_relayed() {
+fn direct_heartbeats_are_named_beside_relayed_ones() {
     let by = |name: &str, relay: Option<&str>| Node { via: relay.map(str::to_owned), ..node(name, 9) };
     let nodes = [by("athens", None), by("byzantium", Some("athens")), by("cyrene", Some("athens"))];
     let text = screen(&status(), &nodes, &output());
@@ -55,7 +55,7 @@ fn whose_heartbeats_come_straight_is_told_where_others_are_relayed() {
 }
 
 #[test]
-fn a_cluster_that_splits_partitions_seemed_to_do_nothing() {
+fn status_shows_splits_in_progress() {
     let mut splits = status();
     splits.coordinators.pop();
     splits.reshapings_running = 2;
@@ -65,7 +65,7 @@ fn a_cluster_that_splits_partitions_seemed_to_do_nothing() {
 }
 
 #[test]
-fn a_drained_node_is_called_so_and_no_empty_plan_is_advised() {
+fn drained_node_is_named_and_no_empty_plan_is_advised() {
     let mut whole = status();
     whole.coordinators.pop();
     let mut empty = Node { goal: NodeGoal::Drain.into(), ..node("ephesus", 0) };
@@ -85,7 +85,7 @@ fn a_drained_node_is_called_so_and_no_empty_plan_is_advised() {
 }
 
 #[test]
-fn participants_were_counted_as_nodes_and_a_plan_was_advised_for_them() {
+fn participants_are_not_counted_as_nodes() {
     let mut whole = status();
     whole.coordinators.pop();
     let participant = |name: &str, owned| Node { serves: vec!["jobs".into()], ..node(name, owned) };
@@ -98,7 +98,7 @@ fn participants_were_counted_as_nodes_and_a_plan_was_advised_for_them() {
     );
     assert!(text.contains("between 9 and 9 copies per node that serves"), "{text}");
     assert!(text.ends_with("next        nothing to do"), "{text}");
-    // A participant that was drained and has ended is no node that may stay away.
+    // A drained participant that has ended is not counted as a failed node.
     members[3].goal = NodeGoal::Drain.into();
     members[1].status = NodeStatus::Failed.into();
     let text = screen(&Status { nodes_failed: 1, ..whole }, &members, &output());
@@ -106,7 +106,7 @@ fn participants_were_counted_as_nodes_and_a_plan_was_advised_for_them() {
 }
 
 #[test]
-fn nothing_was_to_be_done_where_new_files_of_a_certificate_are_not_taken() {
+fn unloaded_certificate_is_a_next_step() {
     let mut whole = status();
     whole.coordinators.pop();
     let waits = reason(ReasonCode::CertificateNotTaken, Subject::Cluster, "m", "its log says why");
@@ -116,7 +116,7 @@ fn nothing_was_to_be_done_where_new_files_of_a_certificate_are_not_taken() {
 }
 
 #[test]
-fn a_node_that_clients_do_not_reach_looked_like_any_other() {
+fn unreached_node_is_marked() {
     let mut whole = Status { nodes_unreached: 1, ..status() };
     whole.coordinators.pop();
     whole.reasons = vec![reason(ReasonCode::NodeUnreached, Subject::Cluster, "m", "look whether it can be reached")];
@@ -126,7 +126,7 @@ fn a_node_that_clients_do_not_reach_looked_like_any_other() {
 }
 
 #[test]
-fn failed_nodes_are_marked_and_to_be_started_before_others_in_their_place() {
+fn restarting_failed_nodes_comes_before_replacing() {
     let mut fewer = Status { nodes_alive: 1, nodes_min: 3, nodes_failed: 2, ..status() };
     let away = |name: &str, status: NodeStatus| Node { status: status.into(), ..node(name, 3) };
     let nodes = [
@@ -147,7 +147,7 @@ fn failed_nodes_are_marked_and_to_be_started_before_others_in_their_place() {
 }
 
 #[test]
-fn lost_data_comes_before_a_failed_node_that_has_nothing_to_do_with_it() {
+fn lost_data_comes_before_an_unrelated_failed_node() {
     let reasons = vec![
         reason(ReasonCode::NodeFailed, Subject::Cluster, "m", "start ephesus again with its data directory"),
         reason(ReasonCode::DataLost, Subject::Cluster, "m", "see what is left: `archon partition describe 3`"),
@@ -159,7 +159,7 @@ fn lost_data_comes_before_a_failed_node_that_has_nothing_to_do_with_it() {
 }
 
 #[test]
-fn what_it_waits_for_is_said_and_bounded() {
+fn reasons_of_waits_are_listed_and_bounded() {
     let table = Subject::Table { table_id: 1, table: "default".into() };
     let reason = reason(ReasonCode::NotEnoughNodes, table, "have 1, need 3", "start 2 more nodes");
     let status = Status { nodes_alive: 1, nodes_min: 3, partitions_online: 0, reasons: vec![reason; 20], ..status() };
@@ -172,7 +172,7 @@ fn what_it_waits_for_is_said_and_bounded() {
 }
 
 #[test]
-fn a_full_disk_left_nothing_to_do() {
+fn full_disk_is_a_next_step() {
     let mut whole = status();
     whole.coordinators.pop();
     let athens = Subject::Node { node_id: 1, node: "athens".into() };
@@ -183,7 +183,7 @@ fn a_full_disk_left_nothing_to_do() {
 }
 
 #[test]
-fn what_somebody_can_do_something_about_left_nothing_to_do() {
+fn reasons_with_a_remedy_are_a_next_step() {
     let mut whole = status();
     whole.coordinators.pop();
     for code in [ReasonCode::NodesAtLimit, ReasonCode::LeaderHearsTooFew, ReasonCode::OwnerStays] {
@@ -195,7 +195,7 @@ fn what_somebody_can_do_something_about_left_nothing_to_do() {
 }
 
 #[test]
-fn missing_copies_are_counted_and_the_next_step_is_theirs() {
+fn missing_replicas_are_counted_and_are_the_next_step() {
     let mut whole = status();
     whole.coordinators.pop();
     let short = Status { partitions_under_replicated: 4, ..whole };
@@ -208,7 +208,7 @@ fn missing_copies_are_counted_and_the_next_step_is_theirs() {
 }
 
 #[test]
-fn partitions_that_wait_for_something_make_it_the_next_step() {
+fn waiting_partitions_are_the_next_step() {
     let orders = Subject::Table { table_id: 2, table: "orders".into() };
     let reason = reason(ReasonCode::NotEnoughNodes, orders, "3 of 7 nodes have registered", "start 4 more nodes");
     let reason = Reason { began_at_ms: Some(1), ..reason };
@@ -223,7 +223,7 @@ fn partitions_that_wait_for_something_make_it_the_next_step() {
 }
 
 #[test]
-fn nothing_was_to_be_done_where_a_check_warned() {
+fn warnings_of_check_are_a_next_step() {
     let mut whole = status();
     whole.coordinators.pop();
     let few = |code| Status {
@@ -234,7 +234,7 @@ fn nothing_was_to_be_done_where_a_check_warned() {
     let text = next(&few(ReasonCode::TooFewVoters));
     assert!(text.ends_with("next        have others join"), "{text}");
     assert!(text.contains("waiting     TooFewVoters: two coordinators vote"), "{text}");
-    // What passes by itself needs nobody.
+    // Transient states need no action.
     let text = next(&few(ReasonCode::QuorumChanging));
     assert!(text.ends_with("next        nothing to do"), "{text}");
 }

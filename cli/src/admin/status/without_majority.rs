@@ -1,4 +1,5 @@
-//! A status while most coordinators are away: no leader can be waited for, so the answer is what those say that are there.
+//! Status while most coordinators are away: waiting for a leader is useless, so the answer is merged from those that
+//! respond.
 
 use crate::admin::leaderless::START_OR_RECOVER;
 use crate::exit::Failure;
@@ -7,19 +8,19 @@ use archon_client::{Admin, CoordinatorRole, CoordinatorStatus, ErrorDetail, Erro
 use futures::future::join_all;
 use std::time::Duration;
 
-/// When the coordinators are asked one by one: a leader has answered by then.
+/// Time after which the coordinators are asked one by one: a leader has answered by then.
 const LOOK_AFTER: Duration = Duration::from_millis(300);
-/// How long each of them may take.
+/// Maximum time for the answer of each coordinator.
 const COORDINATOR_DEADLINE: Duration = Duration::from_secs(1);
-/// How long a node may take.
+/// Maximum time for the answer of a node.
 const NODE_DEADLINE: Duration = Duration::from_millis(500);
-/// Most nodes that are asked.
+/// Maximum number of nodes asked.
 const NODES_MAX: usize = 32;
-/// What a node counts that it serves.
+/// Metric of a node's served partitions.
 const SERVED: &str = "archon_node_partitions_led";
 
-/// Asks for the status, but no longer than until a look at each coordinator finds that no majority is there. What they
-/// say then, and the nodes, is printed for people, and comes with the failure for programs.
+/// Requests the status until a query of each coordinator finds that no majority is there. Their answers and the nodes'
+/// are printed for people, and accompany the failure for programs.
 ///
 /// # Errors
 /// As [`Admin::status`].
@@ -34,7 +35,7 @@ pub(super) async fn asked(admin: &Admin, output: &Output) -> Result<Status, Fail
         status = &mut status => return Ok(status?),
         found = look => found,
     };
-    // With a majority, or nobody who could say how many there are, it is only a matter of time.
+    // With a majority, or if the number of voters is unknown, it is only a matter of time.
     let Some(found) = found.filter(Found::lacks_majority) else { return Ok(status.await?) };
     let nodes = nodes(admin).await;
     if !output.is_json() && !output.watching {
@@ -43,24 +44,24 @@ pub(super) async fn asked(admin: &Admin, output: &Output) -> Result<Status, Fail
     Err(Failure::from(archon_client::Error::from(found.error(&nodes))).with_remedy(START_OR_RECOVER))
 }
 
-/// What each coordinator said.
+/// Answers of the coordinators.
 struct Found {
-    /// All of them, learners too: every member holds the same list.
+    /// All members, including learners: every member holds the same list.
     members: Vec<CoordinatorStatus>,
-    /// Those that answer.
+    /// The answers.
     answers: Vec<Quorum>,
-    /// Who said nothing.
+    /// Addresses without an answer.
     silent: Vec<String>,
 }
 
 impl Found {
-    /// `None` if nobody knows how many there are.
+    /// Returns `None` if the number of members is unknown.
     fn new(said: Vec<(String, Result<Quorum, archon_client::Error>)>) -> Option<Self> {
         let (mut answers, mut silent) = (Vec::new(), Vec::new());
         for (address, answer) in said {
             match answer {
                 Ok(quorum) => answers.push(quorum),
-                // It waits for its peers, and there is no quorum to speak of yet.
+                // It waits for its peers, and there is no quorum yet.
                 Err(error) if error.kind() == ErrorKind::NoQuorum => return None,
                 Err(_) => silent.push(address),
             }
@@ -77,7 +78,7 @@ impl Found {
         self.members.iter().filter(|member| !member.learner)
     }
 
-    /// The voters that answer.
+    /// Returns the voters that answer.
     fn answering(&self) -> Vec<u64> {
         self.voters().filter(|voter| self.answer_of(voter).is_some()).map(|voter| voter.id).collect()
     }
@@ -92,7 +93,7 @@ impl Found {
         for member in &self.members {
             let says = match self.answer_of(member) {
                 None => "does not answer".to_owned(),
-                // Whoever led is the last to hear that nobody follows any more.
+                // A former leader is the last one to learn that it has lost its followers.
                 Some(quorum) if quorum.role == CoordinatorRole::Leader => format!("led in term {}", quorum.term),
                 Some(quorum) => format!("{} in term {}", quorum.role.as_str(), quorum.term),
             };
@@ -131,15 +132,15 @@ impl Found {
     }
 }
 
-/// What a node says of itself.
+/// Answer of a node.
 struct Served {
     name: String,
     address: String,
-    /// How many partitions it serves; `None` if it does not answer.
+    /// Number of partitions that it serves; `None` if it does not answer.
     partitions: Option<usize>,
 }
 
-/// The nodes that whoever answers knows of, each asked what it serves. None if nobody knows any.
+/// Asks the nodes known to the answering coordinators for their served partitions. Empty if none is known.
 async fn nodes(admin: &Admin) -> Vec<Served> {
     let known = tokio::time::timeout(NODE_DEADLINE, admin.node_addresses()).await;
     let Ok(Ok(known)) = known else { return Vec::new() };
@@ -158,7 +159,7 @@ mod tests {
     use crate::admin::quorum::tests::quorum;
 
     #[test]
-    fn a_learner_was_counted_as_if_it_could_vote_and_one_that_cannot_lead_was_called_leader() {
+    fn learners_do_not_count_and_lone_leader_is_past() {
         let mut told = Quorum { id: 1, role: CoordinatorRole::Leader.into(), term: 7, ..quorum(4, None) };
         told.coordinators[3].learner = true;
         let learner = Quorum { id: 4, role: CoordinatorRole::Learner.into(), term: 7, ..told.clone() };

@@ -1,11 +1,11 @@
-//! How many operations per second the cluster answered over the last minutes.
+//! Operations per second that the cluster answered over the last minutes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How far back a picture goes, where looks are not so far apart that it is drawn from fewer than one per column.
+/// Time covered by a chart, unless polls are so far apart that a column would have fewer than one.
 pub(super) const WINDOW: Duration = Duration::from_secs(300);
-/// Most samples that are kept: those of the window at the fastest, twice.
+/// Maximum number of samples: twice those of the window at the fastest polling.
 const SAMPLES_MAX: usize = 3_000;
 
 /// Samples, oldest first.
@@ -19,7 +19,7 @@ struct Sample {
 }
 
 impl History {
-    /// Adds what was seen at `at`, which is not before what was added last.
+    /// Adds the rate seen at `at`, which is not before the last one.
     pub(super) fn add(&mut self, at: Duration, rate: u64) {
         if self.0.len() == SAMPLES_MAX {
             self.0.pop_front();
@@ -27,13 +27,13 @@ impl History {
         self.0.push_back(Sample { at, rate });
     }
 
-    /// The newest.
+    /// Returns the newest rate.
     pub(super) fn last(&self) -> Option<u64> {
         self.0.back().map(|sample| sample.rate)
     }
 
-    /// So many columns up to `now`, the mean of the samples in each; none where nobody knew. `every` is how far looks are
-    /// apart. Columns begin at multiples of their length, so that the picture moves on in whole columns.
+    /// Returns `count` columns up to `now`, each with the mean of its samples, or none without samples. `every` is the
+    /// polling interval. Columns begin at multiples of their length, so that the chart moves in whole columns.
     pub(super) fn columns(&self, now: Duration, every: Duration, count: u16) -> Columns {
         let each_ms = column_ms(every, count);
         let column_of = |at: Duration| at.as_millis() / each_ms;
@@ -57,20 +57,20 @@ impl History {
     }
 }
 
-/// How long a column stands for: two looks at least, or those that come late would leave gaps.
+/// Returns the duration of a column: at least two polls, because late ones would leave gaps.
 fn column_ms(every: Duration, count: u16) -> u128 {
     let even = WINDOW.as_millis() / u128::from(count.max(1));
     even.max(2 * every.as_millis()).max(1)
 }
 
-/// A picture of the history.
+/// A chart of the history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Columns {
     /// Operations per second, oldest first.
     pub(super) rates: Vec<Option<u64>>,
-    /// The most that was seen, which is more than any mean.
+    /// The highest sample, which is above any mean.
     pub(super) most: Option<u64>,
-    /// The time they stand for together.
+    /// The duration of all columns together.
     pub(super) length: Duration,
 }
 
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_means_and_what_nobody_knew_is_a_gap() {
+    fn columns_are_means_and_missing_samples_are_gaps() {
         let mut history = History::default();
         for (seconds, rate) in [(0, 100), (1, 200), (10, 50), (19, 70)] {
             history.add(at(seconds), rate);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_stands_still_within_a_column() {
+    fn chart_is_constant_within_a_column() {
         let mut history = History::default();
         (0..40).for_each(|second| history.add(at(second), second));
         let of = |now| history.columns(at(now), EVERY, 30).rates;
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_that_are_far_apart_leave_no_gaps() {
+    fn rare_polls_leave_no_gaps() {
         let mut history = History::default();
         let every = at(60);
         (0..20).for_each(|look| history.add(at(60 * look), 7));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded_and_takes_any_number() {
+    fn history_is_bounded_and_accepts_any_number() {
         let mut history = History::default();
         (0..10_000).for_each(|second| history.add(at(second), u64::MAX));
         assert_eq!(history.0.len(), SAMPLES_MAX);

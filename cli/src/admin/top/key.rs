@@ -1,29 +1,29 @@
-//! What can be asked of the picture by a key.
+//! Keys of the screen.
 
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 
-/// What a key, or whatever else a terminal tells, means.
+/// Meaning of a key, or of another event of the terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Key {
     /// Ends it.
     Quit,
-    /// Sorts the nodes by the next thing.
+    /// Sorts the nodes by the next column.
     Sort,
     /// One node up.
     Up,
     /// One node down.
     Down,
-    /// As many nodes up as can be seen.
+    /// One page up.
     PageUp,
-    /// As many down.
+    /// One page down.
     PageDown,
     /// To the first node.
     First,
     /// To the last node.
     Last,
-    /// Shows the help, or takes it away.
+    /// Shows or hides the help.
     Help,
-    /// Nothing, but the picture is to be drawn: the terminal has another size, or a key means nothing.
+    /// No action except a redraw: the terminal has another size, or the key has no meaning.
     Other,
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use ratatui::crossterm::event::KeyEvent;
 
     #[test]
-    fn in_raw_mode_control_c_is_a_key_and_quits_like_q() {
+    fn control_c_quits_in_raw_mode() {
         let key = |code, modifiers| Key::from(Event::Key(KeyEvent::new(code, modifiers)));
         let plain = KeyModifiers::NONE;
         assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Key::Quit);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn where_terminals_tell_both_a_key_counts_once() {
+    fn key_press_and_release_count_once() {
         let up = KeyEvent { kind: KeyEventKind::Release, ..KeyEvent::new(KeyCode::Down, KeyModifiers::NONE) };
         assert_eq!(Key::from(Event::Key(up)), Key::Other);
     }

@@ -1,5 +1,5 @@
-//! Keys as they are pressed, from a thread of their own: reading a terminal blocks, and one that has gone away must hold
-//! up nobody but its reader.
+//! Key presses, read by a separate thread: reading a terminal blocks, and a terminal that is gone must block only this
+//! reader.
 
 use super::key::Key;
 use crate::exit::Failure;
@@ -7,19 +7,19 @@ use ratatui::crossterm::event;
 use std::time::Duration;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-/// How long the thread outlives whoever listened.
+/// Maximum time for which the thread outlives its receiver.
 const LOOK_UP: Duration = Duration::from_millis(100);
-/// Keys that wait to be taken; the reader waits with the next one, and the terminal keeps the rest.
+/// Maximum number of queued keys; the reader waits with the next one, and the terminal keeps the rest.
 const KEYS_MAX: usize = 64;
 
-/// What is pressed. Dropping it ends the thread within a tenth of a second, or the process does before.
+/// Key presses. Dropping it ends the thread within a tenth of a second, unless the process ends before.
 pub(super) struct Keyboard(Receiver<std::io::Result<Key>>);
 
 impl Keyboard {
-    /// Begins to listen.
+    /// Starts to listen.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// The thread cannot be started.
     pub(super) fn listen() -> Result<Self, Failure> {
         let (sender, receiver) = mpsc::channel(KEYS_MAX);
         std::thread::Builder::new()
@@ -29,10 +29,10 @@ impl Keyboard {
         Ok(Self(receiver))
     }
 
-    /// The next key.
+    /// Returns the next key.
     ///
     /// # Errors
-    /// If the terminal cannot be read any more.
+    /// The terminal is no longer readable.
     pub(super) async fn next(&mut self) -> Result<Key, Failure> {
         match self.0.recv().await {
             Some(Ok(key)) => Ok(key),

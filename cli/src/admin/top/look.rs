@@ -1,19 +1,19 @@
-//! One look at the cluster: everything that a picture is drawn from, asked at about the same moment.
+//! One poll of the cluster: all data of a screen, requested at about the same time.
 
 use crate::documents::{Node, Rebalance, Status};
 use crate::exit::Failure;
 use archon_client::{Admin, Event};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Most moves asked for.
+/// Maximum number of moves requested.
 const MOVES_MAX: u32 = 256;
-/// Most events asked for: what a tall terminal has room for.
+/// Maximum number of events requested: as many as fit on a tall terminal.
 const EVENTS_MAX: u32 = 60;
 
-/// What the cluster answered.
+/// Answers of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Look {
-    /// When. Unix time.
+    /// Unix time of the poll.
     pub(super) at_ms: u64,
     /// The cluster at a glance.
     pub(super) status: Status,
@@ -21,15 +21,14 @@ pub(super) struct Look {
     pub(super) nodes: Vec<Node>,
     /// The present or last rebalance, with some of its moves.
     pub(super) rebalance: Rebalance,
-    /// What happened last, newest last.
+    /// The latest events, newest last.
     pub(super) events: Vec<Event>,
 }
 
-/// Looks: one request of each kind, however many nodes there are. Of the moves those with numbers above `moves_after`
-/// are asked for.
+/// Polls: one request of each kind, for any number of nodes. Requests the moves with numbers above `moves_after`.
 ///
 /// # Errors
-/// If one of them is not answered: what is shown belongs together.
+/// One of them is not answered: the data of a screen belongs together.
 pub(super) async fn take(admin: &Admin, moves_after: u64) -> Result<Look, Failure> {
     let (status, nodes, rebalance, events) = tokio::try_join!(
         admin.status(),

@@ -1,5 +1,5 @@
-//! `archon top`: the cluster live on a terminal. What is shown is decided in [`model`], drawn in [`draw`]; this is the shell
-//! around them: it asks the coordinators, hears keys and signals, and has the terminal.
+//! `archon top`: the cluster live on a terminal. Content is decided in [`model`], drawn in [`draw`]; this is the shell
+//! around them: it polls the coordinators, receives keys and signals, and owns the terminal.
 
 mod draw;
 mod history;
@@ -26,13 +26,13 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-/// How often ages and silences are drawn anew, whatever else happens.
+/// Interval of redraws of ages and silences.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Shows the cluster until somebody quits.
+/// Shows the cluster until the user quits.
 ///
 /// # Errors
-/// Off a terminal, or if nobody answers the first look: a wrong address should not end in an empty picture.
+/// There is no terminal, or the first poll is not answered: a wrong address should not end in an empty screen.
 pub(crate) async fn run(args: &TopArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     check_terminal(output)?;
     let begun = Instant::now();
@@ -40,13 +40,13 @@ pub(crate) async fn run(args: &TopArgs, admin: &Admin, output: &Output) -> Resul
     let model = Model::new(first, begun.elapsed(), args.every, *output);
     let signals = Signals::install()?;
     let mut screen = Screen::open()?;
-    // However it ends, the terminal is as it was before anything is said about it.
+    // The terminal is restored before anything is printed, for any end.
     let ended = watch(model, begun, admin, signals, &mut screen).await;
     screen.close()?;
     ended
 }
 
-/// Whether there is a screen to draw on and somebody to look at it.
+/// Checks that the output is a terminal that can be drawn on, and not JSON.
 fn check_terminal(output: &Output) -> Result<(), Failure> {
     let instead =
         "look once with `archon status`, or again and again with `archon status --watch`, also with `-o json`";
@@ -100,7 +100,7 @@ async fn look_later(at: Instant, admin: &Admin, moves_after: u64) -> Result<Look
     look::take(admin, moves_after).await
 }
 
-/// What ends a process: the terminal is put right before it does.
+/// Signals that end the process: the terminal is restored first.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -133,7 +133,7 @@ mod tests {
     use crate::output::Format;
 
     #[test]
-    fn off_a_terminal_it_says_what_to_use_instead() {
+    fn error_without_a_terminal_names_alternatives() {
         for output in [
             Output::plain(Format::Table),
             Output { terminal: true, redraw: true, ..Output::plain(Format::Json) },

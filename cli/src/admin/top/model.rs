@@ -1,4 +1,5 @@
-//! What is shown: the last picture of the cluster, and where in it the reader stands. Values in, values out: the time is told.
+//! Model of the screen: the last poll of the cluster, and the reader's position in it. Values in, values out: the time
+//! is an argument.
 
 use super::draw::page;
 use super::history::{Columns, History};
@@ -12,35 +13,35 @@ use archon_client::{MovePhase, MoveStatus};
 use ratatui::layout::Size;
 use std::time::Duration;
 
-/// How much longer than its time the next answer may take before the reader is told.
+/// Delay of the next answer after which the reader is informed.
 const LATE: Duration = Duration::from_secs(3);
 
-/// Whether it goes on.
+/// Result of a key press.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flow {
-    /// It does.
+    /// The program continues.
     GoOn,
-    /// It does not.
+    /// The program ends.
     Quit,
 }
 
-/// What is shown. Times are counted from the beginning of the program.
+/// Content of the screen. Times are counted from the start of the program.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
-    /// The last picture, its nodes in order.
+    /// The last poll, with its nodes sorted.
     look: Look,
     answered_at: Duration,
-    /// Why the last look was not answered, if it was not.
+    /// Reason for which the last poll was not answered.
     trouble: Option<String>,
     every: Duration,
     shares: Shares,
     history: History,
-    /// Bytes per second that moves copy, from the last two pictures.
+    /// Bytes per second that moves copy, from the last two polls.
     copy_rate: Option<u64>,
-    /// Moves up to this number are over.
+    /// Moves up to this number have ended.
     moves_after: u64,
     order: Order,
-    /// The first node that is to be seen.
+    /// The first visible node.
     first: usize,
     size: Size,
     help: bool,
@@ -48,7 +49,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// With the first picture, which came at `now`; further ones come `every` so often.
+    /// Creates the model from the first poll, which was answered at `now`; further ones follow at the interval `every`.
     pub(super) fn new(look: Look, now: Duration, every: Duration, output: Output) -> Self {
         let mut model = Self {
             look,
@@ -69,7 +70,7 @@ impl Model {
         model
     }
 
-    /// Takes the next picture, which came at `now`.
+    /// Applies the next poll, which was answered at `now`.
     pub(super) fn looked(&mut self, look: Look, now: Duration) {
         let between = now.saturating_sub(self.answered_at);
         self.copy_rate = copied(&self.look.rebalance, &look.rebalance, between);
@@ -79,12 +80,12 @@ impl Model {
         self.arrange();
     }
 
-    /// Draws from a picture that is new what is shown beside it.
+    /// Derives the rest of the model from a new poll.
     fn arrange(&mut self) {
         self.order.sort(&mut self.look.nodes);
         self.shares = Shares::new(&self.look.nodes);
         let rates = || self.look.nodes.iter().filter_map(|node| node.operations_per_second);
-        // While a new leader has not heard of any node, nobody knows.
+        // A new leader that has not heard of any node yet knows no rate.
         if rates().next().is_some() {
             self.history.add(self.answered_at, rates().fold(0, u64::saturating_add));
         }
@@ -92,22 +93,22 @@ impl Model {
         self.hold();
     }
 
-    /// A look was not answered: the last picture stays.
+    /// Notes a poll without an answer: the last content stays.
     pub(super) fn unanswered(&mut self, reason: String) {
         self.trouble = Some(reason);
     }
 
-    /// The terminal has this size.
+    /// Notes the size of the terminal.
     pub(super) fn resized(&mut self, size: Size) {
         self.size = size;
         self.hold();
     }
 
-    /// Does what a key asks for.
+    /// Executes a key.
     pub(super) fn press(&mut self, key: Key) -> Flow {
         let page = page(self, self.size.height).max(1);
         match key {
-            // Out of the help first, as everywhere else.
+            // Leaves the help first, as usual.
             Key::Quit if self.help => self.help = false,
             Key::Quit => return Flow::Quit,
             Key::Help => self.help = !self.help,
@@ -133,74 +134,74 @@ impl Model {
         self.first = self.first.min(self.first_max(page(self, self.size.height)));
     }
 
-    /// The first node of the last page.
+    /// Returns the first node of the last page.
     fn first_max(&self, page: usize) -> usize {
         self.look.nodes.len().saturating_sub(page)
     }
 
-    /// The last picture.
+    /// Returns the last poll.
     pub(super) const fn look(&self) -> &Look {
         &self.look
     }
 
-    /// How far looks are apart.
+    /// Returns the polling interval.
     pub(super) const fn every(&self) -> Duration {
         self.every
     }
 
-    /// Moves up to this number are over, and not to be asked for.
+    /// Returns the number up to which moves have ended, and need not be requested.
     pub(super) const fn moves_after(&self) -> u64 {
         self.moves_after
     }
 
-    /// Where it is drawn, and whether in colour.
+    /// Returns the output, with its colour setting.
     pub(super) const fn output(&self) -> &Output {
         &self.output
     }
 
-    /// By what the nodes are sorted.
+    /// Returns the sort order of the nodes.
     pub(super) const fn order(&self) -> Order {
         self.order
     }
 
-    /// Whether the help is shown.
+    /// Returns true if the help is shown.
     pub(super) const fn helps(&self) -> bool {
         self.help
     }
 
-    /// What would be fair.
+    /// Returns the fair shares.
     pub(super) const fn shares(&self) -> &Shares {
         &self.shares
     }
 
-    /// The nodes that are to be seen on a page of so many rows, and the number of the first, from 0.
+    /// Returns the nodes visible on a page of `page` rows, and the number of the first, from 0.
     pub(super) fn nodes(&self, page: usize) -> (usize, &[Node]) {
         let first = self.first.min(self.first_max(page));
         let nodes = &self.look.nodes[first..];
         (first, &nodes[..page.min(nodes.len())])
     }
 
-    /// Moves that are neither over nor wait for their turn.
+    /// Returns the moves that have started and not ended.
     pub(super) fn running(&self) -> impl Iterator<Item = &MoveStatus> {
         self.look.rebalance.moves.iter().filter(|moving| !moving.is_over() && moving.phase != MovePhase::Queued)
     }
 
-    /// Bytes per second that are copied, once two pictures could tell.
+    /// Returns the bytes copied per second, known after two polls.
     pub(super) const fn copy_rate(&self) -> Option<u64> {
         self.copy_rate
     }
 
-    /// Operations per second, as last seen.
+    /// Returns the operations per second of the last poll.
     pub(super) fn rate(&self) -> Option<u64> {
         self.history.last()
     }
 
-    /// Operations per second over the last minutes, in so many columns.
+    /// Returns the operations per second over the last minutes, in `count` columns.
     pub(super) fn rates(&self, now: Duration, count: u16) -> Columns {
         self.history.columns(now, self.every, count)
     }
 
-    /// How long nobody has answered, and why, if that is longer than it should be.
+    /// Returns the time without an answer, and the reason, if it is longer than it should be.
     pub(super) fn silence(&self, now: Duration) -> Option<(Duration, &str)> {
         let silent = now.saturating_sub(self.answered_at);
         match &self.trouble {
@@ -210,29 +211,29 @@ impl Model {
         }
     }
 
-    /// How long ago a Unix time was at `now`; `None` if the time is unknown (zero).
+    /// Returns the time from a Unix time to `now`; `None` if it is unknown (zero).
     pub(super) fn age(&self, at_ms: u64, now: Duration) -> Option<Duration> {
         let passed = Duration::from_millis(self.look.at_ms.saturating_sub(at_ms));
         (at_ms > 0).then(|| passed.saturating_add(now.saturating_sub(self.answered_at)))
     }
 }
 
-/// Bytes per second between two pictures of one plan that is under way.
+/// Returns the bytes per second between two polls of one running plan.
 fn copied(before: &Rebalance, after: &Rebalance, between: Duration) -> Option<u64> {
     let same = before.summary.plan_id == after.summary.plan_id && after.running && !between.is_zero();
     let bytes = after.summary.bytes_done.saturating_sub(before.summary.bytes_done);
     same.then(|| (bytes as f64 / between.as_secs_f64()) as u64)
 }
 
-/// The number up to which moves are over, given that those up to `after` are: of a large plan, only what is still to end is
-/// asked for again and again.
+/// Returns the number up to which moves have ended, given that those up to `after` have: of a large plan, only the
+/// unfinished moves are requested repeatedly.
 fn over_up_to(rebalance: &Rebalance, after: u64) -> u64 {
     let moves = &rebalance.moves;
     match moves.iter().find(|moving| !moving.is_over()) {
         Some(open) => open.id.saturating_sub(1),
         None => match moves.last() {
             Some(last) => last.id,
-            // Something runs, and it is not beyond: the numbers have begun anew.
+            // A move runs, and its number is not above `after`: the numbers have started over.
             None if rebalance.running => 0,
             None => after,
         },
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_nodes_or_a_larger_terminal_leave_nobody_beyond_the_end() {
+    fn page_stays_full_with_fewer_nodes_or_a_larger_terminal() {
         let mut model = model(nodes(1_000), Size::new(80, 24));
         model.press(Key::Last);
         model.looked(look(nodes(20)), SECOND);
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_told_once_it_is_longer_than_it_should_be_and_ends_with_an_answer() {
+    fn late_answer_is_reported_until_it_comes() {
         let mut model = model(nodes(3), Size::new(80, 24));
         assert_eq!(model.silence(4 * SECOND), None);
         assert_eq!(model.silence(5 * SECOND).map(|(time, _)| time), Some(5 * SECOND));
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_large_plan_only_what_is_still_to_end_is_asked_for() {
+    fn only_unfinished_moves_are_requested() {
         let plan = |running, moves| Rebalance { running, moves, ..look(vec![]).rebalance };
         let (done, open) = (MovePhase::Done, MovePhase::Copying);
         assert_eq!(over_up_to(&plan(true, vec![moving(7, done), moving(8, open), moving(9, done)]), 0), 7);
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_copied_is_told_from_two_pictures_of_one_plan() {
+    fn copy_rate_is_computed_from_two_polls_of_one_plan() {
         let plan = |plan_id, bytes_done| {
             let mut rebalance = Rebalance { running: true, ..look(vec![]).rebalance };
             (rebalance.summary.plan_id, rebalance.summary.bytes_done) = (plan_id, bytes_done);
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_grow_while_a_picture_stands() {
+    fn ages_grow_between_polls() {
         let model = model(nodes(1), Size::new(80, 24));
         let began = model.look().at_ms - 2_000;
         assert_eq!(model.age(began, 3 * SECOND), Some(5 * SECOND));

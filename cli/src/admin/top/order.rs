@@ -1,31 +1,31 @@
-//! By what the nodes are sorted.
+//! Sort order of the nodes.
 
 use crate::documents::Node;
 use archon_client::NodeStatus;
 use std::cmp::Reverse;
 
-/// By what the nodes are sorted. Numbers come largest first, what nobody knows last; equals are in order of their names.
+/// Sort order of the nodes. Numbers come largest first, unknown ones last; equal ones are in order of their names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Order {
     /// By name.
     #[default]
     Name,
-    /// Those that are not well first.
+    /// Unhealthy ones first.
     Status,
     /// By partitions led.
     Led,
-    /// By copies, or leases.
+    /// By replicas, or leases.
     Copies,
     /// By bytes stored.
     Data,
     /// By operations per second.
     Operations,
-    /// By operations per second for their weight: who has most beyond its fair share.
+    /// By operations per second relative to weight: the highest load above the fair share first.
     Load,
 }
 
 impl Order {
-    /// What comes after it.
+    /// Returns the next order.
     pub(super) const fn next(self) -> Self {
         match self {
             Self::Name => Self::Status,
@@ -38,7 +38,7 @@ impl Order {
         }
     }
 
-    /// How it is called.
+    /// Returns its name.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -51,7 +51,7 @@ impl Order {
         }
     }
 
-    /// Puts the nodes in this order.
+    /// Sorts the nodes.
     pub(super) fn sort(self, nodes: &mut [Node]) {
         nodes.sort_by(|left, right| {
             let key = |node: &Node| (self.rank(node), Reverse(self.number(node)));
@@ -59,7 +59,7 @@ impl Order {
         });
     }
 
-    /// What comes before any number.
+    /// Returns the rank that comes before any number.
     fn rank(self, node: &Node) -> u8 {
         match (self, node.status.known()) {
             (Self::Status, Some(NodeStatus::Failed)) => 0,
@@ -79,7 +79,7 @@ impl Order {
             Self::Copies => Some(node.copies_held.into()),
             Self::Data => node.bytes_stored,
             Self::Operations => node.operations_per_second,
-            // The share is in proportion to the weight, whatever the sum; a weight is 10,000 at most.
+            // The share is in proportion to the weight, for any sum; a weight is at most 10,000.
             Self::Load => {
                 node.operations_per_second.map(|rate| rate.saturating_mul(10_000) / u64::from(node.weight.max(1)))
             }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_well_comes_first_and_what_nobody_knows_last() {
+    fn unhealthy_nodes_come_first_and_unknown_values_last() {
         let failed = Node { status: NodeStatus::Failed.into(), ..node(1, "delphi", 9) };
         let drained = Node { goal: NodeGoal::Drain.into(), ..node(2, "cyrene", 9) };
         let full = Node { disk_full: true, ..node(3, "ephesus", 9) };
@@ -115,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn load_is_what_a_node_does_for_its_weight() {
+    fn load_is_relative_to_weight() {
         let nodes = vec![rate("strong", Some(1_000), 200), rate("weak", Some(600), 100), rate("idle", Some(0), 1)];
         assert_eq!(names(Order::Load, nodes), ["weak", "strong", "idle"]);
     }
 
     #[test]
-    fn every_order_comes_round() {
+    fn order_cycles_through_all_values() {
         let mut order = Order::default();
         let mut words = Vec::new();
         while !words.contains(&order.word()) {

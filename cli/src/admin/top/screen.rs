@@ -1,4 +1,4 @@
-//! The terminal while it is drawn on: taken at the beginning, given back as it was at the end, on errors and panics too.
+//! The terminal in drawing mode: taken at the beginning, restored at the end, also after errors and panics.
 
 use super::draw;
 use super::model::Model;
@@ -9,38 +9,38 @@ use ratatui::crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdat
 use ratatui::layout::Size;
 use std::time::Duration;
 
-/// The terminal in raw mode, on its other screen: what stood there before comes back.
+/// The terminal in raw mode, on its alternate screen: the previous content returns afterwards.
 pub(super) struct Screen {
     terminal: DefaultTerminal,
     closed: bool,
 }
 
 impl Screen {
-    /// Takes the terminal. From now on a panic gives it back before it is told of.
+    /// Takes over the terminal. From now on a panic restores it before it is reported.
     ///
     /// # Errors
-    /// If it cannot be had.
+    /// The terminal is not available.
     pub(super) fn open() -> Result<Self, Failure> {
         let terminal = ratatui::try_init().map_err(|error| {
-            // What was done of it is undone.
+            // Undoes a partial initialization.
             let _ = ratatui::try_restore();
             Failure::failed(format!("preparing the terminal: {error}"))
         })?;
         Ok(Self { terminal, closed: false })
     }
 
-    /// How large it is now.
+    /// Returns its present size.
     ///
     /// # Errors
-    /// If it does not say.
+    /// The terminal does not report it.
     pub(super) fn size(&self) -> Result<Size, Failure> {
         self.terminal.size().map_err(lost)
     }
 
-    /// Draws the model as of `now`. Only what differs is written, and terminals that can show it all at once.
+    /// Draws the model as of `now`. Writes only differences, in one update on terminals that support it.
     ///
     /// # Errors
-    /// If the terminal cannot be written.
+    /// The terminal is not writable.
     pub(super) fn draw(&mut self, model: &Model, now: Duration) -> Result<(), Failure> {
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate).map_err(lost)?;
         let render = |frame: &mut ratatui::Frame<'_>| draw::draw(model, now, frame.area(), frame.buffer_mut());
@@ -49,10 +49,10 @@ impl Screen {
         ratatui::backend::Backend::flush(self.terminal.backend_mut()).map_err(lost)
     }
 
-    /// Gives the terminal back.
+    /// Restores the terminal.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// The terminal is not writable.
     pub(super) fn close(mut self) -> Result<(), Failure> {
         self.give_back().map_err(lost)
     }
@@ -61,7 +61,7 @@ impl Screen {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
-        // One failing does not spare the other.
+        // Each is tried even if the other fails.
         let shown = self.terminal.show_cursor();
         ratatui::try_restore().and(shown)
     }
@@ -69,7 +69,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Of a panic the hook has taken care: once more would write over its message.
+        // The hook has handled a panic: another restore would overwrite its message.
         if !std::thread::panicking() {
             let _ = self.give_back();
         }

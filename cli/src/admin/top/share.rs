@@ -1,9 +1,9 @@
-//! What part of the load would be fair for each node.
+//! Fair share of the load for each node.
 
 use crate::documents::Node;
 use archon_client::{NodeGoal, NodeStatus};
 
-/// The load of all nodes, and the weights it could be spread by.
+/// Load of all nodes, and the weights for its distribution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Shares {
     operations: u64,
@@ -11,7 +11,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// The share of these nodes.
+    /// Creates the shares of these nodes.
     pub(super) fn new(nodes: &[Node]) -> Self {
         let takes_part = || nodes.iter().filter(|node| takes_part(node));
         Self {
@@ -20,7 +20,7 @@ impl Shares {
         }
     }
 
-    /// The load of a node in percent of its fair share; `None` if it takes no part, or did not say what it does.
+    /// Returns the load of a node in percent of its fair share; `None` if it takes no part, or did not report its load.
     pub(super) fn percent(&self, node: &Node) -> Option<u64> {
         let rate = node.operations_per_second.filter(|_| takes_part(node))?;
         let (all, weights) = (u128::from(self.operations), u128::from(self.weights));
@@ -30,7 +30,8 @@ impl Shares {
     }
 }
 
-/// A share has whoever leads partitions: neither participants nor nodes that are away or give theirs to others.
+/// Returns true if a node has a share: participants, absent nodes and nodes that give their partitions to others have
+/// none.
 fn takes_part(node: &Node) -> bool {
     let leaves = matches!(node.goal.known(), Some(NodeGoal::Drain | NodeGoal::Maintain));
     node.status == NodeStatus::Alive && !leaves && !node.is_participant()
@@ -46,14 +47,14 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_fair_by_weight() {
+    fn share_is_fair_by_weight() {
         let nodes = [rate(300, 100), rate(300, 200)];
         let shares = Shares::new(&nodes);
         assert_eq!(nodes.each_ref().map(|node| shares.percent(node)), [Some(150), Some(75)]);
     }
 
     #[test]
-    fn whoever_takes_no_part_has_no_share_and_takes_none_from_others() {
+    fn excluded_nodes_have_no_share_and_reduce_none() {
         let failed = Node { status: NodeStatus::Failed.into(), operations_per_second: None, ..rate(0, 100) };
         let drained = Node { goal: NodeGoal::Drain.into(), ..rate(0, 100) };
         let participant = Node { serves: vec!["jobs".into()], operations_per_second: None, ..rate(0, 100) };
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_cluster_and_absurd_numbers_are_no_trouble() {
+    fn idle_cluster_and_extreme_numbers_are_handled() {
         let idle = [rate(0, 100), rate(0, 0)];
         assert_eq!(idle.each_ref().map(|node| Shares::new(&idle).percent(node)), [Some(0), Some(0)]);
         let absurd = [rate(u64::MAX, u32::MAX), rate(u64::MAX, 0), rate(u64::MAX, 1)];

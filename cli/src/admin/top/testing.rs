@@ -1,4 +1,4 @@
-//! Clusters to be looked at in tests.
+//! Clusters for tests.
 
 use super::look::Look;
 use super::model::Model;
@@ -9,7 +9,7 @@ use archon_client::{Cause, Event, EventCode, MoveKind, MovePhase, MoveStatus, Su
 use ratatui::layout::Size;
 use std::time::Duration;
 
-/// So many nodes, of which no two are alike: `node-0000`, which leads nothing, `node-0001`, which leads one partition …
+/// Returns `count` different nodes: `node-0000`, which leads nothing, `node-0001`, which leads one partition …
 pub(super) fn nodes(count: u32) -> Vec<Node> {
     let numbered = |number: u32| Node {
         bytes_stored: Some(u64::from(number) << 20),
@@ -20,7 +20,7 @@ pub(super) fn nodes(count: u32) -> Vec<Node> {
     (0..count).map(numbered).collect()
 }
 
-/// A cluster of these nodes in which nothing moves and two things happened.
+/// Returns a cluster of these nodes without moves and with two events.
 pub(super) fn look(nodes: Vec<Node>) -> Look {
     let at_ms = 1_000_000_000;
     let event = |index, code: EventCode, message: &str| Event {
@@ -43,7 +43,7 @@ pub(super) fn look(nodes: Vec<Node>) -> Look {
     }
 }
 
-/// A model whose first picture came at zero.
+/// Returns a model with its first poll answered at zero.
 pub(super) fn model(nodes: Vec<Node>, size: Size) -> Model {
     let output = Output { color: true, ..Output::plain(Format::Table) };
     let mut model = Model::new(look(nodes), Duration::ZERO, Duration::from_secs(1), output);
@@ -51,7 +51,7 @@ pub(super) fn model(nodes: Vec<Node>, size: Size) -> Model {
     model
 }
 
-/// A move of a partition of the same number from athens to ephesus.
+/// Returns a move of a partition of the same number from athens to ephesus.
 pub(super) fn moving(id: u64, phase: MovePhase) -> MoveStatus {
     MoveStatus {
         id,

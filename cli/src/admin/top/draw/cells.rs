@@ -1,5 +1,5 @@
-//! Text in its place: lines, and cells of columns. What does not fit ends with `…`, and what others wrote cannot command
-//! the terminal.
+//! Placement of text: lines, and cells of columns. Text that does not fit ends with `…`, and foreign text cannot
+//! control the terminal.
 
 use archon_types::text::plain;
 use ratatui::buffer::Buffer;
@@ -8,10 +8,10 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Widget;
 
-/// Between two columns.
+/// Space between two columns.
 const GAP: u16 = 1;
 
-/// A part of a line. Text of others is made fit to be shown.
+/// Creates a part of a line. Foreign text is escaped.
 pub(super) fn span(text: &str, style: Style) -> Span<'static> {
     Span::styled(plain(text).into_owned(), style)
 }
@@ -23,14 +23,14 @@ pub(super) fn put(line: Line<'static>, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() || line.width() <= usize::from(area.width) {
         return line.render(area, buffer);
     }
-    // From the left, whatever it is: of a number the first digits matter, and the sign says that there are more.
+    // Always left-aligned: the first digits of a number matter, and the sign shows that there are more.
     line.left_aligned().render(Rect { width: inner, ..area }, buffer);
     if let Some(cell) = buffer.cell_mut((area.x + inner, area.y)) {
         cell.set_symbol("…");
     }
 }
 
-/// Draws a line at the top of the area, with another one at its right end where there is room for both.
+/// Draws a line at the top of the area, with another one at its right end if both fit.
 pub(super) fn put_both(left: Line<'static>, right: Line<'static>, area: Rect, buffer: &mut Buffer) {
     let fits = left.width() + usize::from(GAP) + right.width() <= usize::from(area.width);
     put(left, area, buffer);
@@ -40,7 +40,7 @@ pub(super) fn put_both(left: Line<'static>, right: Line<'static>, area: Rect, bu
     }
 }
 
-/// A line of the area, counted from its top; empty beyond its end.
+/// Returns a line of the area, counted from its top; empty beyond its end.
 pub(super) fn line_of(area: Rect, index: usize) -> Rect {
     let below = u16::try_from(index).unwrap_or(u16::MAX).min(area.height);
     Rect { y: area.y.saturating_add(below), height: (area.height - below).min(1), ..area }
@@ -49,21 +49,21 @@ pub(super) fn line_of(area: Rect, index: usize) -> Rect {
 /// A column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Column<T> {
-    /// What it shows.
+    /// Its content.
     pub(super) shows: T,
     /// Its width.
     pub(super) width: u16,
-    /// Whether it is aligned right.
+    /// True if it is aligned right.
     pub(super) number: bool,
 }
 
 impl<T> Column<T> {
-    /// A column of text.
+    /// Creates a column of text.
     pub(super) const fn text(shows: T, width: u16) -> Self {
         Self { shows, width, number: false }
     }
 
-    /// A column of numbers.
+    /// Creates a column of numbers.
     pub(super) const fn number(shows: T, width: u16) -> Self {
         Self { shows, width, number: true }
     }
@@ -89,13 +89,13 @@ pub(super) fn put_row<T>(
     }
 }
 
-/// The width of columns side by side.
+/// Returns the width of columns side by side.
 pub(super) fn width_of<T>(columns: &[Column<T>]) -> u16 {
     let widths = columns.iter().map(|column| column.width.saturating_add(GAP));
     widths.fold(0, u16::saturating_add).saturating_sub(GAP)
 }
 
-/// A number in seven places at most, up to a billion billions: `0`, `999999`, `1.2M`, `18446744T`.
+/// Formats a number in at most seven places, up to a billion billions: `0`, `999999`, `1.2M`, `18446744T`.
 pub(super) fn number_text(number: u64) -> String {
     const UNITS: [&str; 3] = ["M", "G", "T"];
     if number < 1_000_000 {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_says_so_and_numbers_keep_their_first_digits() {
+    fn cut_text_is_marked_and_numbers_keep_first_digits() {
         assert_eq!(drawn("athens", 8, false), "athens  ");
         assert_eq!(drawn("athens", 8, true), "  athens");
         assert_eq!(drawn("athens", 6, true), "athens");
@@ -136,7 +136,7 @@ mod tests {
     fn wide_characters_are_not_cut_in_half_and_controls_are_escaped() {
         assert_eq!(drawn("雅典", 4, false), "雅 典 ");
         assert_eq!(drawn("雅典娜", 5, false), "雅 典 …");
-        // The second one would stand half in the place of the sign.
+        // The second character would half overlap the sign.
         assert_eq!(drawn("雅典娜", 4, false), "雅  …");
         assert_eq!(drawn("a\u{1b}[2Jb\n", 20, false).trim_end(), "a\\u{1b}[2Jb\\n");
     }

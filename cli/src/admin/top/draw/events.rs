@@ -1,4 +1,4 @@
-//! What happened last, newest last.
+//! Latest events, newest last.
 
 use super::super::model::Model;
 use super::cells::{line_of, put, span};
@@ -10,7 +10,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use std::time::Duration;
 
-/// Draws as many as there is room for.
+/// Draws as many as fit.
 pub(super) fn draw(model: &Model, now: Duration, theme: Theme, area: Rect, buffer: &mut Buffer) {
     let Some(room) = area.height.checked_sub(1) else { return };
     let events = &model.look().events;

@@ -1,4 +1,4 @@
-//! How the cluster is, in the words of `archon status`: quorum, partitions, nodes, and what it waits for.
+//! State of the cluster in the words of `archon status`: quorum, partitions, nodes, and the reasons of waits.
 
 use super::super::model::Model;
 use super::cells::{line_of, put, put_both, span};
@@ -14,7 +14,7 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 use std::time::Duration;
 
-/// Draws it; `page` nodes are seen below.
+/// Draws it; `page` nodes are visible below.
 pub(super) fn draw(model: &Model, now: Duration, theme: Theme, page: usize, area: Rect, buffer: &mut Buffer) {
     let status = &model.look().status;
     let words = Output { color: false, ..*model.output() };
@@ -46,7 +46,7 @@ fn title(model: &Model, now: Duration, theme: Theme) -> Line<'static> {
     Line::from(vec![span(&format!("{:<12}", "cluster"), theme.heading()), span(&text, style)])
 }
 
-/// Who leads, and who is away or takes nothing new, by number and address.
+/// Describes the leader, and the coordinators that are away or accept nothing new, by number and address.
 fn quorum_text(status: &Status, words: &Output) -> String {
     let mut text = quorum(status, words);
     for coordinator in &status.coordinators {
@@ -68,7 +68,7 @@ fn quorum_style(status: &Status, theme: Theme) -> Style {
     if status.leader_id.is_none() || lacks { theme.bad() } else { theme.plain() }
 }
 
-/// Which of the nodes are seen, and in which order.
+/// Describes the visible nodes, and their order.
 fn place(model: &Model, page: usize) -> String {
     let (first, seen) = model.nodes(page);
     let (all, order) = (model.look().nodes.len(), model.order().word());
@@ -78,7 +78,7 @@ fn place(model: &Model, page: usize) -> String {
     }
 }
 
-/// As many reasons as there is room for; the rest is counted.
+/// Draws as many reasons as fit; the rest is counted.
 fn draw_reasons(model: &Model, now: Duration, theme: Theme, area: Rect, buffer: &mut Buffer) {
     let reasons = &model.look().status.reasons;
     let room = usize::from(area.height.saturating_sub(HEADER));

@@ -1,4 +1,4 @@
-//! What the keys do, and what the picture shows.
+//! Help: keys and columns.
 
 use super::cells::{line_of, put, span};
 use super::theme::Theme;

@@ -1,6 +1,7 @@
-//! The picture, from top to bottom: how the cluster is, what it does, its nodes, its moves, and what happened last.
+//! The screen, from top to bottom: the state of the cluster, its throughput, its nodes, its moves, and the latest
+//! events.
 //!
-//! Drawing is a function of the model and the time into a buffer. Nothing is told by colour alone.
+//! Drawing is a function of the model and the time into a buffer. No information is shown by colour alone.
 
 mod cells;
 mod events;
@@ -46,7 +47,7 @@ pub(super) fn draw(model: &Model, now: Duration, area: Rect, buffer: &mut Buffer
     events::draw(model, now, theme, part(heights.events), buffer);
 }
 
-/// How many nodes are seen at once on a terminal of this height.
+/// Returns the number of nodes visible at once on a terminal of this height.
 pub(super) fn page(model: &Model, height: u16) -> usize {
     usize::from(nodes::rows(heights(model, height).nodes))
 }

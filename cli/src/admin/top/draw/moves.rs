@@ -1,4 +1,4 @@
-//! The moves that run, a line each under one for all of them.
+//! Running moves, a line each below one for all of them.
 
 use super::super::model::Model;
 use super::cells::{Column, line_of, put, put_row, span, width_of};
@@ -10,7 +10,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-/// What a column shows.
+/// Content of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shows {
     Partition,
@@ -21,7 +21,8 @@ enum Shows {
     Why,
 }
 
-/// The columns with their least widths and how much each may grow, in order of urgency, which is that of their places.
+/// The columns with their minimum widths and possible growth, in order of urgency, which is also their order on the
+/// screen.
 const COLUMNS: [(Column<Shows>, u16); 6] = [
     (Column::text(Shows::Partition, 14), 12),
     (Column::text(Shows::Way, 27), 24),
@@ -31,7 +32,7 @@ const COLUMNS: [(Column<Shows>, u16); 6] = [
     (Column::text(Shows::Why, 20), 80),
 ];
 
-/// Draws it.
+/// Draws the moves.
 pub(super) fn draw(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
@@ -45,7 +46,7 @@ pub(super) fn draw(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer)
     }
 }
 
-/// All of them together.
+/// Describes all of them together.
 fn summary(model: &Model) -> String {
     let rebalance = &model.look().rebalance;
     let summary = &rebalance.summary;
@@ -61,7 +62,7 @@ fn summary(model: &Model) -> String {
     }
 }
 
-/// Those that there is room for.
+/// Returns the columns that fit.
 fn columns(width: u16) -> Vec<Column<Shows>> {
     let mut columns: Vec<Column<Shows>> = Vec::new();
     for (column, _) in COLUMNS {

@@ -1,4 +1,4 @@
-//! The nodes, a line each: only those that are seen are drawn.
+//! The nodes, a line each: only visible ones are drawn.
 
 use super::super::model::Model;
 use super::super::order::Order;
@@ -13,7 +13,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-/// What a column shows.
+/// Content of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shows {
     Name,
@@ -26,7 +26,7 @@ enum Shows {
     Load,
 }
 
-/// The columns with their least widths, in order of urgency: on a narrow terminal the last ones are not there.
+/// The columns with their minimum widths, in order of urgency: a narrow terminal omits the last ones.
 const URGENT: [Column<Shows>; 8] = [
     Column::text(Shows::Name, 12),
     Column::text(Shows::Status, 13),
@@ -37,7 +37,7 @@ const URGENT: [Column<Shows>; 8] = [
     Column::number(Shows::Data, 10),
     Column::text(Shows::Zone, 6),
 ];
-/// In which order they stand there, and by how much each may grow.
+/// Order of the columns on the screen, and possible growth of each.
 const PLACES: [(Shows, u16); 8] = [
     (Shows::Name, 20),
     (Shows::Status, 14),
@@ -48,10 +48,10 @@ const PLACES: [(Shows, u16); 8] = [
     (Shows::Rate, 2),
     (Shows::Load, 47),
 ];
-/// `999%` and what parts it from the bar.
+/// Width of `999%` and the space before the bar.
 const PERCENT_WIDTH: u16 = 6;
 
-/// How many nodes are seen in so many lines.
+/// Returns the number of nodes visible in `height` lines.
 pub(super) const fn rows(height: u16) -> u16 {
     height.saturating_sub(1)
 }
@@ -79,12 +79,12 @@ pub(super) fn draw(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer)
     }
 }
 
-/// Those that there is room for.
+/// Returns the columns that fit.
 fn columns(width: u16) -> Vec<Column<Shows>> {
     let mut urgent: Vec<Column<Shows>> = Vec::new();
     for column in URGENT {
         urgent.push(column);
-        // The name is there in any case, and cut.
+        // The name is always there, and cut if needed.
         if width_of(&urgent) > width && urgent.len() > 1 {
             urgent.pop();
             break;
@@ -100,7 +100,7 @@ fn columns(width: u16) -> Vec<Column<Shows>> {
     placed.collect()
 }
 
-/// What stands above a column, with a mark if the nodes are sorted by it.
+/// Returns the heading of a column, with a mark if the nodes are sorted by it.
 fn heading(shows: Shows, order: Order) -> String {
     let (word, by) = match shows {
         Shows::Name => ("NODE", Some(Order::Name)),
@@ -147,12 +147,12 @@ fn status_style(node: &Node, theme: Theme) -> Style {
     }
 }
 
-/// The percent of the fair share, and a bar with the fair share in its middle: ` 75% ███▌│   `.
+/// Formats the percentage of the fair share, and a bar with the fair share in its middle: ` 75% ███▌│   `.
 fn load_text(percent: u64, width: u16) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let number = if percent > 999 { ">9x".to_owned() } else { format!("{percent}%") };
     let bar = u64::from(width.saturating_sub(PERCENT_WIDTH));
-    // The whole bar is twice the fair share.
+    // The full bar is twice the fair share.
     let filled = (percent.min(200) * bar * 8).div_ceil(200);
     let cell = |at: u64| match filled.saturating_sub(at * 8) {
         _ if at == bar / 2 => '│',
@@ -169,7 +169,7 @@ mod tests {
     use archon_client::NodeGoal;
 
     #[test]
-    fn on_eighty_columns_everything_is_there_and_on_fewer_what_matters_most() {
+    fn urgent_columns_remain_on_narrow_terminals() {
         let widths = |width| width_of(&columns(width));
         assert_eq!((columns(80).len(), widths(80)), (8, 80));
         assert_eq!((columns(200).len(), widths(200)), (8, 183));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_has_the_fair_share_in_its_middle() {
+    fn bar_has_the_fair_share_in_its_middle() {
         assert_eq!(load_text(0, 13), "  0%    │   ");
         assert_eq!(load_text(50, 13), " 50% █▊ │   ");
         assert_eq!(load_text(100, 13), "100% ███│   ");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_words() {
+    fn faults_are_shown_in_words() {
         let failed = Node { status: NodeStatus::Failed.into(), ..node(1, "athens", 3) };
         let drained = Node { goal: NodeGoal::Drain.into(), ..node(1, "athens", 3) };
         let full = Node { disk_full: true, ..node(1, "athens", 3) };

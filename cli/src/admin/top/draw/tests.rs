@@ -1,4 +1,4 @@
-//! What stands on the screen of which cluster.
+//! Tests of the screen for various clusters.
 
 use super::super::key::Key;
 use super::super::testing::{look, model, moving, nodes};
@@ -16,7 +16,7 @@ use ratatui::style::{Color, Style};
 const SMALL: Size = Size::new(80, 24);
 const NOW: Duration = Duration::from_secs(1);
 
-/// The picture as a terminal of this size has it.
+/// Returns the screen of a terminal of this size.
 fn drawn(model: &Model, size: Size, now: Duration) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(size.width, size.height)).unwrap();
     terminal.draw(|frame| draw(model, now, frame.area(), frame.buffer_mut())).unwrap();
@@ -32,7 +32,7 @@ fn screen(model: &Model, size: Size) -> String {
     lines(&drawn(model, size, NOW)).join("\n").trim_end().to_owned()
 }
 
-/// The colour of the first place where this text stands.
+/// Returns the colour at the first occurrence of this text.
 fn color_of(buffer: &Buffer, text: &str) -> Option<Color> {
     let found = lines(buffer).iter().enumerate().find_map(|(y, line)| {
         let at = line.find(text)?;
@@ -90,7 +90,7 @@ fn a_thousand_nodes_fill_the_screen_and_no_more() {
 }
 
 #[test]
-fn with_room_to_spare_more_is_said_of_everything() {
+fn large_terminal_shows_more_details() {
     let size = Size::new(200, 60);
     let mut look = look(cities());
     look.rebalance.running = true;
@@ -109,7 +109,7 @@ fn with_room_to_spare_more_is_said_of_everything() {
 }
 
 #[test]
-fn moves_that_run_are_shown_with_their_way() {
+fn running_moves_show_source_and_target() {
     let mut look = look(cities());
     look.rebalance.running = true;
     let summary = &mut look.rebalance.summary;
@@ -130,7 +130,7 @@ orders/4       athens → ephesus             40% InSync    4.0 MiB of 10.0 MiB
 }
 
 #[test]
-fn a_failed_node_is_told_in_word_and_colour_and_a_drained_one_in_another() {
+fn failed_and_drained_nodes_differ_in_word_and_colour() {
     let mut nodes = cities();
     nodes[1].status = NodeStatus::Failed.into();
     nodes[2].goal = NodeGoal::Drain.into();
@@ -140,7 +140,7 @@ fn a_failed_node_is_told_in_word_and_colour_and_a_drained_one_in_another() {
     assert_eq!(color_of(&buffer, "being drained"), Some(Color::Yellow));
     assert_eq!(color_of(&buffer, "athens"), Some(Color::Reset));
     assert_eq!(color_of(&buffer, "2 of 3 reachable"), Some(Color::Red));
-    // Without colour there is none at all, and the words are the same.
+    // Without colour there is none at all, and the text is the same.
     let plain = Output { color: false, ..*model(vec![], SMALL).output() };
     let mut dull = Model::new(look(nodes), Duration::ZERO, NOW, plain);
     dull.resized(SMALL);
@@ -152,7 +152,7 @@ fn a_failed_node_is_told_in_word_and_colour_and_a_drained_one_in_another() {
 }
 
 #[test]
-fn nobody_answers_and_the_last_picture_stays() {
+fn last_screen_stays_without_an_answer() {
     let mut model = model(cities(), SMALL);
     model.unanswered("the quorum has no leader".to_owned());
     let buffer = drawn(&model, SMALL, 12 * NOW);
@@ -165,7 +165,7 @@ fn nobody_answers_and_the_last_picture_stays() {
 }
 
 #[test]
-fn reasons_are_shown_as_there_is_room_and_the_rest_is_counted() {
+fn reasons_that_do_not_fit_are_counted() {
     let mut look = look(cities());
     let subject = Subject::Node { node_id: 3, node: "cyrene".into() };
     let reason = Reason {
@@ -188,7 +188,7 @@ fn reasons_are_shown_as_there_is_room_and_the_rest_is_counted() {
 }
 
 #[test]
-fn names_of_others_command_nothing_and_push_nothing_aside() {
+fn foreign_names_are_escaped_and_cut() {
     let mut nodes = vec![node(1, "雅典娜雅典娜雅典娜", 1), node(2, "a\u{1b}[2J\u{7}\nb\u{202e}", 2), node(3, "", 3)];
     nodes[0].zone = Some("\u{9b}31m".into());
     let text = screen(&model(nodes, SMALL), SMALL);
@@ -199,7 +199,7 @@ fn names_of_others_command_nothing_and_push_nothing_aside() {
 }
 
 #[test]
-fn the_help_explains_every_key_and_every_column() {
+fn help_explains_every_key_and_column() {
     let mut model = model(cities(), SMALL);
     model.press(Key::Help);
     let text = screen(&model, SMALL);
@@ -210,14 +210,14 @@ fn the_help_explains_every_key_and_every_column() {
 }
 
 #[test]
-fn an_empty_cluster_says_what_to_do() {
+fn empty_cluster_shows_the_next_step() {
     let text = screen(&model(vec![], SMALL), SMALL);
     assert!(text.contains("start one: `archon node --help`") && text.contains("no node has said yet"), "{text}");
 }
 
 proptest! {
     #[test]
-    fn no_size_is_too_small_or_too_odd(
+    fn any_size_is_drawn_without_panic(
         width in 0..260_u16,
         height in 0..90_u16,
         tiny in any::<bool>(),
@@ -247,7 +247,7 @@ proptest! {
         for key in keys {
             model.press([Key::Up, Key::Down, Key::PageUp, Key::PageDown, Key::Last, Key::Sort][key]);
         }
-        // Also into another area than it was told of, and one that is larger than the buffer.
+        // Also into another area than the model knows, and one that is larger than the buffer.
         for area in [(width, height), (width / 2, height + 3), (width + 5, height + 5)] {
             let mut buffer = Buffer::empty(Rect::new(2, 1, width, height));
             draw(&model, 9 * NOW, Rect::new(2, 1, area.0, area.1), &mut buffer);

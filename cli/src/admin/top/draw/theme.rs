@@ -1,46 +1,46 @@
-//! Colours, where they are wanted. What they tell stands there in words too.
+//! Colours, if enabled. Their meaning is also shown in words.
 
 use crate::output::Output;
 use ratatui::style::{Color, Modifier, Style};
 
-/// The colours of the page, or none.
+/// Colours of the screen, or none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Theme {
     color: bool,
 }
 
 impl Theme {
-    /// As the output may look.
+    /// Creates the theme for an output.
     pub(super) const fn new(output: &Output) -> Self {
         Self { color: output.color }
     }
 
-    /// Nothing special.
+    /// Default style.
     pub(super) const fn plain(self) -> Style {
         Style::new()
     }
 
-    /// Headings.
+    /// Style of headings.
     pub(super) fn heading(self) -> Style {
         self.wanted(Style::new().add_modifier(Modifier::BOLD))
     }
 
-    /// All is well.
+    /// Style of healthy states.
     pub(super) fn good(self) -> Style {
         self.wanted(Style::new().fg(Color::Green))
     }
 
-    /// Somebody should look.
+    /// Style of states that need attention.
     pub(super) fn bad(self) -> Style {
         self.wanted(Style::new().fg(Color::Red))
     }
 
-    /// Neither well nor bad, and not for ever: drained, in maintenance.
+    /// Style of temporary states that are neither: drained, in maintenance.
     pub(super) fn notable(self) -> Style {
         self.wanted(Style::new().fg(Color::Yellow))
     }
 
-    /// What is of less interest.
+    /// Style of less important text.
     pub(super) fn dim(self) -> Style {
         self.wanted(Style::new().add_modifier(Modifier::DIM))
     }

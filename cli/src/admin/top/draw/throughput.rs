@@ -1,4 +1,4 @@
-//! How many operations per second the nodes answer, now and over the last minutes.
+//! Operations per second that the nodes answer, now and over the last minutes.
 
 use super::super::model::Model;
 use super::cells::{line_of, number_text, put, span};
@@ -10,7 +10,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Sparkline, SparklineBar, Widget};
 use std::time::Duration;
 
-/// Draws it: a line of words, and below it the picture.
+/// Draws it: a line of text, and the chart below.
 pub(super) fn draw(model: &Model, now: Duration, theme: Theme, area: Rect, buffer: &mut Buffer) {
     let Some(below) = area.height.checked_sub(1) else { return };
     let columns = model.rates(now, area.width);
