@@ -1,4 +1,4 @@
-//! From the options of a verb to a handle on the cluster.
+//! Connection of a command to the cluster, from its options.
 
 use crate::args::Connection;
 use crate::exit::Failure;
@@ -8,24 +8,24 @@ use archon_client::{Admin, Client, Transport};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How the cluster is reached.
+/// Returns the transport to the cluster.
 ///
 /// # Errors
-/// Credentials that cannot be used, or TLS and plaintext both.
+/// Unusable credentials, or both TLS and plaintext.
 pub(crate) fn transport(connection: &Connection) -> Result<Transport, Failure> {
     transport_of(connection.insecure, connection.tls_dir.as_deref())
 }
 
-/// A handle for administration. Nothing is sent yet.
+/// Returns a handle for administration, without sending anything.
 ///
 /// # Errors
-/// No address given, or one beyond this machine without TLS or `--insecure`; credentials that cannot be used.
+/// No address given, or one beyond this machine without TLS or `--insecure`; unusable credentials.
 pub(crate) fn admin(connection: &Connection) -> Result<Admin, Failure> {
     let transport = transport(connection)?;
     Ok(Admin::with_transport(endpoints(connection, &transport)?, connection.timeout, transport)?)
 }
 
-/// The same handle, which reports once on stderr that no coordinator answers and that it goes on trying.
+/// Returns the same handle, which reports once on stderr that no coordinator answers and that it keeps trying.
 pub(crate) fn with_notice(admin: &Admin) -> Admin {
     let reported = AtomicBool::new(false);
     admin.on_unanswered(move |detail, left| {
@@ -36,12 +36,12 @@ pub(crate) fn with_notice(admin: &Admin) -> Admin {
     })
 }
 
-/// A handle that asks the leading coordinator first. Any coordinator serves the partition table from what it has
-/// applied, which is right for clients that are corrected by the owners; a person who has just seen a move end must not
-/// be shown the table of a coordinator that lags behind.
+/// Returns a handle that asks the leading coordinator first. Any coordinator serves the partition table from its
+/// applied state, which suffices for clients because owners correct them; a person who has just seen a move end must
+/// not see the table of a coordinator that lags behind.
 ///
 /// # Errors
-/// Whatever stands in the way of finding the leader within `timeout`.
+/// Any failure to find the leader within `timeout`.
 pub(crate) async fn leading(admin: &Admin, timeout: Duration) -> Result<Admin, Failure> {
     let status = admin.status().await?;
     let leader = status.coordinators.into_iter().find(|coordinator| Some(coordinator.id) == status.leader_id);
@@ -51,10 +51,10 @@ pub(crate) async fn leading(admin: &Admin, timeout: Duration) -> Result<Admin, F
     }
 }
 
-/// A handle for keys; fetches the partition table. With `via` nobody but the node at that address is asked for anything.
+/// Returns a handle for keys; fetches the partition table. With `via` only the node at that address is asked.
 ///
 /// # Errors
-/// As [`admin`], and whatever the cluster says.
+/// As [`admin`], and errors of the cluster.
 pub(crate) async fn client(connection: &Connection, table: &str, via: Option<&str>) -> Result<Client, Failure> {
     let transport = transport(connection)?;
     let builder = match via {
@@ -68,7 +68,7 @@ pub(crate) async fn client(connection: &Connection, table: &str, via: Option<&st
     Ok(builder.build().await?)
 }
 
-/// What makes handles for keys, of any table.
+/// Returns a builder of handles for keys, of any table.
 ///
 /// # Errors
 /// As [`admin`].

@@ -1,4 +1,4 @@
-//! How a command ends: one exit code per kind of ending, so that a script can tell "think" from "retry".
+//! Exit codes of commands: one per kind of ending, so that a script can distinguish "think" from "retry".
 
 use crate::documents::{ErrorBody, ErrorDocument};
 use archon_client::ErrorKind;
@@ -11,27 +11,27 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// Done.
     Done = 0,
-    /// Failed for a reason none of the others names.
+    /// Failed for a reason without another code.
     Failed = 1,
     /// The command line or the configuration is wrong.
     Usage = 2,
-    /// What was asked for does not exist.
+    /// The named object does not exist.
     NotFound = 3,
-    /// Refused as things stand: a stale plan, a failed check, something in progress. Think before retrying.
+    /// Refused in the present state: a stale plan, a failed check, something in progress. Think before retrying.
     Refused = 4,
-    /// Nobody could be reached, there is no quorum, or the partition has no leader. A retry may help.
+    /// No member could be reached, there is no quorum, or the partition has no leader. A retry may help.
     Unreachable = 5,
     /// The time-out passed; whether a write took effect is unknown.
     TimedOut = 6,
-    /// `rebalance plan --detailed-exitcode`: the plan has moves; `check`: somebody should look before long; `backup create`: a table
-    /// was left out.
+    /// `rebalance plan --detailed-exitcode`: the plan has moves; `check`: action is needed soon; `backup create`: a
+    /// table was left out.
     Found = 10,
-    /// `check`: somebody should look now; `doctor`: something is an error.
+    /// `check`: action is needed now; `doctor`: there is an error.
     Alarm = 11,
 }
 
 impl Exit {
-    /// The kind of an error that ends so and that is not the cluster's.
+    /// Returns the kind of an error with this exit code that is not the cluster's.
     const fn kind(self) -> &'static str {
         match self {
             Self::Done | Self::Found | Self::Alarm => "done",
@@ -44,7 +44,7 @@ impl Exit {
         }
     }
 
-    /// The ending for an error of this kind.
+    /// Returns the exit code for an error of this kind.
     pub(crate) const fn of(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::InvalidArgument => Self::Usage,
@@ -80,7 +80,8 @@ impl Exit {
     }
 }
 
-/// What is wrong with a command line, without the trimmings for a terminal: the word `error`, the usage, the way to help.
+/// Returns the description of a wrong command line without clap's text for terminals: the word `error`, the usage, the
+/// hint to help.
 pub(crate) fn plain(rendered: &str) -> String {
     let text = rendered.trim();
     let text = text.strip_prefix("error: ").unwrap_or(text);
@@ -94,33 +95,33 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command did not end well, and what the reader may do about it.
+/// Failure of a command, with its remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Failure {
     /// The code the process ends with.
     pub(crate) exit: Exit,
-    /// What kind of error it is, as programs are told it: what the cluster says, else after the ending.
+    /// Kind of the error for programs: the cluster's kind, otherwise named after the exit code.
     pub(crate) kind: &'static str,
-    /// What was wrong, naming the input.
+    /// Description of the fault, naming the input.
     pub(crate) message: String,
-    /// What to do next, if there is anything to say.
+    /// The next step, if there is one.
     pub(crate) remedy: Option<String>,
     /// The cause may disappear while the same command line stays right: a member waits for that at its start.
     pub(crate) may_pass: bool,
 }
 
 impl Failure {
-    /// A failure without a remedy.
+    /// Creates a failure without a remedy.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, kind: exit.kind(), message: message.into(), remedy: None, may_pass: false }
     }
 
-    /// The command line or the configuration is wrong.
+    /// Creates a failure for a wrong command line or configuration.
     pub(crate) fn usage(message: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message).with_remedy(remedy)
     }
 
-    /// Something failed that no other code names.
+    /// Creates a failure without another exit code.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::new(Exit::Failed, message)
     }
@@ -131,18 +132,18 @@ impl Failure {
         Self { may_pass: true, ..self }
     }
 
-    /// As programs are told it.
+    /// Returns it as a document for programs.
     pub(crate) fn document(&self) -> ErrorDocument {
         ErrorDocument { error: self.body() }
     }
 
-    /// As a part of another document.
+    /// Returns it as a part of another document.
     pub(crate) fn body(&self) -> ErrorBody {
         let (message, remedy) = (self.message.clone(), self.remedy.clone());
         ErrorBody { kind: self.kind, message, remedy, exit_code: self.exit as u8 }
     }
 
-    /// Adds what to do next.
+    /// Adds the next step.
     #[must_use]
     pub(crate) fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
@@ -150,7 +151,7 @@ impl Failure {
     }
 }
 
-/// What the client library says keeps its kind, its sentence, and gets the remedy of this command line.
+/// Errors of the client library keep their kind and message, and get the remedy of this command line.
 impl From<archon_client::Error> for Failure {
     fn from(error: archon_client::Error) -> Self {
         let exit = Exit::of(error.kind());
@@ -176,14 +177,14 @@ impl From<archon_load::Failure> for Failure {
     }
 }
 
-/// What a cluster of this command's own did not come to in time.
+/// Time-outs of a cluster that this command runs itself.
 impl From<archon_load::Late> for Failure {
     fn from(late: archon_load::Late) -> Self {
         Self::failed(late.to_string())
     }
 }
 
-/// What happened to a cluster of this command's own.
+/// Failures of a cluster that this command runs itself.
 impl From<archon_local_cluster::Error> for Failure {
     fn from(error: archon_local_cluster::Error) -> Self {
         match error {
@@ -216,21 +217,22 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// Whether the message names the command already that helps: the cluster knows it better than the kind of the error.
+/// Returns true if the message already names the command that helps: the cluster knows it better than the kind of the
+/// error does.
 pub(crate) fn says_how(kind: ErrorKind, message: &str) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::AssignmentInProgress) && message.contains("`archon ")
 }
 
-/// The remedy for a member that refuses this process's certificate because an administrator has withdrawn it.
+/// Remedy for a member that refuses this process's certificate because an administrator has revoked it.
 const READMIT: &str = "an administrator has withdrawn it: use a new certificate, or, if nobody else has its key, have an administrator \
                        run `archon access readmit ROLE/NAME`";
 
-/// Returns true if another member refuses this process's certificate as withdrawn.
+/// Returns true if another member refuses this process's certificate as revoked.
 fn says_withdrawn(message: &str) -> bool {
     message.contains("refuses this process's certificate: it was withdrawn")
 }
 
-/// What a person may do about an error of this kind; `None` where the message says it all.
+/// Returns the remedy for an error of this kind; `None` if the message suffices.
 const fn remedy_for(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::Unreachable => {
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_thought_is_told_from_what_needs_a_retry() {
+    fn retryable_kinds_end_as_unreachable_refused_or_failed() {
         for kind in ErrorKind::ALL.iter().filter(|kind| kind.is_retryable()) {
             let exit = Exit::of(*kind);
             let thought_or_retry = matches!(exit, Exit::Unreachable | Exit::Refused | Exit::Failed);
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_plan_names_both_versions_and_the_next_command() {
+    fn stale_plan_names_both_versions_and_the_next_command() {
         let detail = ErrorDetail::new(ErrorKind::StalePlan, "the table moved on").with_have_need(41, 37);
         let failure = Failure::from(Error::from(detail));
         assert_eq!(failure.exit, Exit::Refused);
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_were_to_be_checked_where_a_certificate_was_refused() {
+    fn refused_certificate_has_no_advice_about_addresses() {
         for (said, next) in [
             ("10.0.0.1:7101: it refuses this process's certificate: UnknownCA", "archon cert show DIR"),
             ("10.0.0.1:7101: its certificate is refused: not valid for name", "archon cert show DIR"),
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_in_the_way_was_to_be_stopped_as_if_it_were_a_move() {
+    fn blocking_split_has_no_advice_about_moves() {
         let said = "partition big/0 is being split already; cancel it: `archon partition split 0 --table big --cancel`";
         let failure = Failure::from(Error::from(ErrorDetail::new(ErrorKind::AssignmentInProgress, said)));
         assert_eq!((failure.exit, failure.remedy), (Exit::Refused, None));
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_read_nothing_is_said_about_writes() {
+    fn timed_out_read_does_not_mention_writes() {
         let read = Error::DeadlineExceeded { timeout_ms: 100, outcome: archon_client::Outcome::Read, last: None };
         let text = Failure::from(read).to_string();
         assert!(text.contains("longer --timeout") && !text.contains("effect") && !text.contains("write"), "{text}");
@@ -356,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_told_kind_message_and_remedy() {
+    fn error_document_has_kind_message_and_remedy() {
         let detail = ErrorDetail::new(ErrorKind::StalePlan, "the table moved on");
         let error = Failure::from(Error::from(detail)).document().error;
         assert_eq!((error.kind, error.exit_code), ("stale_plan", 4));
@@ -366,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_told_what_is_wrong_without_the_trimmings() {
+    fn error_document_omits_terminal_text() {
         let rendered = "error: unexpected argument '--verbos' found\n\n  tip: a similar argument exists: '--version'\n\n\
                         Usage: archon status [OPTIONS]\n\nFor more information, try '--help'.\n";
         assert_eq!(
@@ -377,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_is_no_error() {
+    fn closed_pipe_is_no_error() {
         let failure = Failure::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
         assert_eq!(failure.exit, Exit::Done);
     }

@@ -1,4 +1,4 @@
-//! Entry points for the fuzzer: files that an operator hands over.
+//! Entry points for the fuzzer: files from an operator.
 
 use crate::admin::plan_file::PlanFile;
 use crate::args::RowFormat;
@@ -8,39 +8,39 @@ use crate::serve::settings::coordinator::FromCoordinatorFile;
 use crate::serve::settings::node::FromNodeFile;
 use std::path::Path;
 
-/// A plan.
+/// Reads a plan.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Description of the fault.
 pub fn plan(path: &Path) -> Result<(), String> {
     PlanFile::read(path).map(|_| ()).map_err(|failure| failure.message)
 }
 
-/// A node's settings.
+/// Reads a node's settings.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Description of the fault.
 pub fn node_file(path: &Path) -> Result<(), String> {
     let file = ConfigFile::read(path).map_err(|error| error.to_string())?;
     FromNodeFile::read(&file).map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// A coordinator's settings.
+/// Reads a coordinator's settings.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Description of the fault.
 pub fn coordinator_file(path: &Path) -> Result<(), String> {
     let file = ConfigFile::read(path).map_err(|error| error.to_string())?;
     FromCoordinatorFile::read(&file).map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// Rows of a table, as CSV or as lines of JSON. What is accepted is written and read again.
+/// Reads rows of a table, as CSV or as lines of JSON. Accepted rows are written and read again.
 ///
 /// # Errors
-/// What is wrong with the first that is.
+/// Description of the first fault.
 ///
 /// # Panics
-/// If rows are others after they were written and read.
+/// Rows differ after they were written and read.
 pub fn rows(input: &[u8], csv: bool) -> Result<usize, String> {
     let format = if csv { RowFormat::Csv } else { RowFormat::Jsonl };
     let read =

@@ -1,8 +1,8 @@
 //! The `archon` command line: it serves (`coordinator`, `node`), administers (`status`, `rebalance`, …), reads and
-//! writes (`kv`), makes certificates (`cert`), measures (`bench`), and tells the whole story on one machine (`demo`).
+//! writes (`kv`), makes certificates (`cert`), measures (`bench`), and demonstrates everything on one machine (`demo`).
 //!
-//! Data goes to standard output, talk and logs to standard error; the exit code says what kind of ending it was. The
-//! names of verbs, flags, JSON fields and the exit codes are a contract with scripts.
+//! Data goes to standard output, messages and logs to standard error; the exit code is the kind of ending. The names of
+//! verbs, flags, JSON fields and the exit codes are a contract with scripts.
 
 mod admin;
 mod args;
@@ -40,7 +40,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing::Instrument as _;
 
-/// Runs one command line, the program's name first, and says how it ended.
+/// Runs one command line, the program's name first, and returns its exit code.
 ///
 /// It reads the process's environment, writes to its standard streams, and installs signal handlers where a verb
 /// needs them; so it is called once per process, from `main`.
@@ -103,7 +103,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
     }
 }
 
-/// Begins to tell spans, the first of which is that of the whole command.
+/// Starts the export of spans, the first of which is that of the whole command.
 #[cfg(feature = "otlp")]
 fn whole(verb: &Verb) -> Result<(Option<spans::Spans>, tracing::Span), Failure> {
     use tracing_subscriber::layer::SubscriberExt as _;
@@ -111,13 +111,13 @@ fn whole(verb: &Verb) -> Result<(Option<spans::Spans>, tracing::Span), Failure> 
     let Some(spans) = spans::Spans::start("archon")? else { return Ok((None, tracing::Span::none())) };
     let started = tracing_subscriber::registry().with(spans.layer()).try_init();
     started.map_err(|error| Failure::failed(format!("starting to tell spans: {error}")))?;
-    // The verb's name, and nothing of what stands behind it: keys and values do not leave by this way.
+    // Only the verb's name: keys and values are not exported.
     let verb = format!("{verb:?}").split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_lowercase();
     let whole = tracing::info_span!(target: archon_client::trace::TARGET, "command", otel.name = %format_args!("archon {verb}"));
     Ok((Some(spans), whole))
 }
 
-/// This program, to be started again in another role.
+/// Returns the path of this program, to start it in another role.
 fn own_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure::failed(format!("looking for this program: {error}")))
 }
@@ -126,7 +126,7 @@ fn on_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit,
     run_on(&mut tokio::runtime::Builder::new_multi_thread(), work)
 }
 
-/// Runs a verb on a runtime of this kind; what it left behind is not waited for.
+/// Runs a verb on a runtime of this kind, without waiting for tasks that it left behind.
 fn run_on(
     builder: &mut tokio::runtime::Builder,
     work: impl Future<Output = Result<Exit, Failure>>,
@@ -206,7 +206,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
 async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure> {
     let KvArgs { table, via, verb } = args;
     let output = Output::new(connection.output);
-    // What is wrong with the input is said before anybody is called.
+    // Input is checked before any request.
     match &verb {
         KvVerb::Put { key, .. }
         | KvVerb::Get { key, .. }

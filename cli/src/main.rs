@@ -1,8 +1,9 @@
-//! The `archon` command. Everything is in the library, so that tests can build a binary of their own from it.
+//! The `archon` command. All code is in the library, so that tests can build their own binary from it.
 
 use std::process::ExitCode;
 
-/// Operations are allocated on one thread and freed on another, which the system's allocator pays for dearly (ADR 0017).
+/// Operations are allocated on one thread and freed on another, which is expensive with the system's allocator (ADR
+/// 0017).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

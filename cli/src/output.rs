@@ -1,4 +1,4 @@
-//! What reaches the reader: data on standard output (a table or one JSON document), talk on standard error.
+//! Output for the reader: data on standard output (a table or one JSON document), messages on standard error.
 
 use crate::exit::Failure;
 use crate::terminal;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether anything went to standard output: a document that was printed is not followed by another.
+/// True once anything went to standard output: a printed document is not followed by another.
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// How data is printed.
@@ -21,26 +21,26 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Where and how a command prints.
+/// Destination and style of a command's output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
-    /// How data is printed.
+    /// Format of data.
     pub(crate) format: Format,
-    /// Whether standard output is a terminal.
+    /// True if standard output is a terminal.
     pub(crate) terminal: bool,
-    /// Whether standard error is a terminal; progress is drawn only there.
+    /// True if standard error is a terminal; progress is drawn only there.
     pub(crate) stderr_is_terminal: bool,
-    /// Whether to use colour: a terminal, and `NO_COLOR` unset.
+    /// True if colour is used: on a terminal, and with `NO_COLOR` unset.
     pub(crate) color: bool,
-    /// Whether the terminal can be cleared and drawn anew.
+    /// True if the terminal can be cleared and redrawn.
     pub(crate) redraw: bool,
-    /// Whether the same is looked at again and again: then each JSON document stays on one line, and that there is
-    /// nothing is an answer among others.
+    /// True for repeated output: each JSON document then stays on one line, and an empty list is an answer like any
+    /// other.
     pub(crate) watching: bool,
 }
 
 impl Output {
-    /// For this process's streams.
+    /// Creates the output for this process's streams.
     pub(crate) fn new(format: Format) -> Self {
         let terminal = std::io::stdout().is_terminal();
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -55,13 +55,13 @@ impl Output {
         }
     }
 
-    /// Off a terminal.
+    /// Creates an output without a terminal.
     #[cfg(test)]
     pub(crate) const fn plain(format: Format) -> Self {
         Self { format, terminal: false, stderr_is_terminal: false, color: false, redraw: false, watching: false }
     }
 
-    /// Whether data goes out as JSON.
+    /// Returns true if data is printed as JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.format == Format::Json
     }
@@ -69,15 +69,15 @@ impl Output {
     /// Prints one JSON document.
     ///
     /// # Errors
-    /// When standard output cannot be written.
+    /// Standard output is not writable.
     pub(crate) fn json<T: Serialize + ?Sized>(&self, document: &T) -> Result<(), Failure> {
         self.line(self.json_text(document)?)
     }
 
-    /// One JSON document as text: on one line for programs, spread out on a terminal.
+    /// Returns one JSON document as text: on one line for programs, indented on a terminal.
     ///
     /// # Errors
-    /// When it cannot be built.
+    /// It cannot be serialized.
     pub(crate) fn json_text<T: Serialize + ?Sized>(&self, document: &T) -> Result<String, Failure> {
         let spread = self.terminal && !self.watching;
         let text = if spread { serde_json::to_string_pretty(document) } else { serde_json::to_string(document) };
@@ -88,7 +88,7 @@ impl Output {
     /// Prints one line of data.
     ///
     /// # Errors
-    /// When standard output cannot be written.
+    /// Standard output is not writable.
     pub(crate) fn line(&self, text: impl AsRef<str>) -> Result<(), Failure> {
         PRINTED.store(true, Ordering::Relaxed);
         let mut out = std::io::stdout().lock();
@@ -98,13 +98,14 @@ impl Output {
         Ok(())
     }
 
-    /// Says how a command failed: to people always, and to a program that asked for a document and has none yet.
+    /// Prints the failure of a command: always for people, and as a document for a program that asked for one and has
+    /// none yet.
     pub(crate) fn failure(&self, failure: &Failure) {
         if failure.message.is_empty() {
             return;
         }
         if self.is_json() && !PRINTED.load(Ordering::Relaxed) {
-            // Where it cannot be written, there is still the text.
+            // If it cannot be written, the text remains.
             let _ = self.json(&failure.document());
         }
         self.talk(failure.to_string());
@@ -113,7 +114,7 @@ impl Output {
     /// Prints a value byte for byte. On a terminal, escapes control sequences unless `raw` is set, and appends a newline.
     ///
     /// # Errors
-    /// When standard output cannot be written.
+    /// Standard output is not writable.
     pub(crate) fn value(&self, bytes: &[u8], raw: bool) -> Result<(), Failure> {
         PRINTED.store(true, Ordering::Relaxed);
         let mut out = std::io::stdout().lock();
@@ -131,14 +132,14 @@ impl Output {
     /// Prints rows under headings, or `when_empty` on standard error if there are none.
     ///
     /// # Errors
-    /// When standard output cannot be written.
+    /// Standard output is not writable.
     pub(crate) fn rows(&self, columns: &[Column], rows: Vec<Vec<String>>, when_empty: &str) -> Result<(), Failure> {
         let text = self.rows_text(columns, rows, when_empty);
         if text.is_empty() { Ok(()) } else { self.line(text) }
     }
 
-    /// Rows under headings as text; without rows there is none, and `when_empty`, if it says something, goes to
-    /// standard error.
+    /// Returns rows under headings as text; empty without rows, and then `when_empty`, if not empty, goes to standard
+    /// error.
     pub(crate) fn rows_text(&self, columns: &[Column], rows: Vec<Vec<String>>, when_empty: &str) -> String {
         if !rows.is_empty() {
             return self.grid(columns, rows);
@@ -152,7 +153,7 @@ impl Output {
         String::new()
     }
 
-    /// Rows under headings, as text.
+    /// Returns rows under headings, as text.
     pub(crate) fn grid(&self, columns: &[Column], rows: Vec<Vec<String>>) -> String {
         let mut table = Table::new();
         table.load_style(comfy_table::presets::NOTHING);
@@ -172,27 +173,27 @@ impl Output {
         table.trim_fmt()
     }
 
-    /// Says something to the reader, on standard error.
+    /// Prints a message to the reader, on standard error.
     pub(crate) fn talk(&self, text: impl AsRef<str>) {
         talk(text.as_ref());
     }
 
-    /// `text` in bold, where colour is wanted.
+    /// Returns `text` in bold, if colour is enabled.
     pub(crate) fn bold(&self, text: &str) -> String {
         self.paint("1", text)
     }
 
-    /// `text` in green, where colour is wanted.
+    /// Returns `text` in green, if colour is enabled.
     pub(crate) fn good(&self, text: &str) -> String {
         self.paint("32", text)
     }
 
-    /// `text` in red, where colour is wanted.
+    /// Returns `text` in red, if colour is enabled.
     pub(crate) fn bad(&self, text: &str) -> String {
         self.paint("31", text)
     }
 
-    /// `text` dimmed, where colour is wanted.
+    /// Returns `text` dimmed, if colour is enabled.
     pub(crate) fn dim(&self, text: &str) -> String {
         self.paint("2", text)
     }
@@ -202,7 +203,7 @@ impl Output {
     }
 }
 
-/// Says something on standard error. A closed standard error is nobody's concern: there is nowhere left to say so.
+/// Prints a message on standard error. A closed standard error is ignored: it cannot be reported.
 pub(crate) fn talk(text: &str) {
     let mut err = std::io::stderr().lock();
     let _ = err.write_all(text.as_bytes());
@@ -217,18 +218,18 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// A column of text, aligned left.
+    /// Creates a column of text, aligned left.
     pub(crate) const fn text(heading: &'static str) -> Self {
         Self { heading, number: false }
     }
 
-    /// A column of numbers, aligned right.
+    /// Creates a column of numbers, aligned right.
     pub(crate) const fn number(heading: &'static str) -> Self {
         Self { heading, number: true }
     }
 }
 
-/// `1 move`, `2 moves`.
+/// Formats a count: `1 move`, `2 moves`.
 pub(crate) fn count_text(count: usize, one: &str, many: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
 }
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_spread_out_only_for_people() {
+    fn json_is_indented_only_on_a_terminal() {
         let terminal = Output { terminal: true, ..Output::plain(Format::Json) };
         let text = |output: Output| output.json_text(&[1]).unwrap();
         assert_eq!(text(terminal), "[\n  1\n]");
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stand_right_and_text_left() {
+    fn numbers_are_right_aligned_and_text_left() {
         let columns = [Column::text("NAME"), Column::number("PARTITIONS")];
         let rows = vec![vec!["athens".to_owned(), "3".to_owned()], vec!["byzantium".to_owned(), "12".to_owned()]];
         let text = plain().grid(&columns, rows);
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_only_where_wanted() {
+    fn colour_is_used_only_if_enabled() {
         assert_eq!(plain().bold("x"), "x");
         assert_eq!(Output { color: true, ..plain() }.bad("x"), "\u{1b}[31mx\u{1b}[0m");
     }

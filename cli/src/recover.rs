@@ -1,5 +1,5 @@
-//! `archon quorum recover`: a new generation from what is left of a quorum, which asks nobody; and `archon quorum snapshot`, which keeps what
-//! one can begin with.
+//! `archon quorum recover`: a new generation from the remains of a quorum, without any request; and `archon quorum
+//! snapshot`, which saves a state to recover from.
 
 use crate::admin::{short_time, since};
 use crate::args::{QuorumRecoverArgs, QuorumSaveArgs, QuorumVerifyArgs};
@@ -10,7 +10,7 @@ use archon_client::Admin;
 use archon_coordinator::{NewGeneration, RecoverError, SnapshotFile, Survivor, SurvivorSummary};
 use std::path::Path;
 
-/// Says what is left, and begins anew with it if that is accepted.
+/// Describes the remains, and begins a generation with them if that is accepted.
 pub(crate) fn run(args: &QuorumRecoverArgs, output: &Output) -> Result<Exit, Failure> {
     let survivor = Survivor::read(&args.from).map_err(failure)?;
     let summary = survivor.summary();
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &QuorumRecoverArgs, output: &Output) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// Has all that the coordinators hold written into a file.
+/// Writes the whole state of the coordinators to a file.
 pub(crate) async fn save(args: &QuorumSaveArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let mut file = SnapshotFile::create(&args.to).map_err(failure)?;
     let mut snapshot = admin.snapshot_quorum().await?;
@@ -62,7 +62,7 @@ pub(crate) async fn save(args: &QuorumSaveArgs, admin: &Admin, output: &Output) 
     Ok(Exit::Done)
 }
 
-/// Reads all of such a file.
+/// Reads and checks such a file completely.
 pub(crate) fn verify(args: &QuorumVerifyArgs, output: &Output) -> Result<Exit, Failure> {
     let summary = Survivor::read_file(&args.file).map_err(failure)?.summary();
     told(&args.file, &summary, "as it was written", output)?;

@@ -1,8 +1,8 @@
-//! Spans of calls that are parts of traces, told to a collector of OpenTelemetry: with the feature `otlp`, and where
-//! `OTEL_EXPORTER_OTLP_ENDPOINT` says where it is.
+//! Spans of calls that are parts of traces, exported to a collector of OpenTelemetry: with the feature `otlp`, and if
+//! `OTEL_EXPORTER_OTLP_ENDPOINT` contains its address.
 //!
-//! Nobody waits for a collector. Ended spans go into a queue that is bounded, and what does not fit is dropped; a thread takes them out
-//! in batches; and the end of the process waits for the last of them for [`END_TIMEOUT`] at most.
+//! No call waits for a collector. Ended spans go into a bounded queue, and spans that do not fit are dropped; a thread
+//! exports them in batches; and the end of the process waits for the last ones for at most [`END_TIMEOUT`].
 
 use crate::exit::Failure;
 use archon_client::trace::{TARGET, TraceContext, Tracer, set_tracer};
@@ -21,24 +21,24 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Where the collector is, in the words of OpenTelemetry: for everything, or for traces alone.
+/// OpenTelemetry's variables with the collector's address: for all signals, or for traces alone.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
-/// How long the end of the process waits for the last spans to be taken.
+/// Maximum wait of the process's end for the export of the last spans.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Tells spans to the collector; its end waits, for a moment, until everything is told.
+/// Exporter of spans to the collector; its end waits briefly until everything is exported.
 pub(crate) struct Spans {
     provider: SdkTracerProvider,
-    /// Of the connection to the collector, and of nothing else.
+    /// Used only by the connection to the collector.
     runtime: Option<Runtime>,
 }
 
 impl Spans {
-    /// Begins, unless no collector is named. `service` is what this process is called there, if nobody says otherwise.
+    /// Starts the export, unless no collector is named. `service` is the default name of this process there.
     ///
     /// # Errors
-    /// An address that is none, or that asks for TLS.
+    /// An invalid address, or one that asks for TLS.
     pub(crate) fn start(service: &'static str) -> Result<Option<Self>, Failure> {
         let said = |name: &&&str| std::env::var(name).is_ok_and(|value| !value.trim().is_empty());
         let Some(endpoint) = ENDPOINTS.iter().find(said) else { return Ok(None) };
@@ -64,7 +64,7 @@ impl Spans {
         Ok(Some(Self { provider, runtime: Some(runtime) }))
     }
 
-    /// What hears of spans.
+    /// Returns the layer that receives spans.
     pub(crate) fn layer<S: Subscriber + for<'span> LookupSpan<'span>>(&self) -> impl Layer<S> + use<S> {
         let layer = tracing_opentelemetry::layer().with_tracer(self.provider.tracer("archon"));
         layer
@@ -74,9 +74,9 @@ impl Spans {
             .with_filter(filter_fn(|of| of.target() == TARGET))
     }
 
-    /// Waits a moment until what has ended is told.
+    /// Waits briefly until ended spans are exported.
     pub(crate) fn flush(&self) {
-        // Whoever does not take it in time has lost it: that is nothing for the exit code.
+        // Spans not accepted in time are lost, which does not change the exit code.
         let _ = self.provider.shutdown_with_timeout(END_TIMEOUT);
     }
 }
@@ -90,7 +90,7 @@ impl Drop for Spans {
     }
 }
 
-/// The context of the spans that OpenTelemetry has.
+/// OpenTelemetry's span contexts.
 struct OpenTelemetry;
 
 impl Tracer for OpenTelemetry {
@@ -112,7 +112,7 @@ impl Tracer for OpenTelemetry {
             true,
             TraceState::default(),
         );
-        // A span that the filter leaves out has nothing to adopt.
+        // A span excluded by the filter has nothing to adopt.
         let _ = span.set_parent(Context::new().with_remote_span_context(remote));
     }
 }

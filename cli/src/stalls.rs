@@ -1,14 +1,14 @@
-//! How long this machine lets a thread stand still that only wants to wake up: what leases are to bear.
+//! Measures timer latency of this machine, which lease timing must tolerate.
 
 use archon_types::{Failover, LeaseTiming};
 use std::time::{Duration, Instant};
 
-/// How often the thread that watches wants to wake up.
+/// Requested sleep of the measuring thread.
 const EVERY: Duration = Duration::from_millis(1);
-/// How long is watched: what comes once in an hour is not seen so, what comes once in a second is.
+/// Duration of the measurement: hourly stalls are missed, stalls every second are found.
 pub(crate) const WATCHED: Duration = Duration::from_secs(2);
 
-/// The longest that a thread slept beyond what it asked for while it was watched. Blocks for as long as is watched.
+/// Returns the longest time for which a thread slept beyond the requested one. Blocks for `watched`.
 pub(crate) fn longest(watched: Duration) -> Duration {
     let begun = Instant::now();
     let (mut last, mut longest) = (begun, Duration::ZERO);
@@ -21,7 +21,7 @@ pub(crate) fn longest(watched: Duration) -> Duration {
     longest
 }
 
-/// The arithmetic of a timing and a stall that was seen, if that was too long for it.
+/// Describes the arithmetic of a timing and a measured stall, if that is too long for it.
 pub(crate) fn too_long(timing: LeaseTiming, seen: Duration) -> Option<String> {
     let (LeaseTiming { heartbeat_ms, lease_ms, .. }, trusted_ms) = (timing, timing.stall_ms_trusted());
     (seen > Duration::from_millis(trusted_ms)).then(|| {
@@ -34,7 +34,7 @@ pub(crate) fn too_long(timing: LeaseTiming, seen: Duration) -> Option<String> {
     })
 }
 
-/// The quickest profile that this machine may run.
+/// Returns the fastest profile that this machine may use.
 pub(crate) fn quickest(seen: Duration) -> Option<Failover> {
     [Failover::Fast, Failover::Standard].into_iter().find(|profile| too_long(profile.timing(), seen).is_none())
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_that_stands_still_now_and_then_is_not_to_fail_over_fast() {
+    fn stalling_machine_must_not_use_fast_failover() {
         let fits = |ms| quickest(Duration::from_millis(ms));
         assert_eq!((fits(200), fits(201)), (Some(Failover::Fast), Some(Failover::Standard)));
         assert_eq!((fits(300), fits(301)), (Some(Failover::Standard), None));
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_is_no_longer_than_what_was_watched() {
+    fn measured_stall_is_at_most_the_watched_time() {
         let (begun, seen) = (Instant::now(), longest(Duration::from_millis(20)));
         assert!(seen < begun.elapsed());
     }

@@ -1,10 +1,10 @@
-//! Text of others on a terminal: bytes of values would command it otherwise.
+//! Escapes for foreign text on a terminal, which bytes of values could otherwise control.
 
 use archon_types::text::plain;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Returns the bytes as text with everything escaped but characters to be seen, line breaks and tabs.
+/// Returns the bytes as text with everything escaped except visible characters, line breaks and tabs.
 pub(crate) fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -21,11 +21,11 @@ pub(crate) fn escaped(bytes: &[u8]) -> String {
     text
 }
 
-/// Escapes in a JSON document what its strings may hold as it is and a terminal obeys all the same.
+/// Escapes characters in a JSON document that are valid in strings but that a terminal obeys.
 pub(crate) fn escaped_json(document: String) -> String {
     let is_odd =
         |character: char| !character.is_ascii() && plain(character.encode_utf8(&mut [0; 4])) != character.to_string();
-    // ASCII control characters are escaped in strings, and lay out what is between them.
+    // JSON already escapes ASCII control characters in strings; those between strings are layout.
     if !document.chars().any(|character| character == '\u{7f}' || is_odd(character)) {
         return document;
     }
@@ -39,7 +39,7 @@ pub(crate) fn escaped_json(document: String) -> String {
     text
 }
 
-/// Escapes what is written to a terminal.
+/// Writer that escapes its input for a terminal.
 pub(crate) struct TerminalWriter<W> {
     out: W,
     /// Leading bytes of an incomplete character.
@@ -76,7 +76,7 @@ mod tests {
     const HOSTILE: &str = "a\u{1b}]0;owned\u{7}\tb\r\u{9b}2J\u{202e}\n";
 
     #[test]
-    fn values_do_not_command_a_terminal() {
+    fn values_cannot_control_a_terminal() {
         let harmless = "a\\u{1b}]0;owned\\u{7}\tb\\r\\u{9b}2J\\u{202e}\n";
         assert_eq!(escaped(HOSTILE.as_bytes()), harmless);
         assert_eq!(escaped(b"\xff\x00ok"), "\\xff\\u{0}ok");

@@ -1,4 +1,4 @@
-//! Text that files and standard input hold: UTF-8, with or without a byte order mark.
+//! Text in files and standard input: UTF-8, with or without a byte order mark.
 
 /// The byte order mark of UTF-8, with which some editors begin a file.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();

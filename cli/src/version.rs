@@ -4,7 +4,7 @@ use crate::documents::Version;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
-/// Prints which version this is; nobody is asked.
+/// Prints the version, without any request.
 pub(crate) fn run(output: &Output) -> Result<Exit, Failure> {
     let version = env!("CARGO_PKG_VERSION");
     if output.is_json() {

@@ -1,6 +1,6 @@
-//! What the readers of TOML and JSON say of a value of another type, in words for people instead of those of Rust.
+//! Type errors of TOML and JSON readers, in words for people instead of Rust's.
 
-/// Names of types as the library says them, and what a person would write.
+/// The library's names of types, and those for people.
 const TYPES: [(&str, &str); 8] = [
     ("a sequence", "a list in [ ]"),
     ("a map", "an object of keys and values"),
@@ -12,7 +12,7 @@ const TYPES: [(&str, &str); 8] = [
     ("unit", "nothing"),
 ];
 
-/// The same problem in other words, if it is one of types; as it is otherwise.
+/// Returns a type error in other words, and any other problem unchanged.
 pub(crate) fn in_words(problem: &str) -> String {
     if problem.starts_with("EOF while parsing") {
         return "it ends in the middle".to_owned();
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_were_told_the_types_of_rust() {
+    fn type_errors_do_not_use_rust_names() {
         let cases = [
             ("invalid type: integer `5`, expected a string", "integer `5` stands where a text in quotes should"),
             (r#"invalid type: string "x", expected u64"#, r#"string "x" stands where a whole number should"#),
