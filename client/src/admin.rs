@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Moves asked for at once.
+/// Maximum number of moves requested at once.
 const MOVES_PER_ANSWER: u32 = 1_024;
 
 /// A client of the coordinators of a cluster. Clones are cheap and share connections.

@@ -43,7 +43,7 @@ type Attempt<'a> = BoxFuture<'a, Result<AnyResponse, Status>>;
 /// Starts an attempt on this channel, with the metadata of this request.
 type Attempts<'a> = dyn Fn(TracedChannel, Request<()>) -> Attempt<'a> + Send + Sync + 'a;
 
-/// The way to the leading coordinator.
+/// Connection to the leading coordinator.
 #[derive(Clone, Debug)]
 pub(crate) struct CoordinatorClient {
     endpoints: Vec<String>,

@@ -1,4 +1,4 @@
-//! Documents about orders and checks. Their JSON names are a contract, as in `admin_types`.
+//! Documents of orders and checks. Their JSON names are a contract, as in `admin_types`.
 
 use archon_documents::{CheckCluster, HELD_FOR_MS};
 use std::time::Duration;

@@ -26,8 +26,8 @@ pub struct NodeConfig {
     pub data_dir: PathBuf,
     /// Its failure zone, its share of partitions, and its limit.
     pub traits: NodeTraits,
-    /// The storage engine; by default the one that made the data directory, or sled in a new one. A directory belongs to the engine
-    /// that made it.
+    /// The storage engine; by default that of the data directory, or sled for a new one. Another engine cannot open a
+    /// directory.
     pub engine: Option<EngineKind>,
     /// Shard threads; by default half the cores, at least one.
     pub shards: Option<usize>,

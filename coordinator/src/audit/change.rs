@@ -5,7 +5,7 @@ use archon_proto::v1::change_quorum_request::Change as Quorum;
 
 /// A request that changes the cluster.
 pub(crate) trait Change {
-    /// Returns the id under which it is repeated.
+    /// Returns the id that a retry repeats.
     fn request_id(&self) -> &[u8];
 
     /// Returns its subject.
@@ -53,7 +53,7 @@ fn coordinator(id: u64) -> String {
     format!("coordinator {id}")
 }
 
-/// Returns the member and the change.
+/// Returns the text of the member and the requested change.
 fn quorum(asked: &v1::ChangeQuorumRequest) -> (String, String) {
     let (whom, what) = match &asked.change {
         Some(Quorum::Promote(id)) => (coordinator(*id), "promote".to_owned()),

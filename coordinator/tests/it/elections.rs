@@ -64,7 +64,7 @@ async fn leader_is_elected_and_succeeded() {
     wait_for("the table at a follower", SOON, || async { table(&other, 500).await.map_err(|error| error.to_string()) })
         .await;
 
-    // Without a word, as in a crash.
+    // It stops without a handover, as in a crash.
     let cluster = found.cluster_id.clone();
     let gone = quorum.running.remove(&id).unwrap();
     assert!(gone.stop().await.is_none());
@@ -130,7 +130,7 @@ async fn without_a_quorum_nothing_is_granted() {
     assert!(expected.contains(&refused), "{refused}");
     let refused = ask_within(&address, &ShowStatus {}, Duration::from_millis(800)).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::NoQuorum, "{refused:?}");
-    // What needs no quorum is still answered.
+    // Requests without need of a quorum are still answered.
     ask(&address, &ShowQuorum {}).await.unwrap();
     quorum.stop_all().await;
 }

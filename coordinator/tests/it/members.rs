@@ -60,7 +60,7 @@ async fn every_founder_can_be_replaced() {
     assert_eq!(quorum.changed().await, (vec![4, 5, 6], vec![]));
     assert_eq!(quorum.cluster().await, cluster);
     assert_eq!(quorum.view().await.unwrap().retired_ids, [1, 2, 3]);
-    // What each of them was started with does not matter any more: the log says who the members are.
+    // Their start options no longer matter: the log names the members.
     for id in [4, 5, 6] {
         quorum.running.remove(&id).unwrap().stop().await;
         let config = CoordinatorConfig { start: None, ..quorum.config(id) };
@@ -272,7 +272,7 @@ async fn quorum_change_that_loses_majority_is_refused() {
     // One of the two that would remain does not answer.
     assert!(refused(quorum.change_with(Change::Remove(others[1]), true).await).contains("only 1 answer"));
     assert_eq!(quorum.view().await.unwrap().spare_voters, Some(0));
-    // The one that is gone can go, and its number with it.
+    // The stopped coordinator can be removed, and its number is not reused.
     assert_eq!(quorum.change(Change::Remove(others[0])).await, Ok(true));
     assert_eq!(quorum.changed().await.0.len(), 2);
     let (listener, config) = quorum.newcomer(others[0], &[leader], false).await;

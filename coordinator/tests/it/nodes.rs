@@ -133,7 +133,7 @@ async fn ids_of_data_directories_stay_secret() {
     let storage = uuid::Uuid::from_slice(&nodes[0].storage).unwrap();
     let named = |text: String| text.contains(&storage.to_string()) || text.contains(&storage.simple().to_string());
     assert!(!named(serde_json::to_string(&listed).unwrap()), "{listed:?}");
-    // What is said in the log's events.
+    // The log's events do not name it either.
     let events = ask(&leader, &ListEvents::default()).await.unwrap();
     assert!(!named(serde_json::to_string(&events).unwrap()), "{events:?}");
     quorum.stop_all().await;
@@ -177,7 +177,7 @@ async fn full_disk_is_reported_and_unheard_node_has_no_silence() {
     assert_eq!((listed[0].disk_full, listed[0].bytes_stored), (true, Some(7)));
     assert_eq!((listed[0].keys_stored, listed[0].operations_per_second), (Some(3), Some(9)));
     assert!(listed[0].silent_for_ms.is_some() && !listed[1].disk_full);
-    // Room again: nothing is left to say.
+    // There is space again: the reason disappears with the next report of its load.
     athens.heartbeat(&leader).await.unwrap();
     let reasons = status(&leader).await.unwrap().reasons;
     assert!(

@@ -76,7 +76,7 @@ async fn one_plan_runs_at_a_time_and_stale_one_is_refused() {
     let id = request_id();
     let cancelled = ask_as(&leader, &CancelRebalance {}, &id).await.unwrap();
     assert_eq!((cancelled.moves_cancelled, cancelled.moves_too_late), (4, 0));
-    // Whoever repeats it because the answer was lost reads the same.
+    // A repetition after a lost answer returns the same.
     let repeated = ask_as(&leader, &CancelRebalance {}, &id).await.unwrap();
     assert_eq!(repeated, cancelled, "a repeated cancellation answered 0 and 0");
     quorum.stop_all().await;
@@ -101,7 +101,7 @@ async fn repeated_drop_spares_later_table_of_same_name() {
     ask(&leader, &hashed("orders", 7)).await.unwrap();
     let again = check().await.unwrap();
     assert!(again > table);
-    // The same request is answered as before; another one for the table that was shown is refused.
+    // The same request gets the same answer; another one for the table that was checked is refused.
     ask_as(&leader, &drop, &first).await.unwrap();
     let refused = ask(&leader, &drop).await.unwrap_err();
     assert_eq!((refused.kind, refused.have, refused.need), (ErrorKind::StaleVersion, Some(again), Some(table)));
@@ -187,7 +187,7 @@ async fn simultaneous_split_reports_need_no_repetition() {
     settle(&quorum, &mut nodes, 2).await;
     let (partition, at) = (PartitionName::new("grows", 0), Some(KeyText(bytes::Bytes::from_static(b"m"))));
     ask(&leader, &SplitPartition { partition, at, cancel: false, dry_run: false }).await.unwrap();
-    // A host of the partition that is split, and the copy that it forms.
+    // A host of the split partition, and the replica that it forms.
     let forms = |node: &FakeNode| {
         node.duties().into_iter().find_map(|duty| match duty.duty? {
             v1::duty::Duty::Host(host) => {

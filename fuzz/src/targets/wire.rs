@@ -356,7 +356,7 @@ pub(super) fn deltas() -> Vec<Vec<u8>> {
     vec![v1::TableDelta::from(delta).encode_to_vec()]
 }
 
-/// The header by which a call says of which trace it is a part.
+/// Parses the header with the trace context of a call.
 fn trace_context(input: &[u8]) -> Verdict {
     let Ok(header) = std::str::from_utf8(input) else { return Verdict::Refused("no text".into()) };
     let Some(context) = TraceContext::parse(header) else { return Verdict::Refused("no context".into()) };

@@ -109,7 +109,7 @@ impl Quorum {
         self.changed().await;
     }
 
-    /// What the leading coordinator says of the quorum.
+    /// Returns the quorum in the leading coordinator's view.
     pub async fn view(&self) -> Result<QuorumView, ErrorDetail> {
         ask(&self.leader_address().await, &ShowQuorum {}).await
     }
