@@ -27,7 +27,7 @@ impl Distances {
         self.0.lock().get(&id).filter(|(_, count)| *count >= FAR_MIN).map(|(far, _)| far.clone())
     }
 
-    /// Records a measurement. Returns a distance that is to be reported.
+    /// Records a measurement. Returns a distance to report.
     fn note(&self, id: u64, measured: Result<bool, TooFar>) -> Option<TooFar> {
         let mut all = self.0.lock();
         match measured {

@@ -219,7 +219,7 @@ impl Asks {
         has_applied && (metrics.state == ServerState::Leader || self.introductions.hears_leader(self.silence()))
     }
 
-    /// Returns true if a member is to be searched for: this coordinator hears no leader, or it leads and does not hear
+    /// Returns true if a member needs a search: this coordinator hears no leader, or it leads and does not hear
     /// that member.
     fn misses(&self, id: u64) -> bool {
         if id == self.local_voter.id {

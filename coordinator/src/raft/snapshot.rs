@@ -157,7 +157,7 @@ impl SnapshotDir {
         Ok(())
     }
 
-    /// Writes a snapshot to the disk that is to be published soon, so that publishing it needs no more space. Another
+    /// Writes a snapshot to the disk for later publication, so that publishing it needs no more space. Another
     /// staged one is discarded. One that is not newer than the published one changes nothing.
     ///
     /// # Errors

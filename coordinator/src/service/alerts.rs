@@ -47,8 +47,7 @@ impl Admins {
         Ok(Check::of(alerts.collect(), more))
     }
 
-    /// Returns all alerts, with the result of `with` on the same state; `most`: maximum number of partitions that are
-    /// not served, or under-replicated.
+    /// Returns all alerts, with the result of `with` on the same state; `most`: maximum number of reasons of waits.
     pub(super) async fn found<T>(
         &self,
         cluster: Option<&v1::ClusterRef>,

@@ -43,7 +43,7 @@ pub struct Beat {
     pub number: u64,
     /// The table version that the node holds.
     pub table_version: Version,
-    /// True if it is to be relieved of its leaderships.
+    /// True if it requests to hand over its leaderships.
     pub stopping: bool,
     /// Key that pushes must contain for it to obey them.
     pub push_key: PushKey,

@@ -35,7 +35,7 @@ pub struct PendingChange {
     pub wish: Wish,
     /// Its originator.
     pub who: Actor,
-    /// Its time, on the proposer's wall clock.
+    /// Time of the request, on the proposer's wall clock.
     pub at: Millis,
     /// Log index of the command that started it.
     pub since: Version,

@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 /// Facts of a state that is not trusted yet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Recovery {
-    /// Its time, on the wall clock of the founder.
+    /// Start time, on the wall clock of the founder.
     pub begun: Millis,
     /// The last entry of the log in the state; later ones are lost.
     pub base: Version,
