@@ -141,12 +141,12 @@ fn right(text: &str) -> Result<Right, String> {
     text.parse().map_err(|error: archon_client::UnknownWord| error.to_string())
 }
 
-/// A participant's name, with or without its role: `participant/billing-3`.
+/// Parses a participant's name, with or without its role: `participant/billing-3`.
 fn participant(text: &str) -> Result<String, String> {
     name(text.strip_prefix("participant/").unwrap_or(text))
 }
 
-/// A client's name, also as certificates say it: `client/shop`.
+/// Parses a client's name, with or without its role: `client/shop`.
 fn client(text: &str) -> Result<String, String> {
     name(text.strip_prefix("client/").unwrap_or(text))
 }
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_named_with_or_without_its_role() {
+    fn client_is_named_with_or_without_its_role() {
         assert_eq!((client("shop"), client("client/shop")), (Ok("shop".to_owned()), Ok("shop".to_owned())));
         for wrong in ["admin/alice", "*", ""] {
             assert!(client(wrong).is_err(), "{wrong}");

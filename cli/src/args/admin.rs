@@ -1,4 +1,4 @@
-//! Options of the verbs that look at nodes, plans and events, or change them.
+//! Options of the verbs that show or change nodes, plans and events.
 
 use super::orders::{BarNodeArgs, MaintainArgs, UnbarNodeArgs};
 use super::parse::{duration, name, refresh, weight};
@@ -118,7 +118,7 @@ pub(crate) struct NodeSetArgs {
     pub(crate) zone: Option<OrNone<String>>,
 }
 
-/// A value, or the word that there is none.
+/// A value, or the word for its absence.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct OrNone<T>(pub(crate) Option<T>);
 

@@ -1,4 +1,4 @@
-//! Options of the verbs that take, verify and restore backups.
+//! Options of the verbs that create, verify and restore backups.
 
 use super::parse::{name, pace};
 use clap::Subcommand;

@@ -188,7 +188,7 @@ pub(crate) enum Disturbance {
 }
 
 impl Disturbance {
-    /// What people call it.
+    /// Returns its name for people.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Calm => "calm",
@@ -389,23 +389,23 @@ pub(crate) struct ReadArgs {
     pub(crate) no_load: bool,
 }
 
-/// A time, or 0.
+/// Parses a duration, or 0.
 fn duration_or_none(text: &str) -> Result<Duration, String> {
     if matches!(text.trim(), "0" | "0s" | "0ms") { Ok(Duration::ZERO) } else { duration(text) }
 }
 
-/// The name of an attack.
+/// Parses the name of an attack.
 fn attack(text: &str) -> Result<Attack, String> {
     text.parse()
 }
 
-/// Operations per second.
+/// Parses operations per second.
 fn rate(text: &str) -> Result<f64, String> {
     let rate: f64 = text.parse().map_err(|_| format!("{text:?} is no number of operations per second"))?;
     if rate.is_finite() && rate >= 0.1 { Ok(rate) } else { Err("a rate is at least 0.1 per second".to_owned()) }
 }
 
-/// `uniform`, `zipfian`, `zipfian:0.99`.
+/// Parses `uniform`, `zipfian`, `zipfian:0.99`.
 fn distribution(text: &str) -> Result<Distribution, String> {
     let (name, theta) = text.split_once(':').map_or((text, None), |(name, theta)| (name, Some(theta)));
     let theta: f64 = match theta {
@@ -425,7 +425,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distributions_and_rates_say_what_would_be_right() {
+    fn invalid_distributions_and_rates_show_a_valid_one() {
         assert_eq!(distribution("uniform"), Ok(Distribution::Uniform));
         assert_eq!(distribution("zipfian"), Ok(Distribution::Zipfian { theta: 0.99 }));
         assert_eq!(distribution("zipfian:0.5"), Ok(Distribution::Zipfian { theta: 0.5 }));

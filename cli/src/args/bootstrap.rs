@@ -1,11 +1,11 @@
-//! The flags for the settings of the whole cluster, made of the table of settings ([`Setting`]).
+//! Flags for the settings of the whole cluster, generated from the table of settings ([`Setting`]).
 
 use archon_types::{Failover, Setting, SettingUnit, UnknownWord, Vocabulary};
 use clap::{Arg, ArgMatches, Command};
 use std::collections::BTreeMap;
 
-/// Settings of the whole cluster, as flags and variables say them. The first leader writes them into the log; afterwards the
-/// log is what counts.
+/// Settings of the whole cluster, from flags and variables. The first leader writes them into the log; afterwards the
+/// log counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BootstrapArgs {
     said: BTreeMap<Setting, u64>,
@@ -13,12 +13,12 @@ pub(crate) struct BootstrapArgs {
 }
 
 impl BootstrapArgs {
-    /// What was said of a setting.
+    /// Returns the given value of a setting.
     pub(crate) fn get(&self, setting: Setting) -> Option<u64> {
         self.said.get(&setting).copied()
     }
 
-    /// The profile of time-outs that was said.
+    /// Returns the given profile of time-outs.
     pub(crate) const fn failover(&self) -> Option<Failover> {
         self.failover
     }
@@ -49,22 +49,22 @@ fn failover_flag() -> Arg {
         .help(help)
 }
 
-/// A profile of time-outs.
+/// Parses a profile of time-outs.
 pub(crate) fn failover(text: &str) -> Result<Failover, String> {
     text.parse().map_err(|error: UnknownWord| error.to_string())
 }
 
-/// The flag of a setting, without the dashes in front.
+/// Returns the flag of a setting, without the leading dashes.
 pub(crate) fn flag_of(setting: Setting) -> String {
     setting.as_str().replace('_', "-")
 }
 
-/// The variable of a setting.
+/// Returns the variable of a setting.
 pub(crate) fn variable_of(setting: Setting) -> String {
     format!("ARCHON_{}", setting.as_str().to_uppercase())
 }
 
-/// What holds if nobody says anything.
+/// Describes the default of a setting.
 fn otherwise(setting: Setting) -> String {
     match setting {
         Setting::Replication => "3, or as many as --min-nodes if that is less".to_owned(),

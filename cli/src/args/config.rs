@@ -43,7 +43,7 @@ pub(crate) struct SetArgs {
     pub(crate) if_version: Option<u64>,
 }
 
-/// A setting and its value, `replace_after_ms=60000`.
+/// Parses a setting and its value, `replace_after_ms=60000`.
 fn change(text: &str) -> Result<SettingChange, String> {
     let Some((key, value)) = text.split_once('=') else {
         return Err("write KEY=VALUE, as in replace_after_ms=60000".to_owned());
@@ -56,7 +56,8 @@ fn change(text: &str) -> Result<SettingChange, String> {
     Ok(SettingChange { setting, value })
 }
 
-/// Writes a time with a unit, such as `5m`, as the number of milliseconds that the setting is kept in. Anything else stays as it is.
+/// Converts a time with a unit, such as `5m`, to the number of milliseconds in which the setting is stored. Other
+/// values are unchanged.
 fn in_milliseconds(setting: Setting, value: &str) -> String {
     let milliseconds = match setting.unit() {
         SettingUnit::Milliseconds if value.parse::<u64>().is_err() => {
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_change_says_what_would_be_right() {
+    fn invalid_change_shows_a_valid_one() {
         let wanted = SettingChange { setting: Setting::ReplaceAfterMs, value: 60_000 };
         assert_eq!(change("replace_after_ms=60000"), Ok(wanted));
         assert!(change("replace_after_ms").unwrap_err().contains("KEY=VALUE"));

@@ -1,10 +1,10 @@
-//! What clap's errors do not know: what hands type that know other programs, and what the environment says already.
+//! Additions to clap's errors: corrections for habits from other programs, and values from the environment.
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
-/// Verbs of other programs, and what they are called here.
+/// Verbs of other programs, with their names here.
 const CALLED: &[(&str, &str)] = &[
     ("health", "archon status"),
     ("info", "archon status"),
@@ -23,16 +23,16 @@ const CALLED: &[(&str, &str)] = &[
     ("log", "archon events"),
 ];
 
-/// Verbs of one noun that other programs have, and what is done here instead.
+/// Verbs of one noun in other programs, with the alternative here.
 const INSTEAD: &[(&str, &str, &str)] = &[
     ("quorum", "add", "archon coordinator --id N --listen IP:PORT --join H:P --data-dir DIR"),
     ("quorum", "join", "archon coordinator --id N --listen IP:PORT --join H:P --data-dir DIR"),
 ];
 
-/// How options begin that a table by ranges has alone.
+/// Prefixes of the options that exist only for a table by ranges.
 const OF_RANGES: &[&str] = &["--split-at", "--split-above", "--merge-below"];
 
-/// The error with what helps.
+/// Adds hints to an error.
 pub(super) fn added(mut error: clap::Error, args: &[OsString]) -> clap::Error {
     let no_text = args.iter().enumerate().find(|(_, arg)| arg.to_str().is_none());
     if let Some((place, arg)) = no_text.filter(|_| error.kind() == ErrorKind::InvalidUtf8) {
@@ -42,7 +42,8 @@ pub(super) fn added(mut error: clap::Error, args: &[OsString]) -> clap::Error {
         );
         return clap::Error::raw(ErrorKind::InvalidUtf8, message);
     }
-    // Whoever says how ranges are split means --range: the other way to share keys among partitions is no choice.
+    // A command line with split options means --range, so the other distribution of keys among partitions is not
+    // offered.
     let of_ranges =
         |arg: &OsString| arg.to_str().is_some_and(|arg| OF_RANGES.iter().any(|option| arg.starts_with(option)));
     if let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg)
@@ -69,7 +70,7 @@ pub(super) fn added(mut error: clap::Error, args: &[OsString]) -> clap::Error {
         error.remove(ContextKind::SuggestedSubcommand);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }
-    // The usage line names every option that has a value, also from the environment, which nobody has to give.
+    // The usage line names every option that has a value, even from the environment, where it need not be given.
     if let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) {
         let whole = usage.to_string();
         let short = whole.replace(" --coordinators <H:P,…>", "");

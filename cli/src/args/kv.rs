@@ -174,7 +174,7 @@ pub(crate) struct FormatArgs {
 }
 
 impl FormatArgs {
-    /// What was said, or what the file's name says.
+    /// Returns the given format, or the one of the file's name.
     pub(crate) fn of(&self, file: Option<&Path>) -> RowFormat {
         let is_csv = file.and_then(Path::extension).is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
         self.format.unwrap_or(if is_csv { RowFormat::Csv } else { RowFormat::Jsonl })
@@ -239,7 +239,7 @@ pub(crate) struct ScanArgs {
 }
 
 impl ScanArgs {
-    /// What keys are to begin with; nothing if all are meant.
+    /// Returns the prefix of the keys; empty for all keys.
     pub(crate) fn prefix(&self) -> &str {
         self.prefix.as_deref().or(self.dashed.as_deref()).unwrap_or_default()
     }

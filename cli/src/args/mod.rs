@@ -1,4 +1,4 @@
-//! The command line: what may be said and what it means. A contract: scripts rely on these names.
+//! The command line: its syntax and meaning. A contract: scripts rely on these names.
 
 mod access;
 mod admin;
@@ -125,7 +125,7 @@ pub(crate) struct Connection {
 
 #[cfg(test)]
 impl Connection {
-    /// To these, with everything else as it is unless it is said.
+    /// Creates options for these coordinators, with all other values at their defaults.
     pub(crate) fn to(coordinators: &[&str]) -> Self {
         Self {
             coordinators: coordinators.iter().map(|text| (*text).to_owned()).collect(),
@@ -403,7 +403,7 @@ Examples:
 /// Reads a command line, the program's name first.
 ///
 /// # Errors
-/// What is wrong with it; `--help` and `--version` arrive here too.
+/// The fault of the command line; `--help` and `--version` also arrive here.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
     let matches = Cli::command().try_get_matches_from(&args).map_err(|error| hints::added(error, &args))?;
@@ -415,8 +415,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, cla
     Ok(cli)
 }
 
-/// `archon node` runs a node and has verbs besides. A flag that says how to run one, given together with a verb, would
-/// be ignored silently. The environment is not meant: it is set once, for whatever is called.
+/// Refuses run options together with a verb of `archon node`, which also runs a node: they would be ignored silently.
+/// Variables are exempt: the environment is set once, for all calls.
 fn refuse_idle_flags(matches: &ArgMatches) -> Result<(), clap::Error> {
     refuse_second_table(matches)?;
     let Some(("node", given)) = matches.subcommand() else { return Ok(()) };
@@ -435,7 +435,7 @@ fn refuse_idle_flags(matches: &ArgMatches) -> Result<(), clap::Error> {
     }
 }
 
-/// `archon kv export T` and `import T` name their table as what they are about; `--table` beside it would be ignored silently.
+/// Refuses `--table` beside the table argument of `archon kv export T` and `import T`: it would be ignored silently.
 fn refuse_second_table(matches: &ArgMatches) -> Result<(), clap::Error> {
     let Some(("kv", given)) = matches.subcommand() else { return Ok(()) };
     match given.subcommand() {

@@ -1,4 +1,4 @@
-//! Options of orders about partitions and nodes, and of the check.
+//! Options of orders for partitions and nodes, and of the check.
 
 use super::parse::{name, partition, standing, threshold};
 use clap::ArgMatches;
@@ -158,7 +158,7 @@ mod tests {
     use std::ffi::OsString;
 
     #[test]
-    fn a_partition_as_archon_prints_it_was_no_partition_to_its_verbs() {
+    fn printed_partition_name_is_accepted() {
         let read = |line: &[&str]| {
             let words = ["archon", "partition", "online"].iter().chain(line).map(OsString::from);
             match parse(words).map_err(|error| error.to_string())?.verb {

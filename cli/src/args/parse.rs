@@ -1,45 +1,45 @@
-//! Values as they are written on a command line or in a file, each with an error that says what would be right.
+//! Parsers of values on a command line or in a file, each with an error that shows a valid value.
 
 use archon_kvstore_node::{EngineKind, MEMORY_BYTES_MIN};
 use archon_types::{NodeTraits, RangeLimits, limits};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A time with its unit: `500ms`, `5s`, `1.5s`, `2m`, `1h`; above zero, at most a day.
+/// Parses a time with its unit: `500ms`, `5s`, `1.5s`, `2m`, `1h`; above zero, at most a day.
 ///
 /// # Errors
-/// What is wrong, and an example of what is right.
+/// Description of the fault, and a valid example.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     duration_within(text, ("1ms", 1.0), ("24h", 24.0 * HOUR_MS))
 }
 
-/// A time that something stands: as any, a second to thirty days.
+/// Parses the duration of a state: as any time, a second to thirty days.
 ///
 /// # Errors
-/// What is wrong, and an example of what is right.
+/// Description of the fault, and a valid example.
 pub(crate) fn standing(text: &str) -> Result<Duration, String> {
     duration_within(text, ("1s", 1_000.0), ("30d", 30.0 * 24.0 * HOUR_MS))
 }
 
-/// How long something may last before people are told: as any time, up to thirty days.
+/// Parses the age of a state before it is reported: as any time, up to thirty days.
 ///
 /// # Errors
-/// What is wrong, and an example of what is right.
+/// Description of the fault, and a valid example.
 pub(crate) fn threshold(text: &str) -> Result<Duration, String> {
     duration_within(text, ("1ms", 1.0), ("30d", 30.0 * 24.0 * HOUR_MS))
 }
 
-/// How often something is looked at: 200 ms to ten minutes.
+/// Parses a polling interval: 200 ms to ten minutes.
 ///
 /// # Errors
-/// What is wrong, and an example of what is right.
+/// Description of the fault, and a valid example.
 pub(super) fn refresh(text: &str) -> Result<Duration, String> {
     duration_within(text, ("200ms", 200.0), ("10m", HOUR_MS / 6.0))
 }
 
 const HOUR_MS: f64 = 3_600_000.0;
 
-/// A time within bounds, each as it is written and in milliseconds.
+/// Parses a time within bounds, each as text and in milliseconds.
 fn duration_within(text: &str, least: (&str, f64), most: (&str, f64)) -> Result<Duration, String> {
     let text = text.trim();
     let out_of_bounds = || Err(format!("a time must be between {} and {}", least.0, most.0));
@@ -64,10 +64,10 @@ fn duration_within(text: &str, least: (&str, f64), most: (&str, f64)) -> Result<
     Ok(Duration::from_millis(milliseconds.round() as u64))
 }
 
-/// A size with its unit: `64MiB`, `1GiB`, `1.5GiB`.
+/// Parses a size with its unit: `64MiB`, `1GiB`, `1.5GiB`.
 ///
 /// # Errors
-/// What is wrong, and an example of what is right.
+/// Description of the fault, and a valid example.
 fn size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -79,7 +79,7 @@ fn size(text: &str) -> Result<u64, String> {
         "GiB" => f64::from(1_u32 << 30),
         "TiB" => 1024.0 * f64::from(1_u32 << 30),
         "" if text.is_empty() => return Err("a size is missing; write 512MiB or 1GiB".to_owned()),
-        // Nothing is nothing in every unit; whoever asks says whether that is possible.
+        // Zero needs no unit; the caller decides whether it is possible.
         "" if text.parse() == Ok(0.0) => 1.0,
         _ if text == "none" => return Err("to have none, leave the option out".to_owned()),
         "" => return Err(format!("a size needs a unit: say {text}MiB or {text}GiB")),
@@ -95,10 +95,10 @@ fn size(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
-/// The memory of a node.
+/// Parses the memory of a node.
 ///
 /// # Errors
-/// What is wrong, and the least that is possible.
+/// Description of the fault, and the minimum.
 pub(crate) fn memory(text: &str) -> Result<u64, String> {
     match size(text)? {
         little if little < MEMORY_BYTES_MIN => {
@@ -108,13 +108,13 @@ pub(crate) fn memory(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The slowest pace of a backup, in bytes per second: at a slower one a node ends what it gives.
+/// Minimum pace of a backup, in bytes per second: a node ends its snapshot at a slower one.
 const PACE_MIN: u64 = 1 << 20;
 
-/// Bytes per second, as a size.
+/// Parses bytes per second, as a size.
 ///
 /// # Errors
-/// What is wrong, and the least that is possible.
+/// Description of the fault, and the minimum.
 pub(crate) fn pace(text: &str) -> Result<u64, String> {
     match size(text)? {
         slow if slow < PACE_MIN => {
@@ -124,30 +124,30 @@ pub(crate) fn pace(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The size above which partitions are split.
+/// Parses the size above which partitions are split.
 ///
 /// # Errors
-/// What is wrong, and the least that is possible.
+/// Description of the fault, and the minimum.
 pub(crate) fn split_size(text: &str) -> Result<u64, String> {
     let bytes = size(text)?;
     RangeLimits { split_above_bytes: Some(bytes), ..RangeLimits::NONE }.check().map_err(|error| error.message)?;
     Ok(bytes)
 }
 
-/// The size up to which partitions are merged.
+/// Parses the size up to which partitions are merged.
 ///
 /// # Errors
-/// What is wrong, and the most that is possible.
+/// Description of the fault, and the maximum.
 pub(crate) fn merge_size(text: &str) -> Result<u64, String> {
     let bytes = size(text)?;
     RangeLimits { merge_below_bytes: Some(bytes), ..RangeLimits::NONE }.check().map_err(|error| error.message)?;
     Ok(bytes)
 }
 
-/// A key at which a new table is split.
+/// Parses a key at which a new table is split.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Description of the fault.
 pub(crate) fn split_point(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err("a key is empty: nothing stands before, behind or between commas".to_owned());
@@ -156,10 +156,10 @@ pub(crate) fn split_point(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Operations per second.
+/// Parses operations per second.
 ///
 /// # Errors
-/// What is wrong, and an example of what is right.
+/// Description of the fault, and a valid example.
 pub(crate) fn rate(text: &str) -> Result<u64, String> {
     let rate =
         text.trim().parse().map_err(|_| format!("{text:?} is no number of operations per second; write 5000"))?;
@@ -167,18 +167,18 @@ pub(crate) fn rate(text: &str) -> Result<u64, String> {
     Ok(rate)
 }
 
-/// A storage engine.
+/// Parses a storage engine.
 ///
 /// # Errors
-/// Which there are.
+/// The list of engines.
 pub(crate) fn engine(text: &str) -> Result<EngineKind, String> {
     text.trim().parse().map_err(|error: archon_kvstore_node::engine::UnknownEngine| error.to_string())
 }
 
-/// An address to call, `host:port`; a leading `http://` is dropped.
+/// Parses an address to call, `host:port`; a leading `http://` is dropped.
 ///
 /// # Errors
-/// What is wrong, and an example of what is right.
+/// Description of the fault, and a valid example.
 pub(crate) fn address(text: &str) -> Result<String, String> {
     let trimmed = text.trim();
     let bare = trimmed.strip_prefix("http://").unwrap_or(trimmed).trim_end_matches('/');
@@ -188,7 +188,7 @@ pub(crate) fn address(text: &str) -> Result<String, String> {
     if bare.is_empty() {
         return Err("an address is missing; write host:port, as in 127.0.0.1:7101".to_owned());
     }
-    // The colons of IPv6 stand before no port.
+    // Colons within an IPv6 address precede no port.
     let Some((host, port)) = bare.rsplit_once(':').filter(|_| !bare.ends_with(']')) else {
         return Err(format!("{bare:?} has no port; write host:port, as in 127.0.0.1:7101 or [::1]:7101"));
     };
@@ -207,10 +207,10 @@ pub(crate) fn address(text: &str) -> Result<String, String> {
     Ok(bare.to_owned())
 }
 
-/// An address to listen on, `ip:port`; `localhost` is 127.0.0.1 and port 0 lets the system choose.
+/// Parses an address to listen on, `ip:port`; `localhost` is 127.0.0.1 and port 0 lets the system choose.
 ///
 /// # Errors
-/// What is wrong, and an example of what is right.
+/// Description of the fault, and a valid example.
 pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
     let text = text.trim();
     let literal = match text.strip_prefix("localhost:") {
@@ -222,10 +222,10 @@ pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| format!("{text:?} is no address to listen on; write ip:port, as in 127.0.0.1:7101 or [::1]:7101"))
 }
 
-/// A voter of the quorum, `id=host:port`.
+/// Parses a voter of the quorum, `id=host:port`.
 ///
 /// # Errors
-/// What is wrong, and an example of what is right.
+/// Description of the fault, and a valid example.
 pub(crate) fn peer(text: &str) -> Result<(u64, String), String> {
     let Some((id, at)) = text.trim().split_once('=') else {
         return Err(format!("{text:?} names no voter; write ID=H:P, as in 1=127.0.0.1:7101"));
@@ -237,10 +237,10 @@ pub(crate) fn peer(text: &str) -> Result<(u64, String), String> {
     Ok((id, address(at)?))
 }
 
-/// A partition: its number, perhaps with its table before it.
+/// Parses a partition: its number, optionally preceded by its table.
 ///
 /// # Errors
-/// What is wrong, and an example of what is right.
+/// Description of the fault, and a valid example.
 pub(crate) fn partition(text: &str) -> Result<(Option<String>, u32), String> {
     let (table, number) = match text.rsplit_once('/') {
         Some((table, number)) => (Some(name(table)?), number),
@@ -255,16 +255,16 @@ pub(crate) fn partition(text: &str) -> Result<(Option<String>, u32), String> {
     Ok((table, number))
 }
 
-/// The name of a node, a table or a zone.
+/// Parses the name of a node, a table or a zone.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Description of the fault.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     limits::check_name("given", text).map_err(|error| error.message)?;
     Ok(text.to_owned())
 }
 
-/// A node's weight.
+/// Parses a node's weight.
 pub(crate) fn weight(text: &str) -> Result<u32, String> {
     let weight = text.parse().map_err(|_| format!("{text:?} is no number; 100 is ordinary"))?;
     let traits = NodeTraits { weight, ..NodeTraits::default() };
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_need_a_unit_and_make_no_dust() {
+    fn sizes_need_a_unit_and_respect_limits() {
         assert_eq!((size("1GiB"), size("1.5 MiB"), size("2097152B")), (Ok(1 << 30), Ok(3 << 19), Ok(1 << 21)));
         for (bad, why) in [
             ("", "is missing"),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_may_do_so_for_days() {
+    fn duration_of_a_state_may_be_days() {
         assert_eq!(standing("30d"), Ok(Duration::from_secs(30 * 24 * 3_600)));
         assert_eq!(standing("36h"), Ok(Duration::from_secs(36 * 3_600)));
         assert_eq!(duration("1d"), duration("24h"));
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_say_what_would_be_right() {
+    fn invalid_addresses_show_a_valid_one() {
         assert_eq!(address("http://127.0.0.1:7101/"), Ok("127.0.0.1:7101".to_owned()));
         assert_eq!(address("[::1]:7101"), Ok("[::1]:7101".to_owned()));
         assert!(address("[::1]").unwrap_err().contains("\"[::1]\" has no port"));
@@ -347,13 +347,13 @@ mod tests {
     }
 
     #[test]
-    fn listening_takes_port_zero_and_localhost() {
+    fn listen_address_accepts_port_zero_and_localhost() {
         assert_eq!(listen("localhost:0"), Ok(SocketAddr::from(([127, 0, 0, 1], 0))));
         assert!(listen("example.org:1").is_err());
     }
 
     #[test]
-    fn voters_have_ids_from_one() {
+    fn voter_ids_start_at_one() {
         assert_eq!(peer("2=127.0.0.1:7102"), Ok((2, "127.0.0.1:7102".to_owned())));
         for bad in ["127.0.0.1:1", "0=127.0.0.1:1", "x=127.0.0.1:1", "1=nowhere"] {
             assert!(peer(bad).is_err(), "{bad:?}");

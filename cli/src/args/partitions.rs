@@ -1,4 +1,4 @@
-//! Options of the verbs that look at partitions, order something of one, or force a leader.
+//! Options of the verbs that show partitions, give orders about one, or force a leader.
 
 use super::WatchArgs;
 use super::orders::{BarPartitionArgs, OrderPartitionArgs, PartitionArgs, UnbarPartitionArgs};

@@ -91,7 +91,7 @@ pub(crate) struct CoordinatorArgs {
     pub(crate) log: LogArgs,
 }
 
-/// A page of a copy takes four seconds at this rate; a slower one would be taken for one that has ended.
+/// Minimum rate of copying: a page of a copy takes four seconds at this rate; a slower copy would be taken for ended.
 pub(crate) const COPY_RATE_MIN: u64 = 65_536;
 
 /// Options of `archon node`, and its verbs.
@@ -156,19 +156,19 @@ pub(crate) struct NodeArgs {
     pub(crate) log: LogArgs,
 }
 
-/// A protocol that this version speaks.
+/// Parses a protocol that this version supports.
 pub(crate) fn protocol_max(text: &str) -> Result<u32, String> {
     let spoken = ProtocolRange::SPOKEN;
     let newest = text.parse().map_err(|_| format!("{text:?} is no number"))?;
     spoken.contains(newest).then_some(newest).ok_or_else(|| format!("this version speaks the protocols {spoken}"))
 }
 
-/// What a member speaks that is to speak nothing newer than this.
+/// Returns the protocols of a member that is to use none newer than this.
 pub(crate) fn spoken(newest: Option<u32>) -> ProtocolRange {
     newest.and_then(|newest| ProtocolRange::SPOKEN.up_to(newest)).unwrap_or(ProtocolRange::SPOKEN)
 }
 
-/// A rate of copying: none, or one at which it comes to an end.
+/// Parses a rate of copying: none, or one at which a copy can finish.
 pub(crate) fn copy_rate(text: &str) -> Result<u64, String> {
     let rate = text.parse().map_err(|_| format!("{text:?} is not a number of bytes per second"))?;
     if (1..COPY_RATE_MIN).contains(&rate) {

@@ -1,4 +1,4 @@
-//! Options of the verbs that look at tables, or make, change and drop one.
+//! Options of the verbs that show, create, change and drop tables.
 
 use super::parse::{merge_size, name, rate, split_point, split_size};
 use super::{OrNone, WatchArgs};

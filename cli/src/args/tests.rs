@@ -1,11 +1,11 @@
 use super::*;
 
 #[test]
-fn the_definition_is_sound() {
+fn definition_is_valid() {
     Cli::command().debug_assert();
 }
 
-/// Every verb that does something shows by example how.
+/// Every verb with an action shows an example of its use.
 #[test]
 fn every_help_has_an_example() {
     fn walk(command: &mut clap::Command, path: &str) {
@@ -19,9 +19,9 @@ fn every_help_has_an_example() {
     walk(&mut Cli::command(), "");
 }
 
-/// A refusal names the command that was refused, not the call that it makes.
+/// A refusal names the refused command, not its call.
 #[test]
-fn every_command_that_a_refusal_names_is_one() {
+fn every_command_named_in_a_refusal_exists() {
     for named in archon_security::known_commands() {
         let mut command = Cli::command();
         for word in named.split(' ') {
@@ -39,9 +39,9 @@ fn node_serves_and_lists() {
     assert!(matches!(list.unwrap().verb, Verb::Node(NodeArgs { verb: Some(NodeVerb::List(_)), .. })));
 }
 
-/// A flag that clap fills in would hide what the file says, so the help names the default itself.
+/// A default filled in by clap would hide the value in the file, so the help names the default itself.
 #[test]
-fn the_help_of_a_coordinator_names_the_defaults() {
+fn help_of_a_coordinator_names_the_defaults() {
     let mut command = Cli::command();
     let coordinator = command.find_subcommand_mut("coordinator").unwrap();
     for setting in archon_types::Setting::ALL {
@@ -57,7 +57,7 @@ fn the_help_of_a_coordinator_names_the_defaults() {
 }
 
 #[test]
-fn a_flag_that_would_be_ignored_is_refused() {
+fn flag_without_effect_is_refused() {
     let read = |line: &[&str]| parse(line.iter().map(OsString::from));
     for flags in [&["--name", "athens"][..], &["--weight", "5"], &["--log", "debug"], &["--config", "f"]] {
         let error = read(&[&["archon", "node"], flags, &["list"]].concat()).unwrap_err();
@@ -71,7 +71,7 @@ fn a_flag_that_would_be_ignored_is_refused() {
 }
 
 #[test]
-fn a_table_that_is_named_twice_is_refused() {
+fn table_named_twice_is_refused() {
     let read = |line: &[&str]| parse(line.iter().map(OsString::from));
     for line in [["archon", "kv", "--table", "a", "export", "b"], ["archon", "kv", "import", "b", "--table", "a"]] {
         let error = read(&line).unwrap_err();
@@ -82,7 +82,7 @@ fn a_table_that_is_named_twice_is_refused() {
 }
 
 #[test]
-fn options_stand_before_or_after_the_verb() {
+fn options_are_accepted_before_and_after_the_verb() {
     for line in [
         ["archon", "--timeout", "500ms", "rebalance", "plan"],
         ["archon", "rebalance", "--timeout", "500ms", "plan"],

@@ -1,4 +1,4 @@
-//! Documents of the verbs that look at a cluster or change it.
+//! Documents of the verbs that show a cluster or change it.
 
 use archon_backup::{BackupSummary, LeftOut};
 use archon_client::{
@@ -135,7 +135,7 @@ pub(crate) struct NodeChanged {
 }
 
 impl NodeChanged {
-    /// About this node, without anything that happened to it.
+    /// Creates a result about this node, without changes.
     pub(crate) fn new(node: &NodeSummary) -> Self {
         let (node_id, node) = (node.id, node.name.clone());
         Self { node_id, node, goal: None, copies_held: None, drain: None, copies_removed: None, loss: None }
@@ -172,7 +172,7 @@ pub(crate) struct NodeOrdered {
 }
 
 impl NodeOrdered {
-    /// An order about a member, and about a table if about one.
+    /// Creates the result of an order about a member, and about a table if it concerns one.
     pub(crate) fn new(node: &str, table: Option<&str>, changed: bool) -> Self {
         Self { node: node.to_owned(), table: table.map(str::to_owned), partitions_still_led: None, changed }
     }

@@ -1,4 +1,4 @@
-//! Makes `docs/json.schema.json` and the generated part of `docs/JSON.md` of the types, and holds them to these files.
+//! Generates `docs/json.schema.json` and the generated part of `docs/JSON.md` from the types, and checks these files.
 
 use super::{
     Applied, BackupTaken, CertificateCheck, CertificateRequest, CertificateSummary, Counted, Diagnosis, Entry,
@@ -21,15 +21,15 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Said to a test, this has the files written anew instead of compared.
+/// Set for a test to regenerate the files instead of comparing them.
 const UPDATE: &str = "ARCHON_UPDATE_DOCS";
-/// What comes after it in `docs/JSON.md` is generated.
+/// Marker in `docs/JSON.md` before the generated part.
 const MARK: &str = "<!-- What follows is generated; CONTRIBUTING.md says how. -->\n";
 
-/// How a document's schema is made.
+/// Generator of a document's schema.
 type Schema = fn(&mut SchemaGenerator) -> Value;
 
-/// The verbs, and what each prints.
+/// Returns the verbs with the schema of each one's output.
 fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn one<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         generator.subschema_for::<T>().into()
@@ -123,19 +123,19 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("cert check", one::<CertificateCheck>),
         ("cert members", one::<MemberCertificates>),
         ("version", one::<Version>),
-        // Of any verb that fails before it prints another one.
+        // Printed by any verb that fails before its own document.
         ("error", one::<ErrorDocument>),
-        // The words of its `kind`, which is no `Word` because it may also be `failed`.
+        // Values of its `kind`, which is no `Word` because it may also be `failed`.
         ("error kind", one::<Word<ErrorKind>>),
-        // Each line that `kv export` writes.
+        // Each line written by `kv export`.
         ("row", one::<Row>),
-        // What `rebalance plan --out` writes.
+        // File written by `rebalance plan --out`.
         ("plan file", one::<PlanFile>),
     ];
     all.into_iter().map(|(verb, schema)| (verb, schema(generator))).collect()
 }
 
-/// The schema of every document, and of what they are made of.
+/// Returns the schema of every document, and of its parts.
 fn schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let verbs: Map<String, Value> =
@@ -150,7 +150,7 @@ fn schema() -> Value {
     })
 }
 
-/// A key that may be absent is so where there is nothing to say, and never null.
+/// Removes null from keys that may be absent: an absent key is left out, and never null.
 fn absent_instead_of_null(definition: &mut Value) {
     let required = definition["required"].as_array().cloned().unwrap_or_default();
     let Some(properties) = definition.get_mut("properties").and_then(Value::as_object_mut) else { return };
@@ -168,12 +168,12 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// One line for a cell of a table.
+/// Formats a text as one line for a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('\n', " ").replace('|', "\\|")
 }
 
-/// `InSync`, as people read the word `in_sync`.
+/// Returns `InSync`, the form for people of `in_sync`.
 fn shown(word: &str) -> String {
     let capital = |part: &str| {
         let mut letters = part.chars();
@@ -182,7 +182,7 @@ fn shown(word: &str) -> String {
     word.split('_').map(capital).collect()
 }
 
-/// What a value is, in words.
+/// Describes the type of a value.
 fn kind(schema: &Value) -> String {
     if let Some(name) = text(schema, "$ref").strip_prefix("#/$defs/") {
         return format!("[{name}](#{})", name.to_lowercase());
@@ -200,7 +200,7 @@ fn kind(schema: &Value) -> String {
     }
 }
 
-/// The keys of an object.
+/// Writes the keys of an object.
 fn keys(out: &mut String, schema: &Value) {
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     out.push_str("| key | value | |\n|---|---|---|\n");
@@ -210,7 +210,7 @@ fn keys(out: &mut String, schema: &Value) {
     }
 }
 
-/// What one of several things told apart by `kind` has besides.
+/// Writes the other keys of a variant distinguished by `kind`.
 fn variant(out: &mut String, schema: &Value) {
     let properties = schema["properties"].as_object().into_iter().flatten();
     let besides: Vec<String> =
@@ -240,7 +240,7 @@ fn definition(out: &mut String, name: &str, schema: &Value) {
     }
 }
 
-/// The generated part of `docs/JSON.md`.
+/// Returns the generated part of `docs/JSON.md`.
 fn page(schema: &Value) -> String {
     let mut out = String::from("\n## Documents\n\n| verb | prints |\n|---|---|\n");
     for (verb, document) in schema["verbs"].as_object().into_iter().flatten() {
@@ -259,7 +259,7 @@ fn docs(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(file)
 }
 
-/// Compares a file with what it should be, or writes it.
+/// Compares a file with its expected content, or writes it.
 fn hold(file: &str, wanted: &str) {
     let path = docs(file);
     if std::env::var_os(UPDATE).is_some() {
@@ -275,21 +275,21 @@ fn hold(file: &str, wanted: &str) {
 }
 
 #[test]
-fn the_schema_is_what_the_types_say() {
+fn schema_equals_the_types() {
     hold("json.schema.json", &format!("{:#}\n", schema()));
 }
 
 #[test]
-fn the_page_is_what_the_types_say() {
+fn page_equals_the_types() {
     let path = docs("JSON.md");
     let page_now = std::fs::read_to_string(path).unwrap();
     let (head, _) = page_now.split_once(MARK).expect("the mark in docs/JSON.md");
     hold("JSON.md", &format!("{head}{MARK}{}", page(&schema())));
 }
 
-/// The rules at the head of `docs/JSON.md`, as far as a program can tell.
+/// Checks the rules at the head of `docs/JSON.md` that a program can verify.
 #[test]
-fn names_keep_to_the_rules() {
+fn names_follow_the_rules() {
     let schema = schema();
     let mut wrong = Vec::new();
     let mut kinds: std::collections::BTreeMap<String, String> = Default::default();
@@ -316,7 +316,7 @@ fn names_keep_to_the_rules() {
                 if listed && key.contains("_total") {
                     wrong.push(format!("{name}.{key} is a list"));
                 }
-                // One name for one thing, wherever it stands: what it is says so too.
+                // A name has the same meaning everywhere, and so the same type.
                 let held = kinds.entry(key.clone()).or_insert_with(|| kind.clone());
                 if *held != kind && !["copies", "code", "kind", "state", "status", "moves"].contains(&key.as_str()) {
                     wrong.push(format!("{name}.{key} is {kind}, and {held} elsewhere"));

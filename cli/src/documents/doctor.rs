@@ -82,30 +82,30 @@ pub(crate) enum FindingCode {
 }
 
 impl Diagnosis {
-    /// All findings, with the worst verdict among them.
+    /// Creates it from all findings, with the worst verdict among them.
     pub(crate) fn of(findings: Vec<Finding>) -> Self {
         let worst = findings.iter().map(|finding| finding.verdict).max();
         Self { verdict: worst.unwrap_or(Verdict::NotChecked), findings }
     }
 
-    /// How many findings have this verdict.
+    /// Returns the number of findings with this verdict.
     pub(crate) fn count(&self, verdict: Verdict) -> usize {
         self.findings.iter().filter(|finding| finding.verdict == verdict).count()
     }
 }
 
 impl Finding {
-    /// As it should be.
+    /// Creates a finding without a fault.
     pub(crate) fn ok(code: FindingCode, about: &str, message: impl Into<String>) -> Self {
         Self::new(code, about, Verdict::Ok, message, None)
     }
 
-    /// Nothing was seen, and why not.
+    /// Creates a finding for a failed check, with the reason.
     pub(crate) fn not_checked(code: FindingCode, about: &str, message: impl Into<String>) -> Self {
         Self::new(code, about, Verdict::NotChecked, message, None)
     }
 
-    /// Worse than it could be, and what to do.
+    /// Creates a warning with its remedy.
     pub(crate) fn warning(
         code: FindingCode,
         about: &str,
@@ -115,12 +115,12 @@ impl Finding {
         Self::new(code, about, Verdict::Warning, message, Some(remedy.into()))
     }
 
-    /// Wrong, and what to do.
+    /// Creates an error with its remedy.
     pub(crate) fn error(code: FindingCode, about: &str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::new(code, about, Verdict::Error, message, Some(remedy.into()))
     }
 
-    /// What was seen, with a verdict that was reached elsewhere.
+    /// Creates a finding with a verdict reached elsewhere.
     pub(crate) fn new(
         code: FindingCode,
         about: &str,
@@ -133,7 +133,7 @@ impl Finding {
 }
 
 impl Verdict {
-    /// What people read.
+    /// Returns the text for people.
     pub(crate) const fn shown(self) -> &'static str {
         match self {
             Self::NotChecked => "not checked",
@@ -145,7 +145,7 @@ impl Verdict {
 }
 
 impl FindingCode {
-    /// What people read, as they read other words: without underscores.
+    /// Returns the text for people: without underscores.
     pub(crate) const fn shown(self) -> &'static str {
         match self {
             Self::Configuration => "Configuration",
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_and_programs_read_the_same_words() {
+    fn text_and_json_use_the_same_words() {
         use FindingCode as C;
         for code in [
             C::Configuration,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_looked_at_hides_no_error() {
+    fn unchecked_finding_does_not_hide_an_error() {
         let finding = |verdict| Finding::new(FindingCode::Port, "x", verdict, "m", None);
         let all = Diagnosis::of([Verdict::NotChecked, Verdict::Error, Verdict::Ok].map(finding).into());
         assert_eq!(all.verdict, Verdict::Error);

@@ -1,5 +1,5 @@
-//! What `-o json` prints. Documents that are answers of the cluster are types of the client library; what a verb makes of
-//! them stands here. `docs/JSON.md` and `docs/json.schema.json` are made of these types, and a test holds them to it.
+//! Documents of `-o json`. Answers of the cluster are types of the client library; this module holds the documents of
+//! verbs. `docs/JSON.md` and `docs/json.schema.json` are generated from these types, and a test checks them.
 
 mod admin;
 mod cert;

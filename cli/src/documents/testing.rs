@@ -3,7 +3,7 @@
 use super::{Node, Status};
 use archon_client::{CoordinatorRole, CoordinatorStatus, NodeGoal, NodeStatus, TransportKind, Word};
 
-/// A node that is alive that holds and leads so many partitions.
+/// Returns a node that is alive and holds and leads `partitions` partitions.
 pub(crate) fn node(id: u64, name: &str, partitions: u32) -> Node {
     Node {
         id,
@@ -33,7 +33,7 @@ pub(crate) fn node(id: u64, name: &str, partitions: u32) -> Node {
     }
 }
 
-/// A cluster of two nodes that are alive and three coordinators of which the last cannot be reached.
+/// Returns a cluster of two alive nodes and three coordinators, the last of which cannot be reached.
 pub(crate) fn status() -> Status {
     let coordinator = |id: u64, role: CoordinatorRole, entries_behind| CoordinatorStatus {
         id,
