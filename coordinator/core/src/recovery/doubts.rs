@@ -51,7 +51,7 @@ pub enum Doubt {
         /// Number of these replicas.
         copies: usize,
     },
-    /// The replica with the most entries knows fewer leaderships than another one: reads answered since may be undone.
+    /// The replica with the most entries knows an earlier leadership than another one: reads answered since may be undone.
     Contested {
         /// The partition.
         partition: PartitionId,
