@@ -4,7 +4,7 @@
 
 use super::Waiting;
 use crate::error::CoordinatorError;
-use crate::raft::{Answers, Asked, LocalVoter, ask_all, check_distance};
+use crate::raft::{Answers, Asked, FarStreaks, LocalVoter, ask_all, check_distance};
 use crate::timing::TooFar;
 use archon_proto::v1::{HelloResponse, Standing};
 use archon_security::Transport;
@@ -66,16 +66,16 @@ pub(crate) async fn found(
             if distances.unmeasured.is_empty() {
                 return Ok(founding);
             }
-            if let Some(far) = distances.too_far() {
+            if let Some(far) = distances.far(FAR_ROUNDS) {
                 return Err(far.clone().into());
             }
             waiting.set(distances.text());
-            let pause = if distances.far.is_empty() { ROUND_INTERVAL } else { FAR_INTERVAL };
+            let pause = if distances.far(1).is_some() { FAR_INTERVAL } else { ROUND_INTERVAL };
             tokio::time::sleep(pause).await;
             continue;
         }
         // A coordinator that starts again is busy again.
-        distances.far.clear();
+        distances.far = FarStreaks::default();
         let missing = missing(local_voter, peers, &answers);
         round += 1;
         if round >= GRACE_ROUNDS && (missing != reported || round % REPORT_ROUNDS == 0) {
@@ -91,47 +91,40 @@ pub(crate) async fn found(
 struct Distances {
     /// Coordinators to which no round trip that fits has been measured, with their addresses.
     unmeasured: BTreeMap<u64, String>,
-    /// Those with round trips that were too long, each with the last one and the number of rounds in which it was.
-    far: BTreeMap<u64, (TooFar, u32)>,
+    /// Their round trips that were too long.
+    far: FarStreaks,
 }
 
 impl Distances {
     fn new(own_id: u64, peers: &BTreeMap<u64, String>) -> Self {
         let mut unmeasured = peers.clone();
         unmeasured.remove(&own_id);
-        Self { unmeasured, far: BTreeMap::new() }
+        Self { unmeasured, far: FarStreaks::default() }
     }
 
     /// Notes a round of measurements. One round trip that fits is enough: only delays can make a measurement too long.
     fn note(&mut self, measured: impl IntoIterator<Item = (u64, Result<bool, TooFar>)>) {
         for (id, measured) in measured {
-            match measured {
-                Ok(true) => {
-                    self.unmeasured.remove(&id);
-                    self.far.remove(&id);
-                }
-                // No answer proves nothing.
-                Ok(false) => {}
-                Err(far) => {
-                    let rounds = self.far.remove(&id).map_or(0, |(_, rounds)| rounds);
-                    if rounds == 0 {
-                        tracing::warn!("{far}; the round trip is measured again");
-                    }
-                    self.far.insert(id, (far, rounds + 1));
-                }
+            if measured == Ok(true) {
+                self.unmeasured.remove(&id);
+            }
+            if self.far.note(id, measured) == 1
+                && let Some(far) = self.far.of(id, 1)
+            {
+                tracing::warn!("{far}; the round trip is measured again");
             }
         }
     }
 
-    /// Returns the first coordinator to which the round trip was too long in [`FAR_ROUNDS`] rounds.
-    fn too_far(&self) -> Option<&TooFar> {
-        self.far.values().find(|(_, rounds)| *rounds >= FAR_ROUNDS).map(|(far, _)| far)
+    /// Returns the first coordinator to which the round trip was too long in this number of rounds.
+    fn far(&self, rounds: u32) -> Option<&TooFar> {
+        self.unmeasured.keys().find_map(|id| self.far.of(*id, rounds))
     }
 
     /// Describes the coordinators that are not measured.
     fn text(&self) -> String {
-        let describe = |(id, address): (&u64, &String)| match self.far.get(id) {
-            Some((far, _)) => far.to_string(),
+        let describe = |(id, address): (&u64, &String)| match self.far.of(*id, 1) {
+            Some(far) => far.to_string(),
             None => format!("the round trip to coordinator {id} at {address} is not measured yet"),
         };
         self.unmeasured.iter().map(describe).collect::<Vec<_>>().join(", ")
@@ -283,13 +276,12 @@ mod tests {
         for _ in 2..FAR_ROUNDS {
             distances.note([(2, far(2))]);
         }
-        assert_eq!(distances.too_far(), None);
-        let mut again = Distances { far: distances.far.clone(), unmeasured: distances.unmeasured.clone() };
-        again.note([(2, far(2))]);
-        assert_eq!(again.too_far().map(|far| far.id), Some(2));
+        assert_eq!(distances.far(FAR_ROUNDS), None);
+        distances.note([(2, far(2))]);
+        assert_eq!(distances.far(FAR_ROUNDS).map(|far| far.id), Some(2));
         // One round trip that fits is enough.
         distances.note([(2, Ok(true))]);
-        assert!(distances.unmeasured.is_empty() && distances.far.is_empty());
+        assert!(distances.unmeasured.is_empty() && distances.far(1).is_none());
     }
 
     #[test]

@@ -16,34 +16,48 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// Measurements in a row that must be too long before they are reported: a busy machine answers late for a moment.
 const FAR_MIN: u32 = 3;
 
-/// Coordinators that are too far away, with the number of consecutive measurements that were too long. Clones share
-/// them.
+/// Round trips that were too long, by coordinator: the last one, and the number of them in a row.
+#[derive(Debug, Default)]
+pub(crate) struct FarStreaks(BTreeMap<u64, (TooFar, u32)>);
+
+impl FarStreaks {
+    /// Notes a measurement. Returns the number of measurements in a row that were too long, up to this one; zero if this one was not.
+    pub(crate) fn note(&mut self, id: u64, measured: Result<bool, TooFar>) -> u32 {
+        match measured {
+            Err(far) => {
+                let count = self.0.get(&id).map_or(0, |(_, count)| *count).saturating_add(1);
+                self.0.insert(id, (far, count));
+                count
+            }
+            Ok(true) => {
+                self.0.remove(&id);
+                0
+            }
+            // No answer proves nothing: the last measurement stays.
+            Ok(false) => 0,
+        }
+    }
+
+    /// Returns the last round trip to a coordinator, if at least so many in a row were too long.
+    pub(crate) fn of(&self, id: u64, min: u32) -> Option<&TooFar> {
+        self.0.get(&id).filter(|(_, count)| *count >= min).map(|(far, _)| far)
+    }
+}
+
+/// The coordinators that are too far away. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Distances(Arc<Mutex<BTreeMap<u64, (TooFar, u32)>>>);
+pub(crate) struct Distances(Arc<Mutex<FarStreaks>>);
 
 impl Distances {
     /// Returns the round trip to a coordinator, if it is too long for the timing.
     pub(super) fn too_far(&self, id: u64) -> Option<TooFar> {
-        self.0.lock().get(&id).filter(|(_, count)| *count >= FAR_MIN).map(|(far, _)| far.clone())
+        self.0.lock().of(id, FAR_MIN).cloned()
     }
 
     /// Records a measurement. Returns a distance to report.
     fn note(&self, id: u64, measured: Result<bool, TooFar>) -> Option<TooFar> {
         let mut all = self.0.lock();
-        match measured {
-            Err(far) => {
-                let (last, count) = all.entry(id).or_insert_with(|| (far.clone(), 0));
-                last.clone_from(&far);
-                *count = count.saturating_add(1);
-                (*count == FAR_MIN).then_some(far)
-            }
-            Ok(true) => {
-                all.remove(&id);
-                None
-            }
-            // No answer: the last measurement stays.
-            Ok(false) => None,
-        }
+        if all.note(id, measured) == FAR_MIN { all.of(id, FAR_MIN).cloned() } else { None }
     }
 }
 
@@ -55,7 +69,7 @@ pub(super) async fn run(quorum: Quorum, transport: Transport, stop: Cancellation
             () = tokio::time::sleep(INTERVAL) => {}
         }
         let members = quorum.addresses();
-        quorum.distances.0.lock().retain(|id, _| members.contains_key(id));
+        quorum.distances.0.lock().0.retain(|id, _| members.contains_key(id));
         for (id, address) in members.into_iter().filter(|(id, _)| *id != quorum.local_voter.id) {
             let measured = tokio::select! {
                 () = stop.cancelled() => return,

@@ -57,6 +57,7 @@ mod voter_reports;
 mod wire;
 
 pub(crate) use checksums::{Checksums, Differs};
+pub(crate) use distances::FarStreaks;
 pub(crate) use hello::{Answers, Asked, ask_all, boot_at, check_distance};
 pub(crate) use introductions::Standby;
 pub(crate) use kept_marks::KeptMarks;
