@@ -1,8 +1,8 @@
 //! Questions to the members about other generations of the cluster: whether a later one has taken this one's place, and whether this
 //! coordinator may grant leases beside it (PROTOCOL rule 60).
 
+use super::generations::Generations;
 use super::hello::{Answers, Asked, ask_all, ask_each};
-use super::introductions::Introductions;
 use super::quorum::Quorum;
 use crate::clock::boot_now;
 use archon_coordinator_core::{FormerAnswer, FormerRound};
@@ -166,7 +166,7 @@ async fn tick(quorum: &Quorum) {
     loop {
         let recovers = quorum.replicated().read(|state| state.recovery.is_some());
         let pause_max_ms = if recovers { PAUSE_IN_RECOVERY_MAX_MS } else { PAUSE_MAX_MS };
-        quorum.introductions().tick(pause_max_ms);
+        quorum.generations().tick(pause_max_ms);
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
 }
@@ -183,21 +183,21 @@ async fn confirm(quorum: &Quorum) {
 }
 
 async fn ask(quorum: &Quorum, transport: &Transport) {
-    let introductions = quorum.introductions();
+    let generations = quorum.generations();
     let mut asked = None::<Instant>;
     loop {
-        let interval = if introductions.waits_for_answers() { ASK_AGAIN } else { ASK_INTERVAL };
+        let interval = if generations.waits_for_answers() { ASK_AGAIN } else { ASK_INTERVAL };
         // Also as a leader: two that come back after a recovery are a majority of what was.
         if asked.is_none_or(|asked| asked.elapsed() >= interval) {
             asked = Some(Instant::now());
-            ask_once(quorum, transport, introductions).await;
+            ask_once(quorum, transport, generations).await;
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
 }
 
-async fn ask_once(quorum: &Quorum, transport: &Transport, introductions: &Introductions) {
-    let period = introductions.period();
+async fn ask_once(quorum: &Quorum, transport: &Transport, generations: &Generations) {
+    let period = generations.period();
     let own = quorum.replicated().read(|state| {
         let lived = (state.cluster, state.generation, state.generation_key(state.generation));
         state.is_bootstrapped().then_some(lived)
@@ -209,14 +209,14 @@ async fn ask_once(quorum: &Quorum, transport: &Transport, introductions: &Introd
         quorum.voter_reports.note_answers(&answers);
         let later = Later::of(&answers, generation);
         if follows_majority(quorum, &answers) {
-            introductions.note_majority();
+            generations.note_majority();
         }
         let blocks = later.blocks();
-        introductions.note_generations(later.waiting, later.others);
+        generations.note_answers(later.waiting, later.others);
         if let Some(why) = blocks {
-            introductions.unclear(why);
+            generations.unclear(why);
             if let Some(generation) = later.taken_over {
-                introductions.note_later_generation(generation);
+                generations.note_later(generation);
             }
             return;
         }
@@ -225,7 +225,7 @@ async fn ask_once(quorum: &Quorum, transport: &Transport, introductions: &Introd
         if recovers && !stands_by {
             let (round, about) = quorum.ask_former(transport).await;
             if round.answer == FormerAnswer::Works {
-                introductions.unclear(format!(
+                generations.unclear(format!(
                     "this generation has taken over, and grants no lease: {about}. Stop the former coordinators that do not end by themselves"
                 ));
                 return;
@@ -233,7 +233,7 @@ async fn ask_once(quorum: &Quorum, transport: &Transport, introductions: &Introd
         }
     }
     if let Some(period) = period {
-        introductions.clear(period);
+        generations.clear(period);
     }
 }
 
@@ -276,7 +276,7 @@ impl Quorum {
                 text = format!("coordinator {id} at {address}{of} {}", does(word == FormerAnswer::Works));
             }
         }
-        if let Some((id, generation, works)) = self.introductions().former(ended) {
+        if let Some((id, generation, works)) = self.generations().former(ended) {
             let word = if works { FormerAnswer::Works } else { FormerAnswer::Idle };
             if word > round.answer {
                 round.answer = word;
@@ -405,26 +405,26 @@ mod tests {
 
     #[test]
     fn question_of_a_former_coordinator_counts_as_running() {
-        let introductions = Introductions::default();
+        let generations = Generations::default();
         let now = boot_now();
-        assert_eq!(introductions.former(now), None);
-        introductions.note_former(1, 1, false);
-        assert_eq!(introductions.former(boot_now()), Some((1, 1, false)));
-        introductions.note_former(2, 1, true);
-        introductions.note_former(1, 1, false);
-        assert_eq!(introductions.former(boot_now()), Some((2, 1, true)), "one that works is preferred");
+        assert_eq!(generations.former(now), None);
+        generations.note_former(1, 1, false);
+        assert_eq!(generations.former(boot_now()), Some((1, 1, false)));
+        generations.note_former(2, 1, true);
+        generations.note_former(1, 1, false);
+        assert_eq!(generations.former(boot_now()), Some((2, 1, true)), "one that works is preferred");
     }
 
     #[test]
     fn coordinator_that_heard_of_its_successor_grants_nothing() {
-        let introductions = Introductions::default();
-        introductions.tick(PAUSE_MAX_MS);
-        introductions.note_majority();
-        introductions.clear(introductions.period().expect("it works"));
-        assert!(introductions.may_grant());
-        introductions.note_later_generation(2);
-        introductions.clear(introductions.period().expect("it works"));
-        assert!(!introductions.may_grant());
+        let generations = Generations::default();
+        generations.tick(PAUSE_MAX_MS);
+        generations.note_majority();
+        generations.clear(generations.period().expect("it works"));
+        assert!(generations.may_grant());
+        generations.note_later(2);
+        generations.clear(generations.period().expect("it works"));
+        assert!(!generations.may_grant());
     }
 
     #[test]

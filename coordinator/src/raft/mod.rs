@@ -16,6 +16,7 @@ mod fence_tests;
 mod full_disk_tests;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod generations;
 mod hello;
 mod hints;
 mod introductions;
@@ -44,6 +45,7 @@ mod spoken;
 mod store;
 #[cfg(test)]
 mod store_tests;
+mod succession;
 mod survivor;
 #[cfg(test)]
 mod table_versions_tests;
@@ -58,8 +60,8 @@ mod wire;
 
 pub(crate) use checksums::{Checksums, Differs};
 pub(crate) use distances::FarStreaks;
+pub(crate) use generations::Standby;
 pub(crate) use hello::{Answers, Asked, ask_all, boot_at, check_distance};
-pub(crate) use introductions::Standby;
 pub(crate) use kept_marks::KeptMarks;
 pub(crate) use lack::{Lack, read_only};
 pub(crate) use machine::{Replicated, TableVersions};
@@ -268,7 +270,7 @@ pub(crate) async fn start(
         local_voter,
         founders,
         replicated,
-        (wal, log_size, space, voter_reports, introductions, hints),
+        (wal, log_size, space, voter_reports, introductions, peers.generations().clone(), hints),
         stop,
     );
     let short = tokio::spawn(short::run(quorum.clone(), stop.clone()));

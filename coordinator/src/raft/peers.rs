@@ -2,6 +2,7 @@
 //! them to openraft.
 
 use super::entries::{UnderWay, purpose};
+use super::generations::Generations;
 use super::introductions::Introductions;
 use super::judge::{self, Judged, SnapshotHeader};
 use super::log_space::{Admitted, LogSpace, Refused};
@@ -10,13 +11,14 @@ use super::network::PEER_MESSAGE_BYTES_MAX;
 use super::snapshot::BODY_BYTES_MAX;
 use super::spoken::Spoken;
 use super::store::OwnTerm;
+use super::succession::{Succession, named_generations, takeover_of};
 use super::types::{Raft as RaftCore, Snapshot, SnapshotMeta, TypeConfig};
 use super::wire::LocalVoter;
-use archon_coordinator_core::{Acquaintances, ClusterState, CoordinatorStanding};
+use archon_coordinator_core::{Acquaintances, CoordinatorStanding};
 use archon_proto::convert::error::status_of;
 use archon_proto::convert::ids::key_bytes;
 use archon_proto::v1::raft_server::{Raft, RaftServer};
-use archon_proto::v1::{HelloRequest, HelloResponse, RaftMessage, SnapshotChunk, Standing, Takeover};
+use archon_proto::v1::{HelloRequest, HelloResponse, RaftMessage, SnapshotChunk, Standing};
 use archon_security::{Caller, Role, Transport};
 use archon_types::{ClusterId, StorageId};
 use bytes::{Bytes, BytesMut};
@@ -68,6 +70,8 @@ struct Inner {
     snapshots: Semaphore,
     /// Answers of members about coordinators that the log does not name.
     introductions: Introductions,
+    /// Knowledge of other generations.
+    generations: Generations,
 }
 
 /// Recipients of messages, once Raft runs.
@@ -98,6 +102,7 @@ impl Peers {
             refused: Mutex::new(BTreeMap::new()),
             snapshots: Semaphore::new(SNAPSHOTS_MAX),
             introductions: Introductions::default(),
+            generations: Generations::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -117,6 +122,11 @@ impl Peers {
     /// Returns the peer lookup.
     pub(super) fn introductions(&self) -> &Introductions {
         &self.inner.introductions
+    }
+
+    /// Knowledge of other generations.
+    pub(super) fn generations(&self) -> &Generations {
+        &self.inner.generations
     }
 
     /// Returns it as a tonic service.
@@ -159,7 +169,7 @@ impl Peers {
 
     /// Answers a coordinator that lives in another generation of this cluster; `None` if it does not.
     fn answer_of_generations(&self, hello: &HelloRequest) -> Option<HelloResponse> {
-        let introductions = &self.inner.introductions;
+        let generations = &self.inner.generations;
         self.inner.raft.get()?.replicated.read(|state| {
             let succession = Succession::of(state, hello)?;
             let (later_generation, other_generation) = match succession {
@@ -168,9 +178,9 @@ impl Peers {
                 Succession::Earlier => (0, 0),
             };
             if succession != Succession::Earlier {
-                introductions.note_former(hello.sender, hello.generation, hello.works);
+                generations.note_former(hello.sender, hello.generation, hello.works);
             }
-            let takeover = takeover_of(state.stands_by(), introductions.stands_by(), || self.is_only_voter());
+            let takeover = takeover_of(state.stands_by(), generations.stands_by(), || self.is_only_voter());
             let (later_generation, standby_generation) = named_generations(later_generation, takeover);
             Some(HelloResponse {
                 id: self.inner.local_voter.id,
@@ -178,7 +188,7 @@ impl Peers {
                 standby_generation,
                 other_generation,
                 takeover: takeover.into(),
-                works: introductions.works() && !state.stands_by(),
+                works: generations.works() && !state.stands_by(),
                 generation: state.generation,
                 generation_key: key_bytes(state.generation_key(state.generation)),
                 ..HelloResponse::default()
@@ -315,56 +325,6 @@ fn check_sender(caller: &Caller, what: &str, sender: u64) -> Result<(), Status> 
 
 fn stopped(error: impl std::fmt::Display) -> Status {
     Status::unavailable(format!("raft stopped: {error}"))
-}
-
-/// Returns the state of this coordinator's generation towards the former coordinators. A follower's state may lack that it has taken over;
-/// the only voter's may not, except before it leads, and each leader asks the former coordinators again.
-fn takeover_of(stands_by: bool, leads_and_waits: bool, is_only_voter: impl FnOnce() -> bool) -> Takeover {
-    match stands_by {
-        false => Takeover::Unspecified,
-        true if leads_and_waits || is_only_voter() => Takeover::Waits,
-        true => Takeover::Unknown,
-    }
-}
-
-/// Returns the values of `later_generation` and `standby_generation` of an answer. Versions without the second one end for any value of the
-/// first.
-const fn named_generations(later: u64, takeover: Takeover) -> (u64, u64) {
-    match takeover {
-        Takeover::Unspecified => (later, 0),
-        Takeover::Waits | Takeover::Unknown => (0, later),
-    }
-}
-
-/// Relation of a generation of the cluster to an earlier one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Succession {
-    /// This later generation continues it.
-    Continues(u64),
-    /// This generation was begun from another state (PROTOCOL rule 60).
-    OtherHistory(u64),
-    /// The other one is later.
-    Earlier,
-}
-
-impl Succession {
-    /// Relates the generation of `state` to that of the sender of `hello`; `None` if they are the same, or of two clusters.
-    fn of(state: &ClusterState, hello: &HelloRequest) -> Option<Self> {
-        let own = state.generation;
-        if hello.cluster != state.cluster.get().as_bytes()[..] || hello.generation == 0 {
-            return None;
-        }
-        if hello.generation > own {
-            return Some(Self::Earlier);
-        }
-        let key = state.generation_key(hello.generation).get();
-        let is_continued = hello.generation_key.as_ref().is_none_or(|theirs| theirs[..] == key.as_bytes()[..]);
-        match is_continued {
-            false => Some(Self::OtherHistory(own)),
-            true if hello.generation < own => Some(Self::Continues(own)),
-            true => None,
-        }
-    }
 }
 
 type Answers = Pin<Box<dyn Stream<Item = Result<RaftMessage, Status>> + Send>>;
@@ -522,7 +482,7 @@ impl Raft for Peers {
             standing: standing.into(),
             subject_standing: subject.unwrap_or_default().into(),
             // Sent to a member: a follower accepts its leader's word for a majority.
-            works: standing == Standing::Member && self.inner.introductions.works(),
+            works: standing == Standing::Member && self.inner.generations.works(),
             ..HelloResponse::default()
         }))
     }
@@ -557,60 +517,4 @@ async fn next_chunk(chunks: &mut Streaming<SnapshotChunk>) -> Result<Option<Snap
     tokio::time::timeout(CHUNK_DEADLINE, chunks.message())
         .await
         .map_err(|_| Status::deadline_exceeded("the snapshot stalled"))?
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use archon_types::GenerationKey;
-
-    const CLUSTER: Uuid = Uuid::from_u128(1);
-
-    fn key(number: u128) -> GenerationKey {
-        GenerationKey::new(Uuid::from_u128(number))
-    }
-
-    /// The state of the third generation, which continues the second one of this key.
-    fn third() -> ClusterState {
-        let mut state = ClusterState::new();
-        (state.cluster, state.generation) = (ClusterId::new(CLUSTER), 3);
-        state.generation_keys = BTreeMap::from([(2, key(20)), (3, key(30))]);
-        state
-    }
-
-    fn hello(generation: u64, of: Option<u128>) -> HelloRequest {
-        let bytes = |id: Uuid| Bytes::copy_from_slice(id.as_bytes());
-        let generation_key = of.map(|of| bytes(key(of).get()));
-        HelloRequest { cluster: bytes(CLUSTER), generation, generation_key, ..HelloRequest::default() }
-    }
-
-    #[test]
-    fn lone_founder_without_a_leader_holds_nothing_up() {
-        assert_eq!(takeover_of(true, false, || true), Takeover::Waits);
-        assert_eq!(takeover_of(true, false, || false), Takeover::Unknown);
-        assert_eq!(takeover_of(true, true, || false), Takeover::Waits);
-        assert_eq!(takeover_of(false, false, || true), Takeover::Unspecified);
-    }
-
-    #[test]
-    fn recovery_that_stands_by_does_not_end_earlier_versions() {
-        assert_eq!(named_generations(2, Takeover::Waits), (0, 2));
-        assert_eq!(named_generations(2, Takeover::Unknown), (0, 2));
-        assert_eq!(named_generations(2, Takeover::Unspecified), (2, 0));
-    }
-
-    #[test]
-    fn later_generation_ends_only_what_it_continues() {
-        let of = |generation, key| Succession::of(&third(), &hello(generation, key));
-        assert_eq!(of(1, Some(0)), Some(Succession::Continues(3)), "the first one has no key");
-        assert_eq!(of(2, Some(20)), Some(Succession::Continues(3)));
-        assert_eq!(of(2, Some(21)), Some(Succession::OtherHistory(3)));
-        assert_eq!(of(3, Some(30)), None);
-        assert_eq!(of(3, Some(31)), Some(Succession::OtherHistory(3)));
-        assert_eq!(of(4, Some(40)), Some(Succession::Earlier));
-        // A version that does not name its key.
-        assert_eq!(of(2, None), Some(Succession::Continues(3)));
-        let elsewhere = HelloRequest { cluster: Bytes::new(), ..hello(2, Some(20)) };
-        assert_eq!(Succession::of(&third(), &elsewhere), None);
-    }
 }

@@ -4,8 +4,9 @@
 use super::addresses::Elsewhere;
 use super::checksums::Differs;
 use super::distances::Distances;
+use super::generations::{Generations, Standby};
 use super::hints::Hints;
-use super::introductions::{Introductions, Standby};
+use super::introductions::Introductions;
 use super::lack;
 use super::log_space::LogSpace;
 use super::machine::Replicated;
@@ -65,6 +66,7 @@ pub(crate) struct Quorum {
     pub(super) space: LogSpace,
     pub(super) voter_reports: VoterReports,
     introductions: Introductions,
+    generations: Generations,
     hints: Hints,
     pub(super) distances: Distances,
 }
@@ -91,12 +93,13 @@ impl Quorum {
         local_voter: LocalVoter,
         founders: Arc<BTreeMap<u64, String>>,
         replicated: Arc<Replicated>,
-        (wal, log_size, space, voter_reports, introductions, hints): (
+        (wal, log_size, space, voter_reports, introductions, generations, hints): (
             Wal,
             LogSize,
             LogSpace,
             VoterReports,
             Introductions,
+            Generations,
             Hints,
         ),
         stop: &CancellationToken,
@@ -120,6 +123,7 @@ impl Quorum {
                 space,
                 voter_reports,
                 introductions,
+                generations,
                 hints,
                 distances: Distances::default(),
             },
@@ -245,38 +249,38 @@ impl Quorum {
     /// Returns the coordinators at members' addresses that live in a generation that does not continue this one's, each
     /// with its generation.
     pub(crate) fn other_generations(&self) -> BTreeMap<u64, u64> {
-        self.introductions.other_generations()
+        self.generations.others()
     }
 
     /// Returns the coordinators at members' addresses that live in a later generation and wait for this one, each with
     /// its generation.
     pub(crate) fn waiting_generations(&self) -> BTreeMap<u64, u64> {
-        self.introductions.waiting_generations()
+        self.generations.waiting()
     }
 
     /// Returns true if leases may be granted: no later generation has taken the place of this one.
     pub(crate) fn may_grant(&self) -> bool {
-        self.introductions.may_grant()
+        self.generations.may_grant()
     }
 
     /// Sets or ends this leader's wait for the coordinators of other generations.
     pub(crate) fn set_standby(&self, standby: Option<Standby>) {
-        self.introductions.set_standby(standby);
+        self.generations.set_standby(standby);
     }
 
     /// Returns the reason for which no lease is granted after the last round of questions.
     pub(crate) fn blocked(&self) -> Option<String> {
-        self.introductions.blocked()
+        self.generations.blocked()
     }
 
     /// Returns the wait of this coordinator, which leads, for those of other generations.
     pub(crate) fn standby(&self) -> Option<Standby> {
-        self.introductions.standby()
+        self.generations.standby()
     }
 
-    /// The peer lookup, which also keeps this coordinator's view of other generations.
-    pub(super) const fn introductions(&self) -> &Introductions {
-        &self.introductions
+    /// Knowledge of other generations.
+    pub(super) const fn generations(&self) -> &Generations {
+        &self.generations
     }
 
     /// Addresses of the members that are asked for other generations.
@@ -291,7 +295,7 @@ impl Quorum {
 
     /// Returns the generation that a recovery began without this coordinator, if one did.
     pub(crate) fn later_generation(&self) -> Option<u64> {
-        self.introductions.later_generation()
+        self.generations.later()
     }
 
     /// Sets the first members: every coordinator of the peer list, each with its data directory.
@@ -376,7 +380,7 @@ impl Quorum {
     pub(crate) async fn confirm(&self, within: Duration) -> Result<u64, ErrorDetail> {
         match self.rounds.wait(within).await {
             Round::Confirmed { term } => {
-                self.introductions.note_majority();
+                self.generations.note_majority();
                 Ok(term)
             }
             Round::NotLeading => Err(self.not_leading()),
