@@ -275,10 +275,8 @@ fn told(state: &ClusterState, doubt: &Doubt, refused: &BTreeMap<String, String>)
         Doubt::Ranges { table } => {
             let text = "it is by ranges of keys, and a split or merge may be among what is lost: keys may be missing, or old values \
                         come back";
-            {
-                let name = state.tables.get(table).map(|row| row.name.clone()).unwrap_or_default();
-                (DoubtKind::Ranges, name, text.to_owned())
-            }
+            let name = state.tables.get(table).map(|row| row.name.clone()).unwrap_or_default();
+            (DoubtKind::Ranges, name, text.to_owned())
         }
         Doubt::NoCopy { partition } => {
             let text =

@@ -1,8 +1,7 @@
 //! The initial state of a new generation.
 
 use super::{DirectoryRecord, Recovery};
-use crate::command::Actor;
-use crate::command::TAKEOVER_SINCE;
+use crate::command::{Actor, TAKEOVER_SINCE};
 use crate::coordinators::{Coordinator, Coordinators};
 use crate::events::EventKind;
 use crate::former_leaders::FormerLeader;
