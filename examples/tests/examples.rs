@@ -1,9 +1,9 @@
 //! Tests of every example as users run it: as a process, with a directory for temporary files of its own.
 
 use archon_client::Client;
-use archon_integration_tests::wait::{check, wait_for};
 use archon_integration_tests::{Ending, Process, cluster::TIMEOUT, spawn};
 use archon_local_cluster::{Cluster, SMALL};
+use archon_testkit::{check, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 
 use crate::corpus;
 use crate::mutate::mutate;
-use crate::random::Random;
 use crate::target::{Target, Verdict};
+use archon_testkit::Random;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

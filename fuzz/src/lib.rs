@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`target`] | one decoder, and its required properties |
 //! | [`targets`] | all of them |
-//! | [`random`], [`mutate`], [`protobuf`] | sources of inputs |
+//! | [`mutate`], [`protobuf`] | sources of inputs |
 //! | [`driver`] | runs a target, keeps new inputs, reports findings |
 //! | [`corpus`] | the committed files |
 
@@ -18,6 +18,5 @@ pub mod corpus;
 pub mod driver;
 pub mod mutate;
 pub mod protobuf;
-pub mod random;
 pub mod target;
 pub mod targets;

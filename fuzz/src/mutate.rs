@@ -1,6 +1,6 @@
 //! Small mutations of bytes, of the kinds that break decoders.
 
-use crate::random::Random;
+use archon_testkit::Random;
 
 /// Maximum size of an input.
 const BYTES_MAX: usize = 64 * 1024;
@@ -23,15 +23,15 @@ const EDGES: [u64; 12] = [
 
 /// Mutates `input` in one to six places; `other` provides a piece at times.
 pub fn mutate(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
-    for _ in 0..=random.below(6) {
+    for _ in 0..=random.index(6) {
         once(input, other, random);
     }
     input.truncate(BYTES_MAX);
 }
 
 fn once(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
-    let at = random.below(input.len() + 1);
-    match random.below(10) {
+    let at = random.index(input.len() + 1);
+    match random.index(10) {
         0 | 1 => flip(input, at, random),
         2 => {
             if let Some(byte) = input.get_mut(at) {
@@ -42,27 +42,27 @@ fn once(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
         4 => varint(input, at, random),
         5 => input.truncate(at),
         6 => {
-            let count = random.below(9);
+            let count = random.index(9);
             let fresh = random.bytes(count);
             input.splice(at..at, fresh);
         }
         7 => {
-            let end = (at + 1 + random.below(16)).min(input.len());
+            let end = (at + 1 + random.index(16)).min(input.len());
             if at < end {
                 input.drain(at..end);
             }
         }
         8 => {
-            let end = (at + 1 + random.below(32)).min(input.len());
+            let end = (at + 1 + random.index(32)).min(input.len());
             if at < end {
                 let piece = input[at..end].to_vec();
-                let to = random.below(input.len() + 1);
+                let to = random.index(input.len() + 1);
                 input.splice(to..to, piece);
             }
         }
         _ => {
-            let from = random.below(other.len() + 1);
-            let end = (from + random.below(64)).min(other.len());
+            let from = random.index(other.len() + 1);
+            let end = (from + random.index(64)).min(other.len());
             input.splice(at..at, other[from..end].iter().copied());
         }
     }
@@ -70,7 +70,7 @@ fn once(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
 
 fn flip(input: &mut [u8], at: usize, random: &mut Random) {
     if let Some(byte) = input.get_mut(at) {
-        *byte ^= 1 << random.below(8);
+        *byte ^= 1 << random.index(8);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Random messages from the protobuf descriptors: well-formed on the wire, with arbitrary fields.
 
-use crate::random::Random;
 use archon_proto::DESCRIPTORS;
+use archon_testkit::Random;
 use prost::Message as _;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
@@ -85,7 +85,7 @@ fn message(name: &str, random: &mut Random, depth: usize) -> Vec<u8> {
     }
     // Of a oneof usually one branch is written, at times two or none; other fields are mostly present.
     let branches = descriptor.field.iter().filter(|field| field.oneof_index.is_some()).count();
-    let chosen = random.below(branches.max(1));
+    let chosen = random.index(branches.max(1));
     let mut branch = 0;
     for described in &descriptor.field {
         let present = if described.oneof_index.is_some() {
@@ -97,7 +97,7 @@ fn message(name: &str, random: &mut Random, depth: usize) -> Vec<u8> {
         if !present {
             continue;
         }
-        let count = if described.label() == Label::Repeated { random.below(4) } else { 1 };
+        let count = if described.label() == Label::Repeated { random.index(4) } else { 1 };
         for _ in 0..count {
             field(described, random, depth, &mut out);
         }
@@ -128,7 +128,7 @@ fn field(described: &FieldDescriptorProto, random: &mut Random, depth: usize, ou
         }
         Type::Enum => {
             varint(number, out);
-            varint(random.below(6) as u64, out);
+            varint(random.index(6) as u64, out);
         }
         _ => {
             varint(number, out);
@@ -138,14 +138,14 @@ fn field(described: &FieldDescriptorProto, random: &mut Random, depth: usize, ou
 }
 
 fn integer(random: &mut Random) -> u64 {
-    match random.below(8) {
+    match random.index(8) {
         0 => 0,
         1 => 1,
         2 => u64::MAX,
         3 => u64::from(u32::MAX),
-        4 => 1 << random.below(64),
+        4 => 1 << random.index(64),
         5 => random.number(),
-        _ => random.below(20) as u64,
+        _ => random.index(20) as u64,
     }
 }
 
@@ -154,9 +154,9 @@ fn text(field: &str, random: &mut Random) -> String {
         name if name.contains("address") => &["127.0.0.1:7000", "[::1]:80", "host.example:65535"],
         _ => &["athens", "byzantium", "default", "cyrene"],
     };
-    match random.below(10) {
+    match random.index(10) {
         0 => String::new(),
-        1 => "x".repeat(random.below(400)),
+        1 => "x".repeat(random.index(400)),
         2 => String::from_utf8_lossy(&random.bytes(12)).into_owned(),
         3 => "a b\n\u{0}ü:".to_owned(),
         _ => (*random.pick(usual)).to_owned(),
@@ -164,9 +164,9 @@ fn text(field: &str, random: &mut Random) -> String {
 }
 
 fn bytes(random: &mut Random) -> Vec<u8> {
-    let count = match random.below(6) {
+    let count = match random.index(6) {
         0 => 0,
-        1 => random.below(40),
+        1 => random.index(40),
         2 => 4_097,
         // Ids have sixteen bytes, and most fields of bytes are ids or keys.
         _ => 16,

@@ -1,6 +1,6 @@
 //! One decoder and its required properties.
 
-use crate::random::Random;
+use archon_testkit::Random;
 
 /// A decoder's answer to an input. It must not panic: that is what fuzzing looks for.
 #[derive(Clone, PartialEq, Eq, Debug)]

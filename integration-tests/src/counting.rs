@@ -1,8 +1,8 @@
 //! Counters incremented while their table is changed: detects lost and duplicate increments.
 
 use crate::cluster::{Cluster, TIMEOUT};
-use crate::wait::{check, wait_for};
 use archon_client::{Client, Error};
+use archon_testkit::{check, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Full, failing and slow disks, and silent threads, by means of the machine: a small file system, and `strace`.
 
-use crate::wait::{check, wait_for};
+use archon_testkit::{check, wait_for};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

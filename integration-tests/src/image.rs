@@ -3,8 +3,8 @@
 //! `EXT4_IOC_SHUTDOWN` without flushing the journal leaves what a power failure leaves: synced data is there after the
 //! next mount, other data only if it happened to be written back. A drive's own cache is not modelled. Needs root.
 
-use crate::dice::Dice;
-use crate::wait::wait_for;
+use archon_testkit::Random;
+use archon_testkit::wait_for;
 use rustix::fs::{Advice, fadvise};
 use std::fs::{self, File};
 use std::num::NonZeroU64;
@@ -73,7 +73,7 @@ impl DiskImage {
     }
 
     /// Makes the system write back a few random pieces of its dirty pages, in no order, as under memory pressure.
-    pub fn write_back_some(&self, dice: &mut Dice) {
+    pub fn write_back_some(&self, dice: &mut Random) {
         let mut files = Vec::new();
         list_files(&self.mount, &mut files);
         for _ in 0..4 {
@@ -85,7 +85,7 @@ impl DiskImage {
             // Starts writing the dirty pages there without waiting; a refusal changes nothing.
             let _ = fadvise(
                 &file,
-                dice.roll(pieces) * WRITE_BACK_BYTES,
+                dice.below(pieces) * WRITE_BACK_BYTES,
                 NonZeroU64::new(WRITE_BACK_BYTES),
                 Advice::DontNeed,
             );

@@ -1,5 +1,5 @@
 //! Shared parts of the tests on real processes: clusters of child processes, load that remembers acknowledged writes,
-//! faults, disks that lose power, and waiting.
+//! faults, and disks that lose power.
 //!
 //! Tests run their clusters side by side, a bounded number at once; a test whose bounds are lease and failure time-outs
 //! runs alone ([`options::Options::alone`]).
@@ -9,7 +9,6 @@ pub mod browser;
 pub mod cluster;
 pub mod contract;
 pub mod counting;
-pub mod dice;
 pub mod disk;
 pub mod history;
 pub mod http;
@@ -31,13 +30,11 @@ pub mod rows;
 pub mod scene;
 pub mod scrape;
 pub mod strike;
-pub mod wait;
 
 pub use archon_local_cluster::Process;
 pub use attempt::{Attempt, Reshape};
 pub use cluster::Cluster;
 pub use counting::{COUNTERS, Counting, Seen, counter_key};
-pub use dice::Dice;
 pub use history::{Workload, WorkloadOptions, WorkloadReport};
 pub use load::{Load, LoadReport};
 pub use network::{CLIENTS, Network};
@@ -49,4 +46,3 @@ pub use reshaping::Reshaped;
 pub use rows::Rows;
 pub use scene::Scene;
 pub use scrape::Scrape;
-pub use wait::wait_for;

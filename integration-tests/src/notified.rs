@@ -1,8 +1,8 @@
 //! A member that notifies a service manager, and a socket in the service manager's place.
 
 use crate::process::Ending;
-use crate::wait::{check, wait_for};
 use archon_local_cluster::Process;
+use archon_testkit::{check, wait_for};
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::net::UnixDatagram;

@@ -1,12 +1,12 @@
 //! Clusters whose machines all lose power at once, in the middle of writes.
 
 use crate::cluster::{Cluster, TIMEOUT};
-use crate::dice::Dice;
 use crate::image::DiskImage;
 use crate::load::{Load, LoadReport};
 use crate::options::Options;
 use crate::strike::Striker;
-use crate::wait::{check, wait_for};
+use archon_testkit::Random;
+use archon_testkit::{check, wait_for};
 use archon_types::DEFAULT_TABLE;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -68,7 +68,7 @@ impl PowerLoss {
     /// # Panics
     /// If the cluster does not come back, or the system refuses something.
     pub fn run(&self, exe: &str, runtime: &tokio::runtime::Runtime) -> (LoadReport, Vec<String>) {
-        let mut dice = Dice::new(self.seed);
+        let mut dice = Random::new(self.seed);
         let mut cluster = Cluster::start(exe, &self.options());
         let table = if self.ranges { TIMES } else { DEFAULT_TABLE };
         if self.ranges {
@@ -134,16 +134,16 @@ fn wait_one_more(cluster: &Cluster, splits: usize) {
 }
 
 /// Lets the users of the disks run until a deadline, while the system writes back some dirty pages.
-pub fn write_back_until<'a>(disks: impl Iterator<Item = &'a DiskImage>, dice: &mut Dice, until: Instant) {
+pub fn write_back_until<'a>(disks: impl Iterator<Item = &'a DiskImage>, dice: &mut Random, until: Instant) {
     write_back_while(disks, dice, || std::thread::sleep(until.saturating_duration_since(Instant::now())));
 }
 
 /// Makes the system write back some dirty pages of these disks while a condition lasts.
-fn write_back_while<'a>(disks: impl Iterator<Item = &'a DiskImage>, dice: &mut Dice, lasts: impl FnOnce()) {
+fn write_back_while<'a>(disks: impl Iterator<Item = &'a DiskImage>, dice: &mut Random, lasts: impl FnOnce()) {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for disk in disks {
-            let mut dice = Dice::new(dice.roll(u64::MAX));
+            let mut dice = Random::new(dice.below(u64::MAX));
             let ended = &ended;
             scope.spawn(move || {
                 while !ended.load(Ordering::Relaxed) {

@@ -1,7 +1,7 @@
 //! Child processes of tests: logging and orderly stops, beyond starting, signalling and killing.
 
-use crate::wait::wait_for;
 use archon_local_cluster::Process;
+use archon_testkit::wait_for;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;

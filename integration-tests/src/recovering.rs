@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, coordinator_name};
 use crate::process::Ending as _;
-use crate::wait::{check, wait_for};
+use archon_testkit::{check, wait_for};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};

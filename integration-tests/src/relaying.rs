@@ -1,7 +1,8 @@
 //! Shared parts of tests of relayed heartbeats: with `relays_from=2` a cluster of four has two relays.
 
-use crate::wait::check;
-use crate::{Cluster, Network, Options, Scrape, http, wait_for};
+use crate::{Cluster, Network, Options, Scrape, http};
+use archon_testkit::check;
+use archon_testkit::wait_for;
 use std::time::Duration;
 
 /// Nodes of a cluster with relays.

@@ -2,9 +2,9 @@
 //! use.
 
 use crate::attempt::{Attempt, Reshape};
-use crate::dice::Dice;
 use crate::history::LatestKeys;
 use archon_client::{Admin, Error, PartitionSummary};
+use archon_testkit::Random;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Reshaping {
     pub fn begin(runtime: &Runtime, admin: Admin, table: &str, keys: LatestKeys, seed: u64) -> Self {
         let shared = Arc::<Shared>::default();
         let operator =
-            Operator { admin, table: table.to_owned(), keys, dice: Dice::new(seed), shared: Arc::clone(&shared) };
+            Operator { admin, table: table.to_owned(), keys, dice: Random::new(seed), shared: Arc::clone(&shared) };
         Self { shared, task: runtime.spawn(operator.run()) }
     }
 
@@ -88,7 +88,7 @@ struct Operator {
     admin: Admin,
     table: String,
     keys: LatestKeys,
-    dice: Dice,
+    dice: Random,
     shared: Arc<Shared>,
 }
 
@@ -117,7 +117,7 @@ impl Operator {
         let splits = match rows.len() {
             few if few < *PARTITIONS.start() => true,
             many if many > *PARTITIONS.end() => false,
-            _ => self.dice.roll(2) == 0,
+            _ => self.dice.below(2) == 0,
         };
         if !splits && let Some((_, but_last)) = rows.split_last() {
             let left = self.dice.pick(but_last).id;
@@ -128,7 +128,7 @@ impl Operator {
             return Ok(None);
         }
         // At the current key, which becomes the first one of the right half, or beyond it, where clients will be soon.
-        let at = self.dice.pick(&keys).clone() + if self.dice.roll(2) == 0 { "" } else { "~" };
+        let at = self.dice.pick(&keys).clone() + if self.dice.below(2) == 0 { "" } else { "~" };
         match rows.iter().rfind(|row| *begin_of(row) <= *at) {
             Some(row) if begin_of(row) != at => Attempt::split(&self.admin, &self.table, row.id, &at).await.map(Some),
             _ => Ok(None),
@@ -137,7 +137,7 @@ impl Operator {
 
     /// Waits for the end of an attempt.
     async fn follow(&mut self, attempt: &Attempt) {
-        if self.dice.roll(CANCELLED) == 0 {
+        if self.dice.below(CANCELLED) == 0 {
             // It may have ended already, or no coordinator may answer now.
             let _ = attempt.cancel().await;
         }

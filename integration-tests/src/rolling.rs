@@ -5,7 +5,7 @@ use crate::cluster::TIMEOUT;
 use crate::process::Ending;
 use crate::release::Release;
 use crate::scene::Scene;
-use crate::wait::{check, wait_for};
+use archon_testkit::{check, wait_for};
 
 /// Operations answered between two members, so that load meets every mixture of versions.
 const BETWEEN: u64 = 40;

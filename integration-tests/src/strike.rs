@@ -2,9 +2,9 @@
 
 use crate::attempt::{Attempt, Reshape};
 use crate::cluster::{Cluster, TIMEOUT};
-use crate::wait::wait_for;
 use archon_client::{Admin, Error, Event, EventCode, PartitionDescription};
 use archon_load::Wait;
+use archon_testkit::wait_for;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Runtime;

@@ -4,8 +4,8 @@
 use archon_client::metrics::{CLIENT_DEFINITIONS, Definition, Kind, PARTICIPANT_DEFINITIONS};
 use archon_client::{AcquireError, Callbacks, Client, Epoch, Error, Grant, Participant, PartitionId, Why};
 use archon_integration_tests::scrape::parted;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Options};
+use archon_testkit::{check, wait_for};
 use futures::future::join_all;
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,

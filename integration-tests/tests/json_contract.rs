@@ -1,6 +1,7 @@
 //! Every verb with `-o json` on a real cluster, validated against `docs/json.schema.json`.
 
-use archon_integration_tests::{Cluster, Ending, Options, contract, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options, contract};
+use archon_testkit::wait_for;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Spans as an OpenTelemetry collector gets them: built with the feature `otlp` only.
 
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Ending as _, Process, wait_for};
+use archon_integration_tests::{Ending as _, Process};
 use archon_local_cluster::node_arguments;
+use archon_testkit::{check, wait_for};
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::net::TcpListener;

@@ -1,7 +1,8 @@
 //! The client against in-memory nodes: messages, their number, and failures.
 
-use crate::support::{Behaviour, FakeCluster, wait_for};
+use crate::support::{Behaviour, FakeCluster};
 use archon_client::{Answer, Client, Error, ErrorDetail, ErrorKind, Op, Revision};
+use archon_testkit::wait_for_state;
 use archon_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use archon_types::{ClusterId, Millis, Version};
 use bytes::Bytes;
@@ -103,7 +104,7 @@ async fn redirect_costs_one_hop_and_new_table_none() {
     assert_eq!(new.state.ops.load(Ordering::SeqCst), 1);
     assert!(began.elapsed() < TIMEOUT / 2, "{:?}", began.elapsed());
     cluster.set_table(6, |_| Some(2));
-    wait_for("the new table", || client.table_version(), |version| *version == Version::new(6)).await;
+    wait_for_state("the new table", || client.table_version(), |version| *version == Version::new(6)).await;
     client.put("k", "3").await.unwrap();
     assert_eq!(old.state.ops.load(Ordering::SeqCst), 2);
     assert_eq!(new.state.ops.load(Ordering::SeqCst), 2);
@@ -174,7 +175,7 @@ async fn operation_does_not_wait_for_replaced_leader() {
         let client = client.clone();
         async move { client.put("k", "2").await }
     });
-    wait_for("the put to be under way", || cluster.count(|node| &node.ops), |ops| *ops == 2).await;
+    wait_for_state("the put to be under way", || cluster.count(|node| &node.ops), |ops| *ops == 2).await;
     let began = Instant::now();
     cluster.set_table(6, |_| Some(2));
     waiting.await.unwrap().unwrap();
@@ -219,7 +220,7 @@ async fn older_table_never_replaces_newer_one() {
     let before = cluster.count(|node| &node.fetches);
     cluster.nodes[0].state.hint.store(9, Ordering::SeqCst);
     client.put("k", "2").await.unwrap();
-    wait_for("a refresh", || cluster.count(|node| &node.fetches), |fetches| *fetches > before).await;
+    wait_for_state("a refresh", || cluster.count(|node| &node.fetches), |fetches| *fetches > before).await;
     client.put("k", "3").await.unwrap();
     assert_eq!(client.table_version(), Version::new(5));
     assert_eq!(cluster.nodes[1].state.ops.load(Ordering::SeqCst), 0);
@@ -269,7 +270,7 @@ async fn operations_that_need_a_newer_table_share_one_refresh() {
     });
     let waiting: Vec<_> = waiting.collect();
     let counted = || (cluster.count(|node| &node.ops), cluster.count(|node| &node.fetches) - before);
-    wait_for("everybody to be refused twice", counted, |(ops, fetches)| *ops >= 1_020 && *fetches >= 1).await;
+    wait_for_state("everybody to be refused twice", counted, |(ops, fetches)| *ops >= 1_020 && *fetches >= 1).await;
     let (refused, fetches) = counted();
     assert!(fetches * 10 <= refused, "{fetches} fetches for {refused} refusals");
     for node in &cluster.nodes {
@@ -285,7 +286,7 @@ async fn operation_waits_for_partition_without_leader() {
     let cluster = FakeCluster::start(1, 1).await;
     let client = client_of(&cluster).await;
     cluster.set_table(6, |_| None);
-    wait_for("the table", || client.table_version(), |version| *version == Version::new(6)).await;
+    wait_for_state("the table", || client.table_version(), |version| *version == Version::new(6)).await;
     let error = client.with_timeout(Duration::from_millis(100)).get("k").await.unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
     let waiting = tokio::spawn({
@@ -306,7 +307,7 @@ async fn rejected_write_is_never_reported_as_maybe_applied() {
     state.log_time.store(100, Ordering::SeqCst);
     state.set(Behaviour::Refuse(ErrorDetail::new(ErrorKind::Unavailable, "not now")));
     let refused = tokio::spawn(async move { client.increment("n", 1).await });
-    wait_for("a refusal", || state.ops.load(Ordering::SeqCst), |ops| *ops > 0).await;
+    wait_for_state("a refusal", || state.ops.load(Ordering::SeqCst), |ops| *ops > 0).await;
     state.set(Behaviour::Forgotten(Millis::new(50)));
     assert_eq!(refused.await.unwrap().unwrap().value, 1);
 }
@@ -325,7 +326,7 @@ async fn rejected_write_gets_new_stamp_and_open_write_does_not() {
     state.set(Behaviour::Silent);
     let lost = tokio::spawn(async move { fresh.increment("n", 1).await });
     let kept = tokio::spawn(async move { waiting.get("n").await });
-    wait_for("both to be under way", || state.ops.load(Ordering::SeqCst), |ops| *ops == 4).await;
+    wait_for_state("both to be under way", || state.ops.load(Ordering::SeqCst), |ops| *ops == 4).await;
     state.set(Behaviour::Forgotten(Millis::new(50)));
     let mut cluster = cluster;
     cluster.nodes[0].restart().await;
@@ -364,7 +365,7 @@ async fn callers_retry_after_the_time_given_despite_the_budget() {
         let began = Instant::now();
         let calls = join_all((0..CALLERS).map(|caller| client.put(format!("k{caller}"), "1")));
         let fourth = async {
-            wait_for("the fourth attempts", || cluster.count(|node| &node.ops), |ops| *ops >= 4 * CALLERS).await;
+            wait_for_state("the fourth attempts", || cluster.count(|node| &node.ops), |ops| *ops >= 4 * CALLERS).await;
             took.push(began.elapsed());
             cluster.nodes[0].state.set(Behaviour::Serve);
         };
@@ -428,7 +429,7 @@ async fn close_ends_open_calls_and_reports_unknown_outcomes() {
     let (writer, reader) = (client.clone(), client.clone());
     let write = tokio::spawn(async move { writer.put("k", "2").await });
     let read = tokio::spawn(async move { reader.get("k").await });
-    wait_for("both to be under way", || cluster.count(|node| &node.ops), |ops| *ops == 3).await;
+    wait_for_state("both to be under way", || cluster.count(|node| &node.ops), |ops| *ops == 3).await;
     let began = Instant::now();
     client.close().await;
     assert!(write.await.unwrap().unwrap_err().outcome_unknown());
@@ -449,11 +450,11 @@ async fn endpoint_of_another_cluster_is_not_trusted() {
         node.state.coordinators.lock().unwrap().push(other.nodes[0].address.clone());
     }
     cluster.set_table(6, |_| Some(1));
-    wait_for("the new table", || client.table_version(), |version| *version == Version::new(6)).await;
+    wait_for_state("the new table", || client.table_version(), |version| *version == Version::new(6)).await;
     cluster.nodes[1].kill();
     cluster.nodes[0].state.hint.store(99, Ordering::SeqCst);
     client.put("k", "2").await.unwrap();
-    wait_for("the stranger to be asked", || other.count(|node| &node.fetches), |fetches| *fetches > 0).await;
+    wait_for_state("the stranger to be asked", || other.count(|node| &node.fetches), |fetches| *fetches > 0).await;
     client.put("k", "3").await.unwrap();
     assert!(client.table_version() < table.version, "took the table of another cluster");
 }

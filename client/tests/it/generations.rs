@@ -1,7 +1,8 @@
 //! Coordinators restored twice from one directory: tables of two generations with the same number.
 
-use crate::support::{Behaviour, FakeCluster, wait_for};
+use crate::support::{Behaviour, FakeCluster};
 use archon_client::Client;
+use archon_testkit::wait_for_state;
 use archon_types::{GenerationKey, NUMBERS_PER_GENERATION, Version};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -41,7 +42,7 @@ async fn asked_for_news(cluster: &FakeCluster, client: &Client, node: usize) {
     let before = fetches();
     cluster.nodes.iter().for_each(|node| node.state.hint.store(GIVEN_UP + 100, Ordering::SeqCst));
     client.put("k", "3").await.unwrap();
-    wait_for("a fetch", fetches, |fetches| *fetches > before).await;
+    wait_for_state("a fetch", fetches, |fetches| *fetches > before).await;
     client.put("k", "4").await.unwrap();
 }
 

@@ -1,8 +1,9 @@
 //! A client whose partition ends because it was merged into its left neighbour, or which loses keys by a split,
 //! against in-memory nodes.
 
-use crate::support::{Behaviour, FakeCluster, wait_for};
+use crate::support::{Behaviour, FakeCluster};
 use archon_client::{Client, Error, ErrorDetail, ErrorKind};
+use archon_testkit::wait_for_state;
 use archon_types::{KeyRange, Keys, TableDelta, Version};
 use bytes::Bytes;
 use std::time::Duration;
@@ -53,9 +54,9 @@ async fn rejected_operations_continue_at_the_new_partition() {
     };
     let begun = tokio::spawn(run(client.clone()));
     let asked = cluster.count(|node| &node.ops);
-    wait_for("an attempt", || cluster.count(|node| &node.ops), |ops| *ops > asked).await;
+    wait_for_state("an attempt", || cluster.count(|node| &node.ops), |ops| *ops > asked).await;
     cluster.push(&cluster.ranges(9, true));
-    wait_for("the newer table", || client.table_version(), |version| *version == Version::new(9)).await;
+    wait_for_state("the newer table", || client.table_version(), |version| *version == Version::new(9)).await;
     cluster.behaviour(Behaviour::Serve);
     let (put, scanned) = begun.await.unwrap();
     assert!(put.is_ok(), "{put:?}");
@@ -73,9 +74,9 @@ async fn open_write_of_ended_partition_is_not_sent_again() {
         let client = client.clone();
         async move { client.put("z", "open").await }
     });
-    wait_for("an attempt", || cluster.count(|node| &node.ops), |ops| *ops > 0).await;
+    wait_for_state("an attempt", || cluster.count(|node| &node.ops), |ops| *ops > 0).await;
     cluster.push(&cluster.ranges(9, true));
-    wait_for("the newer table", || client.table_version(), |version| *version == Version::new(9)).await;
+    wait_for_state("the newer table", || client.table_version(), |version| *version == Version::new(9)).await;
     // If the client sent it again, it would be applied.
     cluster.behaviour(Behaviour::Serve);
     cluster.nodes[0].restart().await;
@@ -98,14 +99,14 @@ async fn write_keeps_its_name_until_partition_answers_moved() {
         async move { (client.put("z", "value").await, client.get("z").await) }
     });
     let asked = || cluster.nodes[0].state.asked.lock().unwrap().clone();
-    wait_for("an attempt", &asked, |asked| !asked.is_empty()).await;
+    wait_for_state("an attempt", &asked, |asked| !asked.is_empty()).await;
     cluster.push(&cluster.ranges(9, false));
-    wait_for("the newer table", || client.table_version(), |version| *version == Version::new(9)).await;
+    wait_for_state("the newer table", || client.table_version(), |version| *version == Version::new(9)).await;
     let before = asked().len();
-    wait_for("attempts by the newer table", &asked, |asked| asked.len() > before + 2).await;
+    wait_for_state("attempts by the newer table", &asked, |asked| asked.len() > before + 2).await;
     assert!(asked().iter().all(|asked| *asked == (0, Some(1))), "{:?}", asked());
     cluster.behaviour(Behaviour::Refuse(ErrorDetail::new(ErrorKind::Moved, "it is another partition's")));
-    wait_for("an attempt elsewhere", &asked, |asked| asked.iter().any(|(partition, _)| *partition == 1)).await;
+    wait_for_state("an attempt elsewhere", &asked, |asked| asked.iter().any(|(partition, _)| *partition == 1)).await;
     cluster.behaviour(Behaviour::Serve);
     let (put, got) = begun.await.unwrap();
     assert!(put.is_ok() && got.as_ref().is_ok_and(Option::is_some), "{put:?} {got:?}");

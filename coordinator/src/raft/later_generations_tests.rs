@@ -3,6 +3,7 @@
 
 use super::later_generations::{ASK_INTERVAL, Majority, PAUSE_IN_RECOVERY_MAX_MS, PAUSE_MAX_MS};
 use archon_coordinator_core::{FormerAnswer, FormerFacts, FormerRound, Takeover, TakeoverStep};
+use archon_testkit::Random;
 use archon_types::Millis;
 
 const STEP_MS: u64 = 50;
@@ -10,21 +11,9 @@ const STEP_MS: u64 = 50;
 const ANSWER_MS: u64 = 1_000;
 const LEASE_MS: u64 = 1_000;
 
-struct Random(u64);
-
-impl Random {
-    /// SplitMix64.
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % end
-    }
-
-    /// The length of a pause or a restart.
-    fn pause(&mut self) -> u64 {
-        [300, 450, 600, 950, 1_100, 2_000, 9_000, 20_000, 3_600_000][self.below(9) as usize]
-    }
+/// Returns the length of a pause or a restart.
+fn pause(random: &mut Random) -> u64 {
+    *random.pick(&[300, 450, 600, 950, 1_100, 2_000, 9_000, 20_000, 3_600_000])
 }
 
 /// A question on its way, and its answer.
@@ -214,14 +203,14 @@ impl World {
 fn two_histories_never_grant_at_once() {
     let (mut taken, mut spared) = (0, 0);
     for seed in 0..400 {
-        let mut random = Random(seed);
-        let calm = [400, 2_000, 8_000][random.below(3) as usize];
+        let mut random = Random::new(seed);
+        let calm = *random.pick(&[400, 2_000, 8_000]);
         let mut world = World::new(Millis::new(10_000_000));
         let (mut since, mut last_grant) = (world.now, None::<Millis>);
         for _ in 0..12_000 {
             match random.below(calm) {
-                0 => world.former.resumes = world.now.plus(random.pause()),
-                1 => world.founder.resumes = world.now.plus(random.pause()),
+                0 => world.former.resumes = world.now.plus(pause(&mut random)),
+                1 => world.founder.resumes = world.now.plus(pause(&mut random)),
                 2 => world.restart_former(random.below(10_000)),
                 3 => world.restart_founder(random.below(10_000)),
                 4 | 5 => world.former.has_majority = !world.former.has_majority,

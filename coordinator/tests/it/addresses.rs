@@ -1,9 +1,10 @@
 //! Coordinators that are started at other addresses, with hints by `--peers`.
 
-use crate::common::{Quorum, ask_as, hashed, request_id, status, wait_for};
+use crate::common::{Quorum, ask_as, hashed, request_id, status};
 use crate::{SOON, settings};
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_documents::Quorum as QuorumView;
+use archon_testkit::wait_for_async;
 use archon_types::CoordinatorRole;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +29,7 @@ async fn moved(quorum: &mut Quorum, moves: &[u64], said: impl Fn(u64, &BTreeMap<
 }
 
 async fn all_recorded(quorum: &Quorum) {
-    wait_for("everybody to be recorded where it is", SOON, || async {
+    wait_for_async("everybody to be recorded where it is", SOON, || async {
         let view = quorum.view().await.map_err(|error| error.to_string())?;
         let there = view.coordinators.iter().all(|voter| quorum.peers.get(&voter.id) == Some(&voter.address));
         let heard = view.coordinators.iter().all(|voter| voter.role != CoordinatorRole::Unreachable);
@@ -44,7 +45,7 @@ async fn restart_untold(quorum: &mut Quorum) {
     }
     for id in 1..=3 {
         let config = CoordinatorConfig { start: None, ..quorum.config(id) };
-        let listener = wait_for("the port", SOON, || async {
+        let listener = wait_for_async("the port", SOON, || async {
             TcpListener::bind(config.listen).await.map_err(|error| error.to_string())
         })
         .await;
@@ -90,7 +91,7 @@ async fn outdated_peer_list_moves_no_answering_member() {
     for id in 1..=3 {
         quorum.running.remove(&id).unwrap().stop().await;
         let config = CoordinatorConfig { start: Some(FirstStart::Found { peers: old.clone() }), ..quorum.config(id) };
-        let listener = wait_for("the port", SOON, || async {
+        let listener = wait_for_async("the port", SOON, || async {
             TcpListener::bind(config.listen).await.map_err(|error| error.to_string())
         })
         .await;
@@ -112,7 +113,7 @@ async fn members_of_another_quorum_are_not_mistaken() {
     })
     .await;
     let address = quorum.peers[&1].clone();
-    wait_for("it to be told", SOON, || async {
+    wait_for_async("it to be told", SOON, || async {
         match status(&address).await {
             Err(error) if error.message.contains("where --peers says") => Ok(()),
             other => Err(format!("{other:?}")),
@@ -128,7 +129,7 @@ async fn members_of_another_quorum_are_not_mistaken() {
     moved(&mut quorum, &[1, 2, 3], |_, all| Some(FirstStart::Found { peers: all.clone() })).await;
     all_recorded(&quorum).await;
     let id = request_id();
-    wait_for("a table to be made", Duration::from_secs(60), || async {
+    wait_for_async("a table to be made", Duration::from_secs(60), || async {
         let made = ask_as(&quorum.leader_address().await, &hashed("after", 1), &id).await;
         made.map(drop).map_err(|error| error.message)
     })

@@ -1,10 +1,11 @@
 //! Copies of coordinators' directories: an older one is not heard, and does no harm to the directory itself.
 
-use crate::common::{Quorum, ask, wait_for};
+use crate::common::{Quorum, ask};
 use crate::members::{commit, lead};
 use crate::{SOON, settings};
 use archon_coordinator::{Coordinator, CoordinatorConfig, CoordinatorError};
 use archon_documents::CheckTable;
+use archon_testkit::wait_for_async;
 use archon_types::CoordinatorRole;
 use std::path::Path;
 use tokio::net::TcpListener;
@@ -12,7 +13,7 @@ use tokio::net::TcpListener;
 /// Starts a coordinator on another directory, at its own address.
 async fn start_on(quorum: &Quorum, id: u64, dir: &Path) -> Coordinator {
     let config = CoordinatorConfig { data_dir: dir.to_path_buf(), start: None, ..quorum.config(id) };
-    let listener = wait_for("the port to be free", SOON, || async {
+    let listener = wait_for_async("the port to be free", SOON, || async {
         TcpListener::bind(config.listen).await.map_err(|error| error.to_string())
     })
     .await;
@@ -21,7 +22,7 @@ async fn start_on(quorum: &Quorum, id: u64, dir: &Path) -> Coordinator {
 
 /// Waits until a coordinator has recorded the expected facts about another one's directory: it writes twice a second.
 async fn wait_kept(quorum: &Quorum, keeper: u64, of: u64, fits: impl Fn(&serde_json::Value) -> bool) {
-    wait_for("what is known of the other's directory to be kept", SOON, || async {
+    wait_for_async("what is known of the other's directory to be kept", SOON, || async {
         let kept = std::fs::read_to_string(quorum.dirs[&keeper].path().join("voters.json")).unwrap_or_default();
         let kept: serde_json::Value = serde_json::from_str(&kept).map_err(|error| error.to_string())?;
         if fits(&kept["voters"][of.to_string()]) { Ok(()) } else { Err(kept.to_string()) }
@@ -151,7 +152,7 @@ async fn leader_resends_log_to_follower_with_shorter_log() {
     commit(&quorum, "since").await;
     quorum.running.remove(&follower).unwrap().stop().await;
     let outdated = start_on(&quorum, follower, old.path()).await;
-    wait_for("it to be sent what it lacks", SOON, || async {
+    wait_for_async("it to be sent what it lacks", SOON, || async {
         let view = quorum.view().await.map_err(|error| error.to_string())?;
         let of = view.coordinators.iter().find(|voter| voter.id == follower).ok_or("it is no member")?;
         if of.role == CoordinatorRole::Follower && of.entries_behind == Some(0) {

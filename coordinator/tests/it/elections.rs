@@ -1,12 +1,11 @@
 //! Elections, and decisions that need a majority.
 
-use crate::common::{
-    FakeNode, Quorum, ask, ask_as, ask_within, channel, hashed, kind, request_id, status, table, wait_for,
-};
+use crate::common::{FakeNode, Quorum, ask, ask_as, ask_within, channel, hashed, kind, request_id, status, table};
 use crate::{SOON, serves, settings, settle};
 use archon_documents::{ShowQuorum, ShowStatus};
 use archon_proto::v1;
 use archon_proto::v1::table_client::TableClient;
+use archon_testkit::wait_for_async;
 use archon_types::ErrorKind;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ async fn coordinator_without_leader_is_not_ready() {
     for id in others {
         quorum.running.remove(&id).unwrap().stop().await;
     }
-    wait_for("the one that is left to see that nobody follows it", SOON, || async {
+    wait_for_async("the one that is left to see that nobody follows it", SOON, || async {
         if serves(&address, "").await { Err("it says that it serves".to_owned()) } else { Ok(()) }
     })
     .await;
@@ -61,15 +60,17 @@ async fn leader_is_elected_and_succeeded() {
     let other = quorum.peers.iter().find(|(other, _)| **other != id).map(|(_, address)| address.clone()).unwrap();
     let refused = status(&other).await.unwrap_err();
     assert_eq!((refused.kind, refused.leader.as_deref()), (ErrorKind::NotCoordinatorLeader, Some(leader.as_str())));
-    wait_for("the table at a follower", SOON, || async { table(&other, 500).await.map_err(|error| error.to_string()) })
-        .await;
+    wait_for_async("the table at a follower", SOON, || async {
+        table(&other, 500).await.map_err(|error| error.to_string())
+    })
+    .await;
 
     // It stops without a handover, as in a crash.
     let cluster = found.cluster_id.clone();
     let gone = quorum.running.remove(&id).unwrap();
     assert!(gone.stop().await.is_none());
     let successor = quorum.leader_address().await;
-    let after = wait_for("status from another coordinator", SOON, || async {
+    let after = wait_for_async("status from another coordinator", SOON, || async {
         status(&successor).await.map_err(|error| error.to_string())
     })
     .await;
@@ -82,7 +83,7 @@ async fn leader_is_elected_and_succeeded() {
     // The stopped one comes back and catches up.
     quorum.restart(id).await;
     let address = quorum.peers[&id].clone();
-    wait_for("the restarted one to have it all", SOON, || async {
+    wait_for_async("the restarted one to have it all", SOON, || async {
         let view = ask(&address, &ShowQuorum {}).await.map_err(|error| error.to_string())?;
         if view.leader_id.is_some() && view.cluster_id == after.cluster_id { Ok(()) } else { Err(format!("{view:?}")) }
     })

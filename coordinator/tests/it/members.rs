@@ -1,18 +1,19 @@
 //! Changes of the members of the quorum.
 
-use crate::common::{Quorum, admin, ask_as, hashed, request_id, status, wait_for};
+use crate::common::{Quorum, admin, ask_as, hashed, request_id, status};
 use crate::{SOON, settings};
 use archon_coordinator::{Coordinator, CoordinatorConfig, CoordinatorError};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::change_quorum_request::Change;
+use archon_testkit::wait_for_async;
 use archon_types::{CoordinatorRole, ErrorDetail, ErrorKind, ReasonCode};
 use tokio::net::TcpListener;
 
 /// Commits something, which shows that the quorum decides.
 pub(crate) async fn commit(quorum: &Quorum, name: &str) {
     let id = request_id();
-    wait_for("a table to be made", SOON, || async {
+    wait_for_async("a table to be made", SOON, || async {
         let made = ask_as(&quorum.leader_address().await, &hashed(name, 1), &id).await;
         made.map(drop).map_err(|error| error.message)
     })
@@ -35,7 +36,7 @@ async fn transfer(quorum: &Quorum, to: u64) -> Result<Option<u64>, ErrorDetail> 
 
 /// Makes one the leader, even if another one is faster at first.
 pub(crate) async fn lead(quorum: &Quorum, id: u64) {
-    wait_for("it to lead", SOON, || async {
+    wait_for_async("it to lead", SOON, || async {
         match transfer(quorum, id).await {
             Ok(Some(leader)) if leader == id => Ok(()),
             other => Err(format!("{other:?}")),
@@ -64,7 +65,7 @@ async fn every_founder_can_be_replaced() {
     for id in [4, 5, 6] {
         quorum.running.remove(&id).unwrap().stop().await;
         let config = CoordinatorConfig { start: None, ..quorum.config(id) };
-        let listener = wait_for("the port", SOON, || async {
+        let listener = wait_for_async("the port", SOON, || async {
             TcpListener::bind(config.listen).await.map_err(|error| error.to_string())
         })
         .await;
@@ -108,7 +109,7 @@ async fn learner_replaces_the_leader() {
     ends(&mut quorum, leader).await;
     commit(&quorum, "after").await;
     lead(&quorum, 4).await;
-    wait_for("the old leader to know", SOON, || async {
+    wait_for_async("the old leader to know", SOON, || async {
         let leader = quorum.leader().await;
         if leader == 4 { Ok(()) } else { Err(format!("{leader} says that it leads")) }
     })
@@ -145,7 +146,7 @@ async fn dead_learner_cannot_replace_a_voter() {
     }
     assert_eq!(quorum.changed().await, (vec![1, 2, 3], vec![4]));
     quorum.restart(4).await;
-    wait_for("it to be heard again", SOON, || async {
+    wait_for_async("it to be heard again", SOON, || async {
         quorum.change(Change::Promote(4)).await.map_err(|refused| refused.message)
     })
     .await;
@@ -161,7 +162,7 @@ async fn returning_voter_accepts_leader_that_joined_since() {
     quorum.join(4, &[leader], false).await;
     lead(&quorum, 4).await;
     quorum.restart(away).await;
-    wait_for("the one that was away to follow", SOON, || async {
+    wait_for_async("the one that was away to follow", SOON, || async {
         let view = quorum.view().await.map_err(|error| error.to_string())?;
         let of = view.coordinators.iter().find(|voter| voter.id == away).ok_or("it is no member")?;
         if of.role == CoordinatorRole::Follower && of.entries_behind == Some(0) {
@@ -185,7 +186,7 @@ async fn moved_voter_announces_its_address() {
     let advertise = Some(listen.to_string());
     let config = CoordinatorConfig { listen, advertise, start: None, ..quorum.config(moves) };
     quorum.running.insert(moves, Coordinator::start(listener, config).await.unwrap());
-    wait_for("the others to reach it there", SOON, || async {
+    wait_for_async("the others to reach it there", SOON, || async {
         let view = quorum.view().await.map_err(|error| error.to_string())?;
         let of = view.coordinators.iter().find(|voter| voter.id == moves).ok_or("it is no member")?;
         if of.address == listen.to_string() && of.role == CoordinatorRole::Follower {
@@ -220,7 +221,7 @@ async fn leader_moved_with_follower_is_named_at_new_address() {
         quorum.peers.insert(*id, listen.to_string());
     }
     // Any leader names the present addresses of all.
-    wait_for("everybody to be named where they are reached", SOON, || async {
+    wait_for_async("everybody to be named where they are reached", SOON, || async {
         let view = quorum.view().await.map_err(|error| error.to_string())?;
         let named = view.coordinators.iter().all(|voter| quorum.peers.get(&voter.id) == Some(&voter.address));
         if named { Ok(()) } else { Err(format!("{:?}; {:?}", view.coordinators, quorum.peers)) }
@@ -263,7 +264,7 @@ async fn quorum_change_that_loses_majority_is_refused() {
     let address = v1::CoordinatorAddress { id: others[0], address: quorum.peers[&leader].clone() };
     assert!(refused(quorum.change(Change::SetAddress(address)).await).contains("is reached at"));
     quorum.running.remove(&others[0]).unwrap().stop().await;
-    wait_for("the leader to miss it", SOON, || async {
+    wait_for_async("the leader to miss it", SOON, || async {
         let reasons = status(&quorum.leader_address().await).await.map_err(|error| error.to_string())?.reasons;
         let told = reasons.iter().any(|reason| reason.code == ReasonCode::CoordinatorUnreachable);
         if told { Ok(()) } else { Err(format!("{reasons:?}")) }

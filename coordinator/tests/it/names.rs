@@ -1,7 +1,7 @@
 //! Durability of every name that a coordinator relies on: its system calls are traced from its first start on.
 
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
-use archon_skip::skipped;
+use archon_testkit::skipped;
 use archon_types::{ProtocolRange, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,10 +1,11 @@
 //! Nodes: incarnations, impostors, and reports about them.
 
-use crate::common::{self, FakeNode, Quorum, ask, ask_of, kind, request_id, status, table, wait_for};
+use crate::common::{self, FakeNode, Quorum, ask, ask_of, kind, request_id, status, table};
 use crate::{SOON, settings, settle};
 use archon_documents::{DescribePartition, ListEvents, ListNodes, PartitionCopy, PartitionName, Reason, ShowStatus};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
+use archon_testkit::wait_for_async;
 use archon_types::{ErrorKind, ReasonCode};
 use prost::Message as _;
 
@@ -15,7 +16,7 @@ async fn silent_node_is_failed_and_returns() {
     let mut nodes = vec![FakeNode::new("athens").await];
     nodes[0].register(&leader).await.unwrap();
     settle(&quorum, &mut nodes, 4).await;
-    wait_for("the node to be failed", SOON, || async {
+    wait_for_async("the node to be failed", SOON, || async {
         let found = status(&leader).await.map_err(|error| error.to_string())?;
         if found.nodes_failed == 1 && found.partitions_online == 0 { Ok(()) } else { Err(format!("{found:?}")) }
     })
@@ -102,7 +103,7 @@ async fn stranger_cannot_fence_live_node_by_registering() {
     stolen.boot_id = request_id();
     let refused = detail_of(&session.register(stolen.clone()).await.unwrap_err());
     assert_eq!(refused.kind, ErrorKind::Unavailable, "{refused}");
-    wait_for("the silent node's name to be free", SOON, || {
+    wait_for_async("the silent node's name to be free", SOON, || {
         let (mut session, stolen) = (session.clone(), stolen.clone());
         async move { session.register(stolen).await.map(|_| ()).map_err(|status| status.to_string()) }
     })
@@ -117,7 +118,7 @@ async fn ids_of_data_directories_stay_secret() {
     let mut nodes = vec![FakeNode::new("athens").await];
     nodes[0].register(&leader).await.unwrap();
     settle(&quorum, &mut nodes, 4).await;
-    wait_for("the nodes to be pushed", SOON, || async {
+    wait_for_async("the nodes to be pushed", SOON, || async {
         if nodes[0].pushed.tables.lock().unwrap().nodes > 0 { Ok(()) } else { Err("none yet".to_owned()) }
     })
     .await;
@@ -150,7 +151,7 @@ async fn full_disk_is_reported_and_unheard_node_has_no_silence() {
         node.heartbeat(&leader).await.unwrap();
     }
     let assigned = || async { table(&leader, 0).await.map_err(|error| error.to_string()) };
-    wait_for("the first assignment", SOON, assigned).await;
+    wait_for_async("the first assignment", SOON, assigned).await;
     let disk_full = Some(v1::DiskFull { free_bytes: 5 << 20, needed_bytes: 64 << 20, limit: 0 });
     let placements = vec![v1::PlacementLoad { placement: 1, bytes: 7, keys: 3 }];
     let full =
@@ -211,7 +212,7 @@ async fn pinned_log_is_reported_with_node_and_partition() {
     athens.register(&leader).await.unwrap();
     athens.heartbeat(&leader).await.unwrap();
     let assigned = || async { table(&leader, 0).await.map_err(|error| error.to_string()) };
-    wait_for("the first assignment", SOON, assigned).await;
+    wait_for_async("the first assignment", SOON, assigned).await;
     let pinned =
         |placement| v1::NodeLoad { log_pin: Some(v1::LogPin { placement, bytes: 3 << 30 }), ..v1::NodeLoad::default() };
     athens.heartbeat_saying(&leader, Some(pinned(1))).await.unwrap();

@@ -1,10 +1,11 @@
 //! Senders that reach a voter's port and speak Raft without being a voter, and voters that claim results of elections
 //! that did not happen: no message ends the quorum, and none changes a vote or an entry.
 
-use crate::common::{Quorum, ask, ask_of, channel, hashed, request_id, wait_for};
+use crate::common::{Quorum, ask, ask_of, channel, hashed, request_id};
 use archon_documents::ShowQuorum;
 use archon_proto::v1;
 use archon_proto::v1::raft_client::RaftClient;
+use archon_testkit::wait_for_async;
 use archon_types::{ErrorDetail, Settings};
 use bytes::Bytes;
 use serde::Serialize;
@@ -229,7 +230,7 @@ async fn terms(quorum: &Quorum) -> Result<Terms, ErrorDetail> {
 
 /// Returns the terms once all agree on a leader.
 async fn settled(quorum: &Quorum) -> Terms {
-    wait_for("all to know one leader", SOON, || async {
+    wait_for_async("all to know one leader", SOON, || async {
         let terms = terms(quorum).await.map_err(|error| error.to_string())?;
         let agreed: BTreeSet<_> = terms.values().collect();
         let known = terms.values().all(|(_, leader)| leader.is_some());
@@ -250,7 +251,7 @@ async fn undisturbed(quorum: &Quorum, before: &Terms) {
 
 /// Commits something through the leader.
 async fn commit(quorum: &Quorum, table: &str) {
-    wait_for("a commit", SOON, || async {
+    wait_for_async("a commit", SOON, || async {
         let leader = quorum.leader_address().await;
         let cluster = Some(quorum.cluster().await);
         match ask_of(&leader, &hashed(table, 3), cluster).await {
@@ -378,7 +379,7 @@ async fn one_snapshot_at_a_time_is_received() {
     drop(chunks);
     assert_eq!(received.await.unwrap().unwrap_err().code(), Code::DataLoss, "it was shorter than announced");
     let try_another = || async { voter.snapshot(target, mine, last, b"no state").await.unwrap_err() };
-    wait_for("the place to be free", SOON, || async {
+    wait_for_async("the place to be free", SOON, || async {
         let refused = try_another().await;
         refused.message().contains("cannot decode").then_some(()).ok_or_else(|| refused.to_string())
     })

@@ -1,6 +1,6 @@
 //! Plans for tables, and dropped tables.
 
-use crate::common::{self, FakeNode, Quorum, admin, ask, ask_as, hashed, kind, request_id, status, wait_for};
+use crate::common::{self, FakeNode, Quorum, admin, ask, ask_as, hashed, kind, request_id, status};
 use crate::{SOON, settings, settle};
 use archon_documents::{
     CancelRebalance, CheckTable, CreateTable, DropTable, KeyText, PartitionName, ShowRebalance, SplitPartition,
@@ -8,6 +8,7 @@ use archon_documents::{
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::session_client::SessionClient;
+use archon_testkit::wait_for_async;
 use archon_types::{ErrorKind, Holds, Partitioning, RangeLimits, ReasonCode, Settings};
 
 /// It answered UNIMPLEMENTED without a message, although reflection lists `Kv`.
@@ -43,7 +44,7 @@ async fn one_plan_runs_at_a_time_and_stale_one_is_refused() {
     second.register(&leader).await.unwrap();
     second.heartbeat(&leader).await.unwrap();
     nodes.push(second);
-    let plan = wait_for("a plan with moves", SOON, || async {
+    let plan = wait_for_async("a plan with moves", SOON, || async {
         let plan = admin(&leader).plan_rebalance(v1::PlanRebalanceRequest::default()).await;
         let plan = plan.map_err(|error| error.to_string())?.into_inner().plan.unwrap();
         if plan.moves.len() == 4 { Ok(plan) } else { Err(format!("{plan:?}")) }
@@ -135,7 +136,7 @@ async fn drop_is_pushed_until_copies_are_deleted() {
         };
         node.duties().into_iter().filter_map(unload).collect()
     };
-    wait_for("the node to be told", SOON, || async {
+    wait_for_async("the node to be told", SOON, || async {
         let (lists, duties) = (node.pushed.tables.lock().unwrap().lists.clone(), node.duties());
         let version = status(&leader).await.map_err(|error| error.to_string())?.table_version;
         let gone = lists.last() == Some(&v1::TableList { version, last: 1, tables: Vec::new() });
@@ -206,7 +207,7 @@ async fn simultaneous_split_reports_need_no_repetition() {
             _ => None,
         })
     };
-    let reports = wait_for("all nodes to be told of the split", SOON, || async {
+    let reports = wait_for_async("all nodes to be told of the split", SOON, || async {
         nodes
             .iter()
             .map(|node| forms(node).ok_or_else(|| format!("{:?}", node.duties())))

@@ -1,10 +1,11 @@
 //! Coordinators that are no voters of this quorum, or no longer the former ones.
 
-use crate::common::{self, Quorum, ask_within, request_id, status, wait_for};
+use crate::common::{self, Quorum, ask_within, request_id, status};
 use crate::{SOON, settings};
 use archon_coordinator::{Coordinator, CoordinatorError};
 use archon_documents::ShowStatus;
 use archon_proto::v1;
+use archon_testkit::wait_for_async;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -52,7 +53,7 @@ async fn voter_without_identity_and_incomplete_start_are_refused() {
     quorum.restart(2).await;
     let one = quorum.peers[&1].clone();
     let expected = format!("and coordinator 3 at {absent} does not answer");
-    wait_for("the missing one to be named", SOON, || async {
+    wait_for_async("the missing one to be named", SOON, || async {
         let refused = ask_within(&one, &ShowStatus {}, Duration::from_millis(100)).await.unwrap_err();
         if refused.message.ends_with(&expected) { Ok(()) } else { Err(refused.to_string()) }
     })

@@ -1,8 +1,8 @@
 //! Frames of the streams between clients and nodes, and between nodes.
 
-use crate::random::Random;
 use crate::target::{Target, Verdict};
 use archon_frames::{FrameKind, cut};
+use archon_testkit::Random;
 use bytes::{BufMut, BytesMut};
 
 /// Maximum payload; longer announced lengths are refused.
@@ -34,9 +34,9 @@ fn frames<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Vec<FrameKind>, 
 
 fn generate(_: &str, random: &mut Random) -> Vec<u8> {
     let mut out = Vec::new();
-    for _ in 0..random.below(5) {
-        let length = if random.below(20) == 0 { random.below(2 * BYTES_MAX) } else { random.below(60) };
-        out.put_u8(random.below(5) as u8);
+    for _ in 0..random.index(5) {
+        let length = if random.index(20) == 0 { random.index(2 * BYTES_MAX) } else { random.index(60) };
+        out.put_u8(random.index(5) as u8);
         out.put_u32_le(length as u32);
         out.put_bytes(7, length);
     }

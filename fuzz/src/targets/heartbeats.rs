@@ -2,12 +2,12 @@
 
 use super::wire::{conversion, deltas, shape};
 use crate::protobuf;
-use crate::random::Random;
 use crate::target::{Target, Verdict};
 use archon_proto::convert::beats;
 use archon_proto::convert::load;
 use archon_proto::convert::news::News;
 use archon_proto::v1;
+use archon_testkit::Random;
 use archon_types::limits::VERSIONS_AHEAD_MAX;
 use archon_types::{
     Assembled, Assembly, ClusterId, DoorFailure, DoorReport, Epoch, ErrorDetail, ErrorKind, Incarnation, NodeId, Over,
@@ -93,11 +93,11 @@ fn news() -> Vec<Vec<u8>> {
 /// Generates updates from real messages, not yet encoded: chance does not hit one.
 fn generate_news(_: &str, random: &mut Random) -> Vec<u8> {
     let mut news = v1::News::decode(protobuf::generate("News", random).as_slice()).unwrap_or_default();
-    let parts = random.below(3);
+    let parts = random.index(3);
     news.deltas = (0..parts).map(|_| protobuf::generate("TableDelta", random).into()).collect();
-    news.nodes = if random.below(2) == 0 { Bytes::new() } else { protobuf::generate("NodeDelta", random).into() };
+    news.nodes = if random.index(2) == 0 { Bytes::new() } else { protobuf::generate("NodeDelta", random).into() };
     // Otherwise almost none has a valid version.
-    if random.below(3) > 0 {
+    if random.index(3) > 0 {
         news.newest = LIFE.get() + VERSIONS_AHEAD_MAX;
     }
     news.encode_to_vec()

@@ -1,7 +1,6 @@
 //! Messages of the wire: protobuf, then the checked conversion, then a round trip.
 
 use crate::protobuf;
-use crate::random::Random;
 use crate::target::{Target, Verdict};
 use archon_documents::{
     AlterNode, AlterTable, BarName, ChangeUpgrade, CheckCluster, Configure, CreateTable, DropTable, ForceLeader,
@@ -10,6 +9,7 @@ use archon_documents::{
 };
 use archon_proto::convert::{admin, control, duties, kv, load, middle, packed, quorum, report, session};
 use archon_proto::v1;
+use archon_testkit::Random;
 use archon_types::access::WHENEVER;
 use archon_types::op::Entry;
 use archon_types::packed_entries::{pack_entry, unpack_entries};
@@ -114,11 +114,11 @@ fn packed_answers(input: &[u8]) -> Verdict {
 
 /// Generates a message of several operations, some of them wrong in one field.
 fn generate_operations(_: &str, random: &mut Random) -> Vec<u8> {
-    let client = ClientId::new(Uuid::from_u128(random.below(3) as u128));
+    let client = ClientId::new(Uuid::from_u128(random.index(3) as u128));
     let mut packer = packed::OpPacker::new(client);
-    for _ in 0..random.below(6) {
-        let bytes = |random: &mut Random| Bytes::from(vec![b'a' + random.below(26) as u8; random.below(40)]);
-        let op = match random.below(6) {
+    for _ in 0..random.index(6) {
+        let bytes = |random: &mut Random| Bytes::from(vec![b'a' + random.index(26) as u8; random.index(40)]);
+        let op = match random.index(6) {
             0 => Op::Get { key: bytes(random) },
             1 => Op::Put { key: bytes(random), value: bytes(random) },
             2 => Op::Delete { key: bytes(random) },
@@ -127,15 +127,15 @@ fn generate_operations(_: &str, random: &mut Random) -> Vec<u8> {
             }
             4 => Op::Increment { key: bytes(random), by: random.number() as i64 },
             _ => Op::Scan {
-                keys: KeyRange { begin: bytes(random), end: (random.below(2) == 0).then(|| bytes(random)) },
-                order: if random.below(2) == 0 { ScanOrder::Ascending } else { ScanOrder::Descending },
-                limit: random.below(20_000) as u32,
+                keys: KeyRange { begin: bytes(random), end: (random.index(2) == 0).then(|| bytes(random)) },
+                order: if random.index(2) == 0 { ScanOrder::Ascending } else { ScanOrder::Descending },
+                limit: random.index(20_000) as u32,
             },
         };
-        let (number, done_below) = (random.below(9) as u64, random.below(9) as u64);
+        let (number, done_below) = (random.index(9) as u64, random.index(9) as u64);
         let id = OpId { client, number, done_below, stamp: Millis::new(random.number()) };
-        let partition = PartitionId::new(TableId::new(random.below(4) as u64), random.below(20_000) as u32);
-        packer.push(random.number(), partition, (random.below(2) == 0).then_some(&id), &op);
+        let partition = PartitionId::new(TableId::new(random.index(4) as u64), random.index(20_000) as u32);
+        packer.push(random.number(), partition, (random.index(2) == 0).then_some(&id), &op);
     }
     packer.finish().to_vec()
 }
@@ -143,21 +143,21 @@ fn generate_operations(_: &str, random: &mut Random) -> Vec<u8> {
 /// Generates a message of several answers.
 fn generate_answers(_: &str, random: &mut Random) -> Vec<u8> {
     let mut packer = packed::ReplyPacker::default();
-    for _ in 0..random.below(6) {
-        let bytes = Bytes::from(vec![b'a' + random.below(26) as u8; random.below(40)]);
+    for _ in 0..random.index(6) {
+        let bytes = Bytes::from(vec![b'a' + random.index(26) as u8; random.index(40)]);
         let revision = Revision::new(random.number());
-        let outcome = match random.below(8) {
+        let outcome = match random.index(8) {
             0 => Ok(Answer::Value(None)),
             1 => Ok(Answer::Value(Some((bytes, revision)))),
             2 => Ok(Answer::Written { revision }),
-            3 => Ok(Answer::Deleted { existed: random.below(2) == 0 }),
+            3 => Ok(Answer::Deleted { existed: random.index(2) == 0 }),
             4 => Ok(Answer::ConditionFailed { revision }),
             5 => Ok(Answer::Counter { value: random.number() as i64, revision }),
             6 => {
                 let entry = Entry { key: bytes.clone(), value: bytes, revision };
                 Ok(Answer::Page {
-                    entries: vec![entry; random.below(3)],
-                    more: random.below(2) == 0,
+                    entries: vec![entry; random.index(3)],
+                    more: random.index(2) == 0,
                     range: KeyRange { begin: Bytes::from_static(b"m"), end: None },
                 })
             }

@@ -9,7 +9,8 @@
 //! `ARCHON_TEST_KEEP_LOGS` names a directory for the logs.
 
 use archon_integration_tests::cluster::coordinator_name;
-use archon_integration_tests::{CLIENTS, Dice, Ending, Network, Options, Scene, WorkloadOptions};
+use archon_integration_tests::{CLIENTS, Ending, Network, Options, Scene, WorkloadOptions};
+use archon_testkit::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -36,7 +37,7 @@ enum Out {
 
 struct Soak<'a> {
     scene: &'a mut Scene,
-    dice: &'a mut Dice,
+    dice: &'a mut Random,
     out: Vec<(Instant, Out)>,
     tables: u64,
 }
@@ -101,7 +102,7 @@ impl Soak<'_> {
     fn host(&mut self) -> String {
         let hosts: Vec<String> =
             NODES.iter().map(|name| (*name).to_owned()).chain((0..COORDINATORS).map(coordinator_name)).collect();
-        if self.dice.roll(10) == 0 { CLIENTS.to_owned() } else { self.dice.pick(&hosts).clone() }
+        if self.dice.below(10) == 0 { CLIENTS.to_owned() } else { self.dice.pick(&hosts).clone() }
     }
 
     fn cut(&mut self, from: &str, to: &str, until: Instant) {
@@ -115,7 +116,7 @@ impl Soak<'_> {
 
     fn network_fault(&mut self, until: Instant) {
         let (one, other) = (self.host(), self.host());
-        match self.dice.roll(8) {
+        match self.dice.below(8) {
             0..=2 => {
                 self.cut(&one, &other, until);
                 self.cut(&other, &one, until);
@@ -135,7 +136,7 @@ impl Soak<'_> {
             }
             _ if one != CLIENTS => {
                 self.scene.say(&format!("{one} is slow"));
-                self.scene.cluster.links().slow(&one, Some(100_000 + self.dice.roll(900_000)));
+                self.scene.cluster.links().slow(&one, Some(100_000 + self.dice.below(900_000)));
                 self.out.push((until, Out::Slow(one)));
             }
             _ => {}
@@ -147,7 +148,7 @@ impl Soak<'_> {
         let coordinator = self.dice.index(COORDINATORS);
         let may_node = !self.node_is_out(node);
         let may_coordinator = !self.coordinator_is_out(coordinator);
-        match self.dice.roll(14) {
+        match self.dice.below(14) {
             0..=3 if may_node => {
                 self.scene.say(&format!("kill {node}"));
                 self.scene.cluster.take_node(node).kill();
@@ -192,14 +193,14 @@ impl Soak<'_> {
 
     fn fault(&mut self) {
         let until = Instant::now() + self.dice.millis(0, 5_000);
-        match self.dice.roll(20) {
+        match self.dice.below(20) {
             0..=7 => self.process_fault(until),
             8..=14 => self.network_fault(until),
             15..=16 => self.verb(&["rebalance", "apply"]),
             17 => self.verb(&["rebalance", "cancel"]),
             18 if self.tables < TABLES_PER_ROUND => {
                 self.tables += 1;
-                let name = format!("table-{}", self.dice.roll(1_000_000));
+                let name = format!("table-{}", self.dice.below(1_000_000));
                 self.verb(&["table", "create", &name, "--partitions", "5", "--replication", "3"]);
             }
             _ => {}
@@ -247,7 +248,7 @@ fn main() -> ExitCode {
     let options = Options { nodes: NODES.to_vec(), partitions: 12, replication: 3, network, ..Options::default() };
     let played = catch_unwind(AssertUnwindSafe(|| {
         Scene::play(&exe.display().to_string(), "soak", &options, &load(seed, 0), |scene| {
-            let (mut dice, began) = (Dice::new(seed), Instant::now());
+            let (mut dice, began) = (Random::new(seed), Instant::now());
             let whole = Duration::from_secs(seconds);
             for round in 0.. {
                 let load = load(seed, round);

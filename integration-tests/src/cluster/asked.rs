@@ -2,9 +2,9 @@
 
 use super::{Cluster, TIMEOUT};
 use crate::contract;
-use crate::wait::{check, wait_for};
 use archon_client::Role;
 use archon_local_cluster::YOU;
+use archon_testkit::{check, wait_for};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Tests of the checker: known good and bad histories, and every tiny one against brute force.
 
 use super::*;
-use crate::dice::Dice;
+use archon_testkit::Random;
 use std::collections::BTreeMap;
 
 fn record(client: u32, called: u64, returned: u64, request: Request, outcome: Outcome) -> Record {
@@ -120,26 +120,26 @@ fn brute_force(history: &[Record]) -> bool {
     explains(&history.iter().collect::<Vec<_>>(), &Register::default())
 }
 
-fn tiny_history(dice: &mut Dice) -> Vec<Record> {
+fn tiny_history(dice: &mut Random) -> Vec<Record> {
     let values = ["1", "2", "x"];
-    (0..2 + dice.roll(4))
+    (0..2 + dice.below(4))
         .map(|client| {
-            let called = dice.roll(8);
-            let returned = called + 1 + dice.roll(4);
+            let called = dice.below(8);
+            let returned = called + 1 + dice.below(4);
             let value: std::sync::Arc<str> = (*dice.pick(&values)).into();
-            let revision = 1 + dice.roll(4);
-            let open = dice.roll(4) == 0;
-            let (request, outcome) = match dice.roll(6) {
-                0 | 1 => (Request::Get, Outcome::Value((dice.roll(3) > 0).then_some((value, revision)))),
+            let revision = 1 + dice.below(4);
+            let open = dice.below(4) == 0;
+            let (request, outcome) = match dice.below(6) {
+                0 | 1 => (Request::Get, Outcome::Value((dice.below(3) > 0).then_some((value, revision)))),
                 2 => (Request::Put(value), Outcome::Written(revision)),
-                3 => (Request::Delete, Outcome::Deleted { existed: dice.roll(2) == 0 }),
+                3 => (Request::Delete, Outcome::Deleted { existed: dice.below(2) == 0 }),
                 4 => {
-                    let expected = dice.roll(3);
-                    let told = [Outcome::Written(revision), Outcome::ConditionFailed { found: dice.roll(3) }];
+                    let expected = dice.below(3);
+                    let told = [Outcome::Written(revision), Outcome::ConditionFailed { found: dice.below(3) }];
                     (Request::CompareAndSet { expected, value }, dice.pick(&told).clone())
                 }
                 _ => {
-                    let value = 1 + i64::try_from(dice.roll(3)).unwrap_or(0);
+                    let value = 1 + i64::try_from(dice.below(3)).unwrap_or(0);
                     (Request::Increment(1), Outcome::Counter { value, revision })
                 }
             };
@@ -151,7 +151,7 @@ fn tiny_history(dice: &mut Dice) -> Vec<Record> {
 
 #[test]
 fn verdicts_on_tiny_histories_match_brute_force() {
-    let mut dice = Dice::new(7);
+    let mut dice = Random::new(7);
     let mut good = 0;
     for round in 0..60_000 {
         let history = tiny_history(&mut dice);
@@ -167,11 +167,11 @@ fn verdicts_on_tiny_histories_match_brute_force() {
 #[test]
 fn long_history_with_open_operations_is_judged_quickly() {
     // Eight concurrent clients on a register that orders operations by return time.
-    let mut dice = Dice::new(11);
+    let mut dice = Random::new(11);
     let mut history = Vec::new();
     let mut revision = 0;
     for step in 0..300_u64 {
-        let (called, returned) = ((step * 10).saturating_sub(dice.roll(70)), step * 10 + 5);
+        let (called, returned) = ((step * 10).saturating_sub(dice.below(70)), step * 10 + 5);
         let client = u32::try_from(step % 8).unwrap_or(0);
         if step % 40 == 39 {
             history.push(open_put(client, called, &format!("open-{step}")));

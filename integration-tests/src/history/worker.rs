@@ -2,8 +2,8 @@
 
 use super::notes::Shared;
 use super::operation::{Outcome, Record, Request};
-use crate::dice::Dice;
 use archon_client::{Client, Error};
+use archon_testkit::Random;
 use archon_types::Revision;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct Worker {
     pub(super) client: Client,
     /// Operations of the group so far; determines the current key.
     pub(super) turn: Arc<AtomicU64>,
-    pub(super) dice: Dice,
+    pub(super) dice: Random,
     /// Key and revision of the last observation.
     pub(super) seen: Option<(u64, u64)>,
     pub(super) written: u64,
@@ -34,7 +34,7 @@ impl Worker {
         while !self.shared.stop.load(Ordering::Relaxed) {
             let generation = self.turn.fetch_add(1, Ordering::Relaxed) / OPERATIONS_PER_KEY;
             let answered =
-                if self.dice.roll(60) == 0 { self.scan(generation).await } else { self.operate(generation).await };
+                if self.dice.below(60) == 0 { self.scan(generation).await } else { self.operate(generation).await };
             if answered {
                 self.shared.answered.fetch_add(1, Ordering::Relaxed);
                 let since = u64::try_from(self.shared.began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -58,17 +58,17 @@ impl Worker {
         self.written += 1;
         let counts = generation % 3 == 2;
         let value: Arc<str> = match counts {
-            true => self.dice.roll(1_000).to_string().into(),
+            true => self.dice.below(1_000).to_string().into(),
             false => format!("{}.{}", self.number, self.written).into(),
         };
-        match self.dice.roll(20) {
+        match self.dice.below(20) {
             0..=6 => Request::Get,
             7..=8 => Request::Delete,
             9..=13 => match self.seen {
                 Some((of, expected)) if of == generation => Request::CompareAndSet { expected, value },
                 _ => Request::CompareAndSet { expected: 0, value },
             },
-            14..=18 if counts => Request::Increment(1 + i64::try_from(self.dice.roll(5)).unwrap_or(0)),
+            14..=18 if counts => Request::Increment(1 + i64::try_from(self.dice.below(5)).unwrap_or(0)),
             _ => Request::Put(value),
         }
     }

@@ -5,8 +5,8 @@ use super::notes::{Noted, Shared};
 use super::operation::{Outcome, Record, Request};
 use super::violation::Violation;
 use super::worker::{Worker, text};
-use crate::dice::Dice;
 use archon_client::{Client, Error, Transport};
+use archon_testkit::Random;
 use archon_types::DEFAULT_TABLE;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ impl Workload {
                     group,
                     client: if member == 0 { hasty.clone() } else { patient.clone() },
                     turn: turn.clone(),
-                    dice: Dice::new(options.seed.wrapping_mul(1_000).wrapping_add(u64::from(number))),
+                    dice: Random::new(options.seed.wrapping_mul(1_000).wrapping_add(u64::from(number))),
                     seen: None,
                     written: 0,
                     shared: shared.clone(),

@@ -4,10 +4,11 @@
 //! between them drops packets, as on a real network, and the kernel's TCP reacts; needs root. [`Proxies`] puts a proxy
 //! in front of every member: bytes are held back, delayed, or end in a reset; works anywhere.
 
+mod callers;
 mod namespaces;
-mod owner;
 mod proxies;
 mod pump;
+mod socket_inodes;
 
 use self::namespaces::PORT;
 pub use namespaces::Namespaces;
@@ -15,7 +16,7 @@ pub use proxies::Proxies;
 
 use crate::ports::free_addresses;
 use archon_local_cluster::Place;
-use archon_skip::skipped;
+use archon_testkit::skipped;
 use std::time::Duration;
 
 /// Name of the host of all clients of the test, the command line included.

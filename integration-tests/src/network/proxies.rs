@@ -1,7 +1,7 @@
 //! A proxy in front of every member, which identifies callers and applies the faults of each link.
 
 use super::CLIENTS;
-use super::owner::owner_of;
+use super::callers::{Callers, Processes};
 use super::pump::{Link, carry, passable, reset};
 use crate::ports::free_addresses;
 use archon_local_cluster::Place;
@@ -18,8 +18,9 @@ pub struct Proxies {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    callers: Callers,
     state: Mutex<State>,
     /// Blocked pairs of caller and member.
     shut: watch::Sender<BTreeSet<(String, String)>>,
@@ -28,8 +29,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     hosts: Vec<String>,
-    /// Members by process id.
-    processes: BTreeMap<u32, String>,
+    processes: Processes,
     /// By sender and receiver.
     links: BTreeMap<(String, String), watch::Sender<Link>>,
 }
@@ -58,7 +58,8 @@ impl Proxies {
             .enable_all()
             .build()
             .expect("a runtime for the proxies");
-        let shared = Arc::new(Shared::default());
+        let shared =
+            Arc::new(Shared { callers: Callers::new(), state: Mutex::default(), shut: watch::Sender::default() });
         shared.state().hosts.push(CLIENTS.to_owned());
         Self { runtime: Some(runtime), shared }
     }
@@ -137,9 +138,8 @@ impl Drop for Proxies {
 async fn connect(shared: Arc<Shared>, caller: TcpStream, member: String, behind: String) {
     let (Ok(from), Ok(here)) = (caller.peer_addr(), caller.local_addr()) else { return };
     let processes = shared.state().processes.clone();
-    // Reading another process's list of open files can take a moment.
-    let found = tokio::task::spawn_blocking(move || owner_of(from, here, &processes)).await;
-    let name = found.ok().flatten().unwrap_or_else(|| CLIENTS.to_owned());
+    let found = shared.callers.find(from, here, processes).await;
+    let name = found.unwrap_or_else(|| CLIENTS.to_owned());
     let (mut shut, mut shuts) = (shared.shut.subscribe(), shared.shut.subscribe());
     let link = (name.clone(), member.clone());
     // The sender lives as long as its users.

@@ -4,7 +4,8 @@
 mod s3;
 
 use archon_integration_tests::cluster::Ran;
-use archon_integration_tests::{Cluster, Ending as _, Options, Process, wait_for};
+use archon_integration_tests::{Cluster, Ending as _, Options, Process};
+use archon_testkit::wait_for;
 use s3::{BUCKET, Ignores, KEY_ID, SECRET, Server};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

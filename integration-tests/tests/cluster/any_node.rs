@@ -2,10 +2,10 @@
 
 use crate::EXE;
 use archon_client::{Client, Role};
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, Scene, WorkloadOptions, wait_for};
+use archon_integration_tests::{Cluster, Options, Scene, WorkloadOptions};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::{ClusterRef, GetRequest, IncrementRequest, PutRequest};
+use archon_testkit::{check, wait_for};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,8 +3,8 @@
 use crate::EXE;
 use archon_client::Role;
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options};
+use archon_testkit::{check, wait_for};
 use std::time::Duration;
 
 #[test]

@@ -1,8 +1,8 @@
 //! A table is dropped while one of its nodes is away, on real processes.
 
 use crate::EXE;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options};
+use archon_testkit::{check, wait_for};
 use serde_json::Value;
 use std::time::Duration;
 

@@ -2,7 +2,8 @@
 
 use crate::EXE;
 use archon_client::{Client, Entry, Error};
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Options};
+use archon_testkit::wait_for;
 use futures::TryStreamExt;
 use serde_json::Value;
 use std::collections::BTreeMap;

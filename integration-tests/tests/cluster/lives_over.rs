@@ -3,9 +3,8 @@
 use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::relaying::{NODES, TIMEOUT, count, options, relays, start, start_without, wait_relayed};
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Network, wait_for};
-use archon_skip::skipped;
+use archon_integration_tests::{Cluster, Network};
+use archon_testkit::{check, skipped, wait_for};
 use std::time::{Duration, Instant};
 
 const TOLD_OVER: &str = "archon_node_lives_told_over_total";

@@ -2,11 +2,11 @@
 
 use crate::EXE;
 use archon_client::{Client, Role};
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Options, Process, Rows, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options, Process, Rows};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::{ClusterRef, GetRequest};
 use archon_security::Expected;
+use archon_testkit::{check, wait_for};
 use std::time::Duration;
 use tonic::transport::Endpoint;
 

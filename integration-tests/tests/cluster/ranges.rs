@@ -3,7 +3,8 @@
 use crate::EXE;
 use archon_client::Entry;
 use archon_integration_tests::strike;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Options};
+use archon_testkit::wait_for;
 use futures::TryStreamExt;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -2,7 +2,8 @@
 
 use crate::EXE;
 use archon_client::Client;
-use archon_integration_tests::{Cluster, Load, Options, wait_for};
+use archon_integration_tests::{Cluster, Load, Options};
+use archon_testkit::wait_for;
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug)]

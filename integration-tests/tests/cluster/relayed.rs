@@ -4,11 +4,10 @@ use crate::EXE;
 use archon_client::{Participant, Tls};
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::relaying::{NODES, TIMEOUT, options, start};
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Network, Options, wait_for};
+use archon_integration_tests::{Cluster, Network, Options};
 use archon_local_cluster::IdleService;
 use archon_security::Role;
-use archon_skip::skipped;
+use archon_testkit::{check, skipped, wait_for};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 

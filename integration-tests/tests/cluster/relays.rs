@@ -6,9 +6,8 @@ use archon_integration_tests::relaying::{
     CARRIED, NODES, TIMEOUT, assert_no_lease_lapsed, count, options, relays, start, start_without, wait_listed,
     wait_relayed,
 };
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Network, Options, wait_for};
-use archon_skip::skipped;
+use archon_integration_tests::{Cluster, Network, Options};
+use archon_testkit::{check, skipped, wait_for};
 use std::time::{Duration, Instant};
 
 #[test]

@@ -3,8 +3,8 @@
 
 use crate::EXE;
 use archon_client::Client;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Load, LoadReport, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Load, LoadReport, Options};
+use archon_testkit::{check, wait_for};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 

@@ -3,9 +3,8 @@
 use crate::EXE;
 use archon_client::{Client, Error};
 use archon_integration_tests::disk::SmallDisk;
-use archon_integration_tests::wait::{check, wait_for};
 use archon_integration_tests::{Cluster, Options, Scrape, http};
-use archon_skip::skipped;
+use archon_testkit::{check, skipped, wait_for};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::fs::{self, File};
 use std::io::Write;

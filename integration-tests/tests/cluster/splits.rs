@@ -3,11 +3,12 @@
 use crate::EXE;
 use archon_client::{Role, Transport};
 use archon_integration_tests::strike::{Phase, Striker, Victim, wait_served};
-use archon_integration_tests::{COUNTERS, Cluster, Counting, Options, Seen, counter_key as key, wait_for};
+use archon_integration_tests::{COUNTERS, Cluster, Counting, Options, Seen, counter_key as key};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::reply::Answer;
 use archon_proto::v1::{BatchRequest, ClusterRef, Op, OpGet, OpId, OpIncrement, PartitionId, Reply, op};
 use archon_security::Expected;
+use archon_testkit::wait_for;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::runtime::Runtime;

@@ -1,8 +1,8 @@
 //! Stale reads at followers (PROTOCOL rule 33): answered without a leader, and only from committed data.
 
 use crate::EXE;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Options};
+use archon_testkit::{check, wait_for};
 use serde_json::Value;
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 
 use crate::EXE;
 use archon_client::Client;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options};
+use archon_testkit::{check, wait_for};
 use archon_types::slot::{partition_of, slot_of};
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};

@@ -4,9 +4,8 @@
 use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Load, Options, wait_for};
-use archon_skip::skipped;
+use archon_integration_tests::{Cluster, Ending, Load, Options};
+use archon_testkit::{check, skipped, wait_for};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

@@ -4,9 +4,8 @@
 use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::disk::{Injection, SAYS_NOTHING};
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{CLIENTS, Cluster, Network, Options, wait_for};
-use archon_skip::skipped;
+use archon_integration_tests::{CLIENTS, Cluster, Network, Options};
+use archon_testkit::{check, skipped, wait_for};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -5,7 +5,7 @@
 use crate::EXE;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
 use archon_integration_tests::{Ending, Options, Scene, WorkloadOptions};
-use archon_skip::skipped;
+use archon_testkit::skipped;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;

@@ -3,9 +3,9 @@
 
 use crate::EXE;
 use archon_client::{Admin, Client, NodeStatus, Role};
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Options};
 use archon_load::attack::{Attack, Attackers, Target};
+use archon_testkit::{check, wait_for};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -4,8 +4,8 @@
 
 use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{CLIENTS, Network, Options, Scene, WorkloadOptions, wait_for};
+use archon_integration_tests::{CLIENTS, Network, Options, Scene, WorkloadOptions};
+use archon_testkit::{check, wait_for};
 use serde_json::Value;
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 use crate::EXE;
 use archon_client::{Client, Role};
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options};
+use archon_testkit::{check, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::Duration;
 

@@ -4,11 +4,11 @@
 use crate::EXE;
 use archon_client::{Client, ErrorKind, Op, Role};
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Options};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::{self, ClusterRef, PutRequest};
 use archon_security::Expected;
+use archon_testkit::{check, wait_for};
 use archon_types::limits::{BATCH_BYTES_MAX, MESSAGE_BYTES_MAX, VALUE_BYTES_MAX};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::fs;

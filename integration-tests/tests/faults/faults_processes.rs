@@ -2,7 +2,8 @@
 //! those of the fault catalogue in `docs/FAULTS.md`.
 
 use crate::EXE;
-use archon_integration_tests::{Dice, Ending, Options, Scene, WorkloadOptions};
+use archon_integration_tests::{Ending, Options, Scene, WorkloadOptions};
+use archon_testkit::Random;
 use std::time::Duration;
 
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
@@ -61,7 +62,7 @@ fn everything_killed_twice_recovers() {
 #[test]
 fn crash_looping_node_disturbs_no_other_leadership() {
     Scene::play(EXE, "crash loop", &three_copies(), &load(8), |scene| {
-        let mut dice = Dice::new(8);
+        let mut dice = Random::new(8);
         for _ in 0..8 {
             scene.cluster.take_node(NODES[0]).kill();
             scene.cluster.start_node(NODES[0]);

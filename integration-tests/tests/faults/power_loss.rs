@@ -5,9 +5,8 @@ use crate::EXE;
 use archon_integration_tests::disk::{Injection, NOTHING_DURABLE};
 use archon_integration_tests::image::DiskImage;
 use archon_integration_tests::power::PowerLoss;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Load, LoadReport, wait_for};
-use archon_skip::skipped;
+use archon_integration_tests::{Cluster, Load, LoadReport};
+use archon_testkit::{check, skipped, wait_for};
 use std::time::Duration;
 
 fn allowed() -> bool {

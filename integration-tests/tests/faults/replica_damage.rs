@@ -4,8 +4,8 @@
 use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Load, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Load, Options};
+use archon_testkit::{check, wait_for};
 use serde_json::Value;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;

@@ -3,7 +3,8 @@
 
 use crate::EXE;
 use archon_client::{Client, Role};
-use archon_integration_tests::{Cluster, Ending, Options, Process, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options, Process};
+use archon_testkit::wait_for;
 use archon_types::{partition_of, slot_of};
 use futures::TryStreamExt as _;
 use serde_json::Value;

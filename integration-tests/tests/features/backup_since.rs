@@ -2,7 +2,8 @@
 
 use crate::EXE;
 use archon_client::Client;
-use archon_integration_tests::{Cluster, Ending, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options};
+use archon_testkit::wait_for;
 use archon_types::{partition_of, slot_of};
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -4,8 +4,8 @@
 use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::cluster::TIMEOUT;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Options};
+use archon_testkit::{check, wait_for};
 use futures::TryStreamExt as _;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

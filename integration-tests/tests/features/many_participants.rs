@@ -3,8 +3,8 @@
 
 use archon_client::{AcquireError, Admin, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
 use archon_integration_tests::cluster::TIMEOUT;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Options};
+use archon_testkit::{check, wait_for};
 use futures::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

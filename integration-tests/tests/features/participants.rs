@@ -5,8 +5,8 @@
 
 use archon_examples::counter::{Line, Use, boot_clock_ns};
 use archon_integration_tests::participants::{Service, ServiceOptions};
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Ending, Network, Options, wait_for};
+use archon_integration_tests::{Ending, Network, Options};
+use archon_testkit::{check, wait_for};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

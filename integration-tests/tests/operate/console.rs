@@ -2,10 +2,10 @@
 
 use crate::EXE;
 use archon_integration_tests::http as plain;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Options};
 use archon_local_cluster::Issuer;
 use archon_security::{Expected, Protocol, Role, Tls, Transport};
+use archon_testkit::{check, wait_for};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::future::poll_fn;

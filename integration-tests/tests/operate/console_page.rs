@@ -2,8 +2,8 @@
 
 use crate::EXE;
 use archon_integration_tests::browser::Browser;
-use archon_integration_tests::{Cluster, Options, wait_for};
-use archon_skip::skipped;
+use archon_integration_tests::{Cluster, Options};
+use archon_testkit::{skipped, wait_for};
 use serde_json::Value;
 use std::time::Duration;
 

@@ -4,8 +4,8 @@
 use crate::EXE;
 use archon_client::Role;
 use archon_integration_tests::cluster::{Ran, TIMEOUT};
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending as _, Options, contract, wait_for};
+use archon_integration_tests::{Cluster, Ending as _, Options, contract};
+use archon_testkit::{check, wait_for};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
@@ -178,7 +178,7 @@ fn doctor_reports_bad_places_and_used_ports_offline() {
         one(&document, "file_system", "error", "tmpfs is in memory");
         one(&document, "directory", "ok", "can be made in /dev/shm");
     } else {
-        archon_skip::skipped("no file system in memory at /dev/shm");
+        archon_testkit::skipped("no file system in memory at /dev/shm");
     }
 
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -3,9 +3,9 @@
 use crate::EXE;
 use archon_integration_tests::http::{self, Answer};
 use archon_integration_tests::scrape::parted;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, Scrape, wait_for};
+use archon_integration_tests::{Cluster, Options, Scrape};
 use archon_telemetry::{CONNECTIONS_MAX, Definition, HEADER_BYTES_MAX, Kind};
+use archon_testkit::{check, wait_for};
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 
 use crate::EXE;
 use archon_integration_tests::{Cluster, Options, http};
-use archon_skip::skipped;
 use archon_telemetry::{Definition, Kind};
+use archon_testkit::skipped;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -1,7 +1,8 @@
 //! Operators' orders on partitions and nodes, and the cluster check, through the command line on real processes.
 
 use crate::EXE;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Options};
+use archon_testkit::wait_for;
 use serde_json::Value;
 use std::time::Duration;
 

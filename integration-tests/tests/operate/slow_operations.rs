@@ -2,8 +2,8 @@
 
 use crate::EXE;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection};
-use archon_integration_tests::{Cluster, Options, wait_for};
-use archon_skip::skipped;
+use archon_integration_tests::{Cluster, Options};
+use archon_testkit::{skipped, wait_for};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 //! place.
 
 use crate::EXE;
+use archon_integration_tests::Notified;
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Notified, wait_for};
+use archon_testkit::{check, wait_for};
 use std::time::Duration;
 use tempfile::TempDir;
 

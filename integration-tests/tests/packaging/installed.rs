@@ -3,7 +3,7 @@
 use crate::truth::EXE;
 use archon_integration_tests::Notified;
 use archon_integration_tests::ports::free_addresses;
-use archon_skip::skipped;
+use archon_testkit::skipped;
 use archon_tidy::root;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! systemd units.
 
 use crate::truth::{EXE, Options, exit_codes, stop_deadline};
-use archon_skip::skipped;
+use archon_testkit::skipped;
 use archon_tidy::packaging::seconds;
 use archon_tidy::packaging::units::{PROGRAM, Unit};
 use std::fs;

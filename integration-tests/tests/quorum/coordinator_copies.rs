@@ -3,8 +3,8 @@
 
 use crate::EXE;
 use archon_integration_tests::recovering::copy_directory;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options};
+use archon_testkit::{check, wait_for};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;

@@ -4,12 +4,11 @@
 use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Load, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Load, Options};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::RegisterRequest;
 use archon_proto::v1::session_client::SessionClient;
-use archon_skip::skipped;
+use archon_testkit::{check, skipped, wait_for};
 use archon_types::ErrorKind;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

@@ -3,13 +3,13 @@
 use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::ports::free_addresses;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Load, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Load, Options};
 use archon_load::BeatStream;
 use archon_proto::convert::beats::Beat;
 use archon_proto::convert::session::Registered;
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::{ClusterRef, RegisterRequest};
+use archon_testkit::{check, wait_for};
 use archon_types::{PROTOCOL_NEWEST, PushKey, Version};
 use std::time::Duration;
 use tonic::transport::Endpoint;

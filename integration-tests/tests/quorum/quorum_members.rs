@@ -1,8 +1,8 @@
 //! Coordinators join and leave while clients work: by the command line, on real processes.
 
 use crate::EXE;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Load, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Load, Options};
+use archon_testkit::{check, wait_for};
 use serde_json::json;
 use std::time::{Duration, Instant};
 

@@ -3,8 +3,8 @@
 
 use crate::EXE;
 use archon_integration_tests::recovering::copy_directory;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Load, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Load, Options};
+use archon_testkit::{check, wait_for};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 
 use crate::EXE;
 use archon_client::Role;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Load, Options, wait_for};
+use archon_integration_tests::{Cluster, Load, Options};
+use archon_testkit::{check, wait_for};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,8 +1,8 @@
 //! A coordinator whose state differs from the others', though it applied the same log.
 
 use crate::EXE;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options};
+use archon_testkit::{check, wait_for};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

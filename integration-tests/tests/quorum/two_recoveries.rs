@@ -2,8 +2,8 @@
 
 use crate::EXE;
 use archon_integration_tests::recovering::copy_directory;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending, Options, Rows, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options, Rows};
+use archon_testkit::{check, wait_for};
 use serde_json::Value;
 use std::time::Duration;
 

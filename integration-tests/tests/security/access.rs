@@ -3,8 +3,9 @@
 use crate::EXE;
 use archon_client::{Admin, Client, Error, ErrorKind, Right, Role, Tls, Transport};
 use archon_integration_tests::cluster::Ran;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Options};
 use archon_proto::v1;
+use archon_testkit::wait_for;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -2,7 +2,8 @@
 
 use crate::EXE;
 use archon_client::{Admin, NodeGoal, Role, Tls, Transport};
-use archon_integration_tests::{Cluster, Ending, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options};
+use archon_testkit::wait_for;
 use serde_json::Value;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

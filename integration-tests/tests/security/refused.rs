@@ -4,10 +4,10 @@
 use crate::EXE;
 use archon_client::{Role, Tls, Transport};
 use archon_integration_tests::cluster::Ran;
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending as _, Options, http, wait_for};
+use archon_integration_tests::{Cluster, Ending as _, Options, http};
 use archon_local_cluster::Issuer;
 use archon_security::{Expected, Protocol};
+use archon_testkit::{check, wait_for};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

@@ -2,9 +2,9 @@
 
 use crate::EXE;
 use archon_client::{Admin, Client, NodeGoal, Role, Tls, Transport};
-use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Ending as _, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending as _, Options};
 use archon_security::{Expected, Protocol};
+use archon_testkit::{check, wait_for};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;

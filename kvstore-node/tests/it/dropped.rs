@@ -1,11 +1,12 @@
 //! Tests of a node whose table is dropped. The test plays the coordinator.
 
 use crate::support::stream::exchange;
-use crate::support::{Fake, PARTITION, metric, row, wait_for};
+use crate::support::{Fake, PARTITION, metric, row};
 use archon_kvstore_node::Node;
 use archon_proto::convert::control::Push;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
+use archon_testkit::wait_for_state;
 use archon_types::{
     ClientId, Duty, ErrorDetail, ErrorKind, Fact, Op, Partition, PlacementId, ReplicaState, Report, TableId, TableList,
     Version,
@@ -97,7 +98,7 @@ async fn dropped_table_is_not_served_before_its_deletion() {
     push_dropped(&fake, Vec::new()).await;
     assert_eq!(ask(&fake, Op::Get { key: "key-1".into() }).await.kind, ErrorKind::NotFound);
     let stored = || fake.state.lock().loads.get(&COPY).copied();
-    wait_for("its size is known", stored, Option::is_some).await;
+    wait_for_state("its size is known", stored, Option::is_some).await;
     assert_eq!(metric(&node, "archon_node_placements"), 1, "it is kept until it is ordered deleted");
     node.stop().await.unwrap();
     let node = fake.node("athens", directory.path()).await;

@@ -2,11 +2,12 @@
 
 use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch};
 use crate::support::stream::replicate;
-use crate::support::{Fake, metric, row, wait_for};
+use crate::support::{Fake, metric, row};
 use archon_kv::{Effect, RowChange, row as rows};
 use archon_kvstore_node::Node;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
+use archon_testkit::wait_for_state;
 use archon_types::{ErrorDetail, ErrorKind, Fact, Millis, Partition, PlacementId, ReplicaState, Report, Revision, Seq};
 use bytes::Bytes;
 use std::path::Path;
@@ -52,7 +53,7 @@ async fn stale_read_returns_only_committed_data() {
     let logged = || metric(&node, "archon_wal_batches_total");
     let batches = logged();
     leader.send(1, &[Said::Append { before, start, commit: ENTRIES, entries: more }]).await;
-    wait_for("the entry is in the log", logged, |now| *now > batches).await;
+    wait_for_state("the entry is in the log", logged, |now| *now > batches).await;
     assert_eq!(stale(&fake, &key(ENTRIES + 1)).await, Ok((None, ENTRIES)), "it is not committed");
     leader.send(1, &[Said::Append { before: (1, ENTRIES + 1), start: 0, commit: ENTRIES + 1, entries: vec![] }]).await;
     committed(&node, ENTRIES + 1).await;
@@ -103,7 +104,7 @@ fn entries(before: u64, last: u64) -> Said {
 
 async fn committed(node: &Node, count: u64) {
     let commits = || metric(node, "entries_committed_total");
-    wait_for("the entries are committed", commits, |commits| *commits >= count).await;
+    wait_for_state("the entries are committed", commits, |commits| *commits >= count).await;
 }
 
 /// Starts athens as a follower that holds the entries.
@@ -136,11 +137,11 @@ async fn emptied_copy_is_reported_by_every_incarnation() {
     fake.host("athens", &led(&fake, 1, 2, LOAD)).await;
     assert_eq!(emptied(&fake), []);
     leader.send(1, &[behind()]).await;
-    let told = wait_for("it is told", || emptied(&fake), |told| !told.is_empty()).await;
+    let told = wait_for_state("it is told", || emptied(&fake), |told| !told.is_empty()).await;
     assert_eq!((told[0].placement, told[0].version), (PlacementId::new(1), led(&fake, 1, 2, LOAD).version));
     // The row has changed: the copy may have counted until then, so the coordinators would ignore the earlier report.
     fake.host("athens", &led(&fake, 1, 3, LOAD)).await;
-    wait_for("it is told for the changed row", || emptied(&fake), |told| told.len() == 2).await;
+    wait_for_state("it is told for the changed row", || emptied(&fake), |told| told.len() == 2).await;
     // A push may repeat the duty; the copy has not changed since.
     fake.host("athens", &led(&fake, 1, 3, LOAD)).await;
     fake.host("athens", &led(&fake, 1, 3, LOAD)).await;
@@ -150,15 +151,15 @@ async fn emptied_copy_is_reported_by_every_incarnation() {
     let before = fake.known("athens").unwrap().incarnation;
     fake.state.lock().stale = true;
     let anew = || fake.known("athens").unwrap().incarnation > before;
-    wait_for("the node registers anew", anew, |anew| *anew).await;
+    wait_for_state("the node registers anew", anew, |anew| *anew).await;
     fake.host("athens", &led(&fake, 1, 5, LOAD)).await;
-    wait_for("it is told by the next life", || emptied(&fake), |told| told.len() == 3).await;
+    wait_for_state("it is told by the next life", || emptied(&fake), |told| told.len() == 3).await;
 
     // The disk also records that the copy is empty.
     node.stop().await.unwrap();
     let node = fake.node("athens", directory.path()).await;
     fake.host("athens", &led(&fake, 1, 6, LOAD)).await;
-    wait_for("it is told after a restart", || emptied(&fake), |told| told.len() == 4).await;
+    wait_for_state("it is told after a restart", || emptied(&fake), |told| told.len() == 4).await;
     node.stop().await.unwrap();
 }
 
@@ -178,7 +179,7 @@ async fn leader_without_committed_entries_is_refused_and_reported() {
     let short = || Said::Append { before: (1, 2), start: 2, commit: 2, entries: vec![] };
     fake.host("athens", &led(&fake, 2, 2, LIVE)).await;
     leader.send(2, &[short()]).await;
-    let told = wait_for("it is told", disputes, |told| !told.is_empty()).await;
+    let told = wait_for_state("it is told", disputes, |told| !told.is_empty()).await;
     let (commit, agreed) = (Seq::new(ENTRIES), Seq::new(2));
     assert_eq!(told, [Fact::LostData { leader: PlacementId::new(LEADER), commit, agreed }]);
     assert_eq!(metric(&node, "alarms_total"), 1);
@@ -186,12 +187,12 @@ async fn leader_without_committed_entries_is_refused_and_reported() {
     let before = fake.known("athens").unwrap().incarnation;
     fake.state.lock().stale = true;
     let anew = || fake.known("athens").unwrap().incarnation > before;
-    wait_for("the node registers anew", anew, |anew| *anew).await;
+    wait_for_state("the node registers anew", anew, |anew| *anew).await;
     fake.host("athens", &led(&fake, 2, 3, LIVE)).await;
     // The stream that named the former incarnation has ended.
     let leader = Leader::connect(&fake).await;
     leader.send(2, &[short()]).await;
-    wait_for("it is told by the next life", disputes, |told| told.len() == 2).await;
+    wait_for_state("it is told by the next life", disputes, |told| told.len() == 2).await;
 
     // A leader that has all entries is followed; the log was not truncated.
     fake.host("athens", &led(&fake, 3, 4, LIVE)).await;

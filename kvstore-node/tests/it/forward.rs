@@ -1,6 +1,6 @@
 //! Tests of operations at a node that does not lead their partition (PROTOCOL rule 32): forwarded once, or refused.
 
-use crate::support::{Fake, Kv, PARTITION, metric, row, stream, wait_for};
+use crate::support::{Fake, Kv, PARTITION, metric, row, stream};
 use archon_frames::{FrameReader, FrameWriter, Keepalive, Opening, PartialBudget, StreamKind, accept};
 use archon_kvstore_node::Node;
 use archon_proto::convert::control::Push;
@@ -8,6 +8,7 @@ use archon_proto::convert::error::detail_of;
 use archon_proto::convert::kv::{OpName, TaggedOp, TaggedReply};
 use archon_proto::convert::packed::{OpPacker, ReplyPacker, unpack_ops, unpack_replies};
 use archon_proto::v1;
+use archon_testkit::wait_for_state;
 use archon_types::{
     AccessList, Answer, ClientId, ErrorDetail, ErrorKind, Millis, NodeId, Op, OpId, ReplicaState, Revision, Version,
 };
@@ -343,7 +344,7 @@ async fn operations_for_unresponsive_leader_are_bounded() {
     let lost = answered(&mut answers, UNDER_WAY).await;
     let kinds: Vec<ErrorKind> = lost.values().map(|outcome| outcome.as_ref().unwrap_err().kind).collect();
     assert!(kinds.iter().all(|kind| *kind == ErrorKind::MaybeApplied), "{kinds:?}");
-    wait_for("everything is given back", || metric(&byzantium, "admitted_bytes"), |held| *held == 0).await;
+    wait_for_state("everything is given back", || metric(&byzantium, "admitted_bytes"), |held| *held == 0).await;
     byzantium.stop().await.unwrap();
 }
 
@@ -365,7 +366,7 @@ async fn forwarded_operation_ends_with_its_caller() {
     played.taken(1).await;
     let late = call.await.unwrap().unwrap_err();
     assert!(matches!(late.code(), tonic::Code::Cancelled | tonic::Code::DeadlineExceeded), "{late:?}");
-    wait_for("its share is given back", || metric(&byzantium, "admitted_bytes"), |held| *held == 0).await;
+    wait_for_state("its share is given back", || metric(&byzantium, "admitted_bytes"), |held| *held == 0).await;
     // The same holds after the leader has moved and the former one does not answer.
     let mut kv = fake.kv("byzantium").await;
     let call = tokio::spawn(async move { kv.get("k").await });

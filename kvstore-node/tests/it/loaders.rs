@@ -2,10 +2,11 @@
 
 use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, hint};
 use crate::support::stream::{replicate, sorted};
-use crate::support::{Fake, Known, metric, row, seconds, wait_for};
+use crate::support::{Fake, Known, metric, row, seconds};
 use archon_kv::row as rows;
 use archon_proto::v1;
 use archon_proto::v1::replication_server::{Replication, ReplicationServer};
+use archon_testkit::wait_for_state;
 use archon_types::{BootId, ErrorKind, Fact, Incarnation, Partition, ReplicaState, Revision};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream::{self, BoxStream, StreamExt};
@@ -123,10 +124,10 @@ async fn restarted_copy_keeps_no_row_of_previous_attempt() {
     ]);
     fake.host("athens", &led(&fake, LOAD)).await;
     push_behind(&fake).await;
-    wait_for("everything is pulled", || source.script.lock().len(), |left| *left == 0).await;
+    wait_for_state("everything is pulled", || source.script.lock().len(), |left| *left == 0).await;
 
     // The complete copy, which its leader counts, leads.
-    wait_for("the log is followed", || source.hints.lock().clone(), |hints| hints.contains(&20)).await;
+    wait_for_state("the log is followed", || source.hints.lock().clone(), |hints| hints.contains(&20)).await;
     assert_eq!(metric(&node, "copies_restarted_total"), 1);
     assert_eq!(*source.rates.lock(), [0, 0, u64::MAX, u64::MAX], "what took too long once does not rest");
     fake.host("athens", &row(2, 2, 1, &[(1, fake.id("athens"), LIVE)])).await;
@@ -150,7 +151,7 @@ async fn incomplete_copy_is_not_served_by_leader() {
     *source.script.lock() = VecDeque::from([vec![page(10, "first", false), broken]]);
     fake.host("athens", &led(&fake, LOAD)).await;
     push_behind(&fake).await;
-    wait_for("a page is pulled", || source.script.lock().len(), |left| *left == 0).await;
+    wait_for_state("a page is pulled", || source.script.lock().len(), |left| *left == 0).await;
     fake.host("athens", &row(2, 2, 1, &[(1, fake.id("athens"), LIVE)])).await;
     fake.reported("that the copy is no whole one", |report| matches!(report.fact, Fact::Damaged { .. })).await;
     let refusal = fake.kv("athens").await.get("first").await.unwrap_err();
@@ -177,9 +178,9 @@ async fn loader_pauses_engine_writes_while_clients_use_node() {
             let _ = kv.get("key-00").await;
         }
     });
-    wait_for("it is used", || metric(&node, "node_operations_total"), |operations| *operations > asked).await;
+    wait_for_state("it is used", || metric(&node, "node_operations_total"), |operations| *operations > asked).await;
     push_behind(&fake).await;
-    wait_for("everything is pulled", || source.hints.lock().clone(), |hints| hints.contains(&10)).await;
+    wait_for_state("everything is pulled", || source.hints.lock().clone(), |hints| hints.contains(&10)).await;
     reads.abort();
     assert!(seconds(&node, "copy_rest_seconds_total") > 0.0);
     node.stop().await.unwrap();

@@ -1,10 +1,11 @@
 //! Tests of real nodes against a coordinator that the test plays.
 
 use crate::support::stream::exchange;
-use crate::support::{self, Fake, PARTITION, metric, row, wait_for};
+use crate::support::{self, Fake, PARTITION, metric, row};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
+use archon_testkit::wait_for_state;
 use archon_types::{
     BootId, ClientId, ClusterId, Duty, Epoch, ErrorKind, Fact, Incarnation, NodeId, Op, PartitionId, PlacementId,
     ReplicaState, Report, TableId, limits,
@@ -84,7 +85,7 @@ async fn sizes_are_reported_before_rows_reach_engine() {
     }
     let load = || fake.state.lock().loads.get(&PlacementId::new(1)).copied();
     let told = |load: &Option<_>| load.is_some_and(|load: archon_proto::convert::load::PlacementLoad| load.keys == 16);
-    let load = wait_for("all keys are counted", load, told).await.unwrap();
+    let load = wait_for_state("all keys are counted", load, told).await.unwrap();
     assert!(load.bytes > 16 * 96 * 1024, "{load:?}");
     assert_eq!(metric(&node, "archon_engine_syncs_total"), syncs, "the engine had them by then");
     node.stop().await.unwrap();
@@ -100,16 +101,16 @@ async fn sizes_are_reported_to_each_new_leading_coordinator() {
     let mut kv = fake.kv("athens").await;
     kv.put_when_served("key", "value").await;
     let told = |fake: &Fake| fake.state.lock().loads.get(&PlacementId::new(1)).copied();
-    let size = wait_for("the size is told", || told(&fake), |load| load.is_some_and(|load| load.keys == 1)).await;
+    let size = wait_for_state("the size is told", || told(&fake), |load| load.is_some_and(|load| load.keys == 1)).await;
     next.state.lock().terms_before = 1;
     fake.state.lock().succeeded_by = Some(next.address.clone());
-    wait_for("the next coordinator is told", || told(&next), |load| *load == size).await;
+    wait_for_state("the next coordinator is told", || told(&next), |load| *load == size).await;
     // A coordinator that leads again remembers no sizes either.
     fake.state.lock().loads.clear();
     fake.state.lock().terms_before = 2;
     next.state.lock().succeeded_by = Some(fake.address.clone());
     fake.state.lock().succeeded_by = None;
-    wait_for("the first one is told again", || told(&fake), |load| *load == size).await;
+    wait_for_state("the first one is told again", || told(&fake), |load| *load == size).await;
     node.stop().await.unwrap();
 }
 
@@ -234,7 +235,7 @@ async fn node_confirms_only_its_current_boot_id() {
     assert!(!fake.confirms("athens", BootId::new(uuid::Uuid::new_v4())).await);
     // Another incarnation of the same process has another boot id.
     fake.state.lock().stale = true;
-    let again = wait_for(
+    let again = wait_for_state(
         "the node registers anew",
         || fake.known("athens").unwrap(),
         |known| known.incarnation > first.incarnation,
@@ -256,14 +257,14 @@ async fn stale_incarnation_registers_again_without_leaderships() {
     kv.put_when_served("k", "v").await;
     let before = fake.known("athens").unwrap().incarnation;
     fake.state.lock().stale = true;
-    wait_for(
+    wait_for_state(
         "the node registers anew",
         || fake.known("athens"),
         |known| known.as_ref().is_some_and(|known| known.incarnation > before),
     )
     .await;
     // The old leadership has ended although the new registration has a lease.
-    wait_for("nothing is led", || metric(&node, "partitions_led"), |led| *led == 0).await;
+    wait_for_state("nothing is led", || metric(&node, "partitions_led"), |led| *led == 0).await;
     let refused = kv.get("k").await.unwrap_err();
     assert!(refused.kind.is_retryable(), "{refused}");
     fake.host("athens", &row(2, 2, 1, &[(1, fake.id("athens"), LIVE)])).await;
@@ -285,7 +286,7 @@ async fn partition_move_under_writes_loses_no_key() {
         from.put_when_served(&format!("early-{number}"), &format!("{number}")).await;
     }
     // Part of the log is gone, so the loader must copy.
-    wait_for("the log is trimmed", || metric(&athens, "log_trims_total"), |trims| *trims > 0).await;
+    wait_for_state("the log is trimmed", || metric(&athens, "log_trims_total"), |trims| *trims > 0).await;
 
     let stop = Arc::new(AtomicBool::new(false));
     let writer = tokio::spawn({
@@ -332,7 +333,8 @@ async fn partition_move_under_writes_loses_no_key() {
     let online = |report: &Report| report.fact == Fact::Online && report.epoch == Epoch::new(2);
     fake.reported("the target serves", online).await;
     let count = metric(&sparta, "operations_total");
-    wait_for("writes arrive at the target", || metric(&sparta, "operations_total"), |now| *now > count + 50).await;
+    wait_for_state("writes arrive at the target", || metric(&sparta, "operations_total"), |now| *now > count + 50)
+        .await;
 
     let cleanup = row(2, 5, 2, &[(1, a, ReplicaState::Unload), (2, b, LIVE)]);
     fake.host("sparta", &cleanup).await;
@@ -384,14 +386,14 @@ async fn release_report_is_repeated_until_another_copy_leads() {
     };
     let hand_over = Duty::HandOver { partition: led.clone(), placement: PlacementId::new(1), to: PlacementId::new(2) };
     fake.send("athens", fake.duties("athens", &led, vec![hand_over])).await.unwrap();
-    wait_for("it is released, and that is said three times", releases, |count| *count >= 3).await;
+    wait_for_state("it is released, and that is said three times", releases, |count| *count >= 3).await;
     // The coordinator has the report; nothing is left to send.
     fake.host("athens", &row(2, 2, 2, &[placements[0], (2, other, LIVE)])).await;
     let said = releases();
     // Waits at least as long as the three reports took, counted in heartbeats, which the node sends once per tick.
     let heartbeats = metric(&node, "heartbeats_total");
     let beats = || metric(&node, "heartbeats_total");
-    wait_for("time passes", beats, |beats| *beats >= heartbeats + 12).await;
+    wait_for_state("time passes", beats, |beats| *beats >= heartbeats + 12).await;
     assert!(releases() <= said + 1, "one may have been on its way");
     node.stop().await.unwrap();
 }

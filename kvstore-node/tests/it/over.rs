@@ -3,9 +3,10 @@
 
 use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, batch_from};
 use crate::support::stream::open;
-use crate::support::{Fake, metric, row, wait_for};
+use crate::support::{Fake, metric, row};
 use archon_frames::{FrameError, FrameReader, FrameWriter, PartialBudget, StreamKind, accept};
 use archon_proto::v1;
+use archon_testkit::wait_for_state;
 use archon_types::{ErrorKind, Incarnation, NodeId, NodeStatus, OVER_SINCE, Over, ReplicaState, Version};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -95,7 +96,8 @@ async fn node_registers_again_after_failure_notice_from_peer() {
         assert_eq!((told(), fake.known("athens").unwrap().incarnation), (0, athens.incarnation), "{foreign:?}");
     }
     says(&listener, over(athens.id, life, 1_003)).await;
-    wait_for("it registers anew", || fake.known("athens").unwrap().incarnation, |now| *now > athens.incarnation).await;
+    wait_for_state("it registers anew", || fake.known("athens").unwrap().incarnation, |now| *now > athens.incarnation)
+        .await;
     assert_eq!(told(), 1);
     assert!(fake.state.lock().left.is_empty(), "it says no farewell: it had nothing to release");
     node.stop().await.unwrap();

@@ -3,12 +3,13 @@
 
 use crate::support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, batch_from};
 use crate::support::stream::replicate;
-use crate::support::{Fake, PARTITION, metric, row, wait_for};
+use crate::support::{Fake, PARTITION, metric, row};
 use archon_kv::{Effect, RowChange, row as rows};
 use archon_kvstore_node::Node;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::control_client::ControlClient;
+use archon_testkit::wait_for_state;
 use archon_types::limits::EPOCHS_AHEAD_MAX;
 use archon_types::{Duty, ErrorKind, Millis, PlacementId, ReplicaState, Revision};
 
@@ -30,7 +31,7 @@ fn nothing() -> Said {
 
 async fn committed(node: &Node, count: u64) {
     let commits = || metric(node, "entries_committed_total");
-    wait_for("the leader is still obeyed", commits, |commits| *commits >= count).await;
+    wait_for_state("the leader is still obeyed", commits, |commits| *commits >= count).await;
 }
 
 /// A copy that persists the last possible epoch could never accept a leader again, not even after a restart.
@@ -53,7 +54,7 @@ async fn message_with_impossible_sender_or_epoch_is_ignored() {
         let stranger = replicate(&address).await;
         stranger.send(batch_from(&fake, from, u64::MAX, &[nothing()])).await.unwrap();
         let ended = || stranger.is_closed();
-        wait_for("the stranger is refused", ended, |ended| *ended).await;
+        wait_for_state("the stranger is refused", ended, |ended| *ended).await;
     }
     // A known node that names a copy outside the partition, and the leader itself, restored from an old state or
     // forged.

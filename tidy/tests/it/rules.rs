@@ -15,7 +15,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ("durable", "archon-durable", &[]),
     ("wal", "archon-wal", &["archon-durable"]),
     ("security/certificates", "archon-certificates", &["archon-durable", "archon-security", "archon-types"]),
-    ("integration-tests/skip", "archon-skip", &[]),
+    ("integration-tests/testkit", "archon-testkit", &[]),
     // Builds in seconds, since it needs no part of the product.
     ("tidy", "archon-tidy", &[]),
     ("telemetry", "archon-telemetry", &["archon-security", "archon-types"]),
@@ -410,18 +410,18 @@ fn duplicate_library_versions_do_not_increase() {
     assert!(more == MORE_VERSIONS_MAX, "only {more} packages more than needed: lower MORE_VERSIONS_MAX");
 }
 
-/// A test that cannot run on its machine calls `archon_skip::skipped`, which fails where changes are judged.
+/// A test that cannot run on its machine calls `archon_testkit::skipped`, which fails where changes are judged.
 #[test]
 fn no_test_is_skipped_silently() {
     let word = ["\"", "skipped"].concat();
     let mut wrong: Vec<_> = sources()
         .into_iter()
-        .filter(|(name, _)| !name.starts_with("integration-tests/skip/") && !name.starts_with("bench/"))
+        .filter(|(name, _)| !name.starts_with("integration-tests/testkit/") && !name.starts_with("bench/"))
         .filter(|(_, text)| text.lines().any(|line| line.contains("println!") && line.contains(&word)))
         .map(|(name, _)| name)
         .collect();
     wrong.retain(|name| name != "tidy/tests/it/rules.rs");
-    assert!(wrong.is_empty(), "not by archon_skip: {wrong:#?}");
+    assert!(wrong.is_empty(), "not by archon_testkit: {wrong:#?}");
 }
 
 /// Returns true if `text` contains `word` as a whole name.

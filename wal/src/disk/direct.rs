@@ -182,7 +182,7 @@ fn syncs_direct_writes(file: &File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_skip::skipped;
+    use archon_testkit::skipped;
 
     fn aligned(bytes: &mut Vec<u8>, fill: u8) -> &[u8] {
         aligned_bytes(bytes, 4096, fill)

@@ -4,7 +4,8 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::support::{put, wait_for};
+use crate::support::{LIMIT, put};
+use archon_testkit::wait_for;
 use archon_wal::disk::MemoryDisk;
 use archon_wal::{Bounds, StreamId, Wal, WalBatch, WalConfig, WalError};
 use bytes::Bytes;
@@ -51,7 +52,7 @@ fn callbacks_run_in_order_across_threads() {
     let progress = wal.progress();
     assert_eq!(progress.batches, 800);
     assert!(progress.fsyncs > 0 && progress.bytes > 800 * 40, "{progress:?}");
-    wait_for("the writer rests", || match wal.progress().outstanding_since {
+    wait_for("the writer rests", LIMIT, || match wal.progress().outstanding_since {
         None => Ok(()),
         since => Err(format!("{since:?}")),
     });
@@ -180,7 +181,7 @@ fn full_queue_returns_the_batch() {
     assert!(matches!(*full.reason, WalError::QueueFull { max: 4096, .. }), "{full}");
     assert!((10..40).contains(&seq), "{seq}");
     release.send(()).unwrap();
-    wait_for("space again", || put(&wal, 1, seq, b"x").map_err(|error| error.to_string()));
+    wait_for("space again", LIMIT, || put(&wal, 1, seq, b"x").map_err(|error| error.to_string()));
 }
 
 /// Returns a batch of these records.

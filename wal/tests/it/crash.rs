@@ -9,8 +9,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{read_all, wait_for};
-use archon_skip::skipped;
+use crate::support::{LIMIT, read_all};
+use archon_testkit::skipped;
+use archon_testkit::wait_for;
 use archon_wal::disk::{Disk, Fault, FaultDisk, FaultPoint, Operation, RealDisk};
 use archon_wal::{StreamId, Wal, WalBatch, WalConfig};
 
@@ -67,7 +68,7 @@ fn child() {
     let (wal, _) = Wal::open_on(disk.clone(), config()).unwrap();
     if let Some(fault) = late {
         // Otherwise the fault may hit a file that is prepared before anything is written.
-        wait_for("a segment in use, one ready and one in reserve", || match wal.disk_bytes() {
+        wait_for("a segment in use, one ready and one in reserve", LIMIT, || match wal.disk_bytes() {
             bytes if bytes >= 3 * config().segment_bytes => Ok(()),
             bytes => Err(format!("{bytes} bytes")),
         });

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{put, read_all};
-use archon_skip::skipped;
+use archon_testkit::skipped;
 use archon_wal::disk::{BLOCK_ALIGNMENT, Disk, RealDisk};
 use archon_wal::{StreamId, Wal, WalConfig};
 use rustix::fs::OFlags;

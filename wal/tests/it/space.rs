@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{put, read_all, wait_for};
+use crate::support::{LIMIT, put, read_all};
+use archon_testkit::wait_for;
 use archon_wal::disk::{FaultDisk, MemoryDisk};
 use archon_wal::{StreamId, Wal, WalBatch, WalConfig, WalError};
 
@@ -37,7 +38,7 @@ fn ready_log() -> (MemoryDisk, Arc<FaultDisk>, Wal) {
     let disk = Arc::new(FaultDisk::new(Arc::new(memory.clone())));
     let (wal, _) = Wal::open_on(disk.clone(), config()).unwrap();
     put(&wal, 1, 1, b"first").unwrap();
-    wait_for("one segment ready and one in reserve", || match wal.disk_bytes() {
+    wait_for("one segment ready and one in reserve", LIMIT, || match wal.disk_bytes() {
         12_288 => Ok(()),
         bytes => Err(format!("{bytes} bytes")),
     });
@@ -63,7 +64,7 @@ fn full_disk_allows_only_reads_and_urgent_batches() {
     assert!(wal.read_only());
 
     disk.set_full(false);
-    wait_for("the log takes writes again", || match wal.read_only() {
+    wait_for("the log takes writes again", LIMIT, || match wal.read_only() {
         true => Err("still read-only".to_owned()),
         false => Ok(()),
     });
@@ -98,12 +99,12 @@ fn sure_space_fits_on_a_full_disk() {
         }
         // Two files were ready.
         assert!(taken > 4096, "{taken} bytes of {largest} at most");
-        wait_for("the helper to find that the disk is full", || match wal.shortage() {
+        wait_for("the helper to find that the disk is full", LIMIT, || match wal.shortage() {
             Some(shortage) if shortage.is_full() && shortage.needed_bytes == 4096 => Ok(()),
             other => Err(format!("{other:?}")),
         });
         disk.set_full(false);
-        wait_for("the log to have space", || match (wal.shortage(), wal.sure_space(largest)) {
+        wait_for("the log to have space", LIMIT, || match (wal.shortage(), wal.sure_space(largest)) {
             (None, space) if space > 0 => Ok(()),
             found => Err(format!("{found:?}")),
         });
@@ -114,7 +115,7 @@ fn sure_space_fits_on_a_full_disk() {
 fn trim_makes_full_disk_writable() {
     let (_memory, _disk, wal, last) = full_log();
     wal.trim(StreamId(1), last);
-    wait_for("recycled segments let writes through", || {
+    wait_for("recycled segments let writes through", LIMIT, || {
         put(&wal, 1, last + 1, b"in a recycled segment").map_err(|error| error.to_string())
     });
     assert!(!wal.read_only());
@@ -158,7 +159,7 @@ fn trimmed_log_stays_small_and_names_pinning_streams() {
     assert_eq!(pinned.streams, [StreamId(9)]);
     assert!(pinned.bytes >= 5 * 4096, "{pinned:?}");
     wal.trim(StreamId(9), 1);
-    wait_for("the segments are reused", || match wal.disk_bytes() {
+    wait_for("the segments are reused", LIMIT, || match wal.disk_bytes() {
         bytes if bytes <= 6 * 4096 => Ok(()),
         bytes => Err(format!("{bytes} bytes")),
     });
@@ -215,7 +216,7 @@ fn free_space_relocates_old_records() {
     churn(&wal, 2, 300);
     assert!(wal.disk_bytes() > 20 * 4096, "{} bytes", wal.disk_bytes());
     // No further writes or trims.
-    wait_for("the log is small", || {
+    wait_for("the log is small", LIMIT, || {
         wal.free_space();
         let bytes = wal.disk_bytes();
         if bytes <= 8 * 4096 { Ok(()) } else { Err(format!("{bytes} bytes")) }
@@ -231,7 +232,7 @@ fn trim_of_other_stream_relocates_old_records() {
     (1..=300).for_each(|seq| put(&wal, 1, seq, &[1; 300]).unwrap());
     assert!(wal.disk_bytes() > 20 * 4096, "{} bytes", wal.disk_bytes());
     wal.trim(StreamId(1), 300);
-    wait_for("the log is small", || {
+    wait_for("the log is small", LIMIT, || {
         let bytes = wal.disk_bytes();
         if bytes <= (8 + 1 + 4 + 4) * 4096 { Ok(()) } else { Err(format!("{bytes} bytes")) }
     });
@@ -246,7 +247,7 @@ fn full_disk_is_freed_by_relocation() {
     assert!(wal.disk_bytes() > 20 * 4096, "{} bytes", wal.disk_bytes());
     disk.set_full(true);
     let mut seq = next;
-    wait_for("more than all that is made ready is written", || {
+    wait_for("more than all that is made ready is written", LIMIT, || {
         match put(&wal, 1, seq, &[1; 300]) {
             Ok(()) => {
                 wal.trim(StreamId(1), seq);
@@ -280,7 +281,7 @@ fn refused_ordered_batch_blocks_later_ones_of_producer() {
     assert!(matches!(ordered(1, 5, true, None), Err(WalError::NoSpace { .. })));
     ordered(2, 5, true, None).unwrap();
     disk.set_full(false);
-    wait_for("the log takes writes again", || match wal.read_only() {
+    wait_for("the log takes writes again", LIMIT, || match wal.read_only() {
         true => Err("still read-only".to_owned()),
         false => Ok(()),
     });

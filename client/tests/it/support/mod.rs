@@ -123,19 +123,6 @@ impl Store {
     }
 }
 
-/// Waits until `condition` holds, without sleeping longer than needed; fails with the last state.
-pub(crate) async fn wait_for<T: std::fmt::Debug>(what: &str, state: impl Fn() -> T, condition: impl Fn(&T) -> bool) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(60);
-    loop {
-        let now = state();
-        if condition(&now) {
-            return;
-        }
-        assert!(std::time::Instant::now() < deadline, "waited for {what}; last: {now:?}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
 /// Counters and settings of one node.
 pub(crate) struct NodeState {
     pub(crate) id: NodeId,

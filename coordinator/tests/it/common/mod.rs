@@ -16,35 +16,20 @@ use archon_proto::v1::control_server::{Control, ControlServer};
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::table_client::TableClient;
 use archon_security::{Expected, Transport};
+use archon_testkit::wait_for_async;
 use archon_types::{
     Assembled, Assembly, ErrorDetail, ErrorKind, Holds, PROTOCOL_NEWEST, PartitionTable, Partitioning, ProtocolRange,
     Settings, TablePiece,
 };
 use prost::Message as _;
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tonic::transport::{Channel, Endpoint, Server, server::TcpIncoming};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
-
-/// Waits until `probe` succeeds; otherwise panics with its last error.
-pub async fn wait_for<T, F>(what: &str, within: Duration, mut probe: impl FnMut() -> F) -> T
-where
-    F: Future<Output = Result<T, String>>,
-{
-    let begun = Instant::now();
-    loop {
-        match probe().await {
-            Ok(found) => return found,
-            Err(last) => assert!(begun.elapsed() < within, "waited {within:?} for {what}; last: {last}"),
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
 
 pub struct Quorum {
     pub dirs: BTreeMap<u64, TempDir>,
@@ -116,7 +101,7 @@ impl Quorum {
 
     /// Waits until no change of the quorum is in progress, and returns its voters and its learners.
     pub async fn changed(&self) -> (Vec<u64>, Vec<u64>) {
-        wait_for("the change of the quorum", Duration::from_secs(60), || async {
+        wait_for_async("the change of the quorum", Duration::from_secs(60), || async {
             let view = self.view().await.map_err(|error| error.to_string())?;
             if view.leader_id != Some(view.id) || view.pending.is_some() {
                 return Err(format!("{view:?}"));
@@ -145,7 +130,7 @@ impl Quorum {
 
     pub async fn restart(&mut self, id: u64) {
         let config = self.config(id);
-        let listener = wait_for("the port to be free", Duration::from_secs(60), || async {
+        let listener = wait_for_async("the port to be free", Duration::from_secs(60), || async {
             TcpListener::bind(config.listen).await.map_err(|error| error.to_string())
         })
         .await;
@@ -154,7 +139,7 @@ impl Quorum {
 
     /// Waits for a leader and returns it.
     pub async fn leader(&self) -> u64 {
-        wait_for("a leader", Duration::from_secs(60), || async {
+        wait_for_async("a leader", Duration::from_secs(60), || async {
             let leads = self.running.values().find(|coordinator| coordinator.is_leading());
             leads.map(Coordinator::id).ok_or_else(|| "nobody leads".to_owned())
         })

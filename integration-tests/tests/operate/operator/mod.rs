@@ -3,7 +3,8 @@
 pub(crate) mod programs;
 
 use archon_integration_tests::cluster::TIMEOUT;
-use archon_integration_tests::{Cluster, Ending, Process, Release, wait_for};
+use archon_integration_tests::{Cluster, Ending, Process, Release};
+use archon_testkit::wait_for;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};

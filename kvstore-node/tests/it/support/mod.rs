@@ -19,6 +19,7 @@ use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::session_server::{Session, SessionServer};
 use archon_security::connection_limit::ConnectionLimit;
 use archon_telemetry::flat;
+use archon_testkit::wait_for_state;
 use archon_types::{
     BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, Incarnation, KeyRange, Keys,
     NodeDelta, NodeId, PROTOCOL_FIRST, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey,
@@ -120,7 +121,7 @@ impl Fake {
     pub async fn node(&self, name: &str, directory: &Path) -> Node {
         let before = self.known(name).map_or(Incarnation::ZERO, |known| known.incarnation);
         let node = Node::start(self.config(name, directory)).await.unwrap();
-        wait_for(
+        wait_for_state(
             "the node registers",
             || self.known(name),
             |known| known.as_ref().is_some_and(|known| known.incarnation > before),
@@ -207,7 +208,7 @@ impl Fake {
             let known = self.known(name)?;
             self.state.lock().keys.get(&(known.id, known.incarnation)).copied()
         };
-        let key = wait_for("the node is heard", key, Option::is_some).await.unwrap();
+        let key = wait_for_state("the node is heard", key, Option::is_some).await.unwrap();
         let push = Push { key, ..push };
         loop {
             match client.push(v1::PushRequest::from(push.clone())).await.map_err(|status| detail_of(&status)) {
@@ -256,7 +257,7 @@ impl Fake {
     }
 
     pub async fn reported(&self, what: &str, matches: impl Fn(&Report) -> bool) -> Report {
-        let found = wait_for(
+        let found = wait_for_state(
             what,
             || self.state.lock().reports.clone(),
             |reports| reports.iter().any(|(_, report)| matches(report)),
@@ -446,19 +447,6 @@ pub fn row(epoch: u64, version: u64, leader: u64, placements: &[(u64, NodeId, Re
         split: None,
         merge: None,
         absorbed: Version::ZERO,
-    }
-}
-
-/// Waits until the state that `read` returns satisfies the condition; panics with the last state otherwise.
-pub async fn wait_for<T: std::fmt::Debug>(what: &str, read: impl Fn() -> T, done: impl Fn(&T) -> bool) -> T {
-    let until = Instant::now() + Duration::from_secs(60);
-    loop {
-        let state = read();
-        if done(&state) {
-            return state;
-        }
-        assert!(Instant::now() < until, "waited too long until {what}; last state: {state:?}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

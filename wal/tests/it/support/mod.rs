@@ -227,17 +227,8 @@ pub fn read_all(wal: &Wal, stream: u64) -> Result<BTreeMap<u64, Vec<u8>>, String
     Ok(records)
 }
 
-/// Waits until `condition` returns `Ok`; fails with its last error.
-pub fn wait_for(what: &str, mut condition: impl FnMut() -> Result<(), String>) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    loop {
-        match condition() {
-            Ok(()) => return,
-            Err(state) if std::time::Instant::now() > deadline => panic!("{what}: {state}"),
-            Err(_) => std::thread::sleep(std::time::Duration::from_millis(2)),
-        }
-    }
-}
+/// Limit of waits for the log's own threads.
+pub const LIMIT: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// Puts one record and waits until it is durable.
 pub fn put(wal: &Wal, stream: u64, seq: u64, data: &[u8]) -> Result<(), archon_wal::WalError> {

@@ -1,0 +1,15 @@
+//! The kit of tests of all crates: waiting for a condition, seeded randomness, and skipping.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `wait` | polling until a condition holds, with the last state in the failure |
+//! | `random` | a small generator: the same seed gives the same test |
+//! | `skip` | leaving out a test that this machine does not allow |
+
+mod random;
+mod skip;
+mod wait;
+
+pub use random::Random;
+pub use skip::{NO_SKIP, skipped};
+pub use wait::{check, wait_for, wait_for_async, wait_for_state};

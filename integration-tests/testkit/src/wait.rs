@@ -1,0 +1,106 @@
+//! Waits for conditions; tests contain no bare sleeps.
+
+use std::fmt::{Debug, Display};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Pause between two polls.
+const INTERVAL: Duration = Duration::from_millis(10);
+/// Limit of waits for the state of one process: the machine may be busy with other tests.
+const STATE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Polls `condition` until it returns a value, and returns it with the time taken. Blocks the thread.
+///
+/// # Panics
+/// After `limit`, with the awaited condition (`what`) and the last state that `condition` described.
+#[track_caller]
+pub fn wait_for<T, E: Display>(
+    what: &str,
+    limit: Duration,
+    mut condition: impl FnMut() -> Result<T, E>,
+) -> (T, Duration) {
+    let began = Instant::now();
+    loop {
+        match condition() {
+            Ok(value) => return (value, began.elapsed()),
+            Err(state) => assert!(began.elapsed() < limit, "{}", late(what, limit, &state)),
+        }
+        thread::sleep(INTERVAL);
+    }
+}
+
+/// Polls `condition` until it returns a value, and returns it; for async runtimes.
+///
+/// # Panics
+/// As [`wait_for`].
+pub async fn wait_for_async<T, E: Display>(
+    what: &str,
+    limit: Duration,
+    mut condition: impl AsyncFnMut() -> Result<T, E>,
+) -> T {
+    let began = Instant::now();
+    loop {
+        match condition().await {
+            Ok(value) => return value,
+            Err(state) => assert!(began.elapsed() < limit, "{}", late(what, limit, &state)),
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// Waits until the state that `read` returns satisfies `condition`, and returns that state.
+///
+/// # Panics
+/// After a minute, with the awaited condition and the last state.
+pub async fn wait_for_state<T: Debug>(what: &str, read: impl Fn() -> T, condition: impl Fn(&T) -> bool) -> T {
+    let poll = async || {
+        let state = read();
+        if condition(&state) { Ok(state) } else { Err(format!("{state:?}")) }
+    };
+    wait_for_async(what, STATE_LIMIT, poll).await
+}
+
+/// Returns `Ok` if `holds`, else the description made by `describe`.
+///
+/// # Errors
+/// The description, when the condition does not hold.
+pub fn check(holds: bool, describe: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(describe()) }
+}
+
+fn late(what: &str, limit: Duration, state: &impl Display) -> String {
+    format!("expected {what} within {} s, but after that: {state}", limit.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::catch_unwind;
+
+    fn message_of(wait: impl FnOnce() + std::panic::UnwindSafe) -> String {
+        *catch_unwind(wait).unwrap_err().downcast::<String>().unwrap()
+    }
+
+    #[test]
+    fn wait_over_its_limit_reports_the_last_state() {
+        let never = || wait_for::<(), _>("a leader", Duration::ZERO, || Err("none")).0;
+        assert_eq!(message_of(never), "expected a leader within 0 s, but after that: none");
+    }
+
+    #[test]
+    fn condition_that_comes_true_returns_its_value() {
+        let mut polls = 0;
+        let poll = || {
+            polls += 1;
+            check(polls == 3, || format!("{polls} polls"))
+        };
+        assert!(wait_for("three polls", STATE_LIMIT, poll).1 > INTERVAL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn state_that_comes_true_is_returned() {
+        let began = tokio::time::Instant::now();
+        let state = wait_for_state("a second", || began.elapsed().as_millis(), |millis| *millis >= 1_000).await;
+        assert_eq!(state, 1_000);
+    }
+}
