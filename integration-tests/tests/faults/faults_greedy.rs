@@ -21,7 +21,8 @@ struct Scene {
 
 impl Scene {
     async fn set(replication: u8) -> Self {
-        let cluster = Cluster::start(EXE, &Options { replication, ..Options::default() });
+        // A shard without a turn for the length of a lease stalls, be it for an attack or for another cluster.
+        let cluster = Cluster::start(EXE, &Options { replication, alone: true, ..Options::default() });
         cluster.wait_whole(usize::from(replication));
         let client = cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client");
         let admin = cluster.admin(Duration::from_secs(10));
