@@ -4,6 +4,7 @@ mod administration;
 mod console;
 mod console_page;
 mod doctor;
+mod json_contract;
 mod measuring;
 mod metrics;
 mod monitoring;

@@ -1,12 +1,11 @@
 //! Every verb with `-o json` on a real cluster, validated against `docs/json.schema.json`.
 
+use crate::EXE;
 use archon_integration_tests::{Cluster, Ending, Options, contract};
 use archon_testkit::wait_for;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 /// Runs verbs, and records which were covered.
 struct Seen<'a> {
