@@ -5,11 +5,10 @@ use crate::error::Error;
 use crate::link::{beyond, check_endpoints};
 use crate::table::PIECES_MAX;
 use archon_documents::{
-    CancelRebalance, Cancelled, CreateTable, Event, Explain, ListEvents, ListNodes, ListTables, Located, MethodCall,
-    MoveStatus, NodeSummary, PartitionSummary, Quorum, Reason, RebalanceStatus, SetNode, ShowQuorum, ShowRebalance,
-    ShowStatus, Status, TableSummary, read_answer, write,
+    ApplyPlan, CancelRebalance, Cancelled, CreateTable, Document as _, Event, Explain, ListEvents, ListNodes,
+    ListTables, Located, MethodCall, MoveStatus, NodeSummary, PartitionSummary, PlanRebalance, Quorum, Reason,
+    RebalanceStatus, SetNode, ShowQuorum, ShowRebalance, ShowStatus, Status, TableSummary, read_answer, write,
 };
-use archon_proto::convert::admin::{ApplyPlan, check_kinds};
 use archon_proto::convert::ids::uuid_bytes;
 use archon_proto::documents::ANSWER_BYTES_MAX;
 use archon_proto::trace::TracedChannel;
@@ -169,11 +168,7 @@ impl Admin {
     /// # Errors
     /// See [`Error`].
     pub async fn plan(&self) -> Result<Plan, Error> {
-        let request = v1::PlanRebalanceRequest::default();
-        let call = |channel, request| async move { client(channel).plan_rebalance(request).await };
-        let wire: v1::PlanRebalanceResponse = self.0.call(Effect::Reads, request, call).await?;
-        let plan = wire.plan.ok_or_else(|| incomplete("PlanRebalanceResponse.plan"))?;
-        Plan::try_from(plan).map_err(|error| incomplete(&error.to_string()))
+        self.ask(&PlanRebalance {}).await
     }
 
     /// Executes exactly this plan, and returns the number of started moves.
@@ -182,14 +177,12 @@ impl Admin {
     /// `StalePlan` if the table moved on since it was made (`have` and `need` are the two versions),
     /// `AssignmentInProgress` while another one runs; otherwise see [`Error`].
     pub async fn apply(&self, plan: &Plan) -> Result<u32, Error> {
+        let request = ApplyPlan { plan: plan.clone() };
         // The same checks as on the server, so that a damaged plan file is rejected before anything is sent.
-        let plan = Plan::try_from(v1::Plan::from(plan.clone()))
-            .and_then(|plan| check_kinds(&plan).map(|()| plan))
-            .map_err(|error| Error::invalid(format!("the plan cannot be used ({error}); make a new one")))?;
-        let request = v1::ApplyPlanRequest::from(ApplyPlan { request: request_id(), plan });
-        let call = |channel, request| async move { client(channel).apply_plan(request).await };
-        let wire: v1::ApplyPlanResponse = self.0.call(Effect::Writes, request, call).await?;
-        Ok(wire.moves)
+        request
+            .check()
+            .map_err(|error| Error::invalid(format!("the plan cannot be used ({}); make a new one", error.message)))?;
+        Ok(self.ask(&request).await?.moves_started)
     }
 
     /// Returns the state of the current or last rebalance with all moves, which can be many. Use

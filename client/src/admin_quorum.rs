@@ -3,10 +3,9 @@
 use crate::admin::{Admin, client, incomplete, request_id};
 use crate::admin_call::Effect;
 use crate::error::Error;
-use archon_documents::Quorum;
+use archon_documents::{ChangeQuorum, Quorum, QuorumAction, TransferLead};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::ids::uuid_bytes;
-use archon_proto::convert::quorum::{ChangeQuorum, QuorumAsk};
 use archon_proto::v1;
 use archon_types::{ErrorDetail, ErrorKind, QuorumChange};
 use bytes::Bytes;
@@ -46,7 +45,7 @@ impl Admin {
     /// `Refused` if it could end the quorum, another change is in progress, or a required coordinator does not
     /// answer; `NotFound` for an unknown member; otherwise see [`Error`].
     pub async fn change_quorum(&self, change: QuorumChange, force: bool) -> Result<bool, Error> {
-        self.ask_for(QuorumAsk::Change(change), force).await
+        self.change_quorum_by(change.into(), force).await
     }
 
     /// Cancels the current change of the quorum. A coordinator that has started to copy the log stays a learner.
@@ -54,7 +53,7 @@ impl Admin {
     /// # Errors
     /// `Refused` if there is none, or it is too late; otherwise see [`Error`].
     pub async fn cancel_quorum_change(&self) -> Result<(), Error> {
-        self.ask_for(QuorumAsk::Cancel, false).await.map(drop)
+        self.change_quorum_by(QuorumAction::Cancel, false).await.map(drop)
     }
 
     /// Finishes a recovery of the coordinators, once every node that is not lost has reported its content. If changes
@@ -64,14 +63,11 @@ impl Admin {
     /// `Refused` if there is no recovery, a node has not reported yet, or the loss is not accepted; otherwise see
     /// [`Error`].
     pub async fn settle_recovery(&self, accept_data_loss: bool) -> Result<bool, Error> {
-        self.ask_for(QuorumAsk::Settle, accept_data_loss).await
+        self.change_quorum_by(QuorumAction::Settle, accept_data_loss).await
     }
 
-    async fn ask_for(&self, ask: QuorumAsk, force: bool) -> Result<bool, Error> {
-        let request = v1::ChangeQuorumRequest::from(ChangeQuorum { request: request_id(), ask, force });
-        let call = |channel, request| async move { client(channel).change_quorum(request).await };
-        let wire: v1::ChangeQuorumResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
-        Ok(wire.changed)
+    async fn change_quorum_by(&self, action: QuorumAction, force: bool) -> Result<bool, Error> {
+        Ok(self.ask(&ChangeQuorum { action, force }).await?.changed)
     }
 
     /// Starts a snapshot of the coordinators' whole state at one position of their log: the input of `archon quorum
@@ -99,10 +95,7 @@ impl Admin {
     /// `Refused` if it is not a voter, does not answer or lags behind; `NotFound` for an unknown member;
     /// `Unavailable` if it did not take over within a second; otherwise see [`Error`].
     pub async fn transfer_lead(&self, to: Option<u64>) -> Result<Option<u64>, Error> {
-        let request = v1::TransferLeadRequest { cluster: None, request_id: uuid_bytes(request_id().get()), to };
-        let call = |channel, request| async move { client(channel).transfer_lead(request).await };
-        let wire: v1::TransferLeadResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
-        Ok(wire.leader)
+        Ok(self.ask(&TransferLead { coordinator_id: to }).await?.leader_id)
     }
 }
 

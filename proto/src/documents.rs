@@ -5,6 +5,7 @@
 
 use crate::trace::TracedChannel;
 use crate::v1::{AdminAnswer, AdminRequest};
+pub use archon_documents::ANSWER_BYTES_MAX;
 use archon_documents::{Method, SERVICE, method_at};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use futures::future::BoxFuture;
@@ -18,8 +19,8 @@ use tonic::server::{NamedService, UnaryService};
 use tonic::{GrpcMethod, Request, Response, Status};
 use tonic_prost::ProstCodec;
 
-/// Largest answer: whole tables, plans, lists of nodes.
-pub const ANSWER_BYTES_MAX: usize = 8 * MESSAGE_BYTES_MAX;
+/// Bytes of a message beside its document.
+const ENVELOPE_BYTES: usize = 1024;
 
 /// Calls a method.
 ///
@@ -31,7 +32,8 @@ pub async fn call(
     mut request: Request<AdminRequest>,
 ) -> Result<Response<AdminAnswer>, Status> {
     let grpc = tonic::client::Grpc::new(channel);
-    let mut grpc = grpc.max_decoding_message_size(ANSWER_BYTES_MAX).max_encoding_message_size(ANSWER_BYTES_MAX);
+    let bytes_max = ANSWER_BYTES_MAX + ENVELOPE_BYTES;
+    let mut grpc = grpc.max_decoding_message_size(bytes_max).max_encoding_message_size(bytes_max);
     grpc.ready().await.map_err(|error| Status::unknown(format!("the connection is not ready: {error}")))?;
     request.extensions_mut().insert(GrpcMethod::new(SERVICE, method.name));
     let path = http::uri::PathAndQuery::from_static(method.path);
@@ -100,7 +102,8 @@ where
 /// Reads the message, has it answered, and writes the answer. Not generic: compiled once.
 async fn answer(one: OneMethod, request: http::Request<Body>) -> http::Response<Body> {
     let grpc = tonic::server::Grpc::new(ProstCodec::default());
-    let mut grpc = grpc.max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(usize::MAX);
+    let bytes_max = one.method.request_bytes_max.max(MESSAGE_BYTES_MAX) + ENVELOPE_BYTES;
+    let mut grpc = grpc.max_decoding_message_size(bytes_max).max_encoding_message_size(usize::MAX);
     grpc.unary(one, request).await
 }
 

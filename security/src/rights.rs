@@ -25,17 +25,7 @@ type Methods = &'static [(&'static str, &'static [Role], &'static str)];
 
 /// gRPC calls, by service and method.
 const CALLS: &[(&str, Methods)] = &[
-    (
-        "archon.v1.Admin",
-        &[
-            ("PlanRebalance", READERS, "rebalance plan"),
-            ("ApplyPlan", ADMINS, "rebalance apply"),
-            ("ChangeQuorum", ADMINS, "quorum promote|demote|remove|replace|set-address|settle|cancel"),
-            ("JoinQuorum", COORDINATORS, ""),
-            ("TransferLead", ADMINS, "quorum transfer-leader"),
-            ("SnapshotQuorum", ADMINS, "quorum snapshot save"),
-        ],
-    ),
+    ("archon.v1.Admin", &[("JoinQuorum", COORDINATORS, ""), ("SnapshotQuorum", ADMINS, "quorum snapshot save")]),
     ("archon.v1.Carrier", &[("Report", NODES, "")]),
     (
         "archon.v1.Control",
@@ -126,7 +116,6 @@ const fn roles(callers: Callers) -> &'static [Role] {
     match callers {
         Callers::Readers => READERS,
         Callers::Admins => ADMINS,
-        Callers::Coordinators => COORDINATORS,
     }
 }
 

@@ -1,10 +1,12 @@
 //! Tests of voters that were away for longer than the log is kept, and get a snapshot.
 
 use super::test_founders::{SOON, founder, listening, until};
+use crate::raft::connect;
 use crate::{Coordinator, CoordinatorConfig, CoordinatorError, FirstStart};
-use archon_proto::v1;
-use archon_proto::v1::admin_client::AdminClient;
-use archon_proto::v1::change_quorum_request::Change;
+use archon_documents::{ChangeQuorum, MethodCall as _, write};
+use archon_proto::{documents, v1};
+use archon_security::{Expected, Transport};
+use archon_types::QuorumChange;
 use openraft::async_runtime::WatchReceiver as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -129,14 +131,15 @@ async fn members_change_during_a_snapshot_transfer() {
 
     // One of the other two leaves for the newcomer meanwhile: the request is repeated until accepted, because the
     // newcomer has to be a member first.
-    let address = format!("http://{}", bed.peers[&bed.leader]);
+    let address = bed.peers[&bed.leader].clone();
+    let replace = ChangeQuorum { action: QuorumChange::Replace { old: leaves, new: 4 }.into(), force: false };
     let begun = Instant::now();
     loop {
-        let change = Some(Change::Replace(v1::ReplaceCoordinator { old: leaves, new: 4 }));
         let request_id = Uuid::new_v4().into_bytes().to_vec().into();
-        let request = v1::ChangeQuorumRequest { cluster: None, request_id, change, force: false };
-        let mut admin = AdminClient::connect(address.clone()).await.unwrap();
-        match admin.change_quorum(request).await {
+        let document = write(&replace).unwrap().into();
+        let request = tonic::Request::new(v1::AdminRequest { cluster: None, request_id, document });
+        let channel = connect(&Transport::default(), &address, Expected::Coordinators).unwrap();
+        match documents::call(channel.into(), ChangeQuorum::METHOD, request).await {
             Ok(_) => break,
             Err(status) => assert!(begun.elapsed() < SOON, "the change is refused: {status}"),
         }

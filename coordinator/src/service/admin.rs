@@ -4,7 +4,7 @@
 use super::call::{Call, Stage};
 use super::status::{cluster_text, disks};
 use super::voters::voter;
-use super::{Context, answered_before, budget, check_named, only, refuse};
+use super::{Context, answered_before, check_named, only, refuse};
 use super::{describe, events, quorum};
 use crate::clock::boot_now;
 use crate::quorum_changes;
@@ -242,48 +242,13 @@ macro_rules! change {
     }};
 }
 
-macro_rules! answer {
-    ($answer:expr) => {
-        $answer.await.map(Response::new).map_err(refuse)
-    };
-}
-
 #[tonic::async_trait]
 impl Admin for Admins {
-    async fn plan_rebalance(
-        &self,
-        request: Request<v1::PlanRebalanceRequest>,
-    ) -> Result<Response<v1::PlanRebalanceResponse>, Status> {
-        let within = budget(request.metadata());
-        answer!(self.plan(request.get_ref(), within))
-    }
-
-    async fn apply_plan(
-        &self,
-        request: Request<v1::ApplyPlanRequest>,
-    ) -> Result<Response<v1::ApplyPlanResponse>, Status> {
-        change!(self, "ApplyPlan", request, apply)
-    }
-
-    async fn change_quorum(
-        &self,
-        request: Request<v1::ChangeQuorumRequest>,
-    ) -> Result<Response<v1::ChangeQuorumResponse>, Status> {
-        change!(self, "ChangeQuorum", request, changed_quorum)
-    }
-
     async fn join_quorum(
         &self,
         request: Request<v1::JoinQuorumRequest>,
     ) -> Result<Response<v1::JoinQuorumResponse>, Status> {
         change!(self, "JoinQuorum", request, join)
-    }
-
-    async fn transfer_lead(
-        &self,
-        request: Request<v1::TransferLeadRequest>,
-    ) -> Result<Response<v1::TransferLeadResponse>, Status> {
-        change!(self, "TransferLead", request, transferred)
     }
 
     type SnapshotQuorumStream = quorum::Pages;

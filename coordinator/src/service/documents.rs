@@ -59,6 +59,8 @@ answers! {
     AlterTable: alter,
     CheckTable: checked_table,
     DropTable: drop_table_of,
+    PlanRebalance: plan,
+    ApplyPlan: apply,
     ShowRebalance: rebalance,
     CancelRebalance: cancel,
     ListSettings: settings,
@@ -67,6 +69,8 @@ answers! {
     SetAccess: set_access_of,
     Withdraw: withdrawn,
     ShowQuorum: quorum_seen,
+    ChangeQuorum: changed_quorum,
+    TransferLead: transferred,
     ShowUpgrade: shown_upgrade,
     ChangeUpgrade: changed_upgrade,
 }

@@ -4,25 +4,21 @@ use super::admin::{Admins, Result, unexpected};
 use super::call::Call;
 use super::{check_named, rebalance};
 use archon_coordinator_core::{ClusterState, Command, Goal, Liveness, MigrationId, Response as Answer, plan};
-use archon_documents::{CancelRebalance, Cancelled, RebalancePage, ShowRebalance};
-use archon_proto::convert::admin::ApplyPlan;
-use archon_proto::v1;
+use archon_documents::{
+    ApplyPlan, CancelRebalance, Cancelled, PlanApplied, PlanRebalance, RebalancePage, ShowRebalance,
+};
+use archon_types::plan::Plan;
 use archon_types::{ErrorDetail, ErrorKind};
-use std::time::Duration;
 
 /// Maximum number of moves in one answer of `RebalanceStatus`.
 const MOVES_MAX: u32 = 1_024;
 
 impl Admins {
     /// Computes a plan, or joins a computation in progress.
-    pub(super) async fn plan(
-        &self,
-        request: &v1::PlanRebalanceRequest,
-        within: Duration,
-    ) -> Result<v1::PlanRebalanceResponse> {
-        let session = self.context().confirmed(within).await?;
+    pub(super) async fn plan(&self, _: PlanRebalance, call: &Call<'_>) -> Result<Plan> {
+        let session = self.context().confirmed(call.within).await?;
         let replicated = session.quorum().replicated();
-        replicated.read(|state| check_named(request.cluster.as_ref(), state))?;
+        replicated.read(|state| check_named(call.cluster(), state))?;
         let spared = || session.term().lock().liveness().spared();
         let versions = |state: &ClusterState| (state.table_version(), state.moves_version);
         // Planning for a large cluster takes a while, so it works on an image, concurrently.
@@ -40,17 +36,15 @@ impl Admins {
             let spared = spared();
             (replicated.read(versions), spared)
         };
-        let planned = session.plans().get(within, now, begin).await?;
-        Ok(v1::PlanRebalanceResponse { plan: Some(planned.to_wire(session.loads())) })
+        let planned = session.plans().get(call.within, now, begin).await?;
+        Ok(planned.with_sizes(session.loads()))
     }
 
     /// Starts to apply a plan.
-    pub(super) async fn apply(&self, request: v1::ApplyPlanRequest, call: &Call<'_>) -> Result<v1::ApplyPlanResponse> {
-        let cluster = request.cluster.clone();
-        let ApplyPlan { request, plan } = ApplyPlan::try_from(request)?;
-        let decide = |state: &ClusterState, _: &Liveness| Ok(rebalance::plan_to_command(state, plan));
-        match self.change(cluster.as_ref(), request, call, decide).await?.1 {
-            Answer::PlanStarted { count, .. } => Ok(v1::ApplyPlanResponse { moves: count }),
+    pub(super) async fn apply(&self, asked: ApplyPlan, call: &Call<'_>) -> Result<PlanApplied> {
+        let decide = |state: &ClusterState, _: &Liveness| Ok(rebalance::plan_to_command(state, asked.plan));
+        match self.commit(call, decide).await?.1 {
+            Answer::PlanStarted { count, .. } => Ok(PlanApplied { moves_started: count }),
             other => Err(unexpected(&other)),
         }
     }

@@ -10,13 +10,15 @@ use archon_coordinator_core::{
     ClusterState, Doubt, Liveness, Newcomer, PendingChange, QuorumStep, check_cancel_quorum_change,
     check_coordinator_speaks, check_join, check_quorum_change, check_settle, check_take_over, doubts,
 };
-use archon_documents::{PendingQuorumChange, QuorumRecovery, RecoveryDoubt};
+use archon_documents::{
+    ChangeQuorum, LeadTransferred, PendingQuorumChange, QuorumAction, QuorumChanged, QuorumRecovery, RecoveryDoubt,
+    TransferLead,
+};
 use archon_proto::convert::ids::{non_zero, request_id, storage_id, uuid_bytes};
-use archon_proto::convert::quorum::{ChangeQuorum, QuorumAsk};
 use archon_proto::convert::upgrade::protocol_range;
 use archon_proto::v1;
 use archon_security::Role;
-use archon_types::{DoubtKind, ErrorDetail, ErrorKind, NodeId, QuorumChange, RequestId, generation_of};
+use archon_types::{DoubtKind, ErrorDetail, ErrorKind, NodeId, QuorumChange, generation_of};
 use bytes::Bytes;
 use futures::stream;
 use std::collections::BTreeMap;
@@ -76,29 +78,25 @@ impl Admins {
     }
 
     /// Changes the members, or cancels the change in progress.
-    pub(super) async fn changed_quorum(
-        &self,
-        request: v1::ChangeQuorumRequest,
-        call: &Call<'_>,
-    ) -> Result<v1::ChangeQuorumResponse> {
-        let cluster = request.cluster.clone();
-        let ChangeQuorum { request, ask, force } = ChangeQuorum::try_from(request)?;
-        if let QuorumAsk::Change(QuorumChange::SetAddress { address, .. }) = &ask {
+    pub(super) async fn changed_quorum(&self, asked: ChangeQuorum, call: &Call<'_>) -> Result<QuorumChanged> {
+        let ChangeQuorum { action, force } = asked;
+        let change = action.change();
+        if let Some(QuorumChange::SetAddress { address, .. }) = &change {
             self.context().transport.check(address)?;
         }
-        if matches!(ask, QuorumAsk::Settle)
-            && let Some(changed) = self.ordered_takeover(cluster.as_ref(), request, force, call).await?
+        if action == QuorumAction::Settle
+            && let Some(changed) = self.ordered_takeover(force, call).await?
         {
-            return Ok(v1::ChangeQuorumResponse { changed });
+            return Ok(QuorumChanged { changed });
         }
         let session = self.context().leader(call.within).await?;
-        let health = match &ask {
-            QuorumAsk::Change(QuorumChange::Promote { id: comes } | QuorumChange::Replace { new: comes, .. }) => {
+        let health = match &change {
+            Some(QuorumChange::Promote { id: comes } | QuorumChange::Replace { new: comes, .. }) => {
                 session.quorum().health_if_answers(*comes, ANSWERS_WITHIN.min(call.within)).await
             }
             _ => session.quorum().health(),
         };
-        if let QuorumAsk::Change(change @ QuorumChange::SetAddress { id, address }) = &ask
+        if let Some(change @ QuorumChange::SetAddress { id, address }) = &change
             && !force
         {
             // Checks that need no answers of other members come first.
@@ -112,27 +110,21 @@ impl Admins {
                 ErrorDetail::new(ErrorKind::Refused, message)
             })?;
         }
-        let decide = |state: &ClusterState, _: &Liveness| match &ask {
-            QuorumAsk::Change(change) => Ok(check_quorum_change(state, &health, change, force)?.ok_or(())),
-            QuorumAsk::Cancel => Ok(Ok(check_cancel_quorum_change(state)?)),
-            QuorumAsk::Settle => {
+        let decide = |state: &ClusterState, _: &Liveness| match &change {
+            Some(change) => Ok(check_quorum_change(state, &health, change, force)?.ok_or(())),
+            None if action == QuorumAction::Cancel => Ok(Ok(check_cancel_quorum_change(state)?)),
+            None => {
                 let settled = check_settle(state, force);
                 Ok(settled.map_err(|refusal| ErrorDetail::new(ErrorKind::Refused, refusal.to_string()))?.ok_or(()))
             }
         };
-        let changed = self.change_unless(cluster.as_ref(), request, call, decide).await?.is_ok();
-        Ok(v1::ChangeQuorumResponse { changed })
+        let changed = self.commit_unless(call, decide).await?.is_ok();
+        Ok(QuorumChanged { changed })
     }
 
     /// Makes a recovery that stands by take over, if this coordinator leads it; `None` if it does not. Returns true if
     /// anything changed.
-    async fn ordered_takeover(
-        &self,
-        cluster: Option<&v1::ClusterRef>,
-        request: RequestId,
-        accept_loss: bool,
-        call: &Call<'_>,
-    ) -> Result<Option<bool>> {
+    async fn ordered_takeover(&self, accept_loss: bool, call: &Call<'_>) -> Result<Option<bool>> {
         let quorum = self.context().quorum()?;
         if quorum.standby().is_none() || !quorum.replicated().read(ClusterState::stands_by) {
             return Ok(None);
@@ -141,8 +133,8 @@ impl Admins {
         let former_works = quorum.standby().is_none_or(|standby| !standby.is_quiet);
         call.reaches(Stage::Judged);
         let (decided, protocol) = quorum.replicated().read(|state| {
-            check_named(cluster, state)?;
-            if answered_before(state, request).is_some() {
+            check_named(call.cluster(), state)?;
+            if answered_before(state, call.request()).is_some() {
                 return Ok((None, state.protocol));
             }
             let decided = check_take_over(state, former_works, accept_loss);
@@ -156,7 +148,7 @@ impl Admins {
         };
         call.reaches(Stage::Proposed);
         let who = call.who().by_protocol(protocol);
-        let proposal = Proposal { term, request: Some(request), who, commands: vec![command] };
+        let proposal = Proposal { term, request: Some(call.request()), who, commands: vec![command] };
         let answer = only(quorum.propose(proposal, call.within).await?);
         call.reaches(if answer.is_ok() { Stage::Done } else { Stage::Judged });
         answer.map(|_| Some(true))
@@ -179,21 +171,16 @@ impl Admins {
     }
 
     /// Makes another voter lead.
-    pub(super) async fn transferred(
-        &self,
-        request: v1::TransferLeadRequest,
-        call: &Call<'_>,
-    ) -> Result<v1::TransferLeadResponse> {
-        request_id(&request.request_id, "TransferLeadRequest.request_id")?;
+    pub(super) async fn transferred(&self, asked: TransferLead, call: &Call<'_>) -> Result<LeadTransferred> {
         let session = self.context().confirmed(call.within).await?;
         call.reaches(Stage::Judged);
         let quorum = session.quorum();
-        quorum.replicated().read(|state| check_named(request.cluster.as_ref(), state))?;
-        if request.to != Some(quorum.id()) {
-            quorum.transfer_lead(request.to).await?;
+        quorum.replicated().read(|state| check_named(call.cluster(), state))?;
+        if asked.coordinator_id != Some(quorum.id()) {
+            quorum.transfer_lead(asked.coordinator_id).await?;
             call.reaches(Stage::Done);
         }
-        Ok(v1::TransferLeadResponse { leader: quorum.view().leader })
+        Ok(LeadTransferred { leader_id: quorum.view().leader })
     }
 }
 

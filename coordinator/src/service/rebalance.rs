@@ -1,4 +1,4 @@
-//! Conversion of plans and moves between core and wire. The content of a plan or a page of moves is read from the state
+//! Conversion of plans and moves between core and documents. The content of a plan or a page of moves is read from the state
 //! in one short access; sizes are added in another, and texts are made without a lock.
 
 use super::{reshapings, subjects};
@@ -8,7 +8,6 @@ use archon_coordinator_core::{
     UnmetReason, Waits, phase,
 };
 use archon_documents::{MoveStatus, RebalancePage, RebalanceStatus, RebalanceSummary, Reshaping as Reshaped};
-use archon_proto::v1;
 use archon_types::plan::{Move, Plan, Unmet};
 use archon_types::{MoveCode, MoveKind, NodeId, PlacementId, UnmetCode};
 use parking_lot::Mutex;
@@ -16,7 +15,7 @@ use parking_lot::Mutex;
 /// Maximum number of moves for which sizes are read at once: heartbeats need the same lock.
 const SIZES_AT_ONCE: usize = 256;
 
-/// A plan in wire types, without the sizes, which change independently.
+/// A plan with names, without the sizes, which change independently.
 pub(crate) struct Planned {
     plan: Plan,
     /// The replica with the size to report, for each move that copies.
@@ -60,7 +59,7 @@ impl Planned {
     }
 
     /// Returns the plan with the sizes in the nodes' present loads, for people and for `ApplyPlan`.
-    pub(crate) fn to_wire(&self, loads: &Mutex<Loads>) -> v1::Plan {
+    pub(crate) fn with_sizes(&self, loads: &Mutex<Loads>) -> Plan {
         let mut plan = self.plan.clone();
         for (moves, copies) in plan.moves.chunks_mut(SIZES_AT_ONCE).zip(self.copies.chunks(SIZES_AT_ONCE)) {
             let loads = loads.lock();
@@ -68,7 +67,7 @@ impl Planned {
                 planned.bytes_total = copy.map_or(0, |(node, placement)| loads.bytes(node, placement));
             }
         }
-        plan.into()
+        plan
     }
 }
 
@@ -91,7 +90,7 @@ const fn unmet_code(reason: UnmetReason) -> UnmetCode {
     }
 }
 
-/// Returns the command that applies a plan from the wire. A move without a replica at its source keeps placement zero,
+/// Returns the command that applies a plan of a request. A move without a replica at its source keeps placement zero,
 /// which applying refuses after it compared the plan's version.
 pub(crate) fn plan_to_command(state: &ClusterState, plan: Plan) -> Command {
     let moves = plan.moves.into_iter().map(|planned| {

@@ -1,13 +1,11 @@
 //! Changes of the members of the quorum.
 
-use crate::common::{Quorum, admin, ask_as, hashed, request_id, status};
+use crate::common::{Quorum, ask, ask_as, hashed, request_id, status};
 use crate::{SOON, settings};
 use archon_coordinator::{Coordinator, CoordinatorConfig, CoordinatorError};
-use archon_proto::convert::error::detail_of;
-use archon_proto::v1;
-use archon_proto::v1::change_quorum_request::Change;
+use archon_documents::{QuorumAction, TransferLead};
 use archon_testkit::wait_for_async;
-use archon_types::{CoordinatorRole, ErrorDetail, ErrorKind, ReasonCode};
+use archon_types::{CoordinatorRole, ErrorDetail, ErrorKind, QuorumChange, ReasonCode};
 use tokio::net::TcpListener;
 
 /// Commits something, which shows that the quorum decides.
@@ -29,9 +27,8 @@ async fn ends(quorum: &mut Quorum, id: u64) {
 }
 
 async fn transfer(quorum: &Quorum, to: u64) -> Result<Option<u64>, ErrorDetail> {
-    let request = v1::TransferLeadRequest { cluster: None, request_id: request_id(), to: Some(to) };
-    let answer = admin(&quorum.leader_address().await).transfer_lead(request).await;
-    answer.map(|answer| answer.into_inner().leader).map_err(|status| detail_of(&status))
+    let request = TransferLead { coordinator_id: Some(to) };
+    Ok(ask(&quorum.leader_address().await, &request).await?.leader_id)
 }
 
 /// Makes one the leader, even if another one is faster at first.
@@ -52,7 +49,7 @@ async fn every_founder_can_be_replaced() {
     for (new, old) in [(4, 1), (5, 2), (6, 3)] {
         quorum.join(new, &[old, if old == 3 { 4 } else { old + 1 }], false).await;
         commit(&quorum, &format!("with-{new}")).await;
-        assert_eq!(quorum.change(Change::Remove(old)).await, Ok(true));
+        assert_eq!(quorum.change(QuorumChange::Remove { id: old }).await, Ok(true));
         let (voters, learners) = quorum.changed().await;
         assert!(voters.contains(&new) && !voters.contains(&old) && learners.is_empty(), "{voters:?} {learners:?}");
         commit(&quorum, &format!("without-{old}")).await;
@@ -86,7 +83,7 @@ async fn quorum_grows_from_one_to_five_and_shrinks_to_three() {
     }
     assert_eq!(quorum.view().await.unwrap().spare_voters, Some(2));
     for (id, left) in [(5, vec![1, 2, 3, 4]), (4, vec![1, 2, 3])] {
-        assert_eq!(quorum.change(Change::Remove(id)).await, Ok(true));
+        assert_eq!(quorum.change(QuorumChange::Remove { id }).await, Ok(true));
         assert_eq!(quorum.changed().await.0, left);
         commit(&quorum, &format!("without-{id}")).await;
         ends(&mut quorum, id).await;
@@ -102,8 +99,8 @@ async fn learner_replaces_the_leader() {
     quorum.join(4, &[1, 2, 3], true).await;
     assert_eq!(quorum.changed().await, (vec![1, 2, 3], vec![4]));
     assert_eq!(transfer(&quorum, 4).await.unwrap_err().kind, ErrorKind::Refused, "a learner cannot lead");
-    let replace = v1::ReplaceCoordinator { old: leader, new: 4 };
-    assert_eq!(quorum.change(Change::Replace(replace)).await, Ok(true));
+    let replace = QuorumChange::Replace { old: leader, new: 4 };
+    assert_eq!(quorum.change(replace).await, Ok(true));
     let (voters, _) = quorum.changed().await;
     assert!(voters.contains(&4) && !voters.contains(&leader) && voters.len() == 3, "{voters:?}");
     ends(&mut quorum, leader).await;
@@ -116,15 +113,15 @@ async fn learner_replaces_the_leader() {
     .await;
     // Down to one, and no further: each of them could be the last.
     let rest: Vec<u64> = voters.into_iter().filter(|id| *id != 4).collect();
-    assert_eq!(quorum.change_with(Change::Demote(rest[0]), true).await, Ok(true));
+    assert_eq!(quorum.change_with(QuorumChange::Demote { id: rest[0] }, true).await, Ok(true));
     assert_eq!(quorum.changed().await, (vec![rest[1].min(4), rest[1].max(4)], vec![rest[0]]));
-    assert!(quorum.change(Change::Remove(rest[1])).await.unwrap_err().message.contains("on one disk"));
-    assert_eq!(quorum.change_with(Change::Remove(rest[1]), true).await, Ok(true));
+    assert!(quorum.change(QuorumChange::Remove { id: rest[1] }).await.unwrap_err().message.contains("on one disk"));
+    assert_eq!(quorum.change_with(QuorumChange::Remove { id: rest[1] }, true).await, Ok(true));
     assert_eq!(quorum.changed().await.0, [4]);
-    let last = quorum.change(Change::Remove(4)).await.unwrap_err();
+    let last = quorum.change(QuorumChange::Remove { id: 4 }).await.unwrap_err();
     assert!(last.message.contains("the only voter"), "{last}");
     ends(&mut quorum, rest[1]).await;
-    assert_eq!(quorum.change(Change::Promote(rest[0])).await, Ok(true));
+    assert_eq!(quorum.change(QuorumChange::Promote { id: rest[0] }).await, Ok(true));
     assert_eq!(quorum.changed().await.0.len(), 2);
     commit(&quorum, "in-the-end").await;
     quorum.stop_all().await;
@@ -139,15 +136,15 @@ async fn dead_learner_cannot_replace_a_voter() {
     assert_eq!(quorum.changed().await, (vec![1, 2, 3], vec![4]));
     quorum.running.remove(&4).unwrap().stop().await;
     // The leader heard it less than a second ago.
-    let replace = v1::ReplaceCoordinator { old, new: 4 };
-    for change in [Change::Replace(replace), Change::Promote(4)] {
+    let replace = QuorumChange::Replace { old, new: 4 };
+    for change in [replace, QuorumChange::Promote { id: 4 }] {
         let refused = quorum.change(change).await.unwrap_err();
         assert!(refused.message.contains("coordinator 4 does not answer"), "{refused}");
     }
     assert_eq!(quorum.changed().await, (vec![1, 2, 3], vec![4]));
     quorum.restart(4).await;
     wait_for_async("it to be heard again", SOON, || async {
-        quorum.change(Change::Promote(4)).await.map_err(|refused| refused.message)
+        quorum.change(QuorumChange::Promote { id: 4 }).await.map_err(|refused| refused.message)
     })
     .await;
     quorum.stop_all().await;
@@ -240,14 +237,14 @@ async fn address_without_listener_needs_force() {
     drop(free);
     let other = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
     for id in [leader, other] {
-        let there = v1::CoordinatorAddress { id, address: address.clone() };
-        let refused = quorum.change(Change::SetAddress(there)).await.unwrap_err();
+        let there = QuorumChange::SetAddress { id, address: address.clone() };
+        let refused = quorum.change(there).await.unwrap_err();
         assert!(refused.message.contains("does not answer at") && refused.message.contains("--force"), "{refused}");
     }
-    let there = v1::CoordinatorAddress { id: other, address: quorum.peers[&other].clone() };
-    assert_eq!(quorum.change(Change::SetAddress(there)).await, Ok(false), "it is there already");
-    let there = v1::CoordinatorAddress { id: other, address };
-    assert_eq!(quorum.change_with(Change::SetAddress(there), true).await, Ok(true));
+    let there = QuorumChange::SetAddress { id: other, address: quorum.peers[&other].clone() };
+    assert_eq!(quorum.change(there).await, Ok(false), "it is there already");
+    let there = QuorumChange::SetAddress { id: other, address };
+    assert_eq!(quorum.change_with(there, true).await, Ok(true));
     quorum.stop_all().await;
 }
 
@@ -257,12 +254,15 @@ async fn quorum_change_that_loses_majority_is_refused() {
     let leader = quorum.leader().await;
     let others: Vec<u64> = quorum.peers.keys().copied().filter(|id| *id != leader).collect();
     let refused = |result: Result<bool, ErrorDetail>| result.unwrap_err().message;
-    assert!(refused(quorum.change(Change::Remove(9)).await).contains("no coordinator 9; the members are 1, 2, 3"));
-    assert!(refused(quorum.change(Change::Remove(others[0])).await).contains("--force"));
-    assert!(refused(quorum.change(Change::Cancel(true)).await).contains("no change of the quorum is under way"));
-    assert_eq!(quorum.change(Change::Promote(leader)).await, Ok(false), "it is so already");
-    let address = v1::CoordinatorAddress { id: others[0], address: quorum.peers[&leader].clone() };
-    assert!(refused(quorum.change(Change::SetAddress(address)).await).contains("is reached at"));
+    assert!(
+        refused(quorum.change(QuorumChange::Remove { id: 9 }).await)
+            .contains("no coordinator 9; the members are 1, 2, 3")
+    );
+    assert!(refused(quorum.change(QuorumChange::Remove { id: others[0] }).await).contains("--force"));
+    assert!(refused(quorum.change(QuorumAction::Cancel).await).contains("no change of the quorum is under way"));
+    assert_eq!(quorum.change(QuorumChange::Promote { id: leader }).await, Ok(false), "it is so already");
+    let address = QuorumChange::SetAddress { id: others[0], address: quorum.peers[&leader].clone() };
+    assert!(refused(quorum.change(address).await).contains("is reached at"));
     quorum.running.remove(&others[0]).unwrap().stop().await;
     wait_for_async("the leader to miss it", SOON, || async {
         let reasons = status(&quorum.leader_address().await).await.map_err(|error| error.to_string())?.reasons;
@@ -271,10 +271,10 @@ async fn quorum_change_that_loses_majority_is_refused() {
     })
     .await;
     // One of the two that would remain does not answer.
-    assert!(refused(quorum.change_with(Change::Remove(others[1]), true).await).contains("only 1 answer"));
+    assert!(refused(quorum.change_with(QuorumChange::Remove { id: others[1] }, true).await).contains("only 1 answer"));
     assert_eq!(quorum.view().await.unwrap().spare_voters, Some(0));
     // The stopped coordinator can be removed, and its number is not reused.
-    assert_eq!(quorum.change(Change::Remove(others[0])).await, Ok(true));
+    assert_eq!(quorum.change(QuorumChange::Remove { id: others[0] }).await, Ok(true));
     assert_eq!(quorum.changed().await.0.len(), 2);
     let (listener, config) = quorum.newcomer(others[0], &[leader], false).await;
     let retired = Coordinator::start(listener, config).await.err().expect("a number was used twice").to_string();

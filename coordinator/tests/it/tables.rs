@@ -1,14 +1,16 @@
 //! Plans for tables, and dropped tables.
 
-use crate::common::{self, FakeNode, Quorum, admin, ask, ask_as, hashed, kind, request_id, status};
+use crate::common::{self, FakeNode, Quorum, ask, ask_as, hashed, kind, request_id, status};
 use crate::{SOON, settings, settle};
 use archon_documents::{
-    CancelRebalance, CheckTable, CreateTable, DropTable, KeyText, PartitionName, ShowRebalance, SplitPartition,
+    ApplyPlan, CancelRebalance, CheckTable, CreateTable, DropTable, KeyText, PartitionName, PlanRebalance,
+    ShowRebalance, SplitPartition,
 };
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::session_client::SessionClient;
 use archon_testkit::wait_for_async;
+use archon_types::plan::Plan;
 use archon_types::{ErrorKind, Holds, Partitioning, RangeLimits, ReasonCode, Settings};
 
 /// It answered UNIMPLEMENTED without a message, although reflection lists `Kv`.
@@ -39,29 +41,24 @@ async fn one_plan_runs_at_a_time_and_stale_one_is_refused() {
     let mut nodes = vec![FakeNode::new("athens").await];
     nodes[0].register(&leader).await.unwrap();
     settle(&quorum, &mut nodes, 9).await;
-    let early = admin(&leader).plan_rebalance(v1::PlanRebalanceRequest::default()).await.unwrap().into_inner();
+    let early = ask(&leader, &PlanRebalance {}).await.unwrap();
     let mut second = FakeNode::new("byzantium").await;
     second.register(&leader).await.unwrap();
     second.heartbeat(&leader).await.unwrap();
     nodes.push(second);
     let plan = wait_for_async("a plan with moves", SOON, || async {
-        let plan = admin(&leader).plan_rebalance(v1::PlanRebalanceRequest::default()).await;
-        let plan = plan.map_err(|error| error.to_string())?.into_inner().plan.unwrap();
+        let plan = ask(&leader, &PlanRebalance {}).await.map_err(|error| error.to_string())?;
         if plan.moves.len() == 4 { Ok(plan) } else { Err(format!("{plan:?}")) }
     })
     .await;
-    let apply = |plan: v1::Plan, id: bytes::Bytes| {
-        let request = v1::ApplyPlanRequest { cluster: None, request_id: id, plan: Some(plan) };
-        let mut client = admin(&leader);
-        async move { client.apply_plan(request).await.map_err(|status| detail_of(&status)) }
-    };
-    let stale = apply(early.plan.unwrap(), request_id()).await.unwrap_err();
+    let apply = async |plan: Plan, id: bytes::Bytes| ask_as(&leader, &ApplyPlan { plan }, &id).await;
+    let stale = apply(early, request_id()).await.unwrap_err();
     assert_eq!(stale.kind, ErrorKind::StalePlan);
     assert!(stale.have > stale.need, "{stale:?}");
     let id = request_id();
-    assert_eq!(apply(plan.clone(), id.clone()).await.unwrap().into_inner().moves, 4);
+    assert_eq!(apply(plan.clone(), id.clone()).await.unwrap().moves_started, 4);
     // The same request again has the same answer and no second effect; another one is refused.
-    assert_eq!(apply(plan.clone(), id).await.unwrap().into_inner().moves, 4);
+    assert_eq!(apply(plan.clone(), id).await.unwrap().moves_started, 4);
     assert_eq!(kind(apply(plan, request_id()).await), ErrorKind::AssignmentInProgress);
     let page = async |most, after| {
         let page = ask(&leader, &ShowRebalance { most, after }).await.unwrap();

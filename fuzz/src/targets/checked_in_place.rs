@@ -5,9 +5,7 @@
 pub const CHECKED_IN_PLACE: &[&str] = &[
     "AdminAnswer",
     "AdminRequest",
-    "ApplyPlanResponse",
     "BatchResponse",
-    "ChangeQuorumResponse",
     "CompareAndSetRequest",
     "CompareAndSetResponse",
     "ConfirmBootRequest",
@@ -29,8 +27,6 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "JoinQuorumRequest",
     "JoinQuorumResponse",
     "LeaveResponse",
-    "PlanRebalanceRequest",
-    "PlanRebalanceResponse",
     "PutRequest",
     "PutResponse",
     "QuorumSnapshotHead",
@@ -47,8 +43,6 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "SnapshotQuorumPage",
     "SnapshotQuorumRequest",
     "SnapshotRequest",
-    "TransferLeadRequest",
-    "TransferLeadResponse",
     "YieldPage",
     "YieldRequest",
 ];

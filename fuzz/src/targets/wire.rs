@@ -3,22 +3,24 @@
 use crate::protobuf;
 use crate::target::{Target, Verdict};
 use archon_documents::{
-    AlterNode, AlterTable, BarName, ChangeUpgrade, CheckCluster, Configure, CreateTable, DropTable, ForceLeader,
-    GiveOrder, KeyText, ListAccess, LoseNode, METHODS, Order, PartitionName, SetAccess, SetNode, SplitPartition,
-    UpgradeAction, Withdraw, write,
+    AlterNode, AlterTable, ApplyPlan, BarName, ChangeQuorum, ChangeUpgrade, CheckCluster, Configure, CreateTable,
+    DropTable, ForceLeader, GiveOrder, KeyText, ListAccess, LoseNode, METHODS, Order, PartitionName, QuorumAction,
+    SetAccess, SetNode, SplitPartition, TransferLead, UpgradeAction, Withdraw, write,
 };
-use archon_proto::convert::{admin, control, duties, kv, load, middle, packed, quorum, report, session};
+use archon_proto::convert::{control, duties, kv, load, middle, packed, report, session};
 use archon_proto::v1;
 use archon_testkit::Random;
 use archon_types::access::WHENEVER;
 use archon_types::op::Entry;
+
 use archon_types::packed_entries::{pack_entry, unpack_entries};
+use archon_types::plan::{Move, Plan};
 use archon_types::{
     AccessList, Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, Incarnation,
-    KeyRange, Keys, Millis, Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus,
-    Partitioning, Placement, PlacementId, PushKey, QuorumChange, RangeLimits, RemovedNodes, ReplicaState, RequestId,
-    Revision, Right, ScanOrder, Scope, Setting, SettingChange, Settings, Table, TableChange, TableDelta, TableId,
-    TableList, TraceContext, TraitsChange, Version,
+    KeyRange, Keys, Millis, MoveCode, MoveKind, Node, NodeGoal, NodeId, NodeStatus, Op, OpId, Partition, PartitionId,
+    PartitionStatus, Partitioning, Placement, PlacementId, PushKey, QuorumChange, RangeLimits, RemovedNodes,
+    ReplicaState, Revision, Right, ScanOrder, Scope, Setting, SettingChange, Settings, Table, TableChange, TableDelta,
+    TableId, TableList, TraceContext, TraitsChange, Version,
 };
 use bytes::{Bytes, BytesMut};
 use prost::Message;
@@ -240,6 +242,19 @@ fn document_requests() -> Vec<Vec<u8>> {
         force: false,
     };
     let order = |order| GiveOrder { order, why: "a bad disk".into() };
+    let step = Move {
+        kind: MoveKind::Copy.into(),
+        table_id: TableId::new(1),
+        table: "orders".into(),
+        partition: 4,
+        from_id: NodeId::new(1),
+        from: "athens".into(),
+        to_id: NodeId::new(2),
+        to: "byzantium".into(),
+        bytes_total: 100,
+        code: MoveCode::Balance.into(),
+        message: "athens has 3, byzantium 0".into(),
+    };
     let ranges = Partitioning::Range { split_at: vec!["m".into()], limits: RangeLimits::NONE };
     [
         write(&Configure::new(&changes, Some(Version::new(3)), true)),
@@ -274,17 +289,17 @@ fn document_requests() -> Vec<Vec<u8>> {
             change: TableChange { replication: Some(3), ..Default::default() },
         }),
         write(&DropTable { table: "orders".into(), table_id: 7 }),
+        write(&ChangeQuorum {
+            action: QuorumChange::SetAddress { id: 3, address: "127.0.0.1:7103".into() }.into(),
+            force: true,
+        }),
+        write(&ChangeQuorum { action: QuorumAction::Settle, force: true }),
+        write(&TransferLead { coordinator_id: Some(3) }),
+        write(&ApplyPlan { plan: Plan { moves: vec![step], ..Plan::default() } }),
     ]
     .into_iter()
     .filter_map(Result::ok)
     .collect()
-}
-
-/// An address, which chance does not hit.
-fn quorum_changes() -> Vec<Vec<u8>> {
-    let ask = quorum::QuorumAsk::Change(QuorumChange::SetAddress { id: 3, address: "127.0.0.1:7103".into() });
-    let asked = quorum::ChangeQuorum { request: RequestId::new(Uuid::from_u128(9)), ask, force: true };
-    vec![v1::ChangeQuorumRequest::from(asked).encode_to_vec()]
 }
 
 fn pushes() -> Vec<Vec<u8>> {
@@ -415,10 +430,7 @@ pub(super) fn targets() -> Vec<Target> {
         Target { seeds: cluster_settings, ..conversion!(Settings => Settings) },
         conversion!(Op => kv::KeyedOp),
         conversion!(Reply => kv::TaggedReply),
-        conversion!(ApplyPlanRequest => admin::ApplyPlan),
         Target { seeds: accesses, ..conversion!(AccessList => AccessList) },
-        Target { seeds: quorum_changes, ..conversion!(ChangeQuorumRequest => quorum::ChangeQuorum) },
-        conversion!(Plan => archon_types::plan::Plan),
         conversion!(FindMiddleRequest => middle::FindMiddle),
         conversion!(FindMiddleResponse => archon_types::Middle),
         Target {

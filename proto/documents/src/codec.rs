@@ -1,6 +1,7 @@
 //! Documents as JSON.
 
 use crate::method::{Effect, MethodCall, invalid};
+use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::text::into_plain;
 use archon_types::{ErrorDetail, ErrorKind};
 use serde::Serialize;
@@ -17,8 +18,8 @@ pub fn write(document: &impl Serialize) -> Result<Vec<u8>, ErrorDetail> {
     serde_json::to_vec(document).map_err(defect)
 }
 
-/// Longest request in bytes; only split keys of a new table need more.
-const REQUEST_BYTES_MAX: usize = 64 * 1024;
+/// Largest answer in bytes: whole tables, plans, lists of nodes.
+pub const ANSWER_BYTES_MAX: usize = 8 * MESSAGE_BYTES_MAX;
 
 /// A request as it came; an empty one stands for `{}`. [`Document::check`](crate::Document::check) is still to be called.
 ///
@@ -29,13 +30,13 @@ const REQUEST_BYTES_MAX: usize = 64 * 1024;
 /// `InvalidArgument`, if it is no document of this method, too long, or has unknown fields.
 pub fn read_request<T: MethodCall>(bytes: &[u8]) -> Result<T, ErrorDetail> {
     let method = T::METHOD.name;
-    if bytes.len() > REQUEST_BYTES_MAX && method != crate::CreateTable::METHOD.name {
-        return Err(invalid(method, format!("has {} bytes, at most {REQUEST_BYTES_MAX} are allowed", bytes.len())));
+    if bytes.len() > T::BYTES_MAX {
+        return Err(invalid(method, format!("has {} bytes, at most {} are allowed", bytes.len(), T::BYTES_MAX)));
     }
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
     let unreadable = |error: serde_json::Error| invalid(method, format!("cannot be read: {error}"));
     let request: T = serde_json::from_slice(bytes).map_err(unreadable)?;
-    if T::METHOD.effect == Effect::Writes {
+    if T::METHOD.effect == Effect::Writes && !T::IS_STRICT {
         let given: Value = serde_json::from_slice(bytes).map_err(unreadable)?;
         let known = serde_json::to_value(&request).map_err(unreadable)?;
         if let Some(field) = unknown_field(&given, &known) {
@@ -117,7 +118,7 @@ pub(crate) fn rewrite<T: MethodCall>(bytes: &[u8]) -> Result<Vec<u8>, ErrorDetai
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AccessChanged, METHODS, RangeSummary, SetAccess, method_at};
+    use crate::{AccessChanged, Document, METHODS, RangeSummary, SetAccess, method_at};
     use archon_types::Right;
 
     #[test]
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn long_requests_are_refused() {
-        let long = format!("{{\"region\": \"{}\"}}", "x".repeat(REQUEST_BYTES_MAX));
+        let long = format!("{{\"region\": \"{}\"}}", "x".repeat(crate::ShowStatus::BYTES_MAX));
         let error = read_request::<crate::ShowStatus>(long.as_bytes()).unwrap_err();
         assert!(error.message.contains("at most 65536"), "{error}");
     }

@@ -31,7 +31,7 @@ pub use access::{
     AccessChanged, AccessRight, AccessSummary, CertificatesWithdrawn, ListAccess, SetAccess, Withdraw,
     WithdrawnCertificates,
 };
-pub use codec::{read_answer, read_request, write};
+pub use codec::{ANSWER_BYTES_MAX, read_answer, read_request, write};
 pub use key_text::KeyText;
 pub use method::{Callers, Document, Effect, Method, MethodCall};
 pub use methods::{METHODS, SERVICE, method_at};
@@ -47,9 +47,13 @@ pub use partitions::{
     PartitionCopy, PartitionDescription, PartitionMerge, PartitionName, PartitionSplit, PartitionSummary, RangeSummary,
     SplitAnswer, SplitPartition,
 };
-pub use quorum::{CoordinatorStatus, PendingQuorumChange, Quorum, QuorumRecovery, RecoveryDoubt, ShowQuorum};
+pub use quorum::{
+    ChangeQuorum, CoordinatorStatus, LeadTransferred, PendingQuorumChange, Quorum, QuorumAction, QuorumChanged,
+    QuorumRecovery, RecoveryDoubt, ShowQuorum, TransferLead,
+};
 pub use rebalance::{
-    CancelRebalance, Cancelled, MoveStatus, RebalancePage, RebalanceStatus, RebalanceSummary, Reshaping, ShowRebalance,
+    ApplyPlan, CancelRebalance, Cancelled, MoveStatus, PLAN_MOVES_MAX, PlanApplied, PlanRebalance, RebalancePage,
+    RebalanceStatus, RebalanceSummary, Reshaping, ShowRebalance,
 };
 pub use settings::{
     Configure, ListSettings, SettingChanged, SettingSummary, SettingValue, SettingsChanged, SettingsSummary,

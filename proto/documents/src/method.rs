@@ -11,8 +11,6 @@ pub enum Callers {
     Readers,
     /// Admins.
     Admins,
-    /// Coordinators.
-    Coordinators,
 }
 
 /// Effect of a call on the cluster.
@@ -36,14 +34,22 @@ pub struct Method {
     /// Whether it changes the cluster.
     pub effect: Effect,
     /// The commands that call it, without `archon`: words separated by `, `, the last word perhaps with alternatives (`grant|revoke`).
-    /// Empty for calls between members.
     pub commands: &'static str,
+    /// Longest request in bytes.
+    pub request_bytes_max: usize,
     /// Reads a request, checks it, and writes it again: for fuzzing.
     pub rewrite: fn(&[u8]) -> Result<Vec<u8>, ErrorDetail>,
 }
 
 /// A request document.
 pub trait Document: Serialize + DeserializeOwned + Clone + PartialEq + std::fmt::Debug + Send + Sync + 'static {
+    /// Longest form in bytes.
+    const BYTES_MAX: usize = 64 * 1024;
+
+    /// True if serde refuses unknown fields at every level of it. Others are compared with the known form, which takes memory: 1 KiB for
+    /// each ten fields.
+    const IS_STRICT: bool = false;
+
     /// Checks the fields, as far as that needs no knowledge of the cluster. Client and coordinator both call it.
     ///
     /// # Errors

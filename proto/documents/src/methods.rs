@@ -1,6 +1,12 @@
 //! The table of administrative methods: request, answer, effect, rights and commands of each.
+//!
+//! Two calls of the same service are no rows, because they carry no documents:
+//! - `SnapshotQuorum` answers with a stream of the bytes of a file.
+//! - `JoinQuorum` is a call between members, whose versions differ during an upgrade, and its answer holds the key of the quorum.
+//!
+//! `archon_security::rights` has their roles.
 
-use crate::method::{Callers, Effect, Method, MethodCall};
+use crate::method::{Callers, Document, Effect, Method, MethodCall};
 use crate::{access, codec, nodes, orders, partitions, quorum, rebalance, settings, status, tables, upgrade};
 
 /// The gRPC service of the methods.
@@ -19,6 +25,7 @@ macro_rules! methods {
                 callers: Callers::$callers,
                 effect: Effect::$effect,
                 commands: $commands,
+                request_bytes_max: <$module::$request as Document>::BYTES_MAX,
                 rewrite: codec::rewrite::<$module::$request>,
             };
         })+
@@ -56,6 +63,8 @@ methods! {
     "AlterTable": tables::AlterTable => TableAltered, Writes, Admins, "table alter";
     "CheckTable": tables::CheckTable => TableCheck, Reads, Readers, "table drop";
     "DropTable": tables::DropTable => TableDropped, Writes, Admins, "table drop";
+    "PlanRebalance": rebalance::PlanRebalance => Plan, Reads, Readers, "rebalance plan";
+    "ApplyPlan": rebalance::ApplyPlan => PlanApplied, Writes, Admins, "rebalance apply";
     "RebalanceStatus": rebalance::ShowRebalance => RebalancePage, Reads, Readers, "rebalance status";
     "CancelRebalance": rebalance::CancelRebalance => Cancelled, Writes, Admins, "rebalance cancel";
     "ListSettings": settings::ListSettings => SettingsSummary, Reads, Readers, "config show";
@@ -64,6 +73,9 @@ methods! {
     "SetAccess": access::SetAccess => AccessChanged, Writes, Admins, "access grant|revoke";
     "Withdraw": access::Withdraw => CertificatesWithdrawn, Writes, Admins, "access withdraw|readmit";
     "Quorum": quorum::ShowQuorum => Quorum, Reads, Readers, "quorum list";
+    "ChangeQuorum": quorum::ChangeQuorum => QuorumChanged, Writes, Admins,
+        "quorum promote|demote|remove|replace|set-address|settle|cancel";
+    "TransferLead": quorum::TransferLead => LeadTransferred, Writes, Admins, "quorum transfer-leader";
     "ShowUpgrade": upgrade::ShowUpgrade => UpgradeSummary, Reads, Readers, "upgrade status";
     "ChangeUpgrade": upgrade::ChangeUpgrade => UpgradeChanged, Writes, Admins, "upgrade hold|release|finalize";
 }

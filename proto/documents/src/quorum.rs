@@ -1,8 +1,9 @@
 //! The quorum of coordinators.
 
-use crate::method::Document;
+use crate::method::{Document, invalid};
+use archon_types::limits::check_address;
 use archon_types::subject::Cause;
-use archon_types::{CoordinatorRole, DoubtKind, Word};
+use archon_types::{CoordinatorRole, DoubtKind, ErrorDetail, QuorumChange, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -118,4 +119,208 @@ pub struct CoordinatorStatus {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ShowQuorum {}
 
+/// Changes the members of the quorum, cancels the change under way, or ends a recovery. It is answered once it has begun.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ChangeQuorum {
+    /// The requested action.
+    #[serde(flatten)]
+    pub action: QuorumAction,
+    /// Accepts that no other voter may fail afterwards, or that acknowledged writes may be lost.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// An action on the quorum.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "action", rename_all = "snake_case")]
+pub enum QuorumAction {
+    /// A learner becomes a voter.
+    Promote {
+        /// The learner's number.
+        coordinator_id: u64,
+    },
+    /// A voter becomes a learner.
+    Demote {
+        /// The voter's number.
+        coordinator_id: u64,
+    },
+    /// A coordinator leaves permanently.
+    Remove {
+        /// The coordinator's number.
+        coordinator_id: u64,
+    },
+    /// A learner replaces another coordinator in one step.
+    Replace {
+        /// The number of the leaving coordinator.
+        coordinator_id: u64,
+        /// The number of the new voter.
+        new_id: u64,
+    },
+    /// A coordinator has a new address.
+    SetAddress {
+        /// The coordinator's number.
+        coordinator_id: u64,
+        /// `host:port`.
+        address: String,
+    },
+    /// Cancels the change under way.
+    Cancel,
+    /// Ends a recovery, so that partitions continue from the reported replicas.
+    Settle,
+}
+
+impl QuorumAction {
+    /// Returns the requested change of the members, if it is one.
+    pub fn change(&self) -> Option<QuorumChange> {
+        Some(match *self {
+            Self::Promote { coordinator_id: id } => QuorumChange::Promote { id },
+            Self::Demote { coordinator_id: id } => QuorumChange::Demote { id },
+            Self::Remove { coordinator_id: id } => QuorumChange::Remove { id },
+            Self::Replace { coordinator_id: old, new_id: new } => QuorumChange::Replace { old, new },
+            Self::SetAddress { coordinator_id: id, ref address } => {
+                QuorumChange::SetAddress { id, address: address.clone() }
+            }
+            Self::Cancel | Self::Settle => return None,
+        })
+    }
+}
+
+impl From<QuorumChange> for QuorumAction {
+    fn from(change: QuorumChange) -> Self {
+        match change {
+            QuorumChange::Promote { id } => Self::Promote { coordinator_id: id },
+            QuorumChange::Demote { id } => Self::Demote { coordinator_id: id },
+            QuorumChange::Remove { id } => Self::Remove { coordinator_id: id },
+            QuorumChange::Replace { old, new } => Self::Replace { coordinator_id: old, new_id: new },
+            QuorumChange::SetAddress { id, address } => Self::SetAddress { coordinator_id: id, address },
+        }
+    }
+}
+
+/// The effect of a request about the quorum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct QuorumChanged {
+    /// False: it was so already, or is under way.
+    pub changed: bool,
+}
+
+/// Transfers the leadership of the quorum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TransferLead {
+    /// The number of the next leader; absent: the voter with the longest log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordinator_id: Option<u64>,
+}
+
+/// The leadership was transferred.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct LeadTransferred {
+    /// The number of the present leader, if that is known yet.
+    pub leader_id: Option<u64>,
+}
+
 impl Document for ShowQuorum {}
+
+impl Document for ChangeQuorum {
+    fn check(&self) -> Result<(), ErrorDetail> {
+        match &self.action {
+            QuorumAction::SetAddress { address, .. } => {
+                check_address(address).map_err(|problem| invalid("ChangeQuorum.address", problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn subject(&self) -> String {
+        match &self.action {
+            QuorumAction::Promote { coordinator_id }
+            | QuorumAction::Demote { coordinator_id }
+            | QuorumAction::Remove { coordinator_id }
+            | QuorumAction::Replace { coordinator_id, .. }
+            | QuorumAction::SetAddress { coordinator_id, .. } => coordinator(*coordinator_id),
+            QuorumAction::Cancel | QuorumAction::Settle => "quorum".to_owned(),
+        }
+    }
+
+    fn wanted(&self) -> Option<String> {
+        let action = match &self.action {
+            QuorumAction::Promote { .. } => "promote".to_owned(),
+            QuorumAction::Demote { .. } => "demote".to_owned(),
+            QuorumAction::Remove { .. } => "remove".to_owned(),
+            QuorumAction::Replace { new_id, .. } => format!("replace by {}", coordinator(*new_id)),
+            QuorumAction::SetAddress { address, .. } => format!("reached at {address}"),
+            QuorumAction::Cancel => "cancel".to_owned(),
+            QuorumAction::Settle => "end the recovery".to_owned(),
+        };
+        let accepted = match &self.action {
+            _ if !self.force => "",
+            QuorumAction::Settle => ", also if acknowledged writes are lost",
+            _ => ", also without a spare",
+        };
+        Some(action + accepted)
+    }
+}
+
+impl Document for TransferLead {
+    fn subject(&self) -> String {
+        self.coordinator_id.map_or_else(|| "quorum".to_owned(), coordinator)
+    }
+
+    fn wanted(&self) -> Option<String> {
+        Some("lead".to_owned())
+    }
+}
+
+fn coordinator(id: u64) -> String {
+    format!("coordinator {id}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ChangeQuorum, ErrorDetail> {
+        let request: ChangeQuorum = crate::read_request(text.as_bytes())?;
+        request.check()?;
+        Ok(request)
+    }
+
+    #[test]
+    fn quorum_change_round_trips() {
+        let changes = [
+            QuorumChange::Promote { id: 4 },
+            QuorumChange::Demote { id: 4 },
+            QuorumChange::Remove { id: 4 },
+            QuorumChange::Replace { old: 1, new: 4 },
+            QuorumChange::SetAddress { id: 4, address: "127.0.0.1:7104".into() },
+        ];
+        for change in changes {
+            assert_eq!(QuorumAction::from(change.clone()).change(), Some(change));
+        }
+        assert_eq!((QuorumAction::Cancel.change(), QuorumAction::Settle.change()), (None, None));
+    }
+
+    #[test]
+    fn quorum_request_needs_a_known_action_and_a_usable_address() {
+        let request = read(r#"{"action": "promote", "coordinator_id": 4}"#).unwrap();
+        assert_eq!(request, ChangeQuorum { action: QuorumAction::Promote { coordinator_id: 4 }, force: false });
+        assert!(read(r#"{"force": true}"#).unwrap_err().message.contains("action"));
+        assert!(read(r#"{"action": "melt"}"#).unwrap_err().message.contains("melt"));
+        let error = read(r#"{"action": "set_address", "coordinator_id": 1, "address": "nowhere"}"#).unwrap_err();
+        assert!(error.message.starts_with("ChangeQuorum.address: "), "{error}");
+        let error = read(r#"{"action": "cancel", "forse": true}"#).unwrap_err();
+        assert!(error.message.contains("unknown field `forse`"), "{error}");
+    }
+
+    #[test]
+    fn audit_names_the_coordinator_and_the_accepted_risk() {
+        let promote = ChangeQuorum { action: QuorumAction::Promote { coordinator_id: 4 }, force: true };
+        assert_eq!(promote.subject(), "coordinator 4");
+        assert_eq!(promote.wanted().as_deref(), Some("promote, also without a spare"));
+        let settle = ChangeQuorum { action: QuorumAction::Settle, force: true };
+        assert_eq!(settle.subject(), "quorum");
+        assert_eq!(settle.wanted().as_deref(), Some("end the recovery, also if acknowledged writes are lost"));
+        assert_eq!(TransferLead::default().subject(), "quorum");
+        assert_eq!(TransferLead { coordinator_id: Some(4) }.subject(), "coordinator 4");
+    }
+}

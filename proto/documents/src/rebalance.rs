@@ -1,9 +1,15 @@
 //! Moves of a rebalance, splits and merges.
 
-use crate::method::Document;
-use archon_types::{MoveKind, MovePhase, ReshapingKind, ReshapingPhase, Word};
+use crate::codec::ANSWER_BYTES_MAX;
+use crate::method::{Document, invalid, known};
+pub(crate) use archon_types::plan::Plan;
+use archon_types::plan::{Move, Unmet};
+use archon_types::{ErrorDetail, MoveKind, MovePhase, ReshapingKind, ReshapingPhase, Version, Word};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Maximum number of moves in a plan: every partition of several of the largest tables.
+pub const PLAN_MOVES_MAX: usize = 262_144;
 
 /// Progress of a rebalance, and the splits and merges beside it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -182,10 +188,126 @@ pub struct RebalancePage {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CancelRebalance {}
 
+/// Asks for a plan: the moves that a rebalance would make.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct PlanRebalance {}
+
+/// Starts to execute a plan.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyPlan {
+    /// The plan, as it was shown.
+    #[serde(deserialize_with = "strict_plan")]
+    pub plan: Plan,
+}
+
+/// A plan was started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PlanApplied {
+    /// Number of its moves.
+    pub moves_started: u32,
+}
+
+/// Reads a plan, and refuses unknown fields.
+fn strict_plan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Plan, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(remote = "Plan", deny_unknown_fields)]
+    struct Strict {
+        table_version: Version,
+        moves_version: Version,
+        moves: Vec<Move>,
+        #[serde(default)]
+        unmet: Vec<Unmet>,
+    }
+    Strict::deserialize(deserializer)
+}
+
 impl Document for ShowRebalance {}
+
+impl Document for PlanRebalance {}
+
+impl Document for ApplyPlan {
+    /// Every plan that fits into an answer fits into a request.
+    const BYTES_MAX: usize = ANSWER_BYTES_MAX;
+    const IS_STRICT: bool = true;
+
+    fn check(&self) -> Result<(), ErrorDetail> {
+        let moves = &self.plan.moves;
+        if moves.len() > PLAN_MOVES_MAX {
+            return Err(invalid("Plan.moves", format!("{} moves; the limit is {PLAN_MOVES_MAX}", moves.len())));
+        }
+        moves.iter().try_for_each(check_move)
+    }
+
+    fn subject(&self) -> String {
+        "rebalance".to_owned()
+    }
+
+    fn wanted(&self) -> Option<String> {
+        Some(format!("{} moves", self.plan.moves.len()))
+    }
+}
+
+/// Checks the numbers of a move, and its kind: a plan with an unknown kind can be shown, but not executed.
+fn check_move(step: &Move) -> Result<(), ErrorDetail> {
+    known(&step.kind, "Move.kind")?;
+    let numbers = [
+        ("Move.table_id", step.table_id.get()),
+        ("Move.from_id", step.from_id.get()),
+        ("Move.to_id", step.to_id.get()),
+    ];
+    if let Some((field, _)) = numbers.into_iter().find(|(_, number)| *number == 0) {
+        return Err(invalid(field, "0; numbers begin at 1"));
+    }
+    if step.from_id == step.to_id {
+        return Err(invalid("Move.to_id", format!("{} is the node from which it moves", step.to_id.get())));
+    }
+    Ok(())
+}
 
 impl Document for CancelRebalance {
     fn subject(&self) -> String {
         "rebalance".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn apply(change: impl FnOnce(&mut Value)) -> Result<ApplyPlan, ErrorDetail> {
+        let mut document = json!({ "plan": { "table_version": 41, "moves_version": 40, "moves": [{
+            "kind": "copy", "table_id": 1, "table": "orders", "partition": 4, "from_id": 1, "from": "athens", "to_id": 4,
+            "to": "ephesus", "bytes_total": 100, "code": "balance", "message": "athens has 3, ephesus 0",
+        }]}});
+        change(&mut document);
+        let request: ApplyPlan = crate::read_request(document.to_string().as_bytes())?;
+        request.check()?;
+        Ok(request)
+    }
+
+    #[test]
+    fn plan_is_read_and_audited() {
+        let request = apply(|_| {}).unwrap();
+        assert_eq!((request.plan.table_version.get(), request.plan.moves.len()), (41, 1));
+        assert_eq!((request.subject().as_str(), request.wanted().as_deref()), ("rebalance", Some("1 moves")));
+        // Words that only explain may be of a newer version.
+        assert!(apply(|document| document["plan"]["moves"][0]["code"] = json!("quorum")).is_ok());
+    }
+
+    #[test]
+    fn invalid_plan_names_the_field() {
+        let wrong = |change: fn(&mut Value)| apply(change).unwrap_err().message;
+        let step = |field: &'static str, value: Value| {
+            apply(|document| document["plan"]["moves"][0][field] = value).unwrap_err().message
+        };
+        assert!(step("to_id", json!(1)).starts_with("Move.to_id: 1 is the node"));
+        assert!(step("from_id", json!(0)).starts_with("Move.from_id: 0"));
+        assert!(step("kind", json!("witness")).starts_with("Move.kind: "));
+        assert!(step("condition", json!("empty")).contains("unknown field `condition`"));
+        assert!(wrong(|document| document["plan"]["condition"] = json!(1)).contains("unknown field `condition`"));
+        assert!(wrong(|document| document["condition"] = json!(1)).contains("unknown field `condition`"));
+        assert!(wrong(|document| document["plan"] = Value::Null).starts_with("ApplyPlan: cannot be read"));
     }
 }

@@ -19,7 +19,6 @@ fn schema() -> Value {
                 "callers": match method.callers {
                     Callers::Readers => "readers",
                     Callers::Admins => "admins",
-                    Callers::Coordinators => "coordinators",
                 },
                 "changes": method.effect == Effect::Writes,
                 "request": request,

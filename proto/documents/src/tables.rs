@@ -2,7 +2,7 @@
 
 use crate::key_text::KeyText;
 use crate::method::{Document, invalid, known};
-use archon_types::limits::{REPLICAS_MAX, check_name};
+use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_name};
 use archon_types::subject::NodeName;
 use archon_types::{ErrorDetail, Holds, KeysBy, Partitioning, RangeLimits, Table, TableChange, Word};
 use schemars::JsonSchema;
@@ -183,6 +183,9 @@ fn check_replication(field: &str, copies: u8) -> Result<(), ErrorDetail> {
 impl Document for ListTables {}
 
 impl Document for CreateTable {
+    /// Split keys take room.
+    const BYTES_MAX: usize = MESSAGE_BYTES_MAX;
+
     fn check(&self) -> Result<(), ErrorDetail> {
         check_name("table", &self.table)?;
         if self.partitions.is_some() && (!self.split_at.is_empty() || self.limits.is_set()) {

@@ -5,7 +5,6 @@
 //! themselves always convert ([`error`]): a kind that this version does not know still arrives as an error.
 
 pub mod access;
-pub mod admin;
 mod bare;
 pub mod beat_proofs;
 pub mod beats;
@@ -22,17 +21,14 @@ pub mod middle;
 pub mod news;
 mod over;
 pub mod packed;
-pub mod quorum;
 mod removed;
 pub mod report;
 pub mod report_proofs;
 pub mod session;
 pub mod settings;
 mod split;
-pub mod subject;
 pub mod table;
 pub mod upgrade;
-pub mod words;
 
 use archon_types::{ErrorDetail, ErrorKind};
 

@@ -4,14 +4,12 @@ use super::kv::{TaggedOp, TaggedReply};
 use crate::v1;
 use archon_types::limits::WEIGHTS;
 use archon_types::op::Entry;
-use archon_types::plan::{Move, Plan, Unmet};
 use archon_types::range_limits::{SPLIT_BYTES_MIN, SPLIT_RATE_MIN};
-use archon_types::subject::Subject;
 use archon_types::text::into_plain;
 use archon_types::{
-    Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, Millis, MoveCode, MoveKind, Node, NodeGoal,
-    NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes,
-    ReplicaState, Revision, Table, TableDelta, TableId, UnmetCode, Version, Word,
+    Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus,
+    Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState, Revision,
+    Table, TableDelta, TableId, Version,
 };
 use archon_types::{
     KeyRange, Keys, Merge, MergeSide, Position, RangeLimits, RightCopy, RightStage, ScanOrder, Seq, Split,
@@ -272,50 +270,4 @@ pub(crate) fn garbage_delta() -> impl Strategy<Value = v1::TableDelta> {
 /// Generates a text for people, as it is after it was read.
 fn text() -> impl Strategy<Value = String> {
     ".{0,20}".prop_map(into_plain)
-}
-
-pub(crate) fn subject() -> impl Strategy<Value = Subject> {
-    let name = || "[a-z]{1,9}";
-    prop_oneof![
-        select(&[Subject::Cluster, Subject::Coordinators, Subject::Copies, Subject::Rebalance, Subject::Unknown][..]),
-        any::<u64>().prop_map(|coordinator_id| Subject::Coordinator { coordinator_id }),
-        (any::<u64>(), name()).prop_map(|(node_id, node)| Subject::Node { node_id, node }),
-        (any::<u64>(), name()).prop_map(|(table_id, table)| Subject::Table { table_id, table }),
-        (any::<u64>(), name(), any::<u32>()).prop_map(|(table_id, table, partition)| Subject::Partition {
-            table_id,
-            table,
-            partition
-        }),
-    ]
-}
-
-pub(crate) fn plan() -> impl Strategy<Value = Plan> {
-    let name = || "[a-z]{1,9}";
-    let names = (name(), name(), name());
-    let code = prop_oneof![select(MoveCode::ALL).prop_map(Word::Known), "newer_[a-z]{1,9}".prop_map(Word::Unknown),];
-    let step = (partition_id(), 1u64..1_000, 1_000u64.., any::<u64>(), select(MoveKind::ALL), code, text(), names)
-        .prop_map(|(partition, from, to, bytes_total, kind, code, message, names)| Move {
-            kind: kind.into(),
-            table_id: partition.table,
-            table: names.0,
-            partition: partition.index,
-            from_id: NodeId::new(from),
-            from: names.1,
-            to_id: NodeId::new(to),
-            to: names.2,
-            bytes_total,
-            code,
-            message,
-        });
-    let unmet = (select(UnmetCode::ALL), subject(), text()).prop_map(|(code, subject, message)| Unmet {
-        code: code.into(),
-        subject,
-        message,
-    });
-    (any::<u64>(), any::<u64>(), vec(step, 0..8), vec(unmet, 0..3)).prop_map(|(version, placed, moves, unmet)| Plan {
-        table_version: Version::new(version),
-        moves_version: Version::new(placed),
-        moves,
-        unmet,
-    })
 }

@@ -3,15 +3,14 @@
 
 use archon_coordinator::{Coordinator, CoordinatorConfig, FirstStart};
 use archon_documents::{
-    CoordinatorStatus, CreateTable, MethodCall, Quorum as QuorumView, ShowQuorum, ShowStatus, Status as ClusterStatus,
-    read_answer, write,
+    ChangeQuorum, CoordinatorStatus, CreateTable, MethodCall, Quorum as QuorumView, QuorumAction, ShowQuorum,
+    ShowStatus, Status as ClusterStatus, read_answer, write,
 };
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, connect};
 use archon_proto::convert::beats::{BeatAnswers, Granted};
 use archon_proto::convert::error::detail_of;
 use archon_proto::documents;
 use archon_proto::v1;
-use archon_proto::v1::admin_client::AdminClient;
 use archon_proto::v1::control_server::{Control, ControlServer};
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::table_client::TableClient;
@@ -114,18 +113,13 @@ impl Quorum {
     }
 
     /// Asks the leading coordinator to change the quorum.
-    pub async fn change(&self, change: v1::change_quorum_request::Change) -> Result<bool, ErrorDetail> {
-        self.change_with(change, false).await
+    pub async fn change(&self, action: impl Into<QuorumAction>) -> Result<bool, ErrorDetail> {
+        self.change_with(action, false).await
     }
 
-    pub async fn change_with(
-        &self,
-        change: v1::change_quorum_request::Change,
-        force: bool,
-    ) -> Result<bool, ErrorDetail> {
-        let request = v1::ChangeQuorumRequest { cluster: None, request_id: request_id(), change: Some(change), force };
-        let answer = admin(&self.leader_address().await).change_quorum(request).await;
-        answer.map(|answer| answer.into_inner().changed).map_err(|status| detail_of(&status))
+    pub async fn change_with(&self, action: impl Into<QuorumAction>, force: bool) -> Result<bool, ErrorDetail> {
+        let request = ChangeQuorum { action: action.into(), force };
+        Ok(ask(&self.leader_address().await, &request).await?.changed)
     }
 
     pub async fn restart(&mut self, id: u64) {
@@ -166,10 +160,6 @@ impl Quorum {
 
 pub fn channel(address: &str) -> Channel {
     Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy()
-}
-
-pub fn admin(address: &str) -> AdminClient<Channel> {
-    AdminClient::new(channel(address))
 }
 
 /// Calls a method with a document.
