@@ -24,7 +24,7 @@ pub async fn register(
     coordinators: &Coordinators,
     clock: &dyn Clock,
     mut registering: Registering,
-    registration: impl Fn(Incarnation) -> Registration,
+    registration: impl Fn(Option<Incarnation>) -> Registration,
     refused: impl Fn(&ErrorDetail),
     end: &CancellationToken,
 ) -> Result<Option<Registered>, ErrorDetail> {
@@ -32,7 +32,7 @@ pub async fn register(
     let mut reported: Option<(ErrorKind, Instant)> = None;
     let began = Instant::now();
     loop {
-        let request = v1::RegisterRequest::from(registration(registering.expects().unwrap_or(Incarnation::ZERO)));
+        let request = v1::RegisterRequest::from(registration(registering.expects()));
         let attempt =
             coordinators.call(REGISTER_DEADLINE, request, async |mut client, request| client.register(request).await);
         let answer = tokio::select! {

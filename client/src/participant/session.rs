@@ -15,7 +15,8 @@ use archon_proto::v1;
 use archon_security::BeatKey;
 use archon_session::{BeatStreams, Clock, Coordinators, NoRelays, NotGranted, Recipient, leave, register, reports};
 use archon_types::{
-    Backoff, BootId, ErrorDetail, GenerationKey, Incarnation, LeaseTiming, ProtocolRange, PushKey, StorageId, Version,
+    Backoff, BootId, ErrorDetail, GenerationKey, Incarnation, LeaseTiming, ProtocolRange, PushKey, Register, StorageId,
+    Version,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,21 +108,17 @@ impl Session {
         // The holder of the name may have died just now.
         let take_over_ms = config.served.timing.map_or(0, |timing| timing.failure_timeout_ms.saturating_mul(2));
         let registering = Registering::default().with_timeout(take_over_ms);
-        let registration = |expects| Registration {
-            cluster: None,
-            name: config.name.clone(),
-            address: config.address.clone(),
-            storage: self.storage,
-            boot,
-            traits: config.traits.clone(),
-            protocol_min: ProtocolRange::SPOKEN.oldest,
-            protocol_max: ProtocolRange::SPOKEN.newest,
-            held: Vec::new(),
-            last_incarnation: last.0,
-            generation_key: last.1,
-            expects,
-            told: Version::ZERO,
-            participant: Some(config.served.clone()),
+        let registration = |expects| {
+            let register = Register {
+                protocol_min: ProtocolRange::SPOKEN.oldest,
+                protocol_max: ProtocolRange::SPOKEN.newest,
+                last_incarnation: Some(last.0).filter(|last| *last != Incarnation::ZERO),
+                generation_key: last.1,
+                expects,
+                participant: Some(config.served.clone()),
+                ..Register::new(config.name.clone(), config.address.clone(), self.storage, boot)
+            };
+            Registration { cluster: None, register: register.with_traits(config.traits.clone()) }
         };
         let refused = |detail: &ErrorDetail| {
             self.shared.phase.send_if_modified(|phase| match phase {

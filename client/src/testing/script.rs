@@ -6,8 +6,8 @@ use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_types::{
     BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Fact, GenerationKey, Incarnation, KeyRange, LeaseTiming,
-    NodeId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Report, Settings, StorageId,
-    TableId, Version,
+    NodeId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, Register, ReplicaState, Report, Settings,
+    StorageId, TableId, Version,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -171,7 +171,8 @@ impl Script {
     }
 
     pub(super) fn register(&mut self, registration: Registration) -> Result<Registered, ErrorDetail> {
-        let Registration { name: participant, storage, boot, last_incarnation, participant: served, .. } = registration;
+        let Register { name: participant, storage, boot, last_incarnation, participant: served, .. } =
+            registration.register;
         let Some(served) = served else {
             let message = "the fake coordinator takes participants alone";
             return Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
@@ -187,7 +188,7 @@ impl Script {
             if known.boot == boot {
                 return Ok(self.registered(node, known.incarnation, timing));
             }
-            if known.storage != storage && last_incarnation != Incarnation::ZERO {
+            if known.storage != storage && last_incarnation.is_some() {
                 let message = format!("another process has taken the name {participant} and runs under it");
                 return Err(ErrorDetail::new(ErrorKind::Refused, message));
             }

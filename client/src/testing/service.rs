@@ -115,7 +115,7 @@ impl Session for Service {
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
         let registration = Registration::try_from(request.into_inner()).map_err(malformed)?;
         let mut changed = self.shared.changed.subscribe();
-        while self.shared.script.lock().behaviour(&registration.name).silent {
+        while self.shared.script.lock().behaviour(&registration.register.name).silent {
             // The sender is owned by `shared`.
             let _ = changed.changed().await;
         }

@@ -16,7 +16,7 @@ use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session as SessionService;
 use archon_security::{BeatKey, Caller};
-use archon_types::{ErrorDetail, ErrorKind, Incarnation, NodeTraits, Report, own_denial};
+use archon_types::{ErrorDetail, ErrorKind, Report, own_denial};
 use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
 
@@ -53,7 +53,7 @@ impl Sessions {
         within: Duration,
     ) -> Result<Registered, ErrorDetail> {
         let wire_cluster = request.cluster.clone();
-        let node = Registration::try_from(request)?;
+        let Registration { register: node, .. } = Registration::try_from(request)?;
         caller.check_name(REGISTER, role_of(node.participant.is_some()), &node.name)?;
         let session = self.context.leader(within).await?;
         let state = session.quorum().replicated();
@@ -74,25 +74,8 @@ impl Sessions {
             let who = known.map_or_else(|| Actor::Newcomer(node.name.clone()), |row| Actor::Node(row.node.id));
             Ok::<_, ErrorDetail>(who)
         })?;
-        let NodeTraits { zone, weight, partitions_max } = node.traits;
-        let register = Register {
-            name: node.name,
-            address: node.address,
-            storage: node.storage,
-            boot: node.boot,
-            zone,
-            weight,
-            partitions_max,
-            protocol_min: node.protocol_min,
-            protocol_max: node.protocol_max,
-            held: node.held,
-            last_incarnation: Some(node.last_incarnation).filter(|last| *last != Incarnation::ZERO),
-            expects: Some(node.expects).filter(|expected| *expected != Incarnation::ZERO),
-            certified: node.participant.is_some() && caller.identity.is_some(),
-            participant: node.participant,
-            told: node.told,
-            generation_key: node.generation_key,
-        };
+        let certified = node.participant.is_some() && caller.identity.is_some();
+        let register = Register { certified, ..node };
         let register = register.by_protocol(state.read(|state| state.protocol));
         let asked = Instant::now();
         self.ask_the_process(&session, &register).await?;

@@ -18,8 +18,8 @@ use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_security::BeatKey;
 use archon_session::{Coordinators, Facts, register, reports};
 use archon_types::{
-    BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Incarnation, PartitionId, PlacementId, Report,
-    StorageId,
+    BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Incarnation, PartitionId, PlacementId, Register,
+    Report, StorageId,
 };
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -174,22 +174,20 @@ impl Session {
         self.shared.register_as(boot);
         let (config, home) = (&self.shared.config, &self.home);
         let (storage, (last, generation_key)) = (home.storage(), home.last_life());
-        let registering = Registering::new(Some(last).filter(|last| *last != Incarnation::ZERO));
-        let registration = |expects| Registration {
-            cluster: home.cluster(),
-            name: config.name.clone(),
-            address: self.address.clone(),
-            storage,
-            boot,
-            traits: config.traits.clone(),
-            protocol_min: config.speaks.oldest,
-            protocol_max: config.speaks.newest,
-            held: home.held(),
-            last_incarnation: last,
-            generation_key,
-            expects,
-            participant: None,
-            told: self.shared.tables.told(),
+        let last = Some(last).filter(|last| *last != Incarnation::ZERO);
+        let registering = Registering::new(last);
+        let registration = |expects| {
+            let register = Register {
+                protocol_min: config.speaks.oldest,
+                protocol_max: config.speaks.newest,
+                held: home.held(),
+                last_incarnation: last,
+                generation_key,
+                expects,
+                told: self.shared.tables.told(),
+                ..Register::new(config.name.clone(), self.address.clone(), storage, boot)
+            };
+            Registration { cluster: home.cluster(), register: register.with_traits(config.traits.clone()) }
         };
         let clock = &*self.shared.clock;
         let registered = tokio::select! {

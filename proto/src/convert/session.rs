@@ -4,8 +4,8 @@ use super::settings::timing_of;
 use super::{ConvertError, bounded, checked, ids, required};
 use crate::v1;
 use archon_types::{
-    BootId, ClusterId, GenerationKey, Incarnation, NodeId, NodeTraits, PROTOCOL_FIRST, PROTOCOL_MAX, Participant,
-    PlacementId, Settings, StorageId, TABLES_SERVED_MAX, Version, limits,
+    ClusterId, GenerationKey, Incarnation, NodeId, PROTOCOL_FIRST, PROTOCOL_MAX, Participant, PlacementId, Register,
+    Settings, TABLES_SERVED_MAX, Version, limits,
 };
 
 /// Maximum number of placements in one registration, and of loads in one heartbeat.
@@ -16,33 +16,8 @@ pub const PLACEMENTS_MAX: usize = limits::NODE_REPLICAS_MAX;
 pub struct Registration {
     /// The cluster that the data directory belongs to, if it ever belonged to one.
     pub cluster: Option<ClusterId>,
-    /// The operator's name for the node.
-    pub name: String,
-    /// Its address, `host:port`.
-    pub address: String,
-    /// Its data directory.
-    pub storage: StorageId,
-    /// This incarnation of its process.
-    pub boot: BootId,
-    /// Its zone, weight and limit.
-    pub traits: NodeTraits,
-    /// Lowest protocol version it supports.
-    pub protocol_min: u32,
-    /// Highest protocol version it supports.
-    pub protocol_max: u32,
-    /// Placements that it holds completely.
-    pub held: Vec<PlacementId>,
-    /// The last incarnation that it stored durably, or that a participant's process had; zero if none.
-    pub last_incarnation: Incarnation,
-    /// The key of the generation of that incarnation; nil if the generation has none.
-    pub generation_key: GenerationKey,
-    /// The incarnation on record of this data directory, as far as the node knows; zero if none. Another one on record
-    /// is a refusal (`StaleVersion`) that names it as `have`.
-    pub expects: Incarnation,
-    /// Absent for a node of the key-value store.
-    pub participant: Option<Participant>,
-    /// The highest known version of the coordinators' state; zero if none.
-    pub told: Version,
+    /// The node. Its certificate is no part of the message: `certified` is false.
+    pub register: Register,
 }
 
 /// Result of a registration.
@@ -91,24 +66,26 @@ impl TryFrom<v1::Participant> for Participant {
 }
 
 impl From<Registration> for v1::RegisterRequest {
-    fn from(node: Registration) -> Self {
+    fn from(registration: Registration) -> Self {
+        let Registration { cluster, register } = registration;
+        let number = |incarnation: Option<Incarnation>| incarnation.map_or(0, Incarnation::get);
         Self {
-            cluster: node.cluster.map(Into::into),
-            name: node.name,
-            address: node.address,
-            storage_id: ids::uuid_bytes(node.storage.get()),
-            boot_id: ids::uuid_bytes(node.boot.get()),
-            zone: node.traits.zone,
-            weight: node.traits.weight,
-            partitions_max: node.traits.partitions_max,
-            protocol_min: node.protocol_min,
-            protocol_max: node.protocol_max,
-            held: node.held.into_iter().map(PlacementId::get).collect(),
-            last_incarnation: node.last_incarnation.get(),
-            expects: node.expects.get(),
-            participant: node.participant.map(Into::into),
-            told: node.told.get(),
-            generation_key: ids::key_bytes(node.generation_key),
+            cluster: cluster.map(Into::into),
+            name: register.name,
+            address: register.address,
+            storage_id: ids::uuid_bytes(register.storage.get()),
+            boot_id: ids::uuid_bytes(register.boot.get()),
+            zone: register.zone,
+            weight: register.weight,
+            partitions_max: register.partitions_max,
+            protocol_min: register.protocol_min,
+            protocol_max: register.protocol_max,
+            held: register.held.into_iter().map(PlacementId::get).collect(),
+            last_incarnation: number(register.last_incarnation),
+            expects: number(register.expects),
+            participant: register.participant.map(Into::into),
+            told: register.told.get(),
+            generation_key: ids::key_bytes(register.generation_key),
         }
     }
 }
@@ -119,8 +96,6 @@ impl TryFrom<v1::RegisterRequest> for Registration {
     fn try_from(wire: v1::RegisterRequest) -> Result<Self, ConvertError> {
         checked(limits::check_name("node", &wire.name), "RegisterRequest.name")?;
         ids::check_address(&wire.address, "RegisterRequest.address")?;
-        let traits = NodeTraits { zone: wire.zone, weight: wire.weight, partitions_max: wire.partitions_max };
-        checked(traits.check(), "RegisterRequest")?;
         if wire.protocol_min > wire.protocol_max {
             let problem = format!("the range {}..={} is empty", wire.protocol_min, wire.protocol_max);
             return Err(ConvertError::new("RegisterRequest.protocol_min", problem));
@@ -128,23 +103,27 @@ impl TryFrom<v1::RegisterRequest> for Registration {
         // The core refuses an unsupported range, with the names of both.
         let [protocol_min, protocol_max] = [wire.protocol_min, wire.protocol_max].map(|end| end.min(PROTOCOL_MAX));
         bounded(wire.held.len(), PLACEMENTS_MAX, "RegisterRequest.held")?;
-        let participant = wire.participant.map(Participant::try_from).transpose()?;
-        Ok(Self {
-            cluster: ids::cluster_id(wire.cluster.as_ref())?,
+        let incarnation = |number: u64| (number > 0).then(|| Incarnation::new(number));
+        let register = Register {
             storage: ids::storage_id(&wire.storage_id, "RegisterRequest.storage_id")?,
             boot: ids::boot_id(&wire.boot_id, "RegisterRequest.boot_id")?,
+            zone: wire.zone,
+            weight: wire.weight,
+            partitions_max: wire.partitions_max,
             held: wire.held.into_iter().map(PlacementId::new).collect(),
-            last_incarnation: Incarnation::new(wire.last_incarnation),
-            expects: Incarnation::new(wire.expects),
-            participant,
+            last_incarnation: incarnation(wire.last_incarnation),
+            expects: incarnation(wire.expects),
+            participant: wire.participant.map(Participant::try_from).transpose()?,
             told: Version::new(wire.told),
             generation_key: ids::generation_key(&wire.generation_key, "RegisterRequest.generation_key")?,
             name: wire.name,
             address: wire.address,
-            traits,
             protocol_min,
             protocol_max,
-        })
+            certified: false,
+        };
+        checked(register.traits().check(), "RegisterRequest")?;
+        Ok(Self { cluster: ids::cluster_id(wire.cluster.as_ref())?, register })
     }
 }
 
@@ -211,6 +190,7 @@ impl TryFrom<v1::LeaveRequest> for Member {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_types::{BootId, NodeTraits, StorageId};
     use proptest::prelude::*;
     use prost::Message;
     use uuid::Uuid;
@@ -220,22 +200,17 @@ mod tests {
     }
 
     fn registration() -> Registration {
-        Registration {
-            cluster: None,
-            name: "athens".into(),
-            address: "127.0.0.1:7101".into(),
-            storage: StorageId::new(Uuid::from_u128(4)),
-            boot: BootId::new(Uuid::from_u128(5)),
-            traits: NodeTraits { zone: Some("eu".into()), weight: 100, partitions_max: Some(9) },
-            protocol_min: 1,
-            protocol_max: 1,
+        let (storage, boot) = (StorageId::new(Uuid::from_u128(4)), BootId::new(Uuid::from_u128(5)));
+        let traits = NodeTraits { zone: Some("eu".into()), weight: 100, partitions_max: Some(9) };
+        let register = Register {
             held: vec![PlacementId::new(8)],
-            last_incarnation: Incarnation::ZERO,
-            expects: Incarnation::new(3),
+            expects: Some(Incarnation::new(3)),
             participant: Some(Participant { tables: vec!["jobs".into()], timing: None }),
             told: Version::new(77),
             generation_key: GenerationKey::new(Uuid::from_u128(6)),
-        }
+            ..Register::new("athens", "127.0.0.1:7101", storage, boot).with_traits(traits)
+        };
+        Registration { cluster: None, register }
     }
 
     #[test]

@@ -42,6 +42,7 @@ mod protocol;
 mod quorum;
 pub mod range_limits;
 pub mod reason;
+mod registration;
 pub mod relays;
 pub mod removed;
 pub mod reshaping;
@@ -100,6 +101,7 @@ pub use protocol::{MemberKind, NEWS_SINCE, OVER_SINCE, PROTOCOL_FIRST, PROTOCOL_
 pub use quorum::{DoubtKind, QuorumChange};
 pub use range_limits::{Outgrown, RangeLimits, TableChange, TableTraits, Undersized};
 pub use reason::{OTHER_HISTORY_REMEDY, ReasonCode, Severity};
+pub use registration::Register;
 pub use relays::{PARTICIPANTS_CARRIED_MAX, RelayAddress, RelayCandidate, carried_max, relay_count, relays, relays_of};
 pub use removed::RemovedNodes;
 pub use reshaping::{ReshapingKind, ReshapingPhase};

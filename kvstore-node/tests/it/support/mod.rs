@@ -330,7 +330,7 @@ impl Played {
 #[tonic::async_trait]
 impl Session for Played {
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
-        let node = Registration::try_from(request.into_inner())?;
+        let node = Registration::try_from(request.into_inner())?.register;
         let mut state = self.state.lock();
         state.registrations += 1;
         // Rows take their versions from the same log as incarnations; tests use versions from 1,000 on.
