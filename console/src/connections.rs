@@ -6,22 +6,19 @@ use crate::error::ApiError;
 use crate::in_plaintext;
 use archon_client::{ErrorKind, Transport};
 use archon_security::connection_limit::{CallerKind, ConnectionLimit, Entry};
-use archon_security::{Caller, ResponseSlices, Role, Stream, UnreadBudget, UnreadResponses, UnreadWatch};
+use archon_security::{Caller, CountedBody, Role, Stream, UnreadAccount, UnreadBudget, UnreadResponses, UnreadWatch};
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -162,8 +159,9 @@ impl Requests {
         }
         let kind = response.headers().get(CONTENT_TYPE);
         let streamed = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-        let (unread, budget) = (Arc::clone(&self.unread), self.budget.clone());
-        Ok(response.map(|body| Body::new(CountedBody { body, unread, budget, from, streamed, slices: None })))
+        let account = UnreadAccount { unread: Arc::clone(&self.unread), budget: self.budget.clone(), from };
+        let refuse = |detail| Err(axum::Error::new(detail));
+        Ok(response.map(|body| Body::new(CountedBody::new(body, account, streamed, refuse))))
     }
 
     /// Moves the connection to an identified place. Participants have no rights here, and remain anonymous.
@@ -227,54 +225,5 @@ impl Served {
         if let Err(error) = served {
             tracing::debug!(%error, "a connection of the console broke");
         }
-    }
-}
-
-/// Body of a response, counted until the caller has read it. Ends with an error if the budget has no room for the
-/// next part.
-struct CountedBody {
-    body: Body,
-    unread: Arc<UnreadResponses>,
-    budget: UnreadBudget,
-    from: std::net::IpAddr,
-    streamed: bool,
-    slices: Option<ResponseSlices>,
-}
-
-impl HttpBody for CountedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        loop {
-            if let Some(slice) = self.slices.as_mut().and_then(Iterator::next) {
-                return Poll::Ready(Some(Ok(Frame::data(slice))));
-            }
-            self.slices = None;
-            let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
-                Some(Ok(frame)) => frame,
-                ended => return Poll::Ready(ended),
-            };
-            match frame.into_data() {
-                Ok(part) if part.is_empty() => {}
-                Ok(part) => match self.unread.hold(&self.budget, self.from, part, self.streamed) {
-                    Ok(slices) => self.slices = Some(slices),
-                    Err(detail) => return Poll::Ready(Some(Err(axum::Error::new(detail)))),
-                },
-                Err(other) => return Poll::Ready(Some(Ok(other))),
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.slices.as_ref().is_none_or(ResponseSlices::is_empty) && self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        // HTTP/1 requests the length before the first part.
-        if self.slices.is_none() { self.body.size_hint() } else { SizeHint::default() }
     }
 }

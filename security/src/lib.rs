@@ -22,6 +22,7 @@ mod caller;
 mod certificate;
 mod complaints;
 pub mod connection_limit;
+mod counted_body;
 mod credentials;
 mod dial;
 mod error;
@@ -50,6 +51,7 @@ pub use caller::{Caller, counted_address};
 pub use rustls::pki_types::CertificateDer;
 
 pub use certificate::{Certificate, NoIdentity, NotACertificate, date};
+pub use counted_body::{CountedBody, UnreadAccount};
 pub use credentials::{
     AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE, authority_of, certificates, secret,
 };

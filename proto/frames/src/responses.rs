@@ -2,13 +2,12 @@
 
 use archon_proto::convert::error::status_of;
 use archon_proto::guarded::Connection;
-use archon_security::{CallPermit, CallQuota, Caller, ResponseSlices, UnreadBudget};
+use archon_security::{CallPermit, CallQuota, Caller, CountedBody, UnreadAccount, UnreadBudget};
 use archon_types::ErrorDetail;
-use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use http_body::Frame;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-use tonic::Status;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tower_layer::Layer;
@@ -102,65 +101,15 @@ where
         let response = self.inner.call(request);
         Box::pin(async move {
             let response = response.await?;
-            Ok(response
-                .map(|body| Body::new(CountedBody { body, connection, budget, streamed, slices: None, _call: call })))
-        })
-    }
-}
-
-/// The body of a response. It ends with a status of its own if the budget has no room for a message.
-struct CountedBody {
-    body: Body,
-    connection: Connection,
-    budget: UnreadBudget,
-    streamed: bool,
-    /// The rest of a message.
-    slices: Option<ResponseSlices>,
-    _call: Option<CallPermit>,
-}
-
-impl CountedBody {
-    fn hold(&self, message: Bytes) -> Result<ResponseSlices, ErrorDetail> {
-        self.connection.unread.hold(&self.budget, self.connection.caller.from, message, self.streamed)
-    }
-}
-
-impl http_body::Body for CountedBody {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        loop {
-            if let Some(slice) = self.slices.as_mut().and_then(Iterator::next) {
-                return Poll::Ready(Some(Ok(Frame::data(slice))));
-            }
-            self.slices = None;
-            let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
-                Some(Ok(frame)) => frame,
-                ended => return Poll::Ready(ended),
+            let account =
+                UnreadAccount { unread: Arc::clone(&connection.unread), budget, from: connection.caller.from };
+            // The place of the connection and the call are held until the body ends.
+            let refuse = move |detail: ErrorDetail| {
+                let _held = (&connection, &call);
+                let mut trailers = http::HeaderMap::new();
+                status_of(&detail).add_header(&mut trailers).map(|()| Frame::trailers(trailers))
             };
-            match frame.into_data() {
-                Ok(message) if message.is_empty() => {}
-                Ok(message) => match self.hold(message) {
-                    Ok(slices) => self.slices = Some(slices),
-                    Err(detail) => {
-                        self.body = Body::empty();
-                        let (status, mut trailers) = (status_of(&detail), http::HeaderMap::new());
-                        let added = status.add_header(&mut trailers);
-                        return Poll::Ready(Some(added.map(|()| Frame::trailers(trailers))));
-                    }
-                },
-                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.slices.as_ref().is_none_or(ResponseSlices::is_empty) && self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        // A refused message shortens the body: its length is known only for one that is empty.
-        if self.is_end_stream() { SizeHint::with_exact(0) } else { SizeHint::default() }
+            Ok(response.map(|body| Body::new(CountedBody::new(body, account, streamed, refuse))))
+        })
     }
 }
