@@ -91,3 +91,100 @@ fn options_are_accepted_before_and_after_the_verb() {
         assert_eq!(Cli::try_parse_from(line).unwrap().connection.timeout, Duration::from_millis(500));
     }
 }
+
+/// Folders with sources, in which messages name commands.
+const SOURCES: [&str; 14] = [
+    "backup/src",
+    "cli/src",
+    "client/src",
+    "console/src",
+    "coordinator/core/src",
+    "coordinator/src",
+    "kvstore-node",
+    "local-cluster/src",
+    "load/src",
+    "member/src",
+    "proto",
+    "security",
+    "session/src",
+    "telemetry/src",
+];
+
+/// Adds the texts between backticks that begin with `archon `, without comments; lines that a string continues are joined.
+fn add_commands(folder: &std::path::Path, found: &mut Vec<(std::path::PathBuf, String)>) {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    for entry in entries.map(Result::unwrap) {
+        let path = entry.path();
+        let name = entry.file_name().into_string().unwrap();
+        if path.is_dir() && !["tests", "benches", "target"].contains(&name.as_str()) {
+            add_commands(&path, found);
+        } else if name.ends_with(".rs") {
+            let mut code = String::new();
+            for line in std::fs::read_to_string(&path).unwrap().lines() {
+                let line = line.trim_start();
+                match line.strip_suffix('\\') {
+                    _ if line.starts_with("//") => {}
+                    Some(begun) => code.push_str(begun),
+                    None => code.extend([line, "\n"]),
+                }
+            }
+            let commands = code.split("`archon ").skip(1).filter_map(|rest| rest.split_once('`'));
+            let whole = commands.filter(|(command, _)| !command.contains(['"', '\n']));
+            found.extend(whole.map(|(command, _)| (path.clone(), command.to_owned())));
+        }
+    }
+}
+
+/// A message that names a command names one that exists, with its options: `archon node remove {name}`.
+#[test]
+fn every_command_in_a_message_parses() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = Vec::new();
+    SOURCES.iter().for_each(|folder| add_commands(&root.join(folder), &mut found));
+    assert!(found.len() > 100, "only {} commands are found", found.len());
+    let wrong: Vec<String> = found
+        .into_iter()
+        .filter_map(|(path, command)| Some(format!("{}: `archon {command}`: {}", path.display(), fault(&command)?)))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Returns the fault of a command. Values may be missing, or stand for others: `NAME`, `{name}`.
+fn fault(command: &str) -> Option<String> {
+    if command.contains('…') {
+        return None;
+    }
+    let mut words = vec!["archon".to_owned()];
+    let mut known = Cli::command();
+    for word in command.split_whitespace() {
+        let is_open = word.contains('{');
+        if is_open && known.has_subcommands() && !word.starts_with('-') {
+            // Any of several verbs.
+            return None;
+        }
+        known = known.find_subcommand(word).cloned().unwrap_or(known);
+        words.push(if is_open { "1".to_owned() } else { word.to_owned() });
+    }
+    match Cli::try_parse_from(words).map_err(|error| error.kind()) {
+        Ok(_)
+        | Err(
+            ErrorKind::ValueValidation
+            | ErrorKind::InvalidValue
+            | ErrorKind::MissingRequiredArgument
+            | ErrorKind::MissingSubcommand
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+            | ErrorKind::DisplayHelp,
+        ) => None,
+        Err(kind) => Some(kind.to_string()),
+    }
+}
+
+#[test]
+fn wrong_commands_in_messages_are_found() {
+    for right in ["node remove {name}", "status", "quorum replace {id} NEW", "node {verb} {name}"] {
+        assert_eq!(fault(right), None, "{right}");
+    }
+    for wrong in ["node forget NAME", "node remove NAME --now", "tables list", "status now"] {
+        assert!(fault(wrong).is_some(), "{wrong}");
+    }
+}
