@@ -29,10 +29,7 @@ mod text_input;
 mod version;
 mod wanted;
 
-use args::{
-    Cli, ConfigVerb, Connection, KvArgs, KvVerb, NodeVerb, PartitionVerb, QuorumSnapshotVerb, QuorumVerb,
-    RebalanceVerb, TableVerb, Verb,
-};
+use args::{Cli, Connection, KvArgs, KvVerb, NodeArgs, QuorumSnapshotVerb, QuorumVerb, Verb};
 use exit::{Exit, Failure};
 use output::{Format, Output};
 use std::ffi::OsString;
@@ -149,48 +146,14 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
         Verb::Check(args) => admin::check::run(&args, &admin, &output).await,
         Verb::Events(args) => admin::events::run(&args, &admin, &output).await,
         Verb::Top(args) => admin::top::run(&args, &admin, &output).await,
-        Verb::Node(args) => match args.verb {
-            Some(NodeVerb::Describe(args)) => admin::node::describe(&args, &admin, timeout, &output).await,
-            Some(NodeVerb::List(args)) => admin::node::list(&args, &admin, &output).await,
-            Some(NodeVerb::Cordon(args)) => admin::operate::cordon(&args, &admin, &output).await,
-            Some(NodeVerb::Uncordon(args)) => admin::operate::uncordon(&args, &admin, &output).await,
-            Some(NodeVerb::Set(args)) => admin::alter::node(&args, &admin, &output).await,
-            Some(NodeVerb::Drain(args)) => admin::drain::drain(&args, &admin, &output).await,
-            Some(NodeVerb::Undrain(args)) => admin::operate::undrain(&args, &admin, &output).await,
-            Some(NodeVerb::Maintain(args)) => admin::orders::maintain(&args, &admin, &output).await,
-            Some(NodeVerb::Resume(args)) => admin::orders::resume(&args, &admin, &output).await,
-            Some(NodeVerb::Bar(args)) => admin::orders::bar_node(&args, &admin, &output).await,
-            Some(NodeVerb::Unbar(args)) => admin::orders::unbar_node(&args, &admin, &output).await,
-            Some(NodeVerb::Remove(args)) => admin::operate::remove(&args, &admin, &output).await,
-            Some(NodeVerb::Lost(args)) => admin::operate::lost(&args, &admin, &output).await,
-            None => Err(Failure::failed("running a node does not ask the quorum")),
-        },
+        Verb::Node(NodeArgs { verb: Some(verb), .. }) => admin::node::run(&verb, &admin, timeout, &output).await,
         Verb::Quorum(verb) => admin::quorum::run(&verb, &admin, &output).await,
         Verb::Upgrade(verb) => admin::upgrade::run(&verb, &admin, &output).await,
         Verb::Access(verb) => admin::access::run(&verb, &admin, connection.tls_dir.is_some(), &output).await,
-        Verb::Config(ConfigVerb::Show(args)) => admin::config::show(&args, &admin, &output).await,
-        Verb::Config(ConfigVerb::Set(args)) => admin::config::set(&args, &admin, &output).await,
-        Verb::Table(TableVerb::List(args)) => admin::table::list(&args, &admin, &output).await,
-        Verb::Table(TableVerb::Alter(args)) => admin::alter::table(&args, &admin, &output).await,
-        Verb::Table(TableVerb::Drop(args)) => admin::table::drop(&args, &admin, &output).await,
-        Verb::Table(TableVerb::Create(args)) => admin::table::create(&args, &admin, &output).await,
-        Verb::Partition(PartitionVerb::List(args)) => admin::partition::list(&args, &admin, timeout, &output).await,
-        Verb::Partition(PartitionVerb::Locate(args)) => {
-            admin::partition::locate(&args, &connect::leading(&admin, timeout).await?, &output).await
-        }
-        Verb::Partition(PartitionVerb::Describe(args)) => admin::partition::describe(&args, &admin, &output).await,
-        Verb::Partition(PartitionVerb::Bump(args)) => admin::orders::bump(&args, &admin, &output).await,
-        Verb::Partition(PartitionVerb::Offline(args)) => admin::orders::offline(&args, &admin, &output).await,
-        Verb::Partition(PartitionVerb::Online(args)) => admin::orders::online(&args, &admin, &output).await,
-        Verb::Partition(PartitionVerb::Bar(args)) => admin::orders::bar(&args, &admin, &output).await,
-        Verb::Partition(PartitionVerb::Unbar(args)) => admin::orders::unbar(&args, &admin, &output).await,
-        Verb::Partition(PartitionVerb::Merge(args)) => admin::merge::run(&args, &admin, timeout, &output).await,
-        Verb::Partition(PartitionVerb::Split(args)) => admin::split::run(&args, &admin, timeout, &output).await,
-        Verb::Partition(PartitionVerb::ForceLeader(args)) => admin::partition::force(&args, &admin, &output).await,
-        Verb::Rebalance(RebalanceVerb::Plan(args)) => admin::rebalance::plan(&args, &admin, &output).await,
-        Verb::Rebalance(RebalanceVerb::Apply(args)) => admin::rebalance::apply(&args, &admin, &output).await,
-        Verb::Rebalance(RebalanceVerb::Status(args)) => admin::moves::status(&args, &admin, &output).await,
-        Verb::Rebalance(RebalanceVerb::Cancel) => admin::rebalance::cancel(&admin, &output).await,
+        Verb::Config(verb) => admin::config::run(&verb, &admin, &output).await,
+        Verb::Table(verb) => admin::table::run(&verb, &admin, &output).await,
+        Verb::Partition(verb) => admin::partition::run(&verb, &admin, timeout, &output).await,
+        Verb::Rebalance(verb) => admin::rebalance::run(&verb, &admin, &output).await,
         Verb::Backup(_)
         | Verb::Bench(_)
         | Verb::Cert(_)
@@ -199,6 +162,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
         | Verb::Demo(_)
         | Verb::Doctor(_)
         | Verb::Kv(_)
+        | Verb::Node(_)
         | Verb::Version => Err(Failure::failed("this verb does not ask the quorum")),
     }
 }

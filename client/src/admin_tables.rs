@@ -2,7 +2,7 @@
 
 use crate::admin::Admin;
 use crate::error::Error;
-use archon_documents::{AlterTable, CheckTable, DropTable, TableCheck, TableSummary};
+use archon_documents::{AlterTable, CheckTable, DescribeTable, DropTable, TableCheck, TableDescription, TableSummary};
 use archon_types::TableChange;
 
 impl Admin {
@@ -12,6 +12,15 @@ impl Admin {
     /// `NotFound` if there is no such table; otherwise see [`Error`].
     pub async fn check_table(&self, name: &str) -> Result<TableCheck, Error> {
         self.ask(&CheckTable { table: name.to_owned() }).await
+    }
+
+    /// Returns everything about one table: partitions and copies by state, the share of each node, problems; with
+    /// `partitions` also each partition.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such table; otherwise see [`Error`].
+    pub async fn describe_table(&self, name: &str, partitions: bool) -> Result<TableDescription, Error> {
+        self.ask(&DescribeTable { table: name.to_owned(), partitions }).await
     }
 
     /// Changes the number of copies (1 to 7) of each partition, which are then created or discarded; and for a table

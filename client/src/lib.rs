@@ -57,6 +57,8 @@ mod via;
 
 pub use admin::Admin;
 pub use admin_quorum::QuorumSnapshot;
+/// Requests and answers of the administration.
+pub use archon_documents as documents;
 pub use archon_documents::{
     AccessChanged, AccessRight, AccessSummary, Alert, BarSummary, Cancelled, CertificatesWithdrawn, Check,
     CoordinatorStatus, CopySummary, Door, DrainCheck, Event, ForceLeaderCheck, ForcedLeader, Located, LossCheck,

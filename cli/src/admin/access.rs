@@ -2,10 +2,22 @@
 
 use super::withdraw;
 use crate::args::{AccessVerb, ListAccessArgs, SetAccessArgs};
+#[cfg(test)]
+use crate::documents::contract;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use archon_client::{AccessChanged, AccessRight, Admin, Right};
 use archon_types::grantee_text;
+
+/// Documents of the verbs.
+#[cfg(test)]
+pub(crate) const DOCUMENTS: contract::Documents = &[
+    ("access grant", contract::one::<AccessChanged>),
+    ("access revoke", contract::one::<AccessChanged>),
+    ("access list", contract::one::<archon_client::AccessSummary>),
+    ("access withdraw", contract::one::<archon_client::CertificatesWithdrawn>),
+    ("access readmit", contract::one::<archon_client::CertificatesWithdrawn>),
+];
 
 /// Carries out one of them. Without TLS (`by_tls` is false) there are no certificates, and rights have no effect.
 pub(crate) async fn run(verb: &AccessVerb, admin: &Admin, by_tls: bool, output: &Output) -> Result<Exit, Failure> {

@@ -1,10 +1,27 @@
 //! `archon config show | set`.
 
 use super::watch;
-use crate::args::{SetArgs, WatchArgs};
+use crate::args::{ConfigVerb, SetArgs, WatchArgs};
+#[cfg(test)]
+use crate::documents::contract;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use archon_client::{Admin, SettingSummary, SettingsChanged, Version};
+
+/// Documents of the verbs.
+#[cfg(test)]
+pub(crate) const DOCUMENTS: contract::Documents = &[
+    ("config show", contract::one::<archon_client::SettingsSummary>),
+    ("config set", contract::one::<SettingsChanged>),
+];
+
+/// Runs a verb.
+pub(crate) async fn run(verb: &ConfigVerb, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    match verb {
+        ConfigVerb::Show(args) => show(args, admin, output).await,
+        ConfigVerb::Set(args) => set(args, admin, output).await,
+    }
+}
 
 /// Shows every setting.
 pub(crate) async fn show(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {

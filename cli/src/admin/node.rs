@@ -1,16 +1,55 @@
-//! `archon node list` and `archon node describe`.
+//! `archon node …`: list and describe; the other verbs are in files of their own.
 
 use super::partition::{bar_text, timing_text};
 use super::words::words;
-use super::{list_text, short_time, until, watch};
-use crate::args::{DescribeArgs, WatchArgs};
+use super::{alter, drain, list_text, operate, orders, short_time, until, watch};
+use crate::args::{DescribeArgs, NodeVerb, WatchArgs};
 use crate::connect::leading;
+#[cfg(test)]
+use crate::documents::contract;
 use crate::documents::{HostedCopy, Node, NodeDescription};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
 use archon_client::{Admin, Door, DoorState, ErrorKind, NodeCheck, NodeGoal, NodeStatus, ReplicaState};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// Documents of the verbs.
+#[cfg(test)]
+pub(crate) const DOCUMENTS: contract::Documents = &[
+    ("node list", contract::list::<Node>),
+    ("node describe", contract::one::<NodeDescription>),
+    ("node set", contract::one::<Node>),
+    ("node cordon", contract::one::<crate::documents::NodeChanged>),
+    ("node uncordon", contract::one::<crate::documents::NodeChanged>),
+    ("node drain", contract::one::<crate::documents::NodeChanged>),
+    ("node undrain", contract::one::<crate::documents::NodeChanged>),
+    ("node maintain", contract::one::<crate::documents::NodeOrdered>),
+    ("node resume", contract::one::<crate::documents::NodeOrdered>),
+    ("node bar", contract::one::<crate::documents::NodeOrdered>),
+    ("node unbar", contract::one::<crate::documents::NodeOrdered>),
+    ("node remove", contract::one::<crate::documents::NodeChanged>),
+    ("node lost", contract::one::<crate::documents::NodeChanged>),
+];
+
+/// Runs a verb.
+pub(crate) async fn run(verb: &NodeVerb, admin: &Admin, timeout: Duration, output: &Output) -> Result<Exit, Failure> {
+    match verb {
+        NodeVerb::Describe(args) => describe(args, admin, timeout, output).await,
+        NodeVerb::List(args) => list(args, admin, output).await,
+        NodeVerb::Cordon(args) => operate::cordon(args, admin, output).await,
+        NodeVerb::Uncordon(args) => operate::uncordon(args, admin, output).await,
+        NodeVerb::Set(args) => alter::node(args, admin, output).await,
+        NodeVerb::Drain(args) => drain::drain(args, admin, output).await,
+        NodeVerb::Undrain(args) => operate::undrain(args, admin, output).await,
+        NodeVerb::Maintain(args) => orders::maintain(args, admin, output).await,
+        NodeVerb::Resume(args) => orders::resume(args, admin, output).await,
+        NodeVerb::Bar(args) => orders::bar_node(args, admin, output).await,
+        NodeVerb::Unbar(args) => orders::unbar_node(args, admin, output).await,
+        NodeVerb::Remove(args) => operate::remove(args, admin, output).await,
+        NodeVerb::Lost(args) => operate::lost(args, admin, output).await,
+    }
+}
 
 /// Lists the nodes.
 pub(crate) async fn list(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {

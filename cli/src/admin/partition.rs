@@ -1,8 +1,12 @@
 //! `archon partition list | locate | describe | force-leader`.
 
-use super::{list_text, short_time, since, watch};
-use crate::args::{DescribePartitionArgs, ForceLeaderArgs, LocateArgs, PartitionArgs, PartitionListArgs};
+use super::{list_text, merge, orders, short_time, since, split, watch};
+use crate::args::{
+    DescribePartitionArgs, ForceLeaderArgs, LocateArgs, PartitionArgs, PartitionListArgs, PartitionVerb,
+};
 use crate::connect::leading;
+#[cfg(test)]
+use crate::documents::contract;
 use crate::documents::{Node, Partition};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text};
@@ -13,6 +17,44 @@ use archon_client::{
 };
 use archon_types::text::{bare_key, shown_key};
 use std::time::Duration;
+
+/// Documents of the verbs.
+#[cfg(test)]
+pub(crate) const DOCUMENTS: contract::Documents = &[
+    ("partition list", contract::list::<Partition>),
+    ("partition locate", contract::one::<archon_client::Located>),
+    ("partition describe", contract::one::<PartitionDescription>),
+    ("partition bump", contract::one::<crate::documents::PartitionOrdered>),
+    ("partition offline", contract::one::<crate::documents::PartitionOrdered>),
+    ("partition online", contract::one::<crate::documents::PartitionOrdered>),
+    ("partition bar", contract::one::<crate::documents::PartitionOrdered>),
+    ("partition unbar", contract::one::<crate::documents::PartitionOrdered>),
+    ("partition split", contract::one::<archon_client::PartitionSplit>),
+    ("partition merge", contract::one::<archon_client::PartitionMerge>),
+    ("partition force-leader", contract::one::<archon_client::ForcedLeader>),
+];
+
+/// Runs a verb.
+pub(crate) async fn run(
+    verb: &PartitionVerb,
+    admin: &Admin,
+    timeout: Duration,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    match verb {
+        PartitionVerb::List(args) => list(args, admin, timeout, output).await,
+        PartitionVerb::Locate(args) => locate(args, &leading(admin, timeout).await?, output).await,
+        PartitionVerb::Describe(args) => describe(args, admin, output).await,
+        PartitionVerb::Bump(args) => orders::bump(args, admin, output).await,
+        PartitionVerb::Offline(args) => orders::offline(args, admin, output).await,
+        PartitionVerb::Online(args) => orders::online(args, admin, output).await,
+        PartitionVerb::Bar(args) => orders::bar(args, admin, output).await,
+        PartitionVerb::Unbar(args) => orders::unbar(args, admin, output).await,
+        PartitionVerb::Merge(args) => merge::run(args, admin, timeout, output).await,
+        PartitionVerb::Split(args) => split::run(args, admin, timeout, output).await,
+        PartitionVerb::ForceLeader(args) => force(args, admin, output).await,
+    }
+}
 
 /// Lists the partitions of a table.
 pub(crate) async fn list(
@@ -73,7 +115,7 @@ pub(super) fn keys_text(begin: &str, end: Option<&str>) -> String {
 }
 
 /// Formats a bound of a range of keys; `-` if there is none.
-fn bound_text(bound: Option<&str>) -> String {
+pub(super) fn bound_text(bound: Option<&str>) -> String {
     bound.filter(|bound| !bound.is_empty()).map_or_else(|| "-".to_owned(), |bound| bare_key(bound.as_bytes()))
 }
 
@@ -96,7 +138,7 @@ fn listed_status(partition: &Partition, output: &Output) -> String {
     }
 }
 
-fn status_text(status: &Word<PartitionStatus>, output: &Output) -> String {
+pub(super) fn status_text(status: &Word<PartitionStatus>, output: &Output) -> String {
     let text = status.to_string();
     if *status == PartitionStatus::Online { output.good(&text) } else { output.bad(&text) }
 }

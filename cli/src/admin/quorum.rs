@@ -7,6 +7,8 @@ use super::orders::with_list;
 use super::wait::{Waited, Watched, wait};
 use super::{short_time, since};
 use crate::args::{QuorumSnapshotVerb, QuorumVerb, QuorumWaitArgs};
+#[cfg(test)]
+use crate::documents::contract;
 use crate::documents::{LeadTransferred, QuorumChanged};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, count_text};
@@ -14,6 +16,23 @@ use crate::recover::save;
 use archon_client::{Admin, CoordinatorRole, CoordinatorStatus, Error, ErrorKind, Quorum, QuorumChange};
 use recovery::{settle, show_recovery};
 use std::cell::RefCell;
+
+/// Documents of the verbs.
+#[cfg(test)]
+pub(crate) const DOCUMENTS: contract::Documents = &[
+    ("quorum list", contract::one::<Quorum>),
+    ("quorum promote", contract::one::<QuorumChanged>),
+    ("quorum demote", contract::one::<QuorumChanged>),
+    ("quorum remove", contract::one::<QuorumChanged>),
+    ("quorum replace", contract::one::<QuorumChanged>),
+    ("quorum set-address", contract::one::<QuorumChanged>),
+    ("quorum transfer-leader", contract::one::<LeadTransferred>),
+    ("quorum cancel", contract::one::<QuorumChanged>),
+    ("quorum settle", contract::one::<QuorumChanged>),
+    ("quorum recover", contract::one::<crate::documents::QuorumRecovered>),
+    ("quorum snapshot save", contract::one::<crate::documents::QuorumSnapshotFile>),
+    ("quorum snapshot verify", contract::one::<crate::documents::QuorumSnapshotFile>),
+];
 
 /// Carries out one of them.
 pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Result<Exit, Failure> {

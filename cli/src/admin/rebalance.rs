@@ -1,16 +1,37 @@
 //! `archon rebalance plan | apply | cancel`.
 
-use super::moves::under_way;
+use super::moves::{self, under_way};
 use super::plan_file::PlanFile;
 use super::progress::Progress;
 use super::wait::{Waited, Watched, wait};
-use crate::args::{ApplyArgs, PlanArgs};
+use crate::args::{ApplyArgs, PlanArgs, RebalanceVerb};
+#[cfg(test)]
+use crate::documents::contract;
 use crate::documents::{Applied, Plan, Rebalance};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text, moved_bytes_text};
 use archon_client::Admin;
 use archon_types::{ErrorDetail, ErrorKind};
 use std::time::Duration;
+
+/// Documents of the verbs.
+#[cfg(test)]
+pub(crate) const DOCUMENTS: contract::Documents = &[
+    ("rebalance plan", contract::one::<PlanFile>),
+    ("rebalance apply", contract::one::<Applied>),
+    ("rebalance status", contract::one::<Rebalance>),
+    ("rebalance cancel", contract::one::<archon_client::Cancelled>),
+];
+
+/// Runs a verb.
+pub(crate) async fn run(verb: &RebalanceVerb, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    match verb {
+        RebalanceVerb::Plan(args) => plan(args, admin, output).await,
+        RebalanceVerb::Apply(args) => apply(args, admin, output).await,
+        RebalanceVerb::Status(args) => moves::status(args, admin, output).await,
+        RebalanceVerb::Cancel => cancel(admin, output).await,
+    }
+}
 
 /// Shows a plan without applying it.
 pub(crate) async fn plan(args: &PlanArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {

@@ -1,11 +1,36 @@
-//! `archon table list | create | drop`.
+//! `archon table list | describe | create | drop`.
 
-use super::{list_text, watch};
-use crate::args::{CreateTableArgs, DropTableArgs, WatchArgs};
+use super::partition::{bound_text, status_text};
+use super::{alter, list_text, short_time, since, watch};
+use crate::args::{CreateTableArgs, DescribeTableArgs, DropTableArgs, TableVerb, WatchArgs};
+#[cfg(test)]
+use crate::documents::contract;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
-use archon_client::{Admin, ErrorKind, Holds, RangeLimits, Setting, TableCheck, TableSummary};
+use archon_client::documents::{TableDescription, TableHolder, TablePartition};
+use archon_client::{Admin, Error, ErrorKind, Holds, NodeStatus, RangeLimits, Setting, TableCheck, TableSummary};
 use bytes::Bytes;
+
+/// Documents of the verbs.
+#[cfg(test)]
+pub(crate) const DOCUMENTS: contract::Documents = &[
+    ("table list", contract::list::<TableSummary>),
+    ("table describe", contract::one::<TableDescription>),
+    ("table create", contract::one::<TableSummary>),
+    ("table alter", contract::one::<TableSummary>),
+    ("table drop", contract::one::<TableCheck>),
+];
+
+/// Runs a verb.
+pub(crate) async fn run(verb: &TableVerb, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    match verb {
+        TableVerb::List(args) => list(args, admin, output).await,
+        TableVerb::Describe(args) => describe(args, admin, output).await,
+        TableVerb::Alter(args) => alter::table(args, admin, output).await,
+        TableVerb::Drop(args) => drop(args, admin, output).await,
+        TableVerb::Create(args) => create(args, admin, output).await,
+    }
+}
 
 /// Lists the tables.
 pub(crate) async fn list(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
@@ -42,6 +67,119 @@ fn list_rows(tables: &[TableSummary], output: &Output) -> String {
         ]
     });
     output.rows_text(&columns, rows.collect(), "there is no table yet: the cluster is not bootstrapped")
+}
+
+/// Adds the remedy for a wrong name to an error.
+fn not_found(error: Error) -> Failure {
+    match error.kind() {
+        ErrorKind::NotFound => Failure::from(error).with_remedy("see `archon table list`"),
+        _ => error.into(),
+    }
+}
+
+/// Prints a complete description of one table.
+async fn describe(args: &DescribeTableArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    watch::show(args.watch.watch, output, async |output: &Output| {
+        let table = admin.describe_table(&args.name, args.partitions).await.map_err(not_found)?;
+        if output.is_json() { output.json_text(&table) } else { Ok(description(&table, output)) }
+    })
+    .await
+}
+
+fn description(found: &TableDescription, output: &Output) -> String {
+    let TableDescription { table, partitions_online: online, partitions_led: led, .. } = found;
+    let is_lease = table.holds == Holds::Lease;
+    let total = table.partitions_total;
+    let mut lines = vec![
+        format!("table       {}", output.bold(&table.name)),
+        format!("id          {}, version {}", table.id, table.version),
+        format!("holds       {}", table.holds),
+        format!("keys        {}", table.keys),
+    ];
+    let served = match is_lease {
+        true => format!("{total}, of which {led} have an owner"),
+        false => format!("{total}, of which {led} have a leader and {online} are online"),
+    };
+    lines.push(format!("partitions  {served}"));
+    if !is_lease {
+        let (in_sync, wanted, held) = (found.copies_in_sync, found.copies_wanted, found.copies_held);
+        let each = count_text(table.replication as usize, "copy", "copies");
+        lines.push(format!(
+            "copies      {in_sync} in sync of {wanted} wanted, {each} of each partition; {held} on nodes"
+        ));
+        let (once, all) = (bytes_text(found.bytes_led), bytes_text(found.bytes_stored));
+        lines.push(format!("size        {once}, with all copies {all}"));
+    }
+    lines.extend(limits_text(table).map(|limits| format!("limits      partitions are {limits}")));
+    let running =
+        [(found.moves_running, "move", "moves"), (found.reshapings_running, "split or merge", "splits and merges")];
+    let running = running.into_iter().filter(|(count, ..)| *count > 0);
+    let running: Vec<String> = running.map(|(count, one, more)| count_text(count as usize, one, more)).collect();
+    lines.extend((!running.is_empty()).then(|| format!("running     {}", running.join(", "))));
+    for reason in found.alerts.iter().map(|alert| &alert.reason) {
+        let time =
+            reason.began_at_ms.and_then(since).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
+        lines.push(format!("problem     {}: {}{time}", output.bad(&reason.code.to_string()), reason.message));
+        lines.extend(reason.remedy.as_ref().map(|remedy| format!("            {remedy}")));
+    }
+    if !found.holders.is_empty() {
+        lines.extend([String::new(), holder_rows(&found.holders, is_lease, output)]);
+    }
+    let partitions = found.partitions.iter().filter(|partitions| !partitions.is_empty());
+    lines.extend(partitions.flat_map(|partitions| [String::new(), partition_rows(partitions, is_lease, output)]));
+    lines.join("\n")
+}
+
+fn holder_rows(holders: &[TableHolder], is_lease: bool, output: &Output) -> String {
+    let mut columns = match is_lease {
+        true => vec![Column::text("OWNER"), Column::text("STATUS"), Column::number("OWNS")],
+        false => vec![Column::text("NODE"), Column::text("STATUS"), Column::number("LEADS")],
+    };
+    if !is_lease {
+        columns.extend([Column::number("COPIES"), Column::number("IN SYNC"), Column::number("DATA")]);
+    }
+    let rows = holders.iter().map(|holder| {
+        let status = holder.node_status.to_string();
+        let status = if holder.node_status == NodeStatus::Alive { output.good(&status) } else { output.bad(&status) };
+        let mut row = vec![holder.node.clone(), status, holder.partitions_led.to_string()];
+        if !is_lease {
+            let data = bytes_text(holder.bytes_stored);
+            row.extend([holder.copies_held.to_string(), holder.copies_in_sync.to_string(), data]);
+        }
+        row
+    });
+    output.grid(&columns, rows.collect())
+}
+
+fn partition_rows(partitions: &[TablePartition], is_lease: bool, output: &Output) -> String {
+    let is_ranged = partitions.iter().any(|partition| partition.range.is_some());
+    let mut columns = vec![Column::number("PARTITION")];
+    if is_ranged {
+        columns.extend([Column::text("BEGIN"), Column::text("END")]);
+    }
+    columns.push(Column::text("STATUS"));
+    columns.push(Column::text(if is_lease { "OWNER" } else { "LEADER" }));
+    columns.push(Column::number("EPOCH"));
+    if !is_lease {
+        columns.extend([Column::number("IN SYNC"), Column::number("COPIES"), Column::number("DATA")]);
+    }
+    let rows = partitions.iter().map(|partition| {
+        let mut row = vec![partition.id.to_string()];
+        if is_ranged {
+            let range = partition.range.as_ref();
+            row.push(bound_text(range.map(|range| range.begin.as_str())));
+            row.push(bound_text(range.and_then(|range| range.end.as_deref())));
+        }
+        row.push(status_text(&partition.status, output));
+        row.push(partition.leader.clone().unwrap_or_else(|| "-".to_owned()));
+        row.push(partition.epoch.to_string());
+        if !is_lease {
+            let data = bytes_text(partition.bytes_led);
+            row.extend([partition.copies_in_sync.to_string(), partition.copies_held.to_string(), data]);
+        }
+        row
+    });
+    output.grid(&columns, rows.collect())
 }
 
 /// Describes the limits above which partitions are split automatically, if any.
@@ -106,12 +244,7 @@ async fn replication_of_cluster(admin: &Admin) -> Result<u8, Failure> {
 /// Drops a table, if confirmed.
 pub(crate) async fn drop(args: &DropTableArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let name = &args.name;
-    let found = match admin.check_table(name).await {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(Failure::from(error).with_remedy("see `archon table list`"));
-        }
-        found => found?,
-    };
+    let found = admin.check_table(name).await.map_err(not_found)?;
     if !args.yes {
         return Err(unconfirmed(&found));
     }
@@ -204,5 +337,86 @@ mod tests {
             message.ends_with("lease table orders (number 7) for good, with 4 partitions, owned by 2 participants"),
             "{message}"
         );
+    }
+
+    fn described(holds: Holds) -> TableDescription {
+        let table = TableSummary {
+            id: 7,
+            name: "orders".into(),
+            partitions_total: 4,
+            replication: 2,
+            keys: archon_client::KeysBy::Range.into(),
+            split_above_bytes: Some(1 << 30),
+            split_above_rate: None,
+            merge_below_bytes: None,
+            holds: holds.into(),
+            version: 9,
+        };
+        let holder = TableHolder {
+            node_id: 1,
+            node: "athens".into(),
+            node_status: NodeStatus::Failed.into(),
+            partitions_led: 3,
+            copies_held: 4,
+            copies_in_sync: 3,
+            bytes_stored: 2_048,
+        };
+        let partition = TablePartition {
+            id: 5,
+            range: Some(archon_client::RangeSummary { begin: "f".into(), end: Some("m".into()) }),
+            status: archon_client::PartitionStatus::Online.into(),
+            epoch: 12,
+            leader_id: Some(1),
+            leader: Some("athens".into()),
+            copies_held: 2,
+            copies_in_sync: 1,
+            bytes_led: 1_024,
+        };
+        TableDescription {
+            table,
+            partitions_online: 2,
+            partitions_led: 3,
+            partitions_under_replicated: 1,
+            copies_wanted: 8,
+            copies_held: 7,
+            copies_in_sync: 6,
+            bytes_led: 1_024,
+            bytes_stored: 2_048,
+            moves_running: 1,
+            reshapings_running: 0,
+            holders: vec![holder],
+            alerts: Vec::new(),
+            partitions: Some(vec![partition]),
+        }
+    }
+
+    #[test]
+    fn table_description_shows_copies_size_limits_and_ranges() {
+        let output = Output::new(crate::output::Format::Table);
+        let text = description(&described(Holds::Data), &output);
+        for line in [
+            "table       orders",
+            "partitions  4, of which 3 have a leader and 2 are online",
+            "copies      6 in sync of 8 wanted, 2 copies of each partition; 7 on nodes",
+            "limits      partitions are split above 1.0 GiB",
+            "running     1 move",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        let words = |start: &str| {
+            let line = text.lines().find(|line| line.trim_start().starts_with(start)).unwrap_or_default();
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(words("PARTITION")[..3], ["PARTITION", "BEGIN", "END"]);
+        assert_eq!(words("5 ")[..5], ["5", "f", "m", "Online", "athens"]);
+        assert_eq!(words("athens")[..5], ["athens", "Failed", "3", "4", "3"]);
+    }
+
+    #[test]
+    fn lease_table_description_shows_owners_and_no_copies() {
+        let output = Output::new(crate::output::Format::Table);
+        let text = description(&described(Holds::Lease), &output);
+        assert!(text.contains("partitions  4, of which 3 have an owner"), "{text}");
+        assert!(text.contains("OWNER") && !text.contains("COPIES") && !text.contains("in sync"), "{text}");
     }
 }

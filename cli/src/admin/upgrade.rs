@@ -1,10 +1,21 @@
 //! `archon upgrade …`: the protocol of the cluster, and its rise.
 
 use crate::args::UpgradeVerb;
+#[cfg(test)]
+use crate::documents::contract;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, count_text};
 use archon_client::{Admin, Error, ErrorKind, UpgradeMember, UpgradeSummary};
 use archon_types::ProtocolRange;
+
+/// Documents of the verbs.
+#[cfg(test)]
+pub(crate) const DOCUMENTS: contract::Documents = &[
+    ("upgrade status", contract::one::<UpgradeSummary>),
+    ("upgrade hold", contract::one::<archon_client::UpgradeChanged>),
+    ("upgrade release", contract::one::<archon_client::UpgradeChanged>),
+    ("upgrade finalize", contract::one::<archon_client::UpgradeChanged>),
+];
 
 /// Carries out one of them.
 pub(crate) async fn run(verb: &UpgradeVerb, admin: &Admin, output: &Output) -> Result<Exit, Failure> {

@@ -18,11 +18,8 @@ mod serve;
 mod tables;
 mod upgrade;
 
-pub(crate) use access::{AccessVerb, ListAccessArgs, SetAccessArgs, WithdrawArgs};
-pub(crate) use admin::{
-    ApplyArgs, DescribeArgs, DrainArgs, EventsArgs, LostArgs, NodeNamesArgs, NodeSetArgs, NodeVerb, OrNone, PlanArgs,
-    RebalanceVerb, RemoveArgs, TopArgs, WatchArgs,
-};
+pub(crate) use access::*;
+pub(crate) use admin::*;
 pub(crate) use backup::{BackupVerb, CreateBackupArgs, LookAtBackupArgs, ProgressArgs, RestoreBackupArgs};
 pub(crate) use bench::{
     AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, GrowArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs,
@@ -30,25 +27,16 @@ pub(crate) use bench::{
 };
 pub(crate) use bootstrap::{BootstrapArgs, FAILOVER, failover, flag_of, variable_of};
 pub(crate) use cert::{AuthorityArgs, CertVerb, CheckCertArgs, IssueArgs, RequestArgs, ShowArgs, SignArgs, TermArgs};
-pub(crate) use config::{ConfigVerb, SetArgs};
+pub(crate) use config::*;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use kv::{ExportArgs, ImportArgs, KvArgs, KvVerb, RowFormat, ScanArgs};
-pub(crate) use orders::{
-    BarNodeArgs, BarPartitionArgs, CheckArgs, MaintainArgs, OrderPartitionArgs, PartitionArgs, UnbarNodeArgs,
-    UnbarPartitionArgs,
-};
+pub(crate) use orders::*;
 pub(crate) use parse::{address, duration, engine, listen, memory, name, peer};
-pub(crate) use partitions::{
-    DescribePartitionArgs, ForceLeaderArgs, LocateArgs, MergePartitionArgs, PartitionListArgs, PartitionVerb,
-    SplitPartitionArgs,
-};
-pub(crate) use quorum::{
-    QuorumRecoverArgs, QuorumSaveArgs, QuorumSnapshotVerb, QuorumVerb, QuorumVerifyArgs, QuorumWaitArgs,
-};
+pub(crate) use partitions::*;
+pub(crate) use quorum::*;
 pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate, spoken};
-
-pub(crate) use tables::{AlterTableArgs, CreateTableArgs, DropTableArgs, TableVerb};
-pub(crate) use upgrade::UpgradeVerb;
+pub(crate) use tables::*;
+pub(crate) use upgrade::*;
 
 use crate::output::Format;
 use clap::error::ErrorKind;

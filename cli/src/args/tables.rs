@@ -14,6 +14,14 @@ pub(crate) enum TableVerb {
     /// List the tables.
     #[command(after_help = "Examples:\n  archon table list\n  archon table list -o json")]
     List(WatchArgs),
+    /// Show everything about one table: partitions and copies by state, size, limits, the share of each node, problems.
+    ///
+    /// Of a lease table, the participants that own its partitions. With --partitions also a line for each partition: its leader or
+    /// owner, its copies, and where keys are in ranges the range.
+    #[command(
+        after_help = "Examples:\n  archon table describe orders\n  archon table describe orders --partitions\n  archon table describe orders -o json"
+    )]
+    Describe(DescribeTableArgs),
     /// Create a table: keys hashed among a number of partitions that never changes, or in order, in ranges.
     ///
     /// Where keys are hashed, load spreads by itself, and a listing in order asks every partition. Where they are in ranges, `archon
@@ -41,6 +49,20 @@ pub(crate) enum TableVerb {
         after_help = "Examples:\n  archon table drop orders             what would be deleted\n  archon table drop orders --yes       deletes it"
     )]
     Drop(DropTableArgs),
+}
+
+/// Options of `archon table describe`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct DescribeTableArgs {
+    /// The table's name.
+    #[arg(value_parser = name)]
+    pub(crate) name: String,
+    /// Show each partition as well.
+    #[arg(long)]
+    pub(crate) partitions: bool,
+    /// Options of watching.
+    #[command(flatten)]
+    pub(crate) watch: WatchArgs,
 }
 
 /// Options of `archon table drop`.

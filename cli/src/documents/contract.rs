@@ -1,20 +1,16 @@
 //! Generates `docs/json.schema.json` and the generated part of `docs/JSON.md` from the types, and checks these files.
 
+use super::Outcome;
 use super::{
-    Applied, BackupTaken, CertificateCheck, CertificateRequest, CertificateSummary, Counted, Diagnosis, Entry,
-    ErrorDocument, Key, MemberCertificates, Node, NodeChanged, NodeDescription, NodeOrdered,
+    BackupTaken, CertificateCheck, CertificateRequest, CertificateSummary, Counted, Diagnosis, Entry, ErrorDocument,
+    Key, MemberCertificates,
 };
 use super::{Exported, Imported, Row};
-use super::{LeadTransferred, QuorumChanged, QuorumRecovered, QuorumSnapshotFile};
-use super::{Outcome, Partition, PartitionOrdered};
-use super::{Rebalance, Status, Version, Written};
+use super::{Status, Version, Written};
 use crate::admin::plan_file::PlanFile;
+use crate::admin::{access, config, node, partition, quorum, rebalance, table, upgrade};
 use archon_backup::{BackupSummary, Manifest, RestoredTable};
-use archon_client::{
-    AccessChanged, AccessSummary, Cancelled, CertificatesWithdrawn, Check, ErrorKind, Event, ForcedLeader, Located,
-    PartitionDescription, PartitionMerge, PartitionSplit, Quorum, SettingsChanged, SettingsSummary, TableCheck,
-    TableSummary, UpgradeChanged, UpgradeSummary, Word,
-};
+use archon_client::{Check, ErrorKind, Event, Word};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -29,74 +25,26 @@ const MARK: &str = "<!-- What follows is generated; CONTRIBUTING.md says how. --
 /// Generator of a document's schema.
 type Schema = fn(&mut SchemaGenerator) -> Value;
 
+/// Verbs with the schemas of their outputs. Each noun has its own list, beside its verbs.
+pub(crate) type Documents = &'static [(&'static str, Schema)];
+
+/// Returns the schema of one document.
+pub(crate) fn one<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+    generator.subschema_for::<T>().into()
+}
+
+/// Returns the schema of a list of documents.
+pub(crate) fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+    json!({ "type": "array", "items": one::<T>(generator) })
+}
+
 /// Returns the verbs with the schema of each one's output.
 fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
-    fn one<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
-        generator.subschema_for::<T>().into()
-    }
-    fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
-        json!({ "type": "array", "items": one::<T>(generator) })
-    }
-    let all: [(&'static str, Schema); 89] = [
+    let others: Documents = &[
         ("status", one::<Status>),
         ("check", one::<Check>),
         ("doctor", one::<Diagnosis>),
         ("events", list::<Event>),
-        ("node list", list::<Node>),
-        ("node describe", one::<NodeDescription>),
-        ("node set", one::<Node>),
-        ("node cordon", one::<NodeChanged>),
-        ("node uncordon", one::<NodeChanged>),
-        ("node drain", one::<NodeChanged>),
-        ("node undrain", one::<NodeChanged>),
-        ("node maintain", one::<NodeOrdered>),
-        ("node resume", one::<NodeOrdered>),
-        ("node bar", one::<NodeOrdered>),
-        ("node unbar", one::<NodeOrdered>),
-        ("node remove", one::<NodeChanged>),
-        ("node lost", one::<NodeChanged>),
-        ("quorum list", one::<Quorum>),
-        ("quorum promote", one::<QuorumChanged>),
-        ("quorum demote", one::<QuorumChanged>),
-        ("quorum remove", one::<QuorumChanged>),
-        ("quorum replace", one::<QuorumChanged>),
-        ("quorum set-address", one::<QuorumChanged>),
-        ("quorum transfer-leader", one::<LeadTransferred>),
-        ("quorum cancel", one::<QuorumChanged>),
-        ("quorum settle", one::<QuorumChanged>),
-        ("quorum recover", one::<QuorumRecovered>),
-        ("upgrade status", one::<UpgradeSummary>),
-        ("upgrade hold", one::<UpgradeChanged>),
-        ("upgrade release", one::<UpgradeChanged>),
-        ("upgrade finalize", one::<UpgradeChanged>),
-        ("quorum snapshot save", one::<QuorumSnapshotFile>),
-        ("quorum snapshot verify", one::<QuorumSnapshotFile>),
-        ("access grant", one::<AccessChanged>),
-        ("access revoke", one::<AccessChanged>),
-        ("access list", one::<AccessSummary>),
-        ("access withdraw", one::<CertificatesWithdrawn>),
-        ("access readmit", one::<CertificatesWithdrawn>),
-        ("config show", one::<SettingsSummary>),
-        ("config set", one::<SettingsChanged>),
-        ("table list", list::<TableSummary>),
-        ("table create", one::<TableSummary>),
-        ("table alter", one::<TableSummary>),
-        ("table drop", one::<TableCheck>),
-        ("partition list", list::<Partition>),
-        ("partition locate", one::<Located>),
-        ("partition describe", one::<PartitionDescription>),
-        ("partition bump", one::<PartitionOrdered>),
-        ("partition offline", one::<PartitionOrdered>),
-        ("partition online", one::<PartitionOrdered>),
-        ("partition bar", one::<PartitionOrdered>),
-        ("partition unbar", one::<PartitionOrdered>),
-        ("partition split", one::<PartitionSplit>),
-        ("partition merge", one::<PartitionMerge>),
-        ("partition force-leader", one::<ForcedLeader>),
-        ("rebalance plan", one::<PlanFile>),
-        ("rebalance apply", one::<Applied>),
-        ("rebalance status", one::<Rebalance>),
-        ("rebalance cancel", one::<Cancelled>),
         ("backup create", one::<BackupTaken>),
         ("backup verify", one::<BackupSummary>),
         ("backup show", one::<Manifest>),
@@ -132,7 +80,18 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         // File written by `rebalance plan --out`.
         ("plan file", one::<PlanFile>),
     ];
-    all.into_iter().map(|(verb, schema)| (verb, schema(generator))).collect()
+    let nouns = [
+        access::DOCUMENTS,
+        config::DOCUMENTS,
+        node::DOCUMENTS,
+        partition::DOCUMENTS,
+        quorum::DOCUMENTS,
+        rebalance::DOCUMENTS,
+        table::DOCUMENTS,
+        upgrade::DOCUMENTS,
+    ];
+    let all = nouns.into_iter().flatten().chain(others);
+    all.map(|(verb, schema)| (*verb, schema(generator))).collect()
 }
 
 /// Returns the schema of every document, and of its parts.

@@ -4,7 +4,7 @@
 mod admin;
 mod cert;
 #[cfg(test)]
-mod contract;
+pub(crate) mod contract;
 mod doctor;
 mod error;
 mod kv;

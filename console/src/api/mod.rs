@@ -82,6 +82,7 @@ fn operations() -> Operations {
         .get("/tables", "The tables", tables::list)
         .post("/tables", "Creates a table", tables::create)
         .get("/tables/{table}", "A table, and what dropping it would delete", tables::check)
+        .get("/tables/{table}/description", "Everything about a table, with its partitions", tables::describe)
         .delete("/tables/{table}", "Drops a table and everything in it", tables::drop_table)
         .get("/partitions/{table}", "The partitions of a table", partitions::list)
         .get("/partitions/{table}/{number}", "A partition, with its copies", partitions::describe)

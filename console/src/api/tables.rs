@@ -5,10 +5,11 @@ use super::extract::{Body, Path, Query};
 use super::paths::OfTable;
 use crate::error::ApiError;
 use archon_client::bytes::Bytes;
+use archon_client::documents::{TableDescription, TableDropped};
 use archon_client::{ErrorKind, RangeLimits, TableCheck, TableSummary};
 use axum::Json;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// Default number of copies of each partition.
 const REPLICATION_DEFAULT: u8 = 3;
@@ -81,19 +82,16 @@ pub(crate) struct Numbered {
     table_id: u64,
 }
 
-/// A table that is no more.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Dropped {
-    /// Copies that nodes delete.
-    copies_deleted: u32,
-}
-
 pub(crate) async fn list(asker: Asker) -> Result<Json<Vec<TableSummary>>, ApiError> {
     Ok(Json(asker.reader("ListTables")?.list_tables().await?))
 }
 
 pub(crate) async fn check(asker: Asker, Path(named): Path<OfTable>) -> Result<Json<TableCheck>, ApiError> {
     Ok(Json(asker.admin("CheckTable")?.check_table(&named.table).await?))
+}
+
+pub(crate) async fn describe(asker: Asker, Path(named): Path<OfTable>) -> Result<Json<TableDescription>, ApiError> {
+    Ok(Json(asker.reader("DescribeTable")?.describe_table(&named.table, true).await?))
 }
 
 pub(crate) async fn create(asker: Asker, body: Body<NewTable>) -> Result<Json<TableSummary>, ApiError> {
@@ -116,10 +114,10 @@ pub(crate) async fn drop_table(
     asker: Asker,
     Path(named): Path<OfTable>,
     Query(meant): Query<Numbered>,
-) -> Result<Json<Dropped>, ApiError> {
+) -> Result<Json<TableDropped>, ApiError> {
     let admin = asker.admin("DropTable")?;
     if meant.table_id == 0 {
         return Err(ApiError::new(ErrorKind::InvalidArgument, "no table has the number 0"));
     }
-    Ok(Json(Dropped { copies_deleted: admin.drop_table(&named.table, meant.table_id).await? }))
+    Ok(Json(TableDropped { copies_deleted: admin.drop_table(&named.table, meant.table_id).await? }))
 }

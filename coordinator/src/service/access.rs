@@ -4,6 +4,7 @@ use super::admin::{Admins, NAMED_MAX, Result};
 use super::admin_tables::table_of;
 use super::call::Call;
 use super::certificates;
+use super::documents::answers;
 use super::subjects;
 use crate::clock::wall_now;
 use archon_coordinator_core::{
@@ -20,6 +21,12 @@ use std::time::Duration;
 
 /// Maximum wait of a call until nodes apply its change.
 const TAKEN_WITHIN: Duration = Duration::from_secs(2);
+
+answers! {
+    ListAccess: access,
+    SetAccess: set_access_of,
+    Withdraw: withdrawn,
+}
 
 impl Admins {
     /// Returns the rights of clients: all of them, those of one client, or those to one table.

@@ -2,6 +2,7 @@
 //! id.
 
 use super::call::{Call, Stage};
+use super::documents::answers;
 use super::status::{cluster_text, disks};
 use super::voters::voter;
 use super::{Context, answered_before, check_named, only, refuse};
@@ -14,9 +15,8 @@ use archon_coordinator_core::{ClusterState, Command, Liveness, Remembered, Respo
 use archon_documents::{EventList, Explain, ListEvents, Quorum, ReasonList, ShowQuorum};
 use archon_proto::v1;
 use archon_proto::v1::admin_server::Admin;
-use archon_types::{ErrorDetail, ErrorKind, RequestId};
+use archon_types::{ErrorDetail, ErrorKind};
 use std::sync::Arc;
-use std::time::Duration;
 use tonic::{Request, Response, Status};
 
 /// Number of events or reasons if the request gives none.
@@ -31,6 +31,12 @@ pub(crate) struct Admins {
 
 pub(super) type Result<T, E = ErrorDetail> = std::result::Result<T, E>;
 
+answers! {
+    Explain: explained,
+    ListEvents: happened,
+    ShowQuorum: quorum_seen,
+}
+
 impl Admins {
     /// A service over `context`.
     pub(crate) const fn new(context: Context) -> Self {
@@ -42,56 +48,50 @@ impl Admins {
         &self.context
     }
 
-    /// Reads the current state, for a request that may name the cluster.
-    pub(super) async fn look<T>(
+    /// Reads the current state.
+    pub(super) async fn view<T>(
         &self,
-        cluster: Option<&v1::ClusterRef>,
-        within: Duration,
+        call: &Call<'_>,
         look: impl FnOnce(&Arc<Session>, &ClusterState) -> Result<T>,
     ) -> Result<T> {
-        let session = self.context.confirmed(within).await?;
+        let session = self.context.confirmed(call.within).await?;
         session.quorum().replicated().read(|state| {
-            check_named(cluster, state)?;
+            check_named(call.cluster(), state)?;
             look(&session, state)
         })
     }
 
-    /// As [`Admins::look`], with the leader's volatile view. Heartbeats need its lock, so it is released before the
+    /// As [`Admins::view`], with the leader's volatile view. Heartbeats need its lock, so it is released before the
     /// read.
-    pub(super) async fn look_back<T>(
+    pub(super) async fn view_back<T>(
         &self,
-        cluster: Option<&v1::ClusterRef>,
-        within: Duration,
+        call: &Call<'_>,
         look: impl FnOnce(&Arc<Session>, &ClusterState, &Remembered) -> Result<T>,
     ) -> Result<T> {
-        let session = self.context.confirmed(within).await?;
+        let session = self.context.confirmed(call.within).await?;
         let remembered = remembered(&session);
         session.quorum().replicated().read(|state| {
-            check_named(cluster, state)?;
+            check_named(call.cluster(), state)?;
             look(&session, state, &remembered)
         })
     }
 
     /// Commits one command, once per request id. `decide` gets the state, and the leader's view of leases, only if the
     /// request is new.
-    pub(super) async fn change(
+    pub(super) async fn commit(
         &self,
-        cluster: Option<&v1::ClusterRef>,
-        request: RequestId,
         call: &Call<'_>,
         decide: impl FnOnce(&ClusterState, &Liveness) -> Result<Command>,
     ) -> Result<(Arc<Session>, Answer)> {
         let decide = |state: &ClusterState, liveness: &Liveness| decide(state, liveness).map(Ok);
-        let changed: Result<_, std::convert::Infallible> = self.change_unless(cluster, request, call, decide).await?;
+        let changed: Result<_, std::convert::Infallible> = self.commit_unless(call, decide).await?;
         let Ok(changed) = changed;
         Ok(changed)
     }
 
-    /// As [`Admins::change`], but `decide` may find nothing to commit, and then returns the answer itself.
-    pub(super) async fn change_unless<T>(
+    /// As [`Admins::commit`], but `decide` may find nothing to commit, and then returns the answer itself.
+    pub(super) async fn commit_unless<T>(
         &self,
-        cluster: Option<&v1::ClusterRef>,
-        request: RequestId,
         call: &Call<'_>,
         decide: impl FnOnce(&ClusterState, &Liveness) -> Result<Result<Command, T>>,
     ) -> Result<Result<(Arc<Session>, Answer), T>> {
@@ -100,8 +100,8 @@ impl Admins {
         let decided = {
             let term = session.term().lock();
             session.quorum().replicated().read(|state| {
-                check_named(cluster, state)?;
-                match answered_before(state, request) {
+                check_named(call.cluster(), state)?;
+                match answered_before(state, call.request()) {
                     Some(responses) => Ok(Err(responses)),
                     None => decide(state, term.liveness()).map(Ok),
                 }
@@ -110,7 +110,7 @@ impl Admins {
         let responses = match decided {
             Ok(Ok(command)) => {
                 call.reaches(Stage::Proposed);
-                session.propose(Some(request), call.who(), vec![command], call.within).await?
+                session.propose(Some(call.request()), call.who(), vec![command], call.within).await?
             }
             Ok(Err(as_it_is)) => {
                 call.reaches(Stage::Idle);
@@ -122,42 +122,6 @@ impl Admins {
         call.reaches(if answer.is_ok() { Stage::Done } else { Stage::Judged });
         let answer = answer?;
         Ok(Ok((session, answer)))
-    }
-
-    /// Reads the current state, for a call with a document.
-    pub(super) async fn view<T>(
-        &self,
-        call: &Call<'_>,
-        look: impl FnOnce(&Arc<Session>, &ClusterState) -> Result<T>,
-    ) -> Result<T> {
-        self.look(call.cluster(), call.within, look).await
-    }
-
-    /// As [`Admins::change_unless`], for a call with a document.
-    pub(super) async fn commit_unless<T>(
-        &self,
-        call: &Call<'_>,
-        decide: impl FnOnce(&ClusterState, &Liveness) -> Result<Result<Command, T>>,
-    ) -> Result<Result<(Arc<Session>, Answer), T>> {
-        self.change_unless(call.cluster(), call.request(), call, decide).await
-    }
-
-    /// As [`Admins::look_back`], for a call with a document.
-    pub(super) async fn view_back<T>(
-        &self,
-        call: &Call<'_>,
-        look: impl FnOnce(&Arc<Session>, &ClusterState, &Remembered) -> Result<T>,
-    ) -> Result<T> {
-        self.look_back(call.cluster(), call.within, look).await
-    }
-
-    /// As [`Admins::change`], for a call with a document.
-    pub(super) async fn commit(
-        &self,
-        call: &Call<'_>,
-        decide: impl FnOnce(&ClusterState, &Liveness) -> Result<Command>,
-    ) -> Result<(Arc<Session>, Answer)> {
-        self.change(call.cluster(), call.request(), call, decide).await
     }
 
     /// Returns the reasons for the states of partitions and nodes.

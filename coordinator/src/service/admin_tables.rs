@@ -1,21 +1,44 @@
-//! Creation, change and drop of tables.
+//! Tables: listed, described, created, changed and dropped.
 
 use super::admin::{Admins, NAMED_MAX, Result, unexpected};
+use super::alerts::{Found, REASONS_MAX};
 use super::call::Call;
+use super::describe::reason_now;
+use super::documents::answers;
 use super::subjects;
+use crate::load::Loads;
+use crate::session::Session;
 use archon_coordinator_core::{
-    ClusterState, Command, Liveness, Response as Answer, check_alter_table, check_nodes_for,
+    ClusterState, Command, Liveness, Remembered, Response as Answer, check_alter_table, check_nodes_for,
 };
 use archon_documents::{
-    AlterTable, CheckTable, CreateTable, DropTable, ListTables, TableAltered, TableCheck, TableDropped, TableSummary,
-    Tables,
+    AlterTable, CheckCluster, CheckTable, CreateTable, DescribeTable, DropTable, ListTables, TableAltered, TableCheck,
+    TableDescription, TableDropped, TableHolder, TablePartition, TableSummary, Tables,
 };
-use archon_types::{ErrorDetail, ErrorKind, Holds, NodeId, Table, TableId};
-use std::collections::BTreeSet;
+use archon_types::subject::Subject;
+use archon_types::{
+    ErrorDetail, ErrorKind, Holds, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, ReasonCode, Table,
+    TableId,
+};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Maximum number of findings in the description of a table.
+const FINDINGS_MAX: usize = 100;
 
 /// Returns a table with the number of its partitions.
 pub(super) fn summary(state: &ClusterState, table: &Table) -> TableSummary {
     TableSummary::new(table, state.partitions.count_of(table.id))
+}
+
+answers! {
+    ListTables: tables,
+    CreateTable: create,
+    AlterTable: alter,
+    CheckTable: checked_table,
+    DescribeTable: described_table,
+    DropTable: drop_table_of,
 }
 
 impl Admins {
@@ -75,6 +98,31 @@ impl Admins {
         .await
     }
 
+    /// Returns a complete description of one table, with those findings of `archon check` that are about it.
+    pub(super) async fn described_table(&self, asked: DescribeTable, call: &Call<'_>) -> Result<TableDescription> {
+        let describe = |session: &Arc<Session>, state: &ClusterState, _: &Remembered| {
+            Ok::<_, ErrorDetail>(describe(state, &session.loads().lock(), table_of(state, &asked.table)?))
+        };
+        let look = (CheckCluster::default(), REASONS_MAX);
+        let (described, found) = self.found(call, look, describe).await?;
+        let mut described = described?;
+        let is_holder = |node| described.holders.iter().any(|holder| holder.node_id == node);
+        let is_about_it = |found: &Found| match &found.reason.subject {
+            Subject::Table { table_id, .. } | Subject::Partition { table_id, .. } => *table_id == described.table.id,
+            Subject::Node { node_id, .. } => is_holder(*node_id),
+            _ => false,
+        };
+        let found = found.into_iter().filter(is_about_it);
+        let mut found: Vec<Found> = found.chain(under_replicated(&described)).collect();
+        found.sort_by_key(|found| Reverse(found.severity));
+        found.truncate(FINDINGS_MAX);
+        described.alerts = found.into_iter().map(Into::into).collect();
+        if !asked.partitions {
+            described.partitions = None;
+        }
+        Ok(described)
+    }
+
     /// Drops a table, if it is still the one that was checked.
     pub(super) async fn drop_table_of(&self, asked: DropTable, call: &Call<'_>) -> Result<TableDropped> {
         let (name, table) = (asked.table, TableId::new(asked.table_id));
@@ -91,6 +139,105 @@ impl Admins {
             other => Err(unexpected(&other)),
         }
     }
+}
+
+/// Describes a table with every partition, without findings.
+fn describe(state: &ClusterState, loads: &Loads, table: &Table) -> TableDescription {
+    let is_lease = table.holds == Holds::Lease;
+    let mut holders: BTreeMap<NodeId, TableHolder> = BTreeMap::new();
+    let mut partitions = Vec::new();
+    let mut under_replicated = 0;
+    let mut rows: Vec<&Partition> = state.partitions.of_table(table.id).collect();
+    if table.keys.is_range() {
+        rows.sort_by(|one, other| one.range.begin.cmp(&other.range.begin));
+    }
+    for row in rows {
+        let described = describe_partition(state, loads, table, row);
+        let is_short = described.copies_in_sync < u32::from(table.replication);
+        under_replicated += u32::from(!is_lease && is_short && row.status != PartitionStatus::Unassigned);
+        // The next owner of a lease holds nothing yet.
+        for copy in row.placements.iter().filter(|copy| !is_lease || row.leader == Some(copy.id)) {
+            let holder = holders.entry(copy.node).or_insert_with(|| no_share(state, copy.node));
+            holder.partitions_led += u32::from(row.leader == Some(copy.id));
+            if !is_lease {
+                holder.copies_held += 1;
+                holder.copies_in_sync += u32::from(row.live().any(|live| live.id == copy.id));
+                holder.bytes_stored = holder.bytes_stored.saturating_add(loads.bytes(copy.node, copy.id));
+            }
+        }
+        partitions.push(described);
+    }
+    let running = partitions
+        .iter()
+        .filter(|partition| state.running_migration(PartitionId { table: table.id, index: partition.id }).is_some());
+    let reshaped =
+        state.partitions.splitting().chain(state.partitions.merging()).filter(|row| row.id.table == table.id);
+    let sum = |of: fn(&TableHolder) -> u32| holders.values().map(of).sum::<u32>();
+    let wanted = u32::try_from(partitions.len()).unwrap_or(u32::MAX).saturating_mul(table.replication.into());
+    let mut by_name: Vec<TableHolder> = holders.values().cloned().collect();
+    by_name.sort_by(|one, other| one.node.cmp(&other.node));
+    TableDescription {
+        table: summary(state, table),
+        partitions_online: number(partitions.iter().filter(|row| row.status == PartitionStatus::Online).count()),
+        partitions_led: number(partitions.iter().filter(|row| row.leader_id.is_some()).count()),
+        partitions_under_replicated: under_replicated,
+        copies_wanted: if is_lease { 0 } else { wanted },
+        copies_held: sum(|holder| holder.copies_held),
+        copies_in_sync: sum(|holder| holder.copies_in_sync),
+        bytes_led: partitions.iter().map(|row| row.bytes_led).fold(0, u64::saturating_add),
+        bytes_stored: holders.values().map(|holder| holder.bytes_stored).fold(0, u64::saturating_add),
+        moves_running: number(running.count()),
+        reshapings_running: number(reshaped.count()),
+        holders: by_name,
+        alerts: Vec::new(),
+        partitions: Some(partitions),
+    }
+}
+
+fn describe_partition(state: &ClusterState, loads: &Loads, table: &Table, row: &Partition) -> TablePartition {
+    let is_lease = table.holds == Holds::Lease;
+    let copies = |count: usize| if is_lease { 0 } else { number(count) };
+    let leader = row.leader_placement();
+    TablePartition {
+        id: row.id.index,
+        range: table.keys.is_range().then(|| (&row.range).into()),
+        status: row.status.into(),
+        epoch: row.epoch.get(),
+        leader_id: leader.map(|copy| copy.node.get()),
+        leader: leader.map(|copy| state.node_name(copy.node)),
+        copies_held: copies(row.placements.len()),
+        copies_in_sync: copies(row.live().count()),
+        bytes_led: leader.map_or(0, |copy| loads.bytes(copy.node, copy.id)),
+    }
+}
+
+/// Reports missing copies of a table. The findings of the cluster count those of all tables together.
+fn under_replicated(described: &TableDescription) -> Option<Found> {
+    let TableDescription { table, partitions_under_replicated: short, .. } = described;
+    let all = table.partitions_total;
+    let message = format!("{short} of {all} partitions have fewer copies that count than are wanted");
+    let subject = Subject::Table { table_id: table.id, table: table.name.clone() };
+    let code = ReasonCode::UnderReplicated;
+    let reason = reason_now(code, subject, message, "");
+    (*short > 0).then(|| Found { severity: code.severity(), waits: true, reason })
+}
+
+/// Returns a node without any share.
+fn no_share(state: &ClusterState, node: NodeId) -> TableHolder {
+    TableHolder {
+        node_id: node.get(),
+        node: state.node_name(node),
+        // A removed node is assumed to have lost its data.
+        node_status: state.node(node).map_or(NodeStatus::Lost, |row| row.node.status).into(),
+        partitions_led: 0,
+        copies_held: 0,
+        copies_in_sync: 0,
+        bytes_stored: 0,
+    }
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Returns the table of this name.

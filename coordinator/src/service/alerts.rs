@@ -5,6 +5,7 @@ use super::admin_tables::table_of;
 use super::alert_texts::text;
 use super::call::Call;
 use super::describe::reasons;
+use super::documents::answers;
 use super::folded::folded;
 use super::status::disks;
 use super::upgrade;
@@ -13,16 +14,14 @@ use crate::clock::boot_now;
 use crate::session::Session;
 use archon_coordinator_core::{Alert, ClusterState, Liveness, Remembered, Thresholds, alerts, not_served};
 use archon_documents::{Alert as Finding, Check, CheckCluster, Reason};
-use archon_proto::v1;
 use archon_types::{ErrorDetail, NodeGoal, ReasonCode, Severity};
 use std::cmp::Reverse;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Maximum number of alerts in an answer.
 const ALERTS_MAX: usize = 200;
 /// Maximum number of reasons considered for alerts.
-const REASONS_MAX: usize = 2_000;
+pub(super) const REASONS_MAX: usize = 2_000;
 
 /// An alert, or a reason of a wait.
 pub(super) struct Found {
@@ -34,28 +33,36 @@ pub(super) struct Found {
     pub(super) reason: Reason,
 }
 
+impl From<Found> for Finding {
+    fn from(found: Found) -> Self {
+        Self { severity: found.severity.into(), reason: found.reason }
+    }
+}
+
+answers! {
+    CheckCluster: looked_over,
+}
+
 impl Admins {
     /// Returns the alerts, the worst first.
     pub(super) async fn looked_over(&self, asked: CheckCluster, call: &Call<'_>) -> Result<Check> {
         let recovers = |_: &Arc<Session>, state: &ClusterState, _: &Remembered| state.recovery.is_some();
-        let (recovers, found) = self.found(call.cluster(), call.within, (asked, REASONS_MAX), recovers).await?;
+        let (recovers, found) = self.found(call, (asked, REASONS_MAX), recovers).await?;
         let mut found = folded(found, recovers);
         found.sort_by_key(|found| Reverse(found.severity));
         let more = found.len() > ALERTS_MAX;
         found.truncate(ALERTS_MAX);
-        let alerts = found.into_iter().map(|found| Finding { severity: found.severity.into(), reason: found.reason });
-        Ok(Check::of(alerts.collect(), more))
+        Ok(Check::of(found.into_iter().map(Into::into).collect(), more))
     }
 
     /// Returns all alerts, with the result of `with` on the same state; `most`: maximum number of reasons of waits.
     pub(super) async fn found<T>(
         &self,
-        cluster: Option<&v1::ClusterRef>,
-        within: Duration,
+        call: &Call<'_>,
         (look, most): (CheckCluster, usize),
         with: impl FnOnce(&Arc<Session>, &ClusterState, &Remembered) -> T,
     ) -> Result<(T, Vec<Found>)> {
-        let looked = self.look_back(cluster, within, |session, state, remembered| {
+        let looked = self.view_back(call, |session, state, remembered| {
             let view = session.quorum().view();
             let mut waits: Vec<Reason> = unsettled(state);
             waits.extend(without_changes(view.id, &view.voters));

@@ -67,7 +67,6 @@ impl<'a> Call<'a> {
         let id = request_id(&request.get_ref().request_id, "request_id").ok();
         let mut call = Self::begin(audit, T::METHOD.path, Caller::of(request), budget(request.metadata()), id, audited);
         call.cluster.clone_from(&request.get_ref().cluster);
-        call.request = id.unwrap_or_default();
         call
     }
 
@@ -93,7 +92,7 @@ impl<'a> Call<'a> {
             left_out: 0,
             dropped: 0,
         });
-        let (cluster, request) = (None, RequestId::default());
+        let (cluster, request) = (None, id.unwrap_or_default());
         Self { audit, caller, within, cluster, request, stage: Mutex::new(Stage::Asked), record: Mutex::new(record) }
     }
 

@@ -2,9 +2,15 @@
 
 use super::admin::{Admins, Result, unexpected};
 use super::call::Call;
+use super::documents::answers;
 use archon_coordinator_core::{ClusterState, Configuration, Liveness, Response as Answer, check_configure};
 use archon_documents::{Configure, ListSettings, SettingSummary, SettingsChanged, SettingsSummary};
 use archon_types::{Setting, Version};
+
+answers! {
+    ListSettings: settings,
+    Configure: configured,
+}
 
 impl Admins {
     /// Returns every setting.

@@ -1,14 +1,10 @@
-//! Answers of the administrative methods that carry documents.
+//! Answers of the administrative methods that carry documents. Each file of functions names its methods with `answers!`; the method table
+//! decides which there must be.
 
 use super::admin::{Admins, Result};
 use super::call::Call;
 use super::refuse;
-use archon_documents::{
-    AlterNode, AlterTable, CancelRebalance, ChangeUpgrade, CheckCluster, CheckNode, CheckTable, Configure, CreateTable,
-    DescribePartition, DropTable, Effect, Explain, ForceLeader, GiveOrder, ListAccess, ListEvents, ListNodes,
-    ListSettings, ListTables, LoseNode, MergePartition, Method, MethodCall, RemoveNode, SetAccess, SetNode, ShowQuorum,
-    ShowRebalance, ShowStatus, ShowUpgrade, SplitPartition, Withdraw, read_request, write,
-};
+use archon_documents::{Effect, Method, MethodCall, read_request, write};
 use archon_proto::convert::ids::request_id;
 use archon_proto::documents::{AnswerDocuments, Answering};
 use archon_proto::v1;
@@ -16,63 +12,58 @@ use archon_types::ErrorDetail;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
+/// Answers the method with this request.
+pub(super) trait Answers<T: MethodCall> {
+    /// Answers one call with a checked request.
+    fn answer(&self, asked: T, call: &Call<'_>) -> impl Future<Output = Result<T::Answer>> + Send;
+}
+
+/// Names the functions that answer methods, by their requests: `DropTable: drop_table_of`.
+macro_rules! answers {
+    ($($request:ty: $function:ident,)+) => {
+        $(impl $crate::service::documents::Answers<$request> for Admins {
+            async fn answer(
+                &self,
+                asked: $request,
+                call: &Call<'_>,
+            ) -> Result<<$request as archon_documents::MethodCall>::Answer> {
+                self.$function(asked, call).await
+            }
+        })+
+    };
+}
+pub(super) use answers;
+
 /// Answers one method.
 type Answer = fn(Arc<Admins>, Request<v1::AdminRequest>) -> Answering;
 
-macro_rules! answers {
-    ($($request:ident: $answer:ident,)+) => {
+macro_rules! table {
+    ($($request:path,)+) => {
         /// Every method with its function.
         const ANSWERS: &[(&str, Answer)] = &[$((
             <$request as MethodCall>::METHOD.name,
-            |admins, request| Box::pin(async move {
-                let document = read_request::<$request>(&request.get_ref().document);
-                let call = Call::with_document(&admins.context().audit, &request, document.as_ref().ok());
-                let answer = match checked(document, &request) {
-                    Ok(document) => admins.$answer(document, &call).await,
-                    Err(error) => Err(error),
-                };
-                call.end(answer.as_ref().err());
-                written(answer.and_then(|answer: <$request as MethodCall>::Answer| write(&answer)))
-            }),
+            |admins, request| Box::pin(answered::<$request>(admins, request)),
         ),)+];
     };
 }
+archon_documents::for_each_request!(table);
 
-answers! {
-    ShowStatus: status_of,
-    CheckCluster: looked_over,
-    Explain: explained,
-    ListEvents: happened,
-    ListNodes: nodes,
-    SetNode: set,
-    AlterNode: alter_node_of,
-    CheckNode: checked_node,
-    RemoveNode: remove,
-    LoseNode: lose,
-    DescribePartition: described,
-    ForceLeader: force,
-    GiveOrder: ordered,
-    SplitPartition: split,
-    MergePartition: merge,
-    ListTables: tables,
-    CreateTable: create,
-    AlterTable: alter,
-    CheckTable: checked_table,
-    DropTable: drop_table_of,
-    PlanRebalance: plan,
-    ApplyPlan: apply,
-    ShowRebalance: rebalance,
-    CancelRebalance: cancel,
-    ListSettings: settings,
-    Configure: configured,
-    ListAccess: access,
-    SetAccess: set_access_of,
-    Withdraw: withdrawn,
-    ShowQuorum: quorum_seen,
-    ChangeQuorum: changed_quorum,
-    TransferLead: transferred,
-    ShowUpgrade: shown_upgrade,
-    ChangeUpgrade: changed_upgrade,
+/// Reads a request, checks it, has it answered, and records the outcome.
+async fn answered<T: MethodCall>(
+    admins: Arc<Admins>,
+    request: Request<v1::AdminRequest>,
+) -> Result<Response<v1::AdminAnswer>, Status>
+where
+    Admins: Answers<T>,
+{
+    let document = read_request::<T>(&request.get_ref().document);
+    let call = Call::with_document(&admins.context().audit, &request, document.as_ref().ok());
+    let answer = match checked(document, &request) {
+        Ok(document) => Answers::answer(&*admins, document, &call).await,
+        Err(error) => Err(error),
+    };
+    call.end(answer.as_ref().err());
+    written(answer.and_then(|answer| write(&answer)))
 }
 
 /// Returns the document, if its fields are valid, and a changing request has an id.

@@ -2,6 +2,7 @@
 
 use super::admin::{Admins, Result, unexpected};
 use super::call::Call;
+use super::documents::answers;
 use super::operate::partition_of;
 use super::split::forgotten;
 use super::subjects;
@@ -9,6 +10,10 @@ use crate::session::Session;
 use archon_coordinator_core::{ClusterState, EventKind, Liveness, Response as Answer, check_cancel_merge, check_merge};
 use archon_documents::{MergePartition, PartitionMerge};
 use archon_types::{KeyRange, Partition, PartitionId};
+
+answers! {
+    MergePartition: merge,
+}
 
 impl Admins {
     /// Starts a merge, predicts its effect, or abandons one.

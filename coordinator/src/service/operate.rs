@@ -5,6 +5,7 @@ use super::admin::{Admins, NAMED_MAX, Result, unexpected};
 use super::admin_tables::table_of;
 use super::call::Call;
 use super::describe::{disk_full, reason};
+use super::documents::answers;
 use super::{check_named, orders, rebalance, reshapings, subjects};
 use crate::clock::{boot_now, wall_now};
 use crate::session::Session;
@@ -21,6 +22,17 @@ use archon_documents::{
 use archon_types::{
     ErrorDetail, ErrorKind, Keys, Node, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, ReplicaState,
 };
+
+answers! {
+    ListNodes: nodes,
+    CheckNode: checked_node,
+    SetNode: set,
+    AlterNode: alter_node_of,
+    RemoveNode: remove,
+    LoseNode: lose,
+    DescribePartition: described,
+    ForceLeader: force,
+}
 
 impl Admins {
     /// Returns every node.

@@ -3,6 +3,7 @@
 use super::admin::{Admins, Result};
 use super::admin_tables::table_of;
 use super::call::Call;
+use super::documents::answers;
 use super::operate::{node_of, partition_of, settable};
 use super::{events, subjects};
 use crate::clock::wall_now;
@@ -10,6 +11,10 @@ use archon_coordinator_core::{Bar, ClusterState, Liveness, Note, Order, check_or
 use archon_documents::{BarName, BarSummary, GiveOrder, Order as Asked, OrderGiven, PartitionName};
 use archon_types::NodeId;
 use archon_types::subject::Subject;
+
+answers! {
+    GiveOrder: ordered,
+}
 
 impl Admins {
     /// Commits an order, or finds that it already holds.

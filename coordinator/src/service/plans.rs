@@ -2,6 +2,7 @@
 
 use super::admin::{Admins, Result, unexpected};
 use super::call::Call;
+use super::documents::answers;
 use super::{check_named, rebalance};
 use archon_coordinator_core::{ClusterState, Command, Goal, Liveness, MigrationId, Response as Answer, plan};
 use archon_documents::{
@@ -12,6 +13,13 @@ use archon_types::{ErrorDetail, ErrorKind};
 
 /// Maximum number of moves in one answer of `RebalanceStatus`.
 const MOVES_MAX: u32 = 1_024;
+
+answers! {
+    PlanRebalance: plan,
+    ApplyPlan: apply,
+    ShowRebalance: rebalance,
+    CancelRebalance: cancel,
+}
 
 impl Admins {
     /// Computes a plan, or joins a computation in progress.

@@ -3,6 +3,7 @@
 
 use super::admin::{Admins, Result};
 use super::call::{Call, Stage};
+use super::documents::answers;
 use super::events::cause;
 use super::{answered_before, check_named, only, voters};
 use crate::raft::{Proposal, Standby};
@@ -47,6 +48,11 @@ fn pages(index: u64, file: &Bytes) -> Vec<Result<v1::SnapshotQuorumPage, Status>
     [first].into_iter().chain(begins.map(page)).map(Ok).collect()
 }
 
+answers! {
+    ChangeQuorum: changed_quorum,
+    TransferLead: transferred,
+}
+
 impl Admins {
     /// Accepts a newcomer.
     pub(super) async fn join(&self, request: v1::JoinQuorumRequest, call: &Call<'_>) -> Result<v1::JoinQuorumResponse> {
@@ -61,14 +67,14 @@ impl Admins {
         self.context().transport.check(&newcomer.address)?;
         let speaks = (request.protocol_min, request.protocol_max);
         let speaks = protocol_range(speaks, "JoinQuorumRequest.protocol_min")?;
-        let request = request_id(&request.request_id, "JoinQuorumRequest.request_id")?;
+        request_id(&request.request_id, "JoinQuorumRequest.request_id")?;
         // A leader that hears too few members could not commit their new addresses.
         self.context().quorum()?.hear_address(id, newcomer.storage, &newcomer.address);
         let decide = |state: &ClusterState, _: &Liveness| {
             check_coordinator_speaks(state, id, speaks)?;
             Ok(check_join(state, &newcomer)?.ok_or(()))
         };
-        let session = match self.change_unless(None, request, call, decide).await? {
+        let session = match self.commit_unless(call, decide).await? {
             Ok((session, _)) => session,
             Err(()) => self.context().leader(call.within).await?,
         };

@@ -2,6 +2,7 @@
 
 use super::admin::{Admins, Result, unexpected};
 use super::call::Call;
+use super::documents::answers;
 use super::operate::partition_of;
 use super::subjects;
 use crate::middle;
@@ -11,6 +12,10 @@ use archon_coordinator_core::{
 use archon_documents::{KeyText, PartitionName, PartitionSplit, RangeSummary, SplitAnswer, SplitPartition};
 use archon_proto::convert::middle::FindMiddle;
 use archon_types::{ErrorDetail, ErrorKind, KeyRange, Middle, NodeId, PartitionId};
+
+answers! {
+    SplitPartition: split,
+}
 
 impl Admins {
     /// Starts a split, predicts its effect, or abandons one.

@@ -3,6 +3,7 @@
 use super::admin::{Admins, Result};
 use super::call::Call;
 use super::certificates;
+use super::documents::answers;
 use super::voters::voter;
 use crate::clock::wall_now;
 use crate::raft::QuorumView;
@@ -14,6 +15,10 @@ use std::sync::Arc;
 
 /// Maximum number of reasons in a status.
 const STATUS_REASONS_MAX: usize = 20;
+
+answers! {
+    ShowStatus: status_of,
+}
 
 impl Admins {
     /// Returns the status, with reasons of waits and the warnings of `archon check`.
@@ -42,7 +47,7 @@ impl Admins {
                 copies_condemned: u32::try_from(state.condemned.len()).unwrap_or(u32::MAX),
             }
         };
-        let (status, mut found) = self.found(call.cluster(), call.within, look, status).await?;
+        let (status, mut found) = self.found(call, look, status).await?;
         // Intended states hold nothing up.
         found.retain(|found| found.waits || found.severity != Severity::Notice);
         found.sort_by_key(|found| !found.waits);

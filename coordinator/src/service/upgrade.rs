@@ -3,6 +3,7 @@
 use super::admin::{Admins, Result};
 use super::call::Call;
 use super::describe::reason_now;
+use super::documents::answers;
 use crate::raft::QuorumView;
 use archon_coordinator_core::{
     ClusterState, Command, CoordinatorsSpeak, HELD_SINCE, Liveness, UpgradeMember, UpgradeName, check_raise, laggards,
@@ -16,6 +17,11 @@ use archon_types::{ErrorDetail, ErrorKind, MemberKind, ReasonCode};
 
 /// Maximum number of members named in a text.
 const NAMED_MAX: usize = 3;
+
+answers! {
+    ShowUpgrade: shown_upgrade,
+    ChangeUpgrade: changed_upgrade,
+}
 
 impl Admins {
     /// Returns the protocol of the cluster and of each member.

@@ -2,7 +2,7 @@
 
 use crate::common::{self, FakeNode, Quorum, ask, request_id, status};
 use crate::{SOON, settings};
-use archon_documents::{CreateTable, SetNode};
+use archon_documents::{CreateTable, DescribeTable, SetNode};
 use archon_proto::convert::beats::Granted;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
@@ -142,6 +142,12 @@ async fn participants_share_lease_table_and_hand_over() {
     settle(&leader, &mut workers, &[6]).await;
     workers.push(Worker::register(&leader, "w2").await.unwrap());
     settle(&leader, &mut workers, &[3, 3]).await;
+    let table = ask(&leader, &DescribeTable { table: "jobs".into(), partitions: true }).await.unwrap();
+    let owners = table.holders.iter().map(|owner| (owner.node.as_str(), owner.partitions_led, owner.copies_held));
+    assert_eq!(owners.collect::<Vec<_>>(), [("w1", 3, 0), ("w2", 3, 0)]);
+    assert_eq!((table.partitions_led, table.copies_wanted, table.copies_held, table.copies_in_sync), (6, 0, 0, 0));
+    let partitions = table.partitions.unwrap();
+    assert!(partitions.len() == 6 && partitions.iter().all(|partition| partition.leader.is_some()), "{partitions:?}");
     workers.push(Worker::register(&leader, "w3").await.unwrap());
     settle(&leader, &mut workers, &[2, 2, 2]).await;
     let taken = Worker::register(&leader, "w1").await.map(|_| ());

@@ -3,15 +3,15 @@
 use crate::common::{self, FakeNode, Quorum, ask, ask_as, hashed, kind, request_id, status};
 use crate::{SOON, settings, settle};
 use archon_documents::{
-    ApplyPlan, CancelRebalance, CheckTable, CreateTable, DropTable, KeyText, PartitionName, PlanRebalance,
-    ShowRebalance, SplitPartition,
+    ApplyPlan, CancelRebalance, CheckTable, CreateTable, DescribeTable, DropTable, KeyText, PartitionName,
+    PlanRebalance, ShowRebalance, SplitPartition,
 };
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::session_client::SessionClient;
 use archon_testkit::wait_for_async;
 use archon_types::plan::Plan;
-use archon_types::{ErrorKind, Holds, Partitioning, RangeLimits, ReasonCode, Settings};
+use archon_types::{ErrorKind, Holds, NodeStatus, Partitioning, RangeLimits, ReasonCode, Settings};
 
 /// It answered UNIMPLEMENTED without a message, although reflection lists `Kv`.
 #[tokio::test(flavor = "multi_thread")]
@@ -31,6 +31,51 @@ async fn kv_call_at_coordinator_names_a_node() {
     let detail = detail_of(&get().await);
     assert_eq!(detail.kind, ErrorKind::Refused);
     assert!(detail.message.contains(&format!("such as athens at {address}")), "{detail}");
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn table_description_counts_copies_and_shows_ranges() {
+    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let leader = quorum.leader_address().await;
+    let describe = async |table: &str, partitions| {
+        let table = table.to_owned();
+        ask(&leader, &DescribeTable { table, partitions }).await
+    };
+    let mut nodes = vec![FakeNode::new("athens").await];
+    nodes[0].register(&leader).await.unwrap();
+    settle(&quorum, &mut nodes, 4).await;
+    let table = describe("default", true).await.unwrap();
+    assert_eq!((table.table.partitions_total, table.partitions_online, table.partitions_led), (4, 4, 4));
+    assert_eq!((table.copies_wanted, table.copies_in_sync), (4 * table.table.replication, 4));
+    let [athens] = &table.holders[..] else { panic!("{:?}", table.holders) };
+    let share = (athens.partitions_led, athens.copies_held, athens.copies_in_sync);
+    assert_eq!((athens.node.as_str(), athens.node_status == NodeStatus::Alive, share), ("athens", true, (4, 4, 4)));
+    let partitions = table.partitions.unwrap();
+    let lines = partitions.iter().map(|row| (row.id, row.leader.as_deref(), row.copies_in_sync, row.range.is_none()));
+    let wanted: Vec<_> = (0..4).map(|id| (id, Some("athens"), 1, true)).collect();
+    assert_eq!(lines.collect::<Vec<_>>(), wanted);
+    assert_eq!(describe("default", false).await.unwrap().partitions, None);
+
+    let ranges = Partitioning::Range { split_at: vec!["m".into(), "f".into()], limits: RangeLimits::NONE };
+    assert!(ask(&leader, &CreateTable::new("times", ranges, 1, Holds::Data)).await.is_err(), "keys are in order");
+    let ranges = Partitioning::Range { split_at: vec!["f".into(), "m".into()], limits: RangeLimits::NONE };
+    ask(&leader, &CreateTable::new("times", ranges, 1, Holds::Data)).await.unwrap();
+    let partitions = describe("times", true).await.unwrap().partitions.unwrap();
+    let bounds = partitions.into_iter().filter_map(|row| row.range).map(|range| (range.begin, range.end));
+    let bound = |key: &str| Some(key.to_owned());
+    let wanted = [(String::new(), bound("f")), ("f".to_owned(), bound("m")), ("m".to_owned(), None)];
+    assert_eq!(bounds.collect::<Vec<_>>(), wanted);
+    assert_eq!(kind(describe("absent", false).await), ErrorKind::NotFound);
+
+    // Problems of the table and its nodes, and of no other table.
+    ask(&leader, &CreateTable::new("jobs", Partitioning::Hash { partitions: 2 }, 1, Holds::Lease)).await.unwrap();
+    let jobs = describe("jobs", false).await.unwrap();
+    assert_eq!((jobs.partitions_led, jobs.copies_wanted, jobs.holders.len()), (0, 0, 0));
+    let codes: Vec<_> = jobs.alerts.iter().map(|alert| alert.reason.code.as_str().to_owned()).collect();
+    assert_eq!(codes, [ReasonCode::AwaitsFirstParticipant.as_str()]);
+    let other = describe("default", false).await.unwrap().alerts;
+    assert!(other.iter().all(|alert| alert.reason.code != ReasonCode::AwaitsFirstParticipant), "{other:?}");
     quorum.stop_all().await;
 }
 

@@ -163,6 +163,10 @@ fn every_verb_prints_its_documented_json() {
     wait_served(&cluster, "single");
     assert_eq!(seen.done(&["table", "alter", "default", "--replication", "3"])["replication"], 3);
     assert_eq!(seen.done(&["table", "list"]).as_array().map(Vec::len), Some(3));
+    let described = seen.done(&["table", "describe", "single", "--partitions"]);
+    let partitions = described["partitions"].as_array().map(Vec::len);
+    assert_eq!((&described["partitions_online"], partitions), (&json!(4), Some(4)), "{described}");
+    assert_eq!(seen.run(&["table", "describe", "absent"], 3)["error"]["kind"], "not_found");
     seen.done(&["partition", "list", "--table", "single"]);
     backups(&mut seen, directory.path());
     let located = seen.done(&["partition", "locate", "k"]);

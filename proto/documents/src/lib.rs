@@ -27,40 +27,17 @@ mod status;
 mod tables;
 mod upgrade;
 
-pub use access::{
-    AccessChanged, AccessRight, AccessSummary, CertificatesWithdrawn, ListAccess, SetAccess, Withdraw,
-    WithdrawnCertificates,
-};
+pub use access::*;
 pub use codec::{ANSWER_BYTES_MAX, read_answer, read_request, write};
 pub use key_text::KeyText;
 pub use method::{Callers, Document, Effect, Method, MethodCall};
 pub use methods::{METHODS, SERVICE, method_at};
-pub use nodes::{
-    AlterNode, CheckNode, Door, DrainCheck, ListNodes, LoseNode, LossCheck, MemberTiming, NodeAltered, NodeCheck,
-    NodeGain, NodeList, NodeLoss, NodeRemoved, NodeSet, NodeSummary, RemoveCheck, RemoveNode, SetNode,
-};
-pub use orders::{
-    Alert, BarName, BarSummary, Check, CheckCluster, GiveOrder, HELD_FOR_MS, MAINTENANCE_MS, Order, OrderGiven,
-};
-pub use partitions::{
-    CopySummary, DescribePartition, ForceLeader, ForceLeaderCheck, ForcedLeader, Located, MergePartition,
-    PartitionCopy, PartitionDescription, PartitionMerge, PartitionName, PartitionSplit, PartitionSummary, RangeSummary,
-    SplitAnswer, SplitPartition,
-};
-pub use quorum::{
-    ChangeQuorum, CoordinatorStatus, LeadTransferred, PendingQuorumChange, Quorum, QuorumAction, QuorumChanged,
-    QuorumRecovery, RecoveryDoubt, ShowQuorum, TransferLead,
-};
-pub use rebalance::{
-    ApplyPlan, CancelRebalance, Cancelled, MoveStatus, PLAN_MOVES_MAX, PlanApplied, PlanRebalance, RebalancePage,
-    RebalanceStatus, RebalanceSummary, Reshaping, ShowRebalance,
-};
-pub use settings::{
-    Configure, ListSettings, SettingChanged, SettingSummary, SettingValue, SettingsChanged, SettingsSummary,
-};
-pub use status::{Event, EventList, Explain, LIST_MAX, ListEvents, Reason, ReasonList, ShowStatus, Status};
-pub use tables::{
-    AlterTable, CheckTable, CreateTable, DropTable, ListTables, TableAltered, TableCheck, TableDropped, TableSummary,
-    Tables,
-};
-pub use upgrade::{ChangeUpgrade, ShowUpgrade, UpgradeAction, UpgradeChanged, UpgradeMember, UpgradeSummary};
+pub use nodes::*;
+pub use orders::*;
+pub use partitions::*;
+pub use quorum::*;
+pub use rebalance::*;
+pub use settings::*;
+pub use status::*;
+pub use tables::*;
+pub use upgrade::*;

@@ -2,7 +2,7 @@
 //!
 //! Two calls of the same service are no rows, because they carry no documents:
 //! - `SnapshotQuorum` answers with a stream of the bytes of a file.
-//! - `JoinQuorum` is a call between members, whose versions differ during an upgrade, and its answer holds the key of the quorum.
+//! - `JoinQuorum` is a call between members of different versions during an upgrade, and its answer holds the key of the quorum.
 //!
 //! `archon_security::rights` has their roles.
 
@@ -13,7 +13,7 @@ use crate::{access, codec, nodes, orders, partitions, quorum, rebalance, setting
 pub const SERVICE: &str = "archon.v1.Admin";
 
 macro_rules! methods {
-    ($($name:literal: $module:ident::$request:ident => $answer:ident, $effect:ident, $callers:ident, $commands:literal;)+) => {
+    ($dollar:tt $($name:literal: $module:ident::$request:ident => $answer:ident, $effect:ident, $callers:ident, $commands:literal;)+) => {
         /// Every method.
         pub const METHODS: &[&Method] = &[$(<$module::$request as MethodCall>::METHOD,)+];
 
@@ -30,6 +30,14 @@ macro_rules! methods {
             };
         })+
 
+        /// Calls a macro with the request type of every method.
+        #[macro_export]
+        macro_rules! for_each_request {
+            ($dollar callback:ident) => {
+                $dollar callback! { $($crate::$request,)+ }
+            };
+        }
+
         /// Schemas of each method's request and answer.
         #[cfg(test)]
         pub(crate) fn schemas(generator: &mut schemars::SchemaGenerator) -> Vec<(&'static Method, [schemars::Schema; 2])> {
@@ -42,6 +50,7 @@ macro_rules! methods {
 }
 
 methods! {
+    $
     "Status": status::ShowStatus => Status, Reads, Readers, "status";
     "Check": orders::CheckCluster => Check, Reads, Readers, "check";
     "Explain": status::Explain => ReasonList, Reads, Readers, "partition list";
@@ -62,6 +71,7 @@ methods! {
     "CreateTable": tables::CreateTable => TableSummary, Writes, Admins, "table create";
     "AlterTable": tables::AlterTable => TableAltered, Writes, Admins, "table alter";
     "CheckTable": tables::CheckTable => TableCheck, Reads, Readers, "table drop";
+    "DescribeTable": tables::DescribeTable => TableDescription, Reads, Readers, "table describe";
     "DropTable": tables::DropTable => TableDropped, Writes, Admins, "table drop";
     "PlanRebalance": rebalance::PlanRebalance => Plan, Reads, Readers, "rebalance plan";
     "ApplyPlan": rebalance::ApplyPlan => PlanApplied, Writes, Admins, "rebalance apply";

@@ -35,16 +35,41 @@ fn schema() -> Value {
     })
 }
 
-#[test]
-fn schema_file_matches_the_types() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin.schema.json");
-    let wanted = format!("{:#}\n", schema());
+/// Compares a file with its expected content, or writes it.
+fn compare(path: &str, wanted: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(&path, &wanted).unwrap();
+        std::fs::write(&file, wanted).unwrap();
     }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    let found = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
         found == wanted,
-        "docs/admin.schema.json does not match the types; regenerate it: {UPDATE}=1 cargo test -p archon-documents schema"
+        "{path} does not match the types; regenerate it: {UPDATE}=1 cargo test -p archon-documents schema"
     );
+}
+
+#[test]
+fn schema_file_matches_the_types() {
+    compare("../../docs/admin.schema.json", &format!("{:#}\n", schema()));
+}
+
+/// Line of `admin.proto` before the generated calls.
+const GENERATED: &str = "  // Calls with documents, generated from archon-documents: \
+                         ARCHON_UPDATE_DOCS=1 cargo test -p archon-documents schema\n";
+
+#[test]
+fn proto_schema_lists_every_method() {
+    let mut generator = SchemaGenerator::default();
+    let methods = schemas(&mut generator);
+    let calls = methods.iter().map(|(method, [request, _])| {
+        let reference = request.get("$ref").and_then(Value::as_str).unwrap_or_default();
+        let name = reference.rsplit('/').next().unwrap_or_default();
+        let text = generator.definitions()[name]["description"].as_str().expect("a documented request");
+        format!("  // {}\n  rpc {}(AdminRequest) returns (AdminAnswer);\n", text.replace('\n', " "), method.name)
+    });
+    let path = "../proto/archon/v1/admin.proto";
+    let now = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let (head, tail) = now.split_once(GENERATED).expect("the line before the generated calls");
+    let (_, tail) = tail.split_once("}\n").expect("the end of the service");
+    compare(path, &format!("{head}{GENERATED}{}}}\n{tail}", calls.collect::<String>()));
 }

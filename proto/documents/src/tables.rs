@@ -2,9 +2,13 @@
 
 use crate::key_text::KeyText;
 use crate::method::{Document, invalid, known};
+use crate::orders::Alert;
+use crate::partitions::RangeSummary;
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_name};
 use archon_types::subject::NodeName;
-use archon_types::{ErrorDetail, Holds, KeysBy, Partitioning, RangeLimits, Table, TableChange, Word};
+use archon_types::{
+    ErrorDetail, Holds, KeysBy, NodeStatus, PartitionStatus, Partitioning, RangeLimits, Table, TableChange, Word,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -127,6 +131,94 @@ pub struct CheckTable {
     pub table: String,
 }
 
+/// Asks for everything about one table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct DescribeTable {
+    /// Its name.
+    pub table: String,
+    /// True: with every partition.
+    #[serde(default)]
+    pub partitions: bool,
+}
+
+/// Everything about one table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TableDescription {
+    /// The table.
+    #[serde(flatten)]
+    pub table: TableSummary,
+    /// Partitions that are served.
+    pub partitions_online: u32,
+    /// Partitions that have a leader; of leases: an owner.
+    pub partitions_led: u32,
+    /// Partitions with fewer in-sync copies than wanted; 0 of leases.
+    pub partitions_under_replicated: u32,
+    /// Copies wanted of all its partitions; 0 of leases.
+    pub copies_wanted: u32,
+    /// Copies on nodes, in sync or not; 0 of leases.
+    pub copies_held: u32,
+    /// Copies in sync; 0 of leases.
+    pub copies_in_sync: u32,
+    /// Bytes of the leading copies, as far as they are known: the size of the data.
+    pub bytes_led: u64,
+    /// Bytes of all copies, as far as they are known.
+    pub bytes_stored: u64,
+    /// Moves under way.
+    pub moves_running: u32,
+    /// Splits and merges under way.
+    pub reshapings_running: u32,
+    /// Nodes with copies; of leases: participants that own some. By name.
+    pub holders: Vec<TableHolder>,
+    /// Findings about the table, its partitions and its holders, the worst first, at most 100.
+    pub alerts: Vec<Alert>,
+    /// Every partition, if requested: by number, or in the order of its keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<Vec<TablePartition>>,
+}
+
+/// The share of a node or participant in one table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TableHolder {
+    /// The node's number.
+    pub node_id: u64,
+    /// The node's name.
+    pub node: String,
+    /// The node's state, as the coordinators believe.
+    pub node_status: Word<NodeStatus>,
+    /// Partitions it leads; of leases: partitions it owns.
+    pub partitions_led: u32,
+    /// Copies it holds; 0 of leases.
+    pub copies_held: u32,
+    /// Copies among these that are in sync.
+    pub copies_in_sync: u32,
+    /// Bytes of its copies, as far as they are known.
+    pub bytes_stored: u64,
+}
+
+/// A partition of a described table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TablePartition {
+    /// The partition's number within its table.
+    #[serde(rename = "partition")]
+    pub id: u32,
+    /// In a table by ranges, the keys that it has.
+    pub range: Option<RangeSummary>,
+    /// Its status.
+    pub status: Word<PartitionStatus>,
+    /// Generation of its leadership.
+    pub epoch: u64,
+    /// The leading node's number, if one leads; of leases the owner's.
+    pub leader_id: Option<u64>,
+    /// The leading node's name, if one leads; of leases the owner's.
+    pub leader: Option<String>,
+    /// Copies on nodes, in sync or not; 0 of leases.
+    pub copies_held: u32,
+    /// Copies in sync; 0 of leases.
+    pub copies_in_sync: u32,
+    /// Bytes of the leading copy, as far as they are known.
+    pub bytes_led: u64,
+}
+
 /// Drops a table with everything in it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DropTable {
@@ -234,6 +326,12 @@ impl Document for AlterTable {
 }
 
 impl Document for CheckTable {
+    fn check(&self) -> Result<(), ErrorDetail> {
+        check_name("table", &self.table)
+    }
+}
+
+impl Document for DescribeTable {
     fn check(&self) -> Result<(), ErrorDetail> {
         check_name("table", &self.table)
     }
