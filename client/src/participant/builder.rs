@@ -68,13 +68,14 @@ impl ParticipantBuilder {
         self
     }
 
-    /// Sets the share of partitions relative to others; default 100.
+    /// Sets the share of partitions relative to others, 1 to 10,000; default 100.
     pub fn weight(mut self, weight: u32) -> Self {
         self.config.traits.weight = weight;
         self
     }
 
-    /// Sets the maximum number of partitions.
+    /// Sets the maximum number of partitions, at least 1. Without it, and above it, a participant owns at most
+    /// 32,768.
     pub fn partitions_max(mut self, most: u32) -> Self {
         self.config.traits.partitions_max = Some(most);
         self
@@ -134,7 +135,8 @@ impl ParticipantBuilder {
     /// callbacks.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for invalid input, for the timing with its arithmetic; a permanent refusal;
+    /// [`Error::InvalidArgument`] for invalid input, for the timing with its arithmetic, and for a weight or maximum
+    /// outside its range; a permanent refusal;
     /// [`Error::DeadlineExceeded`] with the last obstacle.
     pub async fn start<C: Callbacks>(self, callbacks: C) -> Result<Participant, Error> {
         self.check()?;
@@ -147,6 +149,7 @@ impl ParticipantBuilder {
         check_member_name("participant", &config.name)?;
         check_address(&config.address)?;
         config.served.check()?;
+        config.traits.check()?;
         config.transport.check_own(Role::Participant, &config.name)?;
         Ok(())
     }

@@ -256,6 +256,12 @@ async fn invalid_settings_are_rejected_at_start() {
     let unsafe_timing = builder().timing(seconds(10), seconds(45), seconds(45)).start(Service::default()).await;
     let refused = unsafe_timing.unwrap_err();
     assert!(refused.kind() == ErrorKind::InvalidArgument && refused.to_string().contains("1.01"), "{refused}");
+    // Refused before a coordinator is asked: none is there.
+    let alone = || Participant::builder(["127.0.0.1:1"]).table("jobs").name("w1").address("127.0.0.1:80");
+    for out_of_range in [alone().partitions_max(0), alone().weight(0), alone().weight(10_001)] {
+        let refused = out_of_range.start_within(seconds(1)).start(Service::default()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    }
     let nameless = Participant::builder(quorum.addresses.clone()).table("jobs").address("127.0.0.1:80");
     assert_eq!(nameless.start(Service::default()).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
     let nobody = Participant::builder(["127.0.0.1:1"]).table("jobs").name("w1").address("127.0.0.1:80");

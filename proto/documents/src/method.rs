@@ -87,6 +87,11 @@ pub trait MethodCall: Document {
     }
 }
 
+/// A value as an audit line shows it: `none` where it is taken away.
+pub(crate) fn or_none(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "none".to_owned(), |value| value.to_string())
+}
+
 /// An error about a field of a request.
 pub(crate) fn invalid(field: &str, problem: impl std::fmt::Display) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::InvalidArgument, format!("{field}: {problem}"))

@@ -1,6 +1,6 @@
 //! Nodes and participants: how they are, and what operators do to them.
 
-use crate::method::{Document, invalid, known};
+use crate::method::{Document, invalid, known, or_none};
 use crate::orders::BarSummary;
 use archon_types::limits::check_name;
 use archon_types::{DoorState, ErrorDetail, LeaseTiming, NodeGoal, NodeStatus, TraitsChange, Word};
@@ -293,8 +293,8 @@ impl Document for AlterNode {
     fn wanted(&self) -> Option<String> {
         let TraitsChange { zone, weight, partitions_max } = &self.change;
         let weight = weight.map(|weight| format!("weight={weight}"));
-        let most = partitions_max.map(|most| format!("partitions_max={}", most.unwrap_or_default()));
-        let zone = zone.as_ref().map(|zone| format!("zone={}", zone.as_deref().unwrap_or_default()));
+        let most = partitions_max.map(|most| format!("partitions_max={}", or_none(most)));
+        let zone = zone.as_ref().map(|zone| format!("zone={}", or_none(zone.as_deref())));
         Some([weight, most, zone].into_iter().flatten().collect::<Vec<_>>().join(" "))
     }
 }
@@ -347,7 +347,7 @@ mod tests {
         let request = read(r#"{"node": "athens", "weight": 50, "zone": null}"#);
         assert_eq!(request.change, TraitsChange { zone: Some(None), weight: Some(50), partitions_max: None });
         assert_eq!(serde_json::to_string(&request).unwrap(), r#"{"node":"athens","zone":null,"weight":50}"#);
-        assert_eq!(request.wanted().as_deref(), Some("weight=50 zone="));
+        assert_eq!(request.wanted().as_deref(), Some("weight=50 zone=none"));
         for wrong in [
             r#"{"node": "athens"}"#,
             r#"{"node": "athens", "weight": 0}"#,

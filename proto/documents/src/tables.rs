@@ -1,7 +1,7 @@
 //! Tables: what they are, made, changed and dropped.
 
 use crate::key_text::KeyText;
-use crate::method::{Document, invalid, known};
+use crate::method::{Document, invalid, known, or_none};
 use crate::orders::Alert;
 use crate::partitions::RangeSummary;
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_name};
@@ -315,10 +315,10 @@ impl Document for AlterTable {
     fn wanted(&self) -> Option<String> {
         let TableChange { replication, split_above_bytes, split_above_rate, merge_below_bytes } = self.change;
         let limits = [
-            ("replication", replication.map(u64::from)),
-            ("split_above_bytes", split_above_bytes.map(Option::unwrap_or_default)),
-            ("split_above_rate", split_above_rate.map(Option::unwrap_or_default)),
-            ("merge_below_bytes", merge_below_bytes.map(Option::unwrap_or_default)),
+            ("replication", replication.map(|copies| copies.to_string())),
+            ("split_above_bytes", split_above_bytes.map(or_none)),
+            ("split_above_rate", split_above_rate.map(or_none)),
+            ("merge_below_bytes", merge_below_bytes.map(or_none)),
         ];
         let texts = limits.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
         Some(texts.collect::<Vec<_>>().join(" "))
@@ -393,7 +393,7 @@ mod tests {
         let request = read(r#"{"table": "orders", "replication": 3, "split_above_rate": null}"#);
         let change = TableChange { replication: Some(3), split_above_rate: Some(None), ..TableChange::default() };
         assert_eq!((request.check(), request.change), (Ok(()), change));
-        assert_eq!(request.wanted().as_deref(), Some("replication=3 split_above_rate=0"));
+        assert_eq!(request.wanted().as_deref(), Some("replication=3 split_above_rate=none"));
         assert!(read(r#"{"table": "orders", "replication": 8}"#).check().is_err());
         assert!(read(r#"{"table": "a b"}"#).check().is_err());
         assert!(DropTable { table: "orders".into(), table_id: 0 }.check().is_err());
