@@ -153,6 +153,14 @@ impl Replica {
         }
         let by_number = self.breaks(Mutant::NoCut) && before.seq <= self.log.last().seq;
         if !self.log.holds(before) && !by_number {
+            if self.engine_lags
+                && let Some(following) = &mut self.following
+                && following.matched.is_some()
+            {
+                // It left entries unanswered and lost none: the leader would send them again at once after a refusal.
+                following.ack_due = true;
+                return;
+            }
             let hint = self.log.floor(before).unwrap_or(self.log.base());
             self.send(from, epoch, Body::Nack { refused: before, hint, copying: false }, out);
             return;

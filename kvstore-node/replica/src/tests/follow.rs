@@ -44,8 +44,12 @@ fn follower_with_lagging_engine_leaves_entries_unanswered() {
     let out = script.hear(1, 1, append(at(1, 2), vec![entry(1, 3)], 0, 2));
     assert_eq!(out, [Output::Commit { upto: Seq::new(2) }]);
     // The leader gets a sign of life, with the entries held.
-    assert_eq!(script.hear(1, 1, append(at(1, 2), vec![], 0, 2)), [ack]);
+    assert_eq!(script.hear(1, 1, append(at(1, 2), vec![], 0, 2)), std::slice::from_ref(&ack));
+    // The unanswered entries are not asked for again before the engine takes them.
+    assert_eq!(script.hear(1, 1, append(at(1, 3), vec![], 0, 2)), [ack]);
     script.one(Input::EngineLags(false));
+    let refused = script.send(1, 1, nack(at(1, 3), at(1, 2)));
+    assert_eq!(script.hear(1, 1, append(at(1, 3), vec![], 0, 2)), [refused]);
     let out = script.hear(1, 1, append(at(1, 2), vec![entry(1, 3)], 0, 2));
     assert_eq!(out, [Output::Persist { token: 2, records: vec![Record::Entries(vec![entry(1, 3)])] }]);
 }
