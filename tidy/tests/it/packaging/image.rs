@@ -11,7 +11,9 @@ fn image_is_built_with_our_toolchain_and_every_room() {
     let dockerfile = source("packaging/docker/Dockerfile");
     let workspace = workspace();
     let toolchain = workspace["workspace"]["package"]["rust-version"].as_str().expect("a version");
-    assert!(dockerfile.contains(&format!("FROM rust:{toolchain}-slim-")), "not by Rust {toolchain}");
+    assert!(dockerfile.contains(&format!("\nARG BUILD_IMAGE=rust:{toolchain}-slim-")), "not by Rust {toolchain}");
+    let from: Vec<&str> = dockerfile.lines().filter_map(|line| line.strip_prefix("FROM ")).collect();
+    assert_eq!(from, ["${BUILD_IMAGE} AS build", "${RUN_IMAGE}"], "a release can name them by digest");
     assert!(dockerfile.contains(&format!("-t archon:{} ", version())));
     assert!(
         dockerfile.contains(&format!("ENTRYPOINT [\"{PROGRAM}\"]"))
