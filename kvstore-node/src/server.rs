@@ -20,7 +20,7 @@ use archon_proto::health::MemberHealth;
 use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
 use archon_proto::v1;
 use archon_security::UnreadBudget;
-use archon_types::limits::MESSAGE_BYTES_MAX;
+use archon_types::limits::{MESSAGE_BYTES_MAX, PUSH_BYTES_MAX};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -165,7 +165,7 @@ fn routes(services: Services, streams: &Streams) -> Routes {
     let routes = Routes::new(health.into_service())
         .add_service(v1::kv_server::KvServer::new(kv).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(v1::replication_server::ReplicationServer::new(replication))
-        .add_service(v1::control_server::ControlServer::new(control).max_decoding_message_size(8 * MESSAGE_BYTES_MAX))
+        .add_service(v1::control_server::ControlServer::new(control).max_decoding_message_size(PUSH_BYTES_MAX))
         .add_service(v1::carrier_server::CarrierServer::new(carrier).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(v1::table_server::TableServer::new(table))
         .add_service(v1::stats_server::StatsServer::new(StatsService(stats)));

@@ -22,6 +22,9 @@ use tonic_prost::ProstCodec;
 /// Bytes of a message beside its document.
 const ENVELOPE_BYTES: usize = 1024;
 
+/// Largest document in an answer.
+pub const DOCUMENT_BYTES_MAX: usize = ANSWER_BYTES_MAX - 1024;
+
 /// Calls a method.
 ///
 /// # Errors
@@ -119,5 +122,31 @@ impl UnaryService<AdminRequest> for OneMethod {
 
     fn call(&mut self, request: Request<AdminRequest>) -> Answering {
         Arc::clone(&self.answers).answer(self.method, request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_documents::{TableSummary, Tables, write};
+    use archon_types::limits::{NAME_BYTES_MAX, TABLES_MAX};
+    use archon_types::{Holds, KeysBy};
+
+    #[test]
+    fn list_of_most_tables_fits_into_answer() {
+        let table = TableSummary {
+            id: u64::MAX,
+            name: "t".repeat(NAME_BYTES_MAX),
+            partitions_total: u32::MAX,
+            keys: KeysBy::Range.into(),
+            split_above_bytes: Some(u64::MAX),
+            split_above_rate: Some(u64::MAX),
+            merge_below_bytes: Some(u64::MAX),
+            replication: u32::MAX,
+            holds: Holds::Lease.into(),
+            version: u64::MAX,
+        };
+        let bytes = write(&Tables { tables: vec![table; TABLES_MAX] }).unwrap().len();
+        assert!(bytes <= DOCUMENT_BYTES_MAX, "{bytes}");
     }
 }

@@ -249,9 +249,10 @@ fn copies_wanted(state: &ClusterState) -> u64 {
 /// by design, so it raises no alert.
 fn room<'a>(table: Option<&Table>, members: impl Iterator<Item = &'a NodeRow>, need: u64) -> Option<Alert> {
     let members: Vec<&NodeRow> = members.collect();
-    let limits: Option<Vec<(u64, NodeId)>> =
-        members.iter().map(|row| Some((u64::from(row.node.partitions_max?), row.node.id))).collect();
-    let limits = limits.filter(|limits| !limits.is_empty() && need > 0)?;
+    if members.is_empty() || need == 0 {
+        return None;
+    }
+    let limits: Vec<(u64, NodeId)> = members.iter().map(|row| (u64::from(row.assigned_max()), row.node.id)).collect();
     let have: u64 = limits.iter().map(|(limit, _)| limit).sum();
     let id = table.map(|table| table.id);
     if have < need {

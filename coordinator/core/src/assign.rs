@@ -164,7 +164,7 @@ impl<'a> HandOut<'a> {
         let most = u32::try_from(partitions).unwrap_or(u32::MAX);
         let shares = self.nodes.iter().map(|node| Share {
             weight: node.row.node.weight.max(1),
-            limit: node.row.node.partitions_max.unwrap_or(u32::MAX).min(most),
+            limit: node.row.assigned_max().min(most),
             has: node.count,
         });
         let shares: Vec<Share> = shares.collect();

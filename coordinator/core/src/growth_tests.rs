@@ -62,7 +62,8 @@ impl World {
         turn(&self.state, &mut self.liveness, self.now).commands
     }
 
-    fn settle(&mut self) {
+    /// Commits all decisions until there are none, and makes all partitions Online.
+    pub(crate) fn settle(&mut self) {
         loop {
             let commands = self.turn();
             if commands.is_empty() {

@@ -38,6 +38,8 @@ pub mod apply;
 pub mod assign;
 mod automatic_merges;
 mod automatic_splits;
+#[cfg(test)]
+mod bounds_tests;
 pub mod command;
 pub mod condemned;
 pub mod confirm;

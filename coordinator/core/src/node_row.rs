@@ -1,6 +1,7 @@
 //! Row of one node or participant.
 
 use crate::state::ClusterState;
+use archon_types::limits::{NODE_ASSIGNED_MAX, PARTICIPANT_ASSIGNED_MAX};
 use archon_types::{
     BootId, Incarnation, Millis, Node, NodeGoal, NodeStatus, NodeTraits, Participant, ProtocolRange, StorageId,
 };
@@ -73,7 +74,14 @@ impl NodeRow {
 
     /// Returns the room for further copies, or leases, beside `has`.
     pub(crate) fn room_beside(&self, has: u32) -> u32 {
-        self.node.partitions_max.map_or(u32::MAX, |most| most.saturating_sub(has))
+        self.assigned_max().saturating_sub(has)
+    }
+
+    /// Returns the most copies, or leases, that it is assigned: its own limit, at most as many as its duties in one
+    /// message.
+    pub(crate) fn assigned_max(&self) -> u32 {
+        let most = if self.participant.is_some() { PARTICIPANT_ASSIGNED_MAX } else { NODE_ASSIGNED_MAX };
+        self.node.partitions_max.map_or(most, |own| own.min(most))
     }
 
     /// Returns the room for further copies, or leases, beside its present ones.

@@ -23,6 +23,8 @@ type Chunk = Vec<Partition>;
 pub struct Partitions {
     chunks: BTreeMap<(TableId, u32), Arc<Chunk>>,
     count: usize,
+    /// Bytes of the keys at which the ranges of all tables begin.
+    split_keys_bytes: usize,
     /// Number of partitions of each table.
     counts: BTreeMap<TableId, u32>,
     by_node: BTreeMap<NodeId, BTreeSet<PartitionId>>,
@@ -83,6 +85,11 @@ impl Partitions {
     /// Returns the number of partitions of a table.
     pub fn count_of(&self, table: TableId) -> u32 {
         self.counts.get(&table).copied().unwrap_or(0)
+    }
+
+    /// Returns the bytes of the keys at which the ranges of all tables begin.
+    pub fn split_keys_bytes(&self) -> usize {
+        self.split_keys_bytes
     }
 
     /// Returns true if there is none.
@@ -231,6 +238,7 @@ impl Partitions {
             Ok(place) => {
                 let new = row.clone();
                 let old = std::mem::replace(&mut chunk[place], row);
+                self.split_keys_bytes -= old.range.begin.len();
                 self.unindex(&old, &new);
             }
             Err(place) => {
@@ -259,6 +267,7 @@ impl Partitions {
 
     /// Removes a deleted row from the indexes.
     fn forget(&mut self, row: &Partition) {
+        self.split_keys_bytes -= row.range.begin.len();
         let version = Version::new(row.version.get().wrapping_add(1));
         let (leader, placements, status) = (None, Vec::new(), PartitionStatus::Unassigned);
         let gone = Partition { version, leader, placements, status, split: None, merge: None, ..row.clone() };
@@ -284,6 +293,7 @@ impl Partitions {
 
     /// Enters a row into every index; existing entries stay.
     fn index(&mut self, row: &Partition) {
+        self.split_keys_bytes += row.range.begin.len();
         for placement in &row.placements {
             self.by_node.entry(placement.node).or_default().insert(row.id);
             let mark = self.marks.entry(placement.node).or_default();

@@ -13,6 +13,7 @@ use crate::nodes::Nodes;
 use crate::partitions::Partitions;
 use crate::recovery::Recovery;
 use crate::response::Response;
+use archon_types::limits::SPLIT_KEYS_BYTES_MAX;
 pub use archon_types::limits::{CONDEMNED_MAX, PARTITIONS_MAX};
 use archon_types::{
     Access, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, Incarnation, LeaseTiming, Millis, NodeId,
@@ -23,6 +24,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+/// Protocol from which on the number of tables and the bytes of split keys are bounded: earlier versions apply commands
+/// beyond the bounds.
+pub(crate) const WRITTEN_BOUNDS_SINCE: u32 = 2;
 /// Maximum number of events; older ones are dropped.
 pub const EVENTS_MAX: usize = 4_096;
 /// Maximum number of first answers kept for repeated requests.
@@ -383,6 +387,22 @@ impl ClusterState {
     /// Returns a partition's row.
     pub fn partition(&self, id: PartitionId) -> Option<&Partition> {
         self.partitions.get(id)
+    }
+
+    /// Checks that split keys of `more` bytes may be added.
+    ///
+    /// # Errors
+    /// `Refused`, with the bound.
+    pub(crate) fn check_split_keys(&self, more: usize) -> Result<(), ErrorDetail> {
+        let bytes = self.partitions.split_keys_bytes() + more;
+        if more == 0 || self.protocol < WRITTEN_BOUNDS_SINCE || bytes <= SPLIT_KEYS_BYTES_MAX {
+            return Ok(());
+        }
+        let message = format!(
+            "the split keys of all tables would have {bytes} bytes; the limit is {SPLIT_KEYS_BYTES_MAX}; choose shorter \
+             split keys, or merge partitions"
+        );
+        Err(ErrorDetail::new(ErrorKind::Refused, message))
     }
 
     /// Returns the running migration of a copy of this partition.

@@ -6,9 +6,9 @@ use super::call::Call;
 use super::refuse;
 use archon_documents::{Effect, Method, MethodCall, read_request, write};
 use archon_proto::convert::ids::request_id;
-use archon_proto::documents::{AnswerDocuments, Answering};
+use archon_proto::documents::{AnswerDocuments, Answering, DOCUMENT_BYTES_MAX};
 use archon_proto::v1;
-use archon_types::ErrorDetail;
+use archon_types::{ErrorDetail, ErrorKind};
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
@@ -77,6 +77,13 @@ fn checked<T: MethodCall>(document: Result<T>, request: &Request<v1::AdminReques
 }
 
 fn written(answer: Result<Vec<u8>, ErrorDetail>) -> Result<Response<v1::AdminAnswer>, Status> {
+    let answer = answer.and_then(|document| match document.len() {
+        ..=DOCUMENT_BYTES_MAX => Ok(document),
+        bytes => Err(ErrorDetail::new(
+            ErrorKind::Refused,
+            format!("the answer has {bytes} bytes; the limit is {DOCUMENT_BYTES_MAX}; ask for one object at a time"),
+        )),
+    });
     answer.map(|document| Response::new(v1::AdminAnswer { document: document.into() })).map_err(refuse)
 }
 
@@ -94,6 +101,13 @@ mod tests {
     use super::*;
     use archon_documents::METHODS;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn document_longer_than_clients_read_is_refused() {
+        assert!(written(Ok(vec![0; DOCUMENT_BYTES_MAX])).is_ok());
+        let status = written(Ok(vec![0; DOCUMENT_BYTES_MAX + 1])).unwrap_err();
+        assert!(status.message().contains("the limit is"), "{status}");
+    }
 
     #[test]
     fn every_method_has_an_answer() {

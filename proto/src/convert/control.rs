@@ -226,7 +226,7 @@ impl TryFrom<v1::TableList> for TableList {
     type Error = ConvertError;
 
     fn try_from(wire: v1::TableList) -> Result<Self, ConvertError> {
-        bounded(wire.tables.len(), limits::TABLES_MAX, "TableList.tables")?;
+        bounded(wire.tables.len(), limits::TABLES_READ_MAX, "TableList.tables")?;
         let ascends = wire.tables.windows(2).all(|pair| pair[0] < pair[1]);
         let last = wire.tables.last().copied().unwrap_or(0);
         if !ascends || wire.tables.first() == Some(&0) || last > wire.last {
@@ -335,7 +335,10 @@ pub fn announced(request: v1::ConfirmBootRequest) -> Result<Option<(ClusterId, V
 mod tests {
     use super::*;
     use crate::convert::testing;
-    use archon_types::{ErrorKind, Right, Scope, TableDelta};
+    use archon_types::{
+        Epoch, ErrorKind, KeyRange, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, Right, Scope,
+        TableDelta,
+    };
     use proptest::prelude::*;
     use uuid::Uuid;
 
@@ -390,6 +393,37 @@ mod tests {
                 let _ = Push::try_from(wire);
             }
         }
+    }
+
+    /// Returns the encoded length of a duty with this number of copies, and numbers that no cluster reaches.
+    fn host_bytes(copies: u8) -> usize {
+        const NUMBER: u64 = 1 << 48;
+        let id = |number: u8| PlacementId::new(NUMBER + u64::from(number));
+        let placement = |number| Placement { id: id(number), node: NodeId::new(NUMBER), state: ReplicaState::Load };
+        let partition = Partition {
+            id: PartitionId::new(TableId::new(NUMBER), u32::MAX),
+            epoch: Epoch::new(NUMBER),
+            version: Version::new(NUMBER),
+            leader: Some(id(0)),
+            placements: (0..copies).map(placement).collect(),
+            status: PartitionStatus::Online,
+            min_in_sync: copies,
+            range: KeyRange { begin: Bytes::new(), end: Some(Bytes::new()) },
+            split: None,
+            merge: None,
+            absorbed: Version::new(NUMBER),
+        };
+        let duty = v1::Duty::from(Duty::Host { partition, placement: id(0) });
+        v1::PushRequest { duties: vec![duty], ..v1::PushRequest::default() }.encoded_len()
+    }
+
+    #[test]
+    fn duties_at_every_bound_fit_into_one_message() {
+        const KEYS: usize = 2 * limits::SPLIT_KEYS_BYTES_MAX;
+        let of_node = limits::NODE_ASSIGNED_MAX as usize * host_bytes(limits::REPLICAS_MAX) + KEYS;
+        assert!(of_node <= limits::PUSH_BYTES_MAX, "{of_node}");
+        let of_participant = limits::PARTICIPANT_ASSIGNED_MAX as usize * host_bytes(1);
+        assert!(of_participant <= limits::MESSAGE_BYTES_MAX / 2, "{of_participant}");
     }
 
     #[test]

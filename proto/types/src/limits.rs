@@ -28,6 +28,8 @@ const SCAN_BYTES_MIN: usize = 4 * 1024;
 pub const OPERATION_OVERHEAD_BYTES: usize = 256;
 /// Largest gRPC message; a batch with its envelope.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Largest push of a coordinator to a node, with all duties of the node.
+pub const PUSH_BYTES_MAX: usize = 8 * MESSAGE_BYTES_MAX;
 /// Longest node, zone or table name, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Longest address, in bytes: a DNS name, a colon and a port.
@@ -55,8 +57,17 @@ pub const WEIGHT_ORDINARY: u32 = 100;
 pub const REPLICAS_MAX: u8 = 7;
 /// Most coordinators in any list of addresses.
 pub const COORDINATORS_MAX: usize = 16;
-/// Most tables at once: as many as partitions.
-pub const TABLES_MAX: usize = 1_048_576;
+/// Most tables at once: a list of all of them fits into one administrative answer.
+pub const TABLES_MAX: usize = 65_536;
+/// Most tables in a list that a member reads: clusters of earlier versions may have as many as partitions.
+pub const TABLES_READ_MAX: usize = PARTITIONS_MAX;
+/// Most split keys of all tables together, in bytes. Each one bounds two partitions, so the duties of a node with
+/// [`NODE_ASSIGNED_MAX`] of them fit into one push, and the state of the coordinators into one snapshot.
+pub const SPLIT_KEYS_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Most partitions that coordinators assign to one node. A node may have been assigned more by earlier versions.
+pub const NODE_ASSIGNED_MAX: u32 = 131_072;
+/// Most leases that coordinators assign to one participant: its duties fit into one answer.
+pub const PARTICIPANT_ASSIGNED_MAX: u32 = 32_768;
 /// Largest plausible distance of a version above a node's incarnation: both are positions in the coordinators' log, and
 /// no log grows by so many entries while a node runs.
 pub const VERSIONS_AHEAD_MAX: u64 = 1 << 40;

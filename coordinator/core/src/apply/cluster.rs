@@ -5,8 +5,8 @@ use super::{Entry, invalid, next_epoch, recovering, refused};
 use crate::command::LossOutcome;
 use crate::events::EventKind;
 use crate::response::Response;
-use crate::state::{ClusterState, PARTITIONS_MAX};
-use archon_types::limits::{REPLICAS_MAX, check_name};
+use crate::state::{ClusterState, PARTITIONS_MAX, WRITTEN_BOUNDS_SINCE};
+use archon_types::limits::{REPLICAS_MAX, TABLES_MAX, check_name};
 use archon_types::settings::min_in_sync_default;
 use archon_types::{
     ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, Holds, PROTOCOL_FIRST, Partition, PartitionId,
@@ -66,6 +66,11 @@ pub(super) fn create_table(
     if after > PARTITIONS_MAX {
         return Err(refused(format!("the tables would have {after} partitions; the limit is {PARTITIONS_MAX}")));
     }
+    if state.protocol >= WRITTEN_BOUNDS_SINCE && state.tables.len() >= TABLES_MAX {
+        let message = format!("there are {} tables; the limit is {TABLES_MAX}; drop one first", state.tables.len());
+        return Err(refused(message));
+    }
+    state.check_split_keys(ranges.iter().map(|range| range.begin.len()).sum())?;
     let id = TableId::new(state.table_last.get() + 1);
     state.table_last = id;
     let version = entry.version();

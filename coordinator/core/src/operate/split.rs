@@ -38,6 +38,7 @@ pub fn check_split(state: &ClusterState, partition: PartitionId, at: &Bytes) -> 
         ErrorDetail { message, ..error }
     })?;
     check_ready(state, row, &name)?;
+    state.check_split_keys(at.len())?;
     let edit = Edit::Split { at: at.clone(), right, outgrown: None };
     Ok(SplitPlan {
         right: PartitionId::new(partition.table, right),
@@ -71,14 +72,12 @@ fn check_ready(state: &ClusterState, row: &Partition, name: &str) -> Result<(), 
     if let Some((have, most, what)) = limits.into_iter().find(|(have, most, _)| have >= most) {
         return Err(ErrorDetail::new(ErrorKind::Refused, format!("there are {have} {what}; the limit is {most}")));
     }
-    let full = |node: &NodeId| {
-        let most = state.node(*node).and_then(|row| row.node.partitions_max);
-        most.is_some_and(|most| state.partitions.count_on(*node) >= most)
-    };
+    let full = |node: &NodeId| state.node(*node).is_some_and(|row| row.room(state) == 0);
     if let Some(node) = row.live().map(|copy| copy.node).find(full) {
+        let own = state.node(node).is_some_and(|row| row.node.partitions_max == Some(row.assigned_max()));
+        let raise = if own { "raise it with `archon node set`, or " } else { "" };
         let message = format!(
-            "{} is at its limit of partitions, and would get a copy of the new one; raise it with `archon node set`, or move a \
-             partition away",
+            "{} is at its limit of partitions, and would get a copy of the new one; {raise}move a partition away",
             state.node_name(node)
         );
         return Err(ErrorDetail::new(ErrorKind::Refused, message));

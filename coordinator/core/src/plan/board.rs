@@ -107,7 +107,7 @@ impl<'a> Board<'a> {
                     (NodeStatus::Alive, NodeGoal::Drain) => Role::Leaver,
                 },
                 weight: row.node.weight.max(1),
-                limit: row.node.partitions_max.unwrap_or(u32::MAX),
+                limit: row.assigned_max(),
                 zone: row.node.zone.as_deref(),
                 spared: spared.contains(&row.node.id),
                 pieces: BTreeSet::new(),

@@ -51,6 +51,7 @@ impl Staged<'_> {
         if self.state.partitions.len() >= PARTITIONS_MAX || self.state.condemned.len() >= CONDEMNED_MAX {
             return Err(refused(format!("there are too many partitions, or copies to delete, to split {name}")));
         }
+        self.state.check_split_keys(at.len())?;
         let next = right.checked_add(1).ok_or_else(|| refused(format!("table {} has no more numbers", table.name)))?;
         let version = self.entry.version();
         let mut table = table.clone();
