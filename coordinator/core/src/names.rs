@@ -5,7 +5,7 @@ use crate::state::ClusterState;
 use archon_types::{NodeId, PartitionId, TableId};
 
 /// Maximum number of partitions named in a sentence.
-const NAMED_MAX: usize = 5;
+pub(crate) const NAMED_MAX: usize = 5;
 
 impl ClusterState {
     /// Returns a node's name, or its number if it is unknown.

@@ -58,7 +58,8 @@ pub fn check_merge(
         check_copies(state, row, name, Reshape::Merge)?;
     }
     if let Some(bytes) = bytes_of(right.id).filter(|bytes| *bytes > MERGE_BYTES_MAX) {
-        return refused(too_large(&right_name, bytes));
+        let why = too_large(&right_name, bytes);
+        return refused(format!("{why}; rows that were overwritten count twice until their node counts again"));
     }
     let both = bytes_of(left.id).unwrap_or_default().saturating_add(bytes_of(right.id).unwrap_or_default());
     if let Some(most) = table.keys.limits().split_above_bytes.filter(|most| both > *most) {

@@ -49,8 +49,12 @@ pub enum Obstacle {
     )]
     TooFewNodes { table: String, node: String, have: u64, need: u64 },
     /// The remaining nodes are full.
-    #[error("{placements} copies have nowhere to go: the other nodes are at their limits, or hold a copy already")]
-    NodesAtLimit { placements: u32 },
+    #[error(
+        "{placements} copies have nowhere to go: the other nodes are at their limits{}, or hold a copy already; raise a limit with \
+         `archon node set NAME --partitions-max`, or add a node",
+        limits_text(limits)
+    )]
+    NodesAtLimit { placements: u32, limits: Vec<(String, u32)> },
     /// Some of the remaining nodes may not hold the copies.
     #[error(
         "{placements} copies have nowhere to go: other nodes are barred from {barred} of them, the rest are at their limits or hold \
@@ -122,6 +126,12 @@ pub fn refusal(obstacles: &[Obstacle]) -> ErrorDetail {
     };
     let reasons: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
     ErrorDetail::new(kind, reasons.join("; "))
+}
+
+/// Names nodes with their limits, in brackets.
+fn limits_text(limits: &[(String, u32)]) -> String {
+    let texts: Vec<String> = limits.iter().map(|(node, most)| format!("{node} takes {most} at most")).collect();
+    if texts.is_empty() { String::new() } else { format!(" ({})", texts.join(", ")) }
 }
 
 /// Formats a number of partitions for people.

@@ -5,6 +5,7 @@ use crate::command::Command;
 use crate::departed::delete_not_issued;
 use crate::eligible_nodes::EligibleNodes;
 use crate::leases::Successors;
+use crate::names::NAMED_MAX;
 use crate::node_row::NodeRow;
 use crate::state::ClusterState;
 use archon_types::{
@@ -105,7 +106,13 @@ pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<
     }
     match (nowhere, barred) {
         (0, _) => {}
-        (placements, 0) => return Err(vec![Obstacle::NodesAtLimit { placements }]),
+        (placements, 0) => {
+            let taken = |id: NodeId| state.partitions.held_on(id) + gains.get(&id).copied().unwrap_or_default();
+            let full =
+                state.nodes.values().filter(|row| takes(row.node.id) && row.room_beside(taken(row.node.id)) == 0);
+            let limits = full.take(NAMED_MAX).map(|row| (row.node.name.clone(), row.assigned_max())).collect();
+            return Err(vec![Obstacle::NodesAtLimit { placements, limits }]);
+        }
         (placements, barred) => return Err(vec![Obstacle::NodesBarred { placements, barred }]),
     }
     Ok(DrainPlan {

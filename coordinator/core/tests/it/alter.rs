@@ -117,7 +117,10 @@ fn plans_drains_and_assignments_use_altered_traits() {
         let node = bed.node(name);
         altered(&mut bed, node, &limit(Some(4)));
     }
-    assert_eq!(check_drain(&bed.state, a).unwrap_err(), vec![Obstacle::NodesAtLimit { placements: 4 }]);
+    let limits = ["b", "c", "d"].map(|name| (name.to_owned(), 4)).to_vec();
+    let obstacles = check_drain(&bed.state, a).unwrap_err();
+    assert_eq!(obstacles, vec![Obstacle::NodesAtLimit { placements: 4, limits }]);
+    assert!(obstacles[0].to_string().contains("(b takes 4 at most, c takes 4"), "{}", obstacles[0]);
     let d = bed.node("d");
     for node in [b, bed.node("c"), d] {
         altered(&mut bed, node, &limit(None));

@@ -53,7 +53,8 @@ fn drain_plan_lists_targets() {
     let mut bed = TestBed::running(settings(6, 3, 3), &CITIES);
     let athens = bed.node("athens");
     let ephesus = bed.join_with(Register { partitions_max: Some(5), ..register("ephesus", 9, 9) });
-    assert_eq!(check_drain(&bed.state, athens).unwrap_err(), vec![Obstacle::NodesAtLimit { placements: 1 }]);
+    let limits = vec![("ephesus".to_owned(), 5)];
+    assert_eq!(check_drain(&bed.state, athens).unwrap_err(), vec![Obstacle::NodesAtLimit { placements: 1, limits }]);
     bed.join_with(Register { zone: Some("east".into()), ..register("corinth", 10, 10) });
     let drain = check_drain(&bed.state, athens).unwrap();
     assert_eq!((drain.leaderships, drain.placements, drain.zones_doubled), (2, 6, 0));
