@@ -110,6 +110,7 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         | EventKind::QuorumChanged { .. }
         | EventKind::QuorumChangeCancelled { .. }
         | EventKind::RecoveryBegun { .. }
+        | EventKind::RecoveryTookOver { .. }
         | EventKind::RecoverySettled { .. }
         | EventKind::ProtocolRaised { .. }
         | EventKind::ProtocolHeld { .. }

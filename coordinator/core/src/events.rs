@@ -137,6 +137,9 @@ pub enum EventKind {
     QuorumChangeCancelled { wish: Wish },
     /// The coordinators' state was recovered from less than a majority, as of entry `base` of the log.
     RecoveryBegun { generation: u64, base: Version },
+    /// The recovery takes the place of the former coordinators, which end. `ordered`: an operator ordered it although
+    /// they had been working beside it.
+    RecoveryTookOver { generation: u64, ordered: bool },
     /// The recovery ended with the reports of the nodes; `behind`: changes known to some nodes were lost.
     RecoverySettled { generation: u64, behind: bool },
     /// Every member speaks this protocol: forms that older versions cannot read are written from now on.

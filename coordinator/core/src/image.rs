@@ -32,6 +32,7 @@ impl ClusterState {
             generation: self.generation,
             generation_keys: self.generation_keys.clone(),
             recovery: self.recovery.clone(),
+            former_coordinators: self.former_coordinators.clone(),
             coordinators: self.coordinators.clone(),
             nodes: self.nodes.clone(),
             participants: self.participants.clone(),

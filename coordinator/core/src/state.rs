@@ -93,6 +93,10 @@ pub struct ClusterState {
     /// Reports received so far, while a recovery is in progress.
     #[serde(default)]
     pub recovery: Option<Box<Recovery>>,
+    /// The coordinators of the generations before this one, once its recovery has settled, each with its address: this
+    /// generation greets them, so that they end when they come back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_coordinators: Vec<(u64, String)>,
     /// The members of the quorum.
     #[serde(default)]
     pub coordinators: Coordinators,
@@ -193,6 +197,7 @@ impl ClusterState {
             generation: first_generation(),
             generation_keys: BTreeMap::new(),
             recovery: None,
+            former_coordinators: Vec::new(),
             coordinators: Coordinators::default(),
             nodes: Nodes::default(),
             participants: Nodes::default(),
@@ -245,6 +250,11 @@ impl ClusterState {
     /// Returns the number from which its generation counts.
     pub fn begins_at(&self) -> u64 {
         archon_types::begins_at(self.generation, self.generation_key(self.generation))
+    }
+
+    /// Returns the coordinators of the generations before this one, each with its address.
+    pub fn former(&self) -> &[(u64, String)] {
+        self.recovery.as_ref().map_or(&self.former_coordinators, |recovery| &recovery.former)
     }
 
     /// Returns true while this generation waits for those before it and does nothing ([`Recovery::has_taken_over`]).
@@ -379,16 +389,6 @@ impl ClusterState {
         self.nodes.with_storage(storage)
     }
 
-    /// Returns the table with this name.
-    pub fn table_by_name(&self, name: &str) -> Option<&Table> {
-        self.tables.values().find(|table| table.name == name)
-    }
-
-    /// Returns a partition's row.
-    pub fn partition(&self, id: PartitionId) -> Option<&Partition> {
-        self.partitions.get(id)
-    }
-
     /// Checks that split keys of `more` bytes may be added.
     ///
     /// # Errors
@@ -403,6 +403,16 @@ impl ClusterState {
              split keys, or merge partitions"
         );
         Err(ErrorDetail::new(ErrorKind::Refused, message))
+    }
+
+    /// Returns the table with this name.
+    pub fn table_by_name(&self, name: &str) -> Option<&Table> {
+        self.tables.values().find(|table| table.name == name)
+    }
+
+    /// Returns a partition's row.
+    pub fn partition(&self, id: PartitionId) -> Option<&Partition> {
+        self.partitions.get(id)
     }
 
     /// Returns the running migration of a copy of this partition.

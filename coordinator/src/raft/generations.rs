@@ -30,6 +30,8 @@ struct Inner {
     former_runs: Mutex<Option<(u64, u64, Millis)>>,
     /// The same of the last one that works.
     former_works: Mutex<Option<(u64, u64, Millis)>>,
+    /// A coordinator of a later generation that greeted this one, and its address, until it is asked.
+    successor: Mutex<Option<(u64, String)>>,
     /// This leader's wait for coordinators of other generations.
     standby: Mutex<Option<Standby>>,
     /// The reason for which no lease is granted after the last round of questions.
@@ -141,6 +143,16 @@ impl Generations {
         let recent = |heard: Option<(u64, u64, Millis)>| heard.filter(|(_, _, at)| now.since(*at) <= FORMER_HEARD_MS);
         let heard = recent(works).map(|(id, generation, _)| (id, generation, true));
         heard.or_else(|| recent(runs).map(|(id, generation, _)| (id, generation, false)))
+    }
+
+    /// Notes a coordinator of a later generation, to be asked at this address whether it has taken the place of this one.
+    pub(super) fn note_successor(&self, id: u64, address: String) {
+        *self.0.successor.lock() = Some((id, address));
+    }
+
+    /// Takes the coordinator of a later generation that greeted this one last.
+    pub(super) fn take_successor(&self) -> Option<(u64, String)> {
+        self.0.successor.lock().take()
     }
 
     /// Sets or ends the wait for coordinators of other generations.

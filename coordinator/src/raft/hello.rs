@@ -61,6 +61,8 @@ pub(crate) struct Asked {
     pub(super) lived: Option<(ClusterId, u64, GenerationKey)>,
     /// True if this coordinator works with a majority of its quorum.
     pub(super) works: bool,
+    /// Address at which former coordinators are to ask this one; empty: they are not to.
+    pub(super) address: String,
 }
 
 /// Asks all of these except this coordinator itself, concurrently.
@@ -90,7 +92,9 @@ pub(super) async fn ask_each<'a>(
     let mut asked = JoinSet::new();
     for (id, address) in addresses {
         let (subject, cluster, generation_key) = (what.subject.clone(), cluster.clone(), generation_key.clone());
-        let hello = HelloRequest { subject, cluster, generation, generation_key, works, ..local_voter.hello(id) };
+        let own = what.address.clone();
+        let hello = local_voter.hello(id);
+        let hello = HelloRequest { subject, cluster, generation, generation_key, works, address: own, ..hello };
         let channel = connect(transport, address, Expected::Coordinator(id));
         let address = address.to_owned();
         asked.spawn(async move {

@@ -158,6 +158,7 @@ pub(super) async fn run(quorum: Quorum, transport: Transport, stop: Cancellation
         () = tick(&quorum) => {}
         () = confirm(&quorum) => {}
         () = ask(&quorum, &transport) => {}
+        () = greet_former(&quorum, &transport) => {}
     }
 }
 
@@ -207,7 +208,13 @@ async fn ask_once(quorum: &Quorum, transport: &Transport, generations: &Generati
         let what = Asked { lived: own, works: period.is_some(), ..Asked::default() };
         let answers = ask_all(transport, &quorum.local_voter, &quorum.members(), &what).await;
         quorum.voter_reports.note_answers(&answers);
-        let later = Later::of(&answers, generation);
+        let mut later = Later::of(&answers, generation);
+        if let Some((id, address)) = generations.take_successor() {
+            let asked = std::iter::once((id, address.as_str()));
+            let asked = ask_each(transport, &quorum.local_voter, asked, &what).await;
+            let answers = asked.into_iter().map(|(id, _, answer)| (id, answer)).collect();
+            later.taken_over = later.taken_over.max(Later::of(&answers, generation).taken_over);
+        }
         if follows_majority(quorum, &answers) {
             generations.note_majority();
         }
@@ -237,6 +244,23 @@ async fn ask_once(quorum: &Quorum, transport: &Transport, generations: &Generati
     }
 }
 
+/// Greets the coordinators of the generations before this one after the recovery has settled. One that comes back asks
+/// this coordinator, and ends. Before that, a round of questions greets them.
+async fn greet_former(quorum: &Quorum, transport: &Transport) {
+    loop {
+        tokio::time::sleep(ASK_INTERVAL).await;
+        let settled = quorum.replicated().read(|state| state.recovery.is_none() && !state.former().is_empty());
+        if settled && quorum.leading_term().is_some() {
+            let (round, about) = quorum.ask_former(transport).await;
+            if round.answer == FormerAnswer::Works {
+                tracing::warn!(
+                    "{about} beside this generation, which has taken its place; it ends once it has asked this coordinator"
+                );
+            }
+        }
+    }
+}
+
 /// Returns true if the leader that this coordinator hears works with a majority, by its own answer.
 fn follows_majority(quorum: &Quorum, answers: &Answers) -> bool {
     let Some(Ok(answer)) = quorum.leader().and_then(|leader| answers.get(&leader)) else { return false };
@@ -248,16 +272,18 @@ impl Quorum {
     /// text, the ones that do, or the ones asked.
     pub(crate) async fn ask_former(&self, transport: &Transport) -> (FormerRound, String) {
         let id = self.id();
-        let (own, former, address) = self.replicated().read(|state| {
+        let (own, former, address, stands_by) = self.replicated().read(|state| {
             let lived = (state.cluster, state.generation, state.generation_key(state.generation));
-            let former = state.recovery.as_ref().map(|recovery| recovery.former.clone()).unwrap_or_default();
-            (lived, former, state.coordinators.members.get(&id).map(|member| member.address.clone()))
+            let address = state.coordinators.members.get(&id).map(|member| member.address.clone());
+            (lived, state.former().to_vec(), address, state.stands_by())
         });
         // At its own address there is no other one.
         let former: Vec<_> = former.into_iter().filter(|(_, of)| Some(of) != address.as_ref()).collect();
         let began = boot_now();
         let addresses = former.iter().map(|(id, address)| (*id, address.as_str()));
-        let what = Asked { lived: Some(own), ..Asked::default() };
+        // One that stands by ends no former coordinator, so none has to ask it.
+        let address = address.filter(|_| !stands_by).unwrap_or_default();
+        let what = Asked { lived: Some(own), address, ..Asked::default() };
         let mut answers = ask_each(transport, &self.local_voter, addresses, &what).await;
         answers.sort_by(|(one, at, _), (other, there, _)| (one, at).cmp(&(other, there)));
         let ended = boot_now();

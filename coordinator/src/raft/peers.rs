@@ -11,7 +11,7 @@ use super::network::PEER_MESSAGE_BYTES_MAX;
 use super::snapshot::BODY_BYTES_MAX;
 use super::spoken::Spoken;
 use super::store::OwnTerm;
-use super::succession::{Succession, named_generations, takeover_of};
+use super::succession::{Succession, named_generations, successor_of, takeover_of};
 use super::types::{Raft as RaftCore, Snapshot, SnapshotMeta, TypeConfig};
 use super::wire::LocalVoter;
 use archon_coordinator_core::{Acquaintances, CoordinatorStanding};
@@ -167,8 +167,9 @@ impl Peers {
         }
     }
 
-    /// Answers a coordinator that lives in another generation of this cluster; `None` if it does not.
-    fn answer_of_generations(&self, hello: &HelloRequest) -> Option<HelloResponse> {
+    /// Answers a coordinator that lives in another generation of this cluster; `None` if it does not. `is_certified`: it
+    /// showed its certificate.
+    fn answer_of_generations(&self, hello: &HelloRequest, is_certified: bool) -> Option<HelloResponse> {
         let generations = &self.inner.generations;
         self.inner.raft.get()?.replicated.read(|state| {
             let succession = Succession::of(state, hello)?;
@@ -179,6 +180,9 @@ impl Peers {
             };
             if succession != Succession::Earlier {
                 generations.note_former(hello.sender, hello.generation, hello.works);
+            }
+            if let Some((id, address)) = successor_of(state, hello, is_certified) {
+                generations.note_successor(id, address);
             }
             let takeover = takeover_of(state.stands_by(), generations.stands_by(), || self.is_only_voter());
             let (later_generation, standby_generation) = named_generations(later_generation, takeover);
@@ -448,7 +452,7 @@ impl Raft for Peers {
             let boot = Bytes::copy_from_slice(self.inner.boot.as_bytes());
             return Ok(Response::new(HelloResponse { id: local_voter.id, boot, ..HelloResponse::default() }));
         }
-        if let Some(answer) = self.answer_of_generations(&hello) {
+        if let Some(answer) = self.answer_of_generations(&hello, caller.identity.is_some()) {
             return Ok(Response::new(answer));
         }
         let known = self.known();

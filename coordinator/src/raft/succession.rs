@@ -2,6 +2,7 @@
 
 use archon_coordinator_core::ClusterState;
 use archon_proto::v1::{HelloRequest, Takeover};
+use archon_types::limits::check_address;
 
 /// Returns the state of this coordinator's generation towards the former coordinators. A follower's state may lack that it has taken over;
 /// the only voter's may not, except before it leads, and each leader asks the former coordinators again.
@@ -20,6 +21,15 @@ pub(super) const fn named_generations(later: u64, takeover: Takeover) -> (u64, u
         Takeover::Unspecified => (later, 0),
         Takeover::Waits | Takeover::Unknown => (0, later),
     }
+}
+
+/// Returns the number and address of the sender of `hello` if it lives in a later generation of this cluster, and is to
+/// be asked whether that one has taken the place of this one. Without a certificate it is not believed: a stranger could
+/// end the quorum. Neither is a coordinator that was removed from this quorum: its stolen key could.
+pub(super) fn successor_of(state: &ClusterState, hello: &HelloRequest, is_certified: bool) -> Option<(u64, String)> {
+    let later = Succession::of(state, hello) == Some(Succession::Earlier);
+    let believed = later && is_certified && !state.coordinators.retired.contains_key(&hello.sender);
+    (believed && check_address(&hello.address).is_ok()).then(|| (hello.sender, hello.address.clone()))
 }
 
 /// Relation of a generation of the cluster to an earlier one.
@@ -56,7 +66,7 @@ impl Succession {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::{ClusterId, GenerationKey};
+    use archon_types::{ClusterId, GenerationKey, StorageId};
     use bytes::Bytes;
     use std::collections::BTreeMap;
     use uuid::Uuid;
@@ -79,6 +89,19 @@ mod tests {
         let bytes = |id: Uuid| Bytes::copy_from_slice(id.as_bytes());
         let generation_key = of.map(|of| bytes(key(of).get()));
         HelloRequest { cluster: bytes(CLUSTER), generation, generation_key, ..HelloRequest::default() }
+    }
+
+    #[test]
+    fn later_generation_is_asked_if_its_coordinator_is_believed() {
+        let mut state = third();
+        let address = || "10.0.0.9:7101".to_owned();
+        let hello_of = |generation| HelloRequest { sender: 9, address: address(), ..hello(generation, Some(40)) };
+        assert_eq!(successor_of(&state, &hello_of(4), true), Some((9, address())));
+        assert_eq!(successor_of(&state, &hello_of(3), true), None);
+        assert_eq!(successor_of(&state, &hello_of(4), false), None);
+        assert_eq!(successor_of(&state, &HelloRequest { address: String::new(), ..hello_of(4) }, true), None);
+        state.coordinators.retired.insert(9, StorageId::new(Uuid::from_u128(9)));
+        assert_eq!(successor_of(&state, &hello_of(4), true), None);
     }
 
     #[test]

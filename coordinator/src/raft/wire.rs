@@ -74,6 +74,7 @@ impl LocalVoter {
             generation: 0,
             generation_key: None,
             works: false,
+            address: String::new(),
         }
     }
 

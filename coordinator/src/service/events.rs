@@ -216,6 +216,14 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
             );
             (what, Subject::Coordinators)
         }
+        EventKind::RecoveryTookOver { generation, ordered } => {
+            let why = match ordered {
+                true => ", as an operator ordered: they worked beside it before",
+                false => ": none of them works with a majority",
+            };
+            let what = format!("generation {generation} takes the place of the former coordinators{why}");
+            (what, Subject::Coordinators)
+        }
         EventKind::RecoverySettled { generation, behind } => {
             let lost = if *behind { ", though changes were lost that nodes had been told of" } else { "" };
             let what =
@@ -313,6 +321,7 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::QuorumChanged { .. } => EventCode::QuorumChanged,
         EventKind::QuorumChangeCancelled { .. } => EventCode::QuorumChangeCancelled,
         EventKind::RecoveryBegun { .. } => EventCode::RecoveryBegun,
+        EventKind::RecoveryTookOver { .. } => EventCode::RecoveryTookOver,
         EventKind::RecoverySettled { .. } => EventCode::RecoverySettled,
         EventKind::ProtocolRaised { .. } => EventCode::ProtocolRaised,
         EventKind::ProtocolHeld { .. } => EventCode::ProtocolHeld,

@@ -72,6 +72,44 @@ async fn one_of_three_coordinators_recovers_the_cluster() {
     assert!(events.contains("generation 2 goes on from what the nodes hold"), "{events}");
 }
 
+/// No coordinator of the recovery is at an address that the former ones know.
+#[tokio::test(flavor = "multi_thread")]
+async fn recovery_at_new_addresses_ends_former_coordinators() {
+    let mut cluster = Cluster::start_whole(EXE, &Options { tls: true, ..Options::replicated() });
+    cluster.wait_protocol(2);
+    for lost in [0, 2] {
+        cluster.take_coordinator(lost).kill();
+    }
+    let left = cluster.put_aside(2, "left");
+    cluster.recover(2, &left, &[]);
+    cluster.wait_recovered(2);
+    let newcomer = cluster.join_coordinator(&[]);
+    let new = cluster.coordinator_addresses()[newcomer].clone();
+    let voters = |cluster: &Cluster, count: usize| {
+        wait_for(&format!("{count} voters"), TIMEOUT, || {
+            let listed = cluster.archon_at(&new, &["quorum", "list"]);
+            check(listed.stdout.matches(" yes ").count() == count, || format!("{listed:?}"))
+        });
+    };
+    voters(&cluster, 2);
+    let removed = cluster.archon_at(&new, &["quorum", "remove", "2", "--force", "--wait"]);
+    assert_eq!(removed.code, 0, "{removed:?}");
+    voters(&cluster, 1);
+    cluster.take_coordinator(1).kill();
+    for old in [0, 2] {
+        cluster.start_coordinator(old);
+    }
+    for old in [0, 2] {
+        let mut old = cluster.take_coordinator(old);
+        let (ended, _) = wait_for("the old one to be greeted and to end", TIMEOUT, || {
+            old.exited().ok_or_else(|| "it runs".to_owned())
+        });
+        assert_eq!(ended.code(), Some(4), "{ended:?}");
+    }
+    let events = cluster.archon_at(&new, &["events"]).stdout;
+    assert!(events.contains("generation 2 takes the place of the former coordinators"), "{events}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn trial_recovery_ends_no_coordinator_that_works() {
     let mut cluster = Cluster::start_whole(EXE, &Options::replicated());

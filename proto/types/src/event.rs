@@ -94,6 +94,8 @@ words! {
         QuorumChangeCancelled = "quorum_change_cancelled",
         /// The coordinators were recovered from less than a majority.
         RecoveryBegun = "recovery_begun",
+        /// A recovery of the coordinators has taken the place of the former coordinators.
+        RecoveryTookOver = "recovery_took_over",
         /// A recovery of the coordinators has come to its end.
         RecoverySettled = "recovery_settled",
         /// Every member speaks a newer protocol, and so does the cluster from now on.

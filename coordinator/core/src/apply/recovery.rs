@@ -47,7 +47,14 @@ pub(super) fn note_former_quorum(state: &mut ClusterState, entry: Entry<'_>) -> 
 
 /// This generation takes the place of those before.
 pub(super) fn take_over(state: &mut ClusterState, entry: Entry<'_>) -> Result<Response, ErrorDetail> {
-    state.recovery.as_mut().ok_or_else(over)?.taken_over = true;
+    let generation = state.generation;
+    let recovery = state.recovery.as_mut().ok_or_else(over)?;
+    if !recovery.taken_over {
+        recovery.taken_over = true;
+        // Beside former coordinators that worked it takes over by order only.
+        let ordered = recovery.former_worked;
+        entry.note(state, EventKind::RecoveryTookOver { generation, ordered });
+    }
     entry.done()
 }
 
@@ -96,7 +103,7 @@ pub(super) fn settle(state: &mut ClusterState, entry: Entry<'_>) -> Result<Respo
             table.version = entry.version();
         }
     }
-    state.recovery = None;
+    state.former_coordinators = state.recovery.take().map(|recovery| recovery.former).unwrap_or_default();
     entry.note(state, EventKind::RecoverySettled { generation: state.generation, behind });
     entry.done()
 }

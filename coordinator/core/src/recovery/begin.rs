@@ -70,6 +70,7 @@ pub fn begin_generation(
     state.placement_last = state.placement_last.max(PlacementId::new(first));
     state.migration_last = state.migration_last.max(first);
     let former = former_coordinators(state);
+    state.former_coordinators = Vec::new();
     state.coordinators = Coordinators { members: BTreeMap::from([founder]), version, ..Coordinators::default() };
     // Replicas in transit may have arrived or gone since; repair and a new plan create missing ones.
     state.migrations = Migrations::default();
@@ -114,8 +115,7 @@ fn former_coordinators(state: &ClusterState) -> Vec<(u64, String)> {
     }
     let members = state.coordinators.members.iter();
     let mut former: Vec<_> = members.map(|(id, member)| (*id, member.address.clone())).collect();
-    let earlier = state.recovery.iter().flat_map(|recovery| &recovery.former);
-    for known in earlier.cloned() {
+    for known in state.former().iter().cloned() {
         if !former.contains(&known) {
             former.push(known);
         }

@@ -116,6 +116,25 @@ fn recovery_beside_a_quorum_takes_over_by_order_only() {
     assert_eq!(check_take_over(&bed.state, false, true), Ok(Some(Command::TakeOver)));
     bed.ok(Command::TakeOver);
     assert_eq!(check_take_over(&bed.state, false, true), Ok(None));
+    assert_eq!(takeovers(&bed), [true]);
+}
+
+/// Returns the events of taking over, each with whether it was ordered.
+fn takeovers(bed: &TestBed) -> Vec<bool> {
+    let ordered = |what: &EventKind| match what {
+        EventKind::RecoveryTookOver { ordered, .. } => Some(*ordered),
+        _ => None,
+    };
+    bed.state.events.iter().filter_map(|event| ordered(&event.what)).collect()
+}
+
+#[test]
+fn taking_over_is_one_event() {
+    let mut bed = standing_by(None);
+    assert!(takeovers(&bed).is_empty(), "it stands by");
+    bed.ok(Command::TakeOver);
+    bed.ok(Command::TakeOver);
+    assert_eq!(takeovers(&bed), [false]);
 }
 
 #[test]
@@ -127,6 +146,29 @@ fn recovery_of_a_recovery_asks_the_coordinators_of_both() {
     let recovery = bed.state.recovery.as_ref().expect("a recovery");
     assert_eq!(recovery.former, [(9, "127.0.0.1:9".to_owned())], "each once");
     assert!(!recovery.former_worked && !recovery.has_taken_over());
+}
+
+#[test]
+fn settled_recovery_keeps_the_former_coordinators() {
+    let mut bed = standing_by(None);
+    let former = vec![founder_address()];
+    let nodes: Vec<_> = bed.state.nodes.values().map(|row| (row.node.id, row.node.version)).collect();
+    for (node, if_version) in nodes {
+        bed.ok(Command::NodeLost { node, if_version });
+    }
+    bed.ok(Command::TakeOver);
+    assert!(bed.state.former() == former && bed.state.former_coordinators.is_empty());
+    wait(&mut bed);
+    assert!(is_over(&bed));
+    assert_eq!(bed.state.former(), former);
+    bed.round_trip();
+    let next = Coordinator { address: "127.0.0.1:10".into(), ..founder().1 };
+    begin_generation(&mut bed.state, (3, GenerationKey::NIL), bed.now, (10, next)).expect("a state to begin with");
+    assert!(bed.state.former() == former && bed.state.former_coordinators.is_empty());
+}
+
+fn founder_address() -> (u64, String) {
+    (9, "127.0.0.1:9".to_owned())
 }
 
 fn nothing_continues_before_every_node_has_reported(mutant: Option<Mutant>) -> bool {
