@@ -236,7 +236,7 @@ impl Session {
     async fn duties(&self, member: Member, relays: &Relays) {
         let shared = &*self.shared;
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
-        let mut not_leased = Vec::new();
+        let (mut not_leased, mut not_granted) = (Vec::new(), Vec::new());
         loop {
             let (term, version) = shared.look(|decides| decides.obeyed());
             let wait_ms = u32::try_from(POLL_WAIT.as_millis()).unwrap_or(u32::MAX);
@@ -263,6 +263,13 @@ impl Session {
                 if !not_leased.is_empty() {
                     let name = &shared.config.name;
                     tracing::warn!(participant = name, tables = ?not_leased, "serves what is no lease table; it owns nothing of that");
+                }
+            }
+            if answer.tables_not_granted != not_granted {
+                not_granted = answer.tables_not_granted;
+                if !not_granted.is_empty() {
+                    let name = &shared.config.name;
+                    tracing::warn!(participant = name, tables = ?not_granted, "serves lease tables that it was not granted; it owns nothing of these (`archon access grant own`)");
                 }
             }
             let news = answer.duties.is_some_and(|duties| {

@@ -250,6 +250,7 @@ impl Script {
             duties: Some(self.duties(node)),
             coordinators: coordinators.to_vec(),
             tables_not_leased: Vec::new(),
+            tables_not_granted: Vec::new(),
             tables,
             relays: Vec::new(),
         };

@@ -94,6 +94,7 @@ impl Service {
                     duties: None,
                     coordinators: Vec::new(),
                     tables_not_leased: Vec::new(),
+                    tables_not_granted: Vec::new(),
                     tables: Vec::new(),
                     relays: Vec::new(),
                 });

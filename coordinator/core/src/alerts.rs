@@ -115,6 +115,13 @@ pub enum Alert {
         /// Name of the table.
         table: String,
     },
+    /// A participant serves a lease table that it was not granted.
+    TableNotGranted {
+        /// The participant.
+        member: NodeId,
+        /// Number of the table.
+        table: TableId,
+    },
     /// Nodes in maintenance lead partitions of a table, since no other node takes them. For leases
     /// [`crate::Why::OwnerStays`] covers this.
     OnlyInMaintenance {
@@ -164,6 +171,8 @@ pub fn alerts(state: &ClusterState, liveness: &Liveness, now: Millis, thresholds
         let member = row.node.id;
         alerts
             .extend(state.tables_not_leased(member).map(|table| Alert::NoLeaseTable { member, table: table.clone() }));
+        let not_granted = state.tables_not_granted(member).map(|table| table.id);
+        alerts.extend(not_granted.map(|table| Alert::TableNotGranted { member, table }));
     }
     alerts.extend(only_in_maintenance(state));
     let wall = liveness.wall(now);

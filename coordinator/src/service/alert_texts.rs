@@ -87,6 +87,14 @@ pub(super) fn text(state: &ClusterState, alert: &Alert) -> Reason {
             };
             reason_now(ReasonCode::NoLeaseTable, subjects::node(state, *member), message, remedy)
         }
+        Alert::TableNotGranted { member, table } => {
+            let (name, table) = (state.node_name(*member), subjects::table_name(state, *table));
+            let message = format!("{name} serves lease table {table}, which it was not granted: it owns nothing of it");
+            let remedy = format!(
+                "`archon access grant own --participant {name} --table {table}`, or start it without that table"
+            );
+            reason_now(ReasonCode::TableNotGranted, subjects::node(state, *member), message, remedy)
+        }
         Alert::OnlyInMaintenance { table, partitions, first, member } => {
             let name = state.node_name(*member);
             let others = match partitions {

@@ -227,6 +227,8 @@ impl Sessions {
         let term = session.number();
         let coordinators = || session.quorum().coordinators();
         let not_leased = || state.read(|state| state.tables_not_leased(node).cloned().collect());
+        let not_granted =
+            || state.read(|state| state.tables_not_granted(node).map(|table| table.name.clone()).collect());
         let leased =
             || state.read(|state| state.tables_leased(node).map(|table| (table.id, table.name.clone())).collect());
         let answer = |term, version, duties| Duties {
@@ -235,6 +237,7 @@ impl Sessions {
             duties,
             coordinators: coordinators(),
             tables_not_leased: not_leased(),
+            tables_not_granted: not_granted(),
             tables: leased(),
             relays: session.relays_of(node),
         };

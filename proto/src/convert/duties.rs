@@ -44,6 +44,8 @@ pub struct Duties {
     pub coordinators: Vec<String>,
     /// Tables that it serves and that are no lease tables, or do not exist.
     pub tables_not_leased: Vec<String>,
+    /// Lease tables that it serves and was not granted.
+    pub tables_not_granted: Vec<String>,
     /// Lease tables that it serves, each with its number; empty from an older coordinator.
     pub tables: Vec<(TableId, String)>,
     /// The nodes that relay its heartbeats, the first choice first; empty: it sends to the coordinators.
@@ -83,6 +85,7 @@ impl From<Duties> for v1::DutiesResponse {
             duties: answer.duties.into_iter().flatten().map(Into::into).collect(),
             coordinators: answer.coordinators,
             tables_not_leased: answer.tables_not_leased,
+            tables_not_granted: answer.tables_not_granted,
             tables: answer.tables.into_iter().map(|(id, name)| v1::LeaseTable { id: id.get(), name }).collect(),
             relays: answer.relays.into_iter().map(relay_to_wire).collect(),
         }
@@ -103,6 +106,10 @@ impl TryFrom<v1::DutiesResponse> for Duties {
         for table in &wire.tables_not_leased {
             checked(check_name("table", table), "DutiesResponse.tables_not_leased")?;
         }
+        bounded(wire.tables_not_granted.len(), TABLES_SERVED_MAX, "DutiesResponse.tables_not_granted")?;
+        for table in &wire.tables_not_granted {
+            checked(check_name("table", table), "DutiesResponse.tables_not_granted")?;
+        }
         bounded(wire.tables.len(), TABLES_SERVED_MAX, "DutiesResponse.tables")?;
         bounded(wire.relays.len(), RELAYS_MAX, "DutiesResponse.relays")?;
         Ok(Self {
@@ -111,6 +118,7 @@ impl TryFrom<v1::DutiesResponse> for Duties {
             duties,
             coordinators: wire.coordinators,
             tables_not_leased: wire.tables_not_leased,
+            tables_not_granted: wire.tables_not_granted,
             tables: wire.tables.into_iter().map(table_of_wire).collect::<Result<_, _>>()?,
             relays: wire.relays.into_iter().map(relay_of_wire).collect::<Result<_, _>>()?,
         })
@@ -150,11 +158,20 @@ mod tests {
         let unload = Duty::Unload { partition: PartitionId::new(TableId::new(1), 0), placement: PlacementId::new(9) };
         for duties in [None, Some(vec![]), Some(vec![unload])] {
             let coordinators = vec!["127.0.0.1:1".to_owned()];
-            let tables_not_leased = vec!["jobs".to_owned()];
+            let (tables_not_leased, tables_not_granted) = (vec!["jobs".to_owned()], vec!["payments".to_owned()]);
             let relays = vec![relay(3, "athens", "127.0.0.1:7201"), relay(4, "byzantium", "10.0.0.2:7201")];
             let tables = vec![(TableId::new(5), "mails".to_owned())];
             let version = Version::new(6);
-            let answer = Duties { term: 4, version, duties, coordinators, tables_not_leased, tables, relays };
+            let answer = Duties {
+                term: 4,
+                version,
+                duties,
+                coordinators,
+                tables_not_leased,
+                tables_not_granted,
+                tables,
+                relays,
+            };
             assert_eq!(Duties::try_from(v1::DutiesResponse::from(answer.clone())), Ok(answer));
         }
     }

@@ -28,6 +28,8 @@ words! {
         OwnerStays = "owner_stays",
         /// A participant serves a table that is not there, or holds data.
         NoLeaseTable = "no_lease_table",
+        /// A participant serves a lease table that it was not granted.
+        TableNotGranted = "table_not_granted",
         /// A member owns partitions, and its heartbeats are overdue: it may be dead.
         HeartbeatsOverdue = "heartbeats_overdue",
         /// Every participant that could own it gave it up a moment ago.
@@ -141,6 +143,7 @@ impl ReasonCode {
             | Self::InMaintenance
             | Self::OrderStands
             | Self::NoLeaseTable
+            | Self::TableNotGranted
             | Self::HeartbeatsOverdue
             | Self::Offline
             | Self::CopiesCondemned

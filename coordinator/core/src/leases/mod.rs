@@ -71,6 +71,11 @@ impl ClusterState {
         self.lease_tables().filter(|table| served.contains(&table.name))
     }
 
+    /// Returns the lease tables that this participant serves and was not granted.
+    pub fn tables_not_granted(&self, member: NodeId) -> impl Iterator<Item = &Table> {
+        self.tables_leased(member).filter(move |table| self.lacks_grant(member, table.id))
+    }
+
     fn tables_served(&self, member: NodeId) -> &[String] {
         let participant = self.participants.get(&member).and_then(|row| row.participant.as_ref());
         participant.map_or(&[], |participant| participant.tables.as_slice())

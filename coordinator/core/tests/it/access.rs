@@ -236,6 +236,29 @@ fn participant_without_grant_owns_nothing() {
     jobs.bed.round_trip();
 }
 
+#[test]
+fn participant_without_one_grant_of_two_is_reported() {
+    let mut bed = granting_cluster();
+    let name = "mails".to_owned();
+    let partitioning = Partitioning::Hash { partitions: 2 };
+    bed.ok(Command::CreateTable { name, partitioning, replication: 1, holds: Holds::Lease });
+    let mails = bed.state.table_by_name("mails").expect("a table").id;
+    let tables = vec!["jobs".to_owned(), "mails".to_owned()];
+    let participant = Some(Participant { tables, timing: None });
+    let (whose, grant) = own(Some("worker-0"));
+    assert!(changed(&mut bed, &whose, grant));
+    let member = bed.join_with(Register { participant, ..certified(0) });
+    bed.settle();
+    let thresholds = Thresholds { stale_after_ms: None, members_min: None, held_for_ms: 3_600_000 };
+    let reported = |bed: &TestBed| -> Vec<Alert> {
+        let all = alerts(&bed.state, &bed.liveness, bed.now, thresholds);
+        all.into_iter().filter(|alert| matches!(alert, Alert::TableNotGranted { .. })).collect()
+    };
+    assert_eq!(reported(&bed), [Alert::TableNotGranted { member, table: mails }]);
+    assert!(changed(&mut bed, &scope(Some("worker-0"), Some(mails)), AccessChange::Grant(Right::Own)));
+    assert_eq!(reported(&bed), []);
+}
+
 fn served() -> Participant {
     worker(0).participant.expect("a participant")
 }
