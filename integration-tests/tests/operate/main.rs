@@ -16,6 +16,7 @@ mod slow_operations;
 mod systemd;
 mod top;
 mod traces;
+mod tutorial;
 mod upgrade;
 
 /// The program under test.

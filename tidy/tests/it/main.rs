@@ -2,6 +2,7 @@
 
 mod documents;
 mod features;
+mod limits;
 mod packaging;
 mod prose;
 mod rules;
