@@ -64,11 +64,10 @@ fn lines(output: &str) -> Vec<String> {
 
 /// Returns true if a line fits a line of the page.
 fn fits_line(wanted: &str, found: &str) -> bool {
-    let mut parts = wanted.split(ANY).map(str::trim);
-    let first = parts.next().unwrap_or_default();
+    let parts: Vec<&str> = wanted.split(ANY).map(str::trim).collect();
+    let [first, between @ .., last] = &parts[..] else { return wanted == found };
     let Some(mut rest) = found.strip_prefix(first) else { return false };
-    let Some(last) = parts.next_back() else { return rest.is_empty() };
-    for part in parts {
+    for part in between {
         let Some((_, after)) = rest.split_once(part) else { return false };
         rest = after;
     }
