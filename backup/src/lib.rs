@@ -1,4 +1,4 @@
-//! Backups of tables. `docs/BACKUPS.md` specifies the format.
+//! Backups of tables. `docs/operate/backups.md` specifies the format.
 //!
 //! | module | contents |
 //! |---|---|

@@ -31,7 +31,7 @@ impl StoreTrouble {
     pub const fn remedy(self) -> Option<&'static str> {
         match self {
             Self::Credentials => Some(
-                "give credentials by the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, or the role of the machine); docs/BACKUPS.md lists them",
+                "give credentials by the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, or the role of the machine); docs/operate/backups.md lists them",
             ),
             Self::NotPermitted => {
                 Some("let these credentials list the bucket and get, put and delete objects below the prefix")

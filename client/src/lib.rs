@@ -101,6 +101,6 @@ pub use stats::NodeStats;
 mod pages {
     #[doc = include_str!("../../README.md")]
     struct Readme;
-    #[doc = include_str!("../../docs/LEASES.md")]
+    #[doc = include_str!("../../docs/concepts/leases.md")]
     struct Leases;
 }

@@ -17,7 +17,7 @@
 //! let client = archon_client::Client::builder(["127.0.0.1:7001"]).build().await?;
 //! ```
 //!
-//! Without a recorder the values are dropped, and without the feature no code is built. `docs/METRICS.md` and
+//! Without a recorder the values are dropped, and without the feature no code is built. `docs/reference/metrics.md` and
 //! [`DEFINITIONS`] list the metrics. Several clients of a process are counted together.
 
 pub use archon_types::metric::{Definition, Kind, Label};

@@ -12,7 +12,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Time to read the answer.
 const PARTING_TIMEOUT: Duration = Duration::from_secs(1);
 /// In the format of the interface's errors.
-const BODY: &str = r#"{"error":{"kind":"refused","message":"this console speaks TLS: say https:// and show a certificate of this cluster (docs/CONSOLE.md)"}}"#;
+const BODY: &str = r#"{"error":{"kind":"refused","message":"this console speaks TLS: say https:// and show a certificate of this cluster (docs/operate/console.md)"}}"#;
 
 /// Returns whether a connection begins in plaintext; TLS handles silent ones.
 pub(crate) async fn begins(connection: &TcpStream) -> bool {

@@ -1,5 +1,5 @@
 //! Recovery of a new generation from the remains of a quorum: offline, into a new directory, so that the remains stay
-//! unchanged (PROTOCOL rule 60, [ADR 0055](../../docs/adr/0055-a-majority-that-is-lost.md)).
+//! unchanged (PROTOCOL rule 60, [ADR 0055](../../docs/design/adr/0055-a-majority-that-is-lost.md)).
 
 use crate::clock::wall_now;
 use crate::error::CoordinatorError;

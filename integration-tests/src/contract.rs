@@ -1,12 +1,13 @@
-//! Validates output of `-o json` against `docs/json.schema.json`. It supports the part of JSON schema that the file
+//! Validates output of `-o json` against `docs/reference/json.schema.json`. It supports the part of JSON schema that the file
 //! uses, and is stricter in one point: a key that the schema does not name is an error.
 
 use serde_json::Value;
 use std::sync::LazyLock;
 
-const SCHEMA: &str = include_str!("../../docs/json.schema.json");
+const SCHEMA: &str = include_str!("../../docs/reference/json.schema.json");
 
-static PARSED: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(SCHEMA).expect("docs/json.schema.json is JSON"));
+static PARSED: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(SCHEMA).expect("docs/reference/json.schema.json is JSON"));
 
 /// Returns the verbs that have a document, and the other named documents: `error`, `plan file`.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -26,9 +27,10 @@ pub fn verb_of(arguments: &[&str]) -> Option<&'static str> {
 pub fn check(name: &str, document: &Value) -> Result<(), String> {
     let schema = &PARSED["verbs"][name];
     if schema.is_null() {
-        return Err(format!("docs/json.schema.json has no document of {name:?}"));
+        return Err(format!("docs/reference/json.schema.json has no document of {name:?}"));
     }
-    against(schema, document).map_err(|(at, why)| format!("{name} -o json, at `{at}`: {why}; see docs/JSON.md"))
+    against(schema, document)
+        .map_err(|(at, why)| format!("{name} -o json, at `{at}`: {why}; see docs/reference/json.md"))
 }
 
 /// Place of a violation, and its reason.

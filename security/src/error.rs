@@ -66,7 +66,9 @@ impl TlsError {
     /// Returns the remedy if one side rejects the other's certificate; `own` is the identity of this process.
     pub(crate) fn remedy(&self, own: &Identity) -> Option<String> {
         match self {
-            Self::Refused(why) if why.contains(EXPIRED) => Some("renew it: docs/CERTIFICATES.md, Renewing".to_owned()),
+            Self::Refused(why) if why.contains(EXPIRED) => {
+                Some("renew it: docs/operate/certificates.md, Renewing".to_owned())
+            }
             Self::Refused(_) if is_of_withdrawal(self) => Some(format!(
                 "issue it again, or, if nobody else has its key, have it count again by `archon access readmit {own}`"
             )),
@@ -170,7 +172,8 @@ pub fn is_refused_for_good(text: &str) -> bool {
 }
 
 /// Remedy for these errors.
-pub const COMPARE: &str = "compare `archon cert show DIR` with that member's: docs/CERTIFICATES.md, What goes wrong";
+pub const COMPARE: &str =
+    "compare `archon cert show DIR` with that member's: docs/operate/certificates.md, What goes wrong";
 
 /// Extracts the TLS error from the I/O error that ended a connection.
 pub fn in_words(error: &io::Error) -> Option<TlsError> {

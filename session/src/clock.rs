@@ -9,7 +9,7 @@ pub trait Clock: Send + Sync + 'static {
 }
 
 /// Milliseconds since the machine started, including suspend: the clock of leases (PROTOCOL rule 14). It usually does
-/// not include time in which a hypervisor stops the virtual machine; see docs/LEASES.md.
+/// not include time in which a hypervisor stops the virtual machine; see docs/concepts/leases.md.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct BootClock;
 

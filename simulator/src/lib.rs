@@ -4,7 +4,7 @@
 //! migrations), `archon-host` (a node's partitions), `archon-replica` (replication) and `archon-kv` (evaluation,
 //! exactly once). Around it are simulated machines with disks that lose data, clocks that drift, processes that are
 //! killed and paused, a lossy network with cuts, a quorum with changing leaders, and clients that retry. Everything is
-//! drawn from one seed, so a run is repeated exactly by its number. See `docs/SIMULATION.md`.
+//! drawn from one seed, so a run is repeated exactly by its number. See `docs/design/simulation.md`.
 //!
 //! | part | content |
 //! |---|---|

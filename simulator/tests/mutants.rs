@@ -1,4 +1,4 @@
-//! Disables every rule of the protocol, one at a time, in the whole simulated world. The table in `docs/SIMULATION.md`
+//! Disables every rule of the protocol, one at a time, in the whole simulated world. The table in `docs/design/simulation.md`
 //! lists the rules that some seed shows, the property, and the test of its own room that fails with it; this test
 //! verifies the table, and that every mutant and every rule is in it. Alone in its program, since it silences the
 //! panics of the process.
@@ -40,7 +40,7 @@ struct Row {
 
 /// Returns the lines of the table, `| rule | room | mutant | property | seeds | shown by |`.
 fn table() -> Vec<Row> {
-    let text = source("docs/SIMULATION.md");
+    let text = source("docs/design/simulation.md");
     let lines = text.lines().skip_while(|line| !line.starts_with("| Rule | Room |")).skip(2);
     let row = |line: &str| {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
@@ -148,7 +148,7 @@ fn rules_without_mutants_have_active_tests() {
         assert!(!tests.is_empty(), "nothing shows {row:?}");
         tests.iter().for_each(|(file, name)| assert!(is_run(&source(file), name), "{file} runs no {name}"));
     }
-    let text = source("docs/SIMULATION.md");
+    let text = source("docs/design/simulation.md");
     let lines = text.lines().skip_while(|line| !line.starts_with("| Mutant | Test |")).skip(2);
     let mut left: BTreeSet<String> =
         Mutant::all().filter(|mutant| mutant.room() == "shell").map(Mutant::name).collect();

@@ -37,7 +37,7 @@ Examples:
     /// shows one, and whoever is connected by one is turned away at its next word. One that is issued five minutes later
     /// counts, since `archon cert` has them begin five minutes before they are issued: one that is to count sooner is issued first and named
     /// by `--keep`, and of one that was withdrawn already `readmit` comes first. Other clients are not told: change the authority if a
-    /// member's key was stolen (docs/CERTIFICATES.md).
+    /// member's key was stolen (docs/operate/certificates.md).
     #[command(after_help = "\
 Examples:
   archon access withdraw admin/alice

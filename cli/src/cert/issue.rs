@@ -90,7 +90,7 @@ pub(super) fn say_if_cut_short(
     let end = authority.certificate().not_after;
     if now + valid_for(identity, term) > end {
         output.talk(
-            "it ends with its authority, sooner than asked for: docs/CERTIFICATES.md says how another authority takes over",
+            "it ends with its authority, sooner than asked for: docs/operate/certificates.md says how another authority takes over",
         );
     }
 }

@@ -47,7 +47,7 @@ async fn look(connection: &Connection, output: &Output) -> Result<Exit, Failure>
         return Ok(Exit::Failed);
     }
     if soon > 0 {
-        output.talk("renew those that end soon: docs/CERTIFICATES.md says how, without a restart");
+        output.talk("renew those that end soon: docs/operate/certificates.md says how, without a restart");
         return Ok(Exit::Refused);
     }
     Ok(Exit::Done)

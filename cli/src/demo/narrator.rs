@@ -17,7 +17,7 @@ const TO_TRY: &[&str] = &[
     "archon node describe athens",
     "archon bench mixed --duration 5s",
     "archon table create jobs --partitions 12 --lease",
-    "archon partition describe 0 --table jobs    a lease that waits for a service of yours: docs/LEASES.md",
+    "archon partition describe 0 --table jobs    a lease that waits for a service of yours: docs/concepts/leases.md",
     "archon events",
 ];
 /// Name of the node that the user adds.

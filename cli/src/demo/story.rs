@@ -141,7 +141,7 @@ async fn quorum(cluster: &mut Cluster, say: &Narrator) -> Result<(Status, Durati
         say.say(format!("Look at it in a browser while it happens: {first}"));
         if first.starts_with("https") {
             say.say(
-                "It asks for a certificate, as all of this cluster does: docs/CONSOLE.md says how a browser gets one.",
+                "It asks for a certificate, as all of this cluster does: docs/operate/console.md says how a browser gets one.",
             );
         }
     }

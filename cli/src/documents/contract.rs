@@ -1,4 +1,4 @@
-//! Generates `docs/json.schema.json` and the generated part of `docs/JSON.md` from the types, and checks these files.
+//! Generates `docs/reference/json.schema.json` and the generated part of `docs/reference/json.md` from the types, and checks these files.
 
 use super::Outcome;
 use super::{
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 /// Set for a test to regenerate the files instead of comparing them.
 const UPDATE: &str = "ARCHON_UPDATE_DOCS";
-/// Marker in `docs/JSON.md` before the generated part.
+/// Marker in `docs/reference/json.md` before the generated part.
 const MARK: &str = "<!-- What follows is generated; CONTRIBUTING.md says how. -->\n";
 
 /// Generator of a document's schema.
@@ -199,7 +199,7 @@ fn definition(out: &mut String, name: &str, schema: &Value) {
     }
 }
 
-/// Returns the generated part of `docs/JSON.md`.
+/// Returns the generated part of `docs/reference/json.md`.
 fn page(schema: &Value) -> String {
     let mut out = String::from("\n## Documents\n\n| verb | prints |\n|---|---|\n");
     for (verb, document) in schema["verbs"].as_object().into_iter().flatten() {
@@ -215,7 +215,7 @@ fn page(schema: &Value) -> String {
 }
 
 fn docs(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(file)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference").join(file)
 }
 
 /// Compares a file with its expected content, or writes it.
@@ -228,7 +228,7 @@ fn hold(file: &str, wanted: &str) {
     let differs = found.lines().zip(wanted.lines()).find(|(found, wanted)| found != wanted);
     assert!(
         found == wanted,
-        "docs/{file} is not what the types say ({differs:?}); if that is meant, write it anew: \
+        "docs/reference/{file} is not what the types say ({differs:?}); if that is meant, write it anew: \
          {UPDATE}=1 cargo test -p archon-cli --lib contract, and tell scripts of it in CHANGELOG.md"
     );
 }
@@ -240,13 +240,13 @@ fn schema_equals_the_types() {
 
 #[test]
 fn page_equals_the_types() {
-    let path = docs("JSON.md");
+    let path = docs("json.md");
     let page_now = std::fs::read_to_string(path).unwrap();
-    let (head, _) = page_now.split_once(MARK).expect("the mark in docs/JSON.md");
-    hold("JSON.md", &format!("{head}{MARK}{}", page(&schema())));
+    let (head, _) = page_now.split_once(MARK).expect("the mark in docs/reference/json.md");
+    hold("json.md", &format!("{head}{MARK}{}", page(&schema())));
 }
 
-/// Checks the rules at the head of `docs/JSON.md` that a program can verify.
+/// Checks the rules at the head of `docs/reference/json.md` that a program can verify.
 #[test]
 fn names_follow_the_rules() {
     let schema = schema();

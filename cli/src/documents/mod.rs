@@ -1,5 +1,5 @@
 //! Documents of `-o json`. Answers of the cluster are types of the client library; this module holds the documents of
-//! verbs. `docs/JSON.md` and `docs/json.schema.json` are generated from these types, and a test checks them.
+//! verbs. `docs/reference/json.md` and `docs/reference/json.schema.json` are generated from these types, and a test checks them.
 
 mod admin;
 mod cert;

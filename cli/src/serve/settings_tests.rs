@@ -257,7 +257,8 @@ fn probable_mistakes_cause_warnings() {
 #[test]
 fn example_files_are_valid_and_show_all_keys_with_defaults() {
     let whole = |name: &str| {
-        let text = std::fs::read_to_string(format!("{}/../docs/examples/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let text =
+            std::fs::read_to_string(format!("{}/../docs/operate/examples/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
         // Commented-out keys are checked too, except credentials, which do not exist here.
         let credentials = |line: &&str| line.contains("tls_dir = ");
         // A coordinator that founds a quorum joins none.

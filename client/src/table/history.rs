@@ -1,6 +1,6 @@
 //! The history of the cluster to which a table belongs. Coordinators that are restored twice from one directory
 //! create two generations with the same number, of which one is abandoned ([ADR
-//! 0069](../../../docs/adr/0069-two-recoveries-of-one-number.md)). Versions are ordered within a history, and cannot
+//! 0069](../../../docs/design/adr/0069-two-recoveries-of-one-number.md)). Versions are ordered within a history, and cannot
 //! be compared between two histories.
 
 use archon_types::{GenerationKey, Version, generation_of};

@@ -203,7 +203,7 @@ fn differing(all: &[Holder]) -> Option<Reason> {
     });
     let said: Vec<String> = said.collect();
     let message = format!("the certificates of members are of {} authorities: {}", signed.len(), said.join("; "));
-    let remedy = "where one authority takes over from another, go on: docs/CERTIFICATES.md, Changing the authority; else issue again those of \
+    let remedy = "where one authority takes over from another, go on: docs/operate/certificates.md, Changing the authority; else issue again those of \
                   the one that is not meant (`archon cert members` names each)";
     Some(reason_now(ReasonCode::AuthoritiesDiffer, Subject::Cluster, message, remedy))
 }

@@ -83,7 +83,7 @@ pub(super) fn differing(quorum: &Quorum) -> Vec<Reason> {
 
 /// Remedy if a recovery was begun while the coordinators work.
 const WAITING_RECOVERY_REMEDY: &str = "stop the recovered coordinator if it is a trial; to keep it, stop these coordinators: \
-    docs/runbooks/majority-lost.md";
+    docs/operate/runbooks/majority-lost.md";
 
 /// Reports members that belong to another history of the cluster, and are refused.
 pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec<Reason> {

@@ -1,5 +1,5 @@
 //! Simulation of a published design of leases without a coordinator, exactly as described; and, under the same faults,
-//! of relayed heartbeats as in this cluster. The design is the fifth of `docs/SEEDS.md`.
+//! of relayed heartbeats as in this cluster. The design is the fifth of `docs/history/seeds.md`.
 //!
 //! In the design every server pings another one every 10 ms, and a server without an answer stops serving until a
 //! coordinator has answered it: it is in *limbo*. So does a server that pings one in limbo. A *zombie* is a server that

@@ -158,7 +158,7 @@ impl Cluster {
     /// Its output, if it failed or printed something else.
     ///
     /// # Panics
-    /// If the document violates `docs/json.schema.json`.
+    /// If the document violates `docs/reference/json.schema.json`.
     pub fn json(&self, arguments: &[&str]) -> Result<Value, String> {
         let mut all = arguments.to_vec();
         all.extend(["-o", "json"]);

@@ -1,6 +1,6 @@
 //! Cut, one-way, slow and flapping links, with three copies on three nodes. The router between the members' network
 //! namespaces drops packets; needs root, and is skipped with a message otherwise. The numbers are those of the fault
-//! catalogue in `docs/FAULTS.md`.
+//! catalogue in `docs/design/faults.md`.
 
 use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;

@@ -1,5 +1,5 @@
 //! Processes that are killed, paused and stopped, with three copies on three nodes, and two on three. The numbers are
-//! those of the fault catalogue in `docs/FAULTS.md`.
+//! those of the fault catalogue in `docs/design/faults.md`.
 
 use crate::EXE;
 use archon_integration_tests::{Ending, Options, Scene, WorkloadOptions};

@@ -1,4 +1,4 @@
-//! The fault catalogue (`docs/FAULTS.md`) on clusters of real processes: processes, disks, networks, operators and
+//! The fault catalogue (`docs/design/faults.md`) on clusters of real processes: processes, disks, networks, operators and
 //! overload.
 
 mod disk_damage;

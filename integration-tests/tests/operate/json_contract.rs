@@ -1,4 +1,4 @@
-//! Every verb with `-o json` on a real cluster, validated against `docs/json.schema.json`.
+//! Every verb with `-o json` on a real cluster, validated against `docs/reference/json.schema.json`.
 
 use crate::EXE;
 use archon_integration_tests::{Cluster, Ending, Options, contract};

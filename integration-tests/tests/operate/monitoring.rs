@@ -13,9 +13,9 @@ use std::process::{Command, Stdio};
 /// Environment variable: set to regenerate the page instead of comparing it.
 const UPDATE: &str = "ARCHON_UPDATE_DOCS";
 const MARK: &str = "<!-- What follows is generated; CONTRIBUTING.md says how. -->\n";
-const ALERTS: &str = "docs/monitoring/alerts.yaml";
-const ALERTS_TEST: &str = "docs/monitoring/alerts_test.yaml";
-const DASHBOARD: &str = "docs/monitoring/dashboard.json";
+const ALERTS: &str = "docs/operate/monitoring/alerts.yaml";
+const ALERTS_TEST: &str = "docs/operate/monitoring/alerts_test.yaml";
+const DASHBOARD: &str = "docs/operate/monitoring/dashboard.json";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -99,7 +99,7 @@ fn metric_definitions_follow_the_rules() {
     );
 }
 
-/// Returns the generated part of `docs/METRICS.md`.
+/// Returns the generated part of `docs/reference/metrics.md`.
 fn page() -> String {
     let mut out = String::new();
     let whose = |members: &[&str]| match members {
@@ -127,18 +127,18 @@ fn page() -> String {
 
 #[test]
 fn the_page_matches_metric_definitions() {
-    let path = root().join("docs/METRICS.md");
-    let found = source("docs/METRICS.md");
-    let (head, now) = found.split_once(MARK).expect("the mark in docs/METRICS.md");
+    let path = root().join("docs/reference/metrics.md");
+    let found = source("docs/reference/metrics.md");
+    let (head, now) = found.split_once(MARK).expect("the mark in docs/reference/metrics.md");
     let wanted = page();
     if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(path, format!("{head}{MARK}{wanted}")).expect("docs/METRICS.md can be written");
+        std::fs::write(path, format!("{head}{MARK}{wanted}")).expect("docs/reference/metrics.md can be written");
         return;
     }
     let differs = now.lines().zip(wanted.lines()).find(|(now, wanted)| now != wanted);
     assert!(
         now == wanted,
-        "docs/METRICS.md is not what the definitions say ({differs:?}); if that is meant, write it anew: {UPDATE}=1 cargo test \
+        "docs/reference/metrics.md is not what the definitions say ({differs:?}); if that is meant, write it anew: {UPDATE}=1 cargo test \
          -p archon-integration-tests --test operate monitoring::the_page, and tell of it in CHANGELOG.md"
     );
 }
@@ -270,7 +270,7 @@ fn prometheus_accepts_alert_rules_and_they_fire() {
             "the alert rules are not checked by promtool, which is not installed (Debian's prometheus has it)",
         );
     }
-    let directory = root().join("docs/monitoring");
+    let directory = root().join("docs/operate/monitoring");
     let file = |path: &'static str| Path::new(path).file_name().and_then(|name| name.to_str()).expect("a name");
     promtool(&["check", "rules", file(ALERTS)], &directory, "").unwrap_or_else(|said| panic!("{said}"));
     promtool(&["test", "rules", file(ALERTS_TEST)], &directory, "").unwrap_or_else(|said| panic!("{said}"));

@@ -1,4 +1,4 @@
-//! Schemas of all requests and answers, in `docs/admin.schema.json`.
+//! Schemas of all requests and answers, in `docs/reference/admin.schema.json`.
 
 use crate::methods::schemas;
 use crate::{Callers, Effect};
@@ -50,7 +50,7 @@ fn compare(path: &str, wanted: &str) {
 
 #[test]
 fn schema_file_matches_the_types() {
-    compare("../../docs/admin.schema.json", &format!("{:#}\n", schema()));
+    compare("../../docs/reference/admin.schema.json", &format!("{:#}\n", schema()));
 }
 
 /// Line of `admin.proto` before the generated calls.

@@ -2,7 +2,7 @@
 //! builds with the feature `mutants` of the crate in question can do so; in all others the check for a disabled rule is
 //! the constant `false`.
 
-/// Declares a crate's `Mutant`: each variant disables one rule, whose number in `docs/PROTOCOL.md` follows it.
+/// Declares a crate's `Mutant`: each variant disables one rule, whose number in `docs/design/protocol.md` follows it.
 ///
 /// ```
 /// archon_types::mutants! {

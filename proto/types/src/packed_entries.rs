@@ -1,4 +1,4 @@
-//! Packed entries: the format of partition snapshots on the wire and in backups (`docs/BACKUPS.md`).
+//! Packed entries: the format of partition snapshots on the wire and in backups (`docs/operate/backups.md`).
 //!
 //! | bytes | of each entry |
 //! |---|---|

@@ -1,5 +1,5 @@
 //! Protocol of a cluster: one number for the messages between its members, their logs and their disk formats. It rises
-//! once every member supports the next one, and never falls (docs/adr/0057-upgrades.md).
+//! once every member supports the next one, and never falls (docs/design/adr/0057-upgrades.md).
 //!
 //! | protocol | introduces |
 //! |---|---|

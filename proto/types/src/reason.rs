@@ -128,7 +128,7 @@ words! {
 }
 
 /// Remedy for a member that is refused because it has lived in another history of the cluster.
-pub const OTHER_HISTORY_REMEDY: &str = "say which coordinators are to be kept, and stop the others: docs/runbooks/majority-lost.md, \"A number was used twice\"";
+pub const OTHER_HISTORY_REMEDY: &str = "say which coordinators are to be kept, and stop the others: docs/operate/runbooks/majority-lost.md, \"A number was used twice\"";
 
 impl ReasonCode {
     /// Returns the severity.

@@ -40,7 +40,7 @@ const BACKLOG: usize = 64;
 /// Maximum age of a batch that is sent: a later heartbeat is of no use to its member.
 const WORTH: Duration = Duration::from_millis(150);
 
-/// Counters of a relay; see docs/METRICS.md.
+/// Counters of a relay; see docs/reference/metrics.md.
 #[derive(Debug, Default)]
 pub struct RelayCounts {
     /// Heartbeats passed on to coordinators.

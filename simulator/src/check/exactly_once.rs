@@ -1,4 +1,4 @@
-//! Promise X (`docs/ARCHITECTURE.md`): each operation takes effect at most once. One with an id is recognized by the
+//! Promise X (`docs/design/architecture.md`): each operation takes effect at most once. One with an id is recognized by the
 //! record in its effect; operations without an id take effect at most as often as they were sent.
 
 use super::Violation;

@@ -24,7 +24,7 @@ impl Checks {
         Ok(())
     }
 
-    /// Moves right's rows to left: prefixes, linearizability and exactly-once (P, L and X of docs/SIMULATION.md) are
+    /// Moves right's rows to left: prefixes, linearizability and exactly-once (P, L and X of docs/design/simulation.md) are
     /// checked against the joined history.
     pub(super) fn merge(
         &mut self,

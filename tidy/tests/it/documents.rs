@@ -1,11 +1,12 @@
 //! Checks the claims of documents: files and tests that they name, counts, and links.
 
 use archon_tidy::named::{is_run, tests_in};
-use archon_tidy::{files_below, root, source};
+use archon_tidy::{files_below, names, root, source};
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 
-/// A row of a table of `docs/SEEDS.md`: `| number | phrase | state | where | test |`.
+/// A row of a table of `docs/history/seeds.md`: `| number | phrase | state | where | test |`.
 struct Row {
     /// Number of the source, and of the phrase in it.
     number: (usize, usize),
@@ -31,7 +32,7 @@ fn rows(text: &str) -> Vec<Row> {
 
 #[test]
 fn answered_seed_phrases_name_active_tests() {
-    let rows = rows(&source("docs/SEEDS.md"));
+    let rows = rows(&source("docs/history/seeds.md"));
     assert!(rows.len() > 200, "only {} rows found", rows.len());
     let mut wrong = Vec::new();
     for Row { number, state, test, .. } in &rows {
@@ -49,7 +50,7 @@ fn answered_seed_phrases_name_active_tests() {
 #[test]
 fn files_named_by_the_seeds_exist() {
     let mut wrong = Vec::new();
-    for Row { number, state, said, .. } in rows(&source("docs/SEEDS.md")) {
+    for Row { number, state, said, .. } in rows(&source("docs/history/seeds.md")) {
         if state != "done" && said.trim_end().ends_with(&state) {
             wrong.push(format!("{number:?} does not say which mechanism is better, or what is missing"));
         }
@@ -57,7 +58,7 @@ fn files_named_by_the_seeds_exist() {
         let words = said.split(['`', '(', ')']).map(|word| word.split([':', '#']).next().unwrap_or_default());
         for word in words.filter(|word| extensions.iter().any(|end| word.ends_with(end)) && !word.contains(' ')) {
             // Links are relative to the document's folder.
-            if !root().join(word).exists() && !root().join("docs").join(word).exists() {
+            if !root().join(word).exists() && !root().join("docs/history").join(word).exists() {
                 wrong.push(format!("{number:?} names {word}"));
             }
         }
@@ -67,7 +68,7 @@ fn files_named_by_the_seeds_exist() {
 
 #[test]
 fn seed_phrases_are_numbered_and_counted_correctly() {
-    let text = source("docs/SEEDS.md");
+    let text = source("docs/history/seeds.md");
     let mut counted: BTreeMap<usize, [usize; 3]> = BTreeMap::new();
     for Row { number: (source, phrase), state, .. } in rows(&text) {
         let counts = counted.entry(source).or_default();
@@ -116,5 +117,38 @@ fn links_between_documents_resolve() {
         }
     }
     assert!(seen > 300, "only {seen} links found");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn book_contains_every_page() {
+    let summary = source("docs/SUMMARY.md");
+    let named: Vec<&str> = links(&summary).collect();
+    let folder = root().join("docs");
+    let pages = files_below(&folder, &[".md"]);
+    let path = |page: &PathBuf| page.strip_prefix(&folder).expect("below docs").display().to_string();
+    let missing: Vec<String> =
+        pages.iter().map(path).filter(|page| page != "SUMMARY.md" && !named.contains(&page.as_str())).collect();
+    assert!(missing.is_empty(), "docs/SUMMARY.md lists every page; add {missing:#?}");
+    assert_eq!(named.len(), pages.len() - 1, "a page is listed twice in docs/SUMMARY.md");
+}
+
+#[test]
+fn decisions_state_status_and_alternatives() {
+    let index = source("docs/design/adr/README.md");
+    let mut wrong = Vec::new();
+    let names = names("docs/design/adr");
+    for name in names.iter().filter(|name| *name != "README.md") {
+        let text = source(&format!("docs/design/adr/{name}"));
+        for heading in ["## Status", "## Decision", "## Alternatives"] {
+            if !text.lines().any(|line| line == heading) {
+                wrong.push(format!("{name} has no heading {heading:?}"));
+            }
+        }
+        if !text.starts_with(&format!("# {}: ", &name[..4])) || !index.contains(&format!("]({name})")) {
+            wrong.push(format!("{name} has no number in its title, or no row in README.md"));
+        }
+    }
+    assert!(names.len() > 70, "only {} decisions found", names.len());
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -1,4 +1,4 @@
-//! Renamed terms: those in the last table of `docs/GLOSSARY.md` are no longer used. Decisions and the changelog keep
+//! Renamed terms: those in the last table of `docs/concepts/glossary.md` are no longer used. Decisions and the changelog keep
 //! the words of their time.
 
 use archon_tidy::{files_below, root};
@@ -21,13 +21,14 @@ fn says(line: &str, word: &str) -> bool {
 
 /// Returns true if the file may keep the words of its time.
 fn keeps_its_words(file: &Path) -> bool {
-    let names = ["adr", "GLOSSARY.md", "CHANGELOG.md", "words.rs"];
+    let names = ["adr", "glossary.md", "CHANGELOG.md", "words.rs"];
     file.iter().any(|part| names.iter().any(|name| part == *name))
 }
 
 #[test]
 fn renamed_terms_are_not_used() {
-    let banned = banned(&fs::read_to_string(root().join("docs/GLOSSARY.md")).expect("docs/GLOSSARY.md"));
+    let banned =
+        banned(&fs::read_to_string(root().join("docs/concepts/glossary.md")).expect("docs/concepts/glossary.md"));
     assert!(banned.len() >= 6, "the table of the glossary: {banned:?}");
     let mut all = files_below(&root(), &[".rs", ".md", ".proto"]);
     all.retain(|file| !keeps_its_words(file));

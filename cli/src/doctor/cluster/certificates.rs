@@ -25,7 +25,7 @@ pub(super) fn judge(found: Result<Vec<ShownCertificate>, Failure>) -> Vec<Findin
             Some(Finding::error(CODE, &one.member, problem, remedy))
         }
         None if one.ends_soon => {
-            let remedy = "renew it: docs/CERTIFICATES.md says how, without a restart";
+            let remedy = "renew it: docs/operate/certificates.md says how, without a restart";
             Some(Finding::warning(CODE, &one.member, "its certificate ends soon", remedy))
         }
         None => None,

@@ -17,7 +17,7 @@ fn judge(about: &str, found: Result<CertificateCheck, Failure>, now: SystemTime)
         Ok(check) => check,
         Err(failure) => {
             let again = format!(
-                "mend it and look again, as the user of the process: `archon cert check {about}`; docs/CERTIFICATES.md, What goes wrong"
+                "mend it and look again, as the user of the process: `archon cert check {about}`; docs/operate/certificates.md, What goes wrong"
             );
             let remedy = failure.remedy.unwrap_or(again);
             return Finding::error(CODE, about, failure.message, remedy);

@@ -59,7 +59,7 @@ pub(super) fn withdraw(
     if before.is_none() && withdrawn.len() >= WITHDRAWN_MAX {
         return Err(refused(format!(
             "certificates of {WITHDRAWN_MAX} identities are withdrawn, which is the limit: have those count again that have expired \
-             (`archon access readmit`), or change the authority (docs/CERTIFICATES.md)"
+             (`archon access readmit`), or change the authority (docs/operate/certificates.md)"
         )));
     }
     Arc::make_mut(&mut state.access).set_withdrawn(identity, after);

@@ -1,4 +1,4 @@
-//! Raises of the cluster's protocol once every member speaks the next one (docs/adr/0057-upgrades.md, PROTOCOL rules 63
+//! Raises of the cluster's protocol once every member speaks the next one (docs/design/adr/0057-upgrades.md, PROTOCOL rules 63
 //! and 64): members are replaced by newer versions one by one, all speak the old protocol meanwhile, and only then is
 //! anything written or sent that the older versions could not read.
 //!

@@ -1,6 +1,6 @@
 //! Serialised forms of the first protocol, which must not change: versions that speak only that protocol read them. An
 //! added command or field is written only once the cluster speaks the protocol that introduced it
-//! (docs/adr/0057-upgrades.md).
+//! (docs/design/adr/0057-upgrades.md).
 
 use archon_coordinator_core::controls::Order;
 use archon_coordinator_core::*;

@@ -16,7 +16,7 @@ const STEP: Duration = Duration::from_secs(90);
 
 /// Returns the commands in the `sh` blocks below a heading, up to the next one of its level, in order.
 fn commands(page: &str, heading: &str) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/runbooks").join(page);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operate/runbooks").join(page);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     commands_in(&text, heading)
 }

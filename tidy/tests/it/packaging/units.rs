@@ -42,7 +42,7 @@ fn unit_keeps_data_in_a_writable_place() {
         let command = unit.command();
         let after = |flag: &str| command.iter().skip_while(|word| **word != flag).nth(1).copied();
         let file = after("--config").and_then(|path| path.strip_prefix("/etc/archon/")).expect("a file of settings");
-        let example: toml::Table = source(&format!("docs/examples/{file}")).parse().expect("TOML");
+        let example: toml::Table = source(&format!("docs/operate/examples/{file}")).parse().expect("TOML");
         let data = after("--data-dir").or(example["data_dir"].as_str()).expect("a data directory");
         assert!(data.starts_with(&format!("/var/lib/{user}/")), "{}: {data}", unit.name);
     }
