@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
-use turn::Turn;
+pub use turn::Turn;
 
 pub use archon_local_cluster::TIMEOUT;
 pub use asked::Ran;

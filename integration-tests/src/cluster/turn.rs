@@ -86,7 +86,7 @@ impl Turns {
 ///
 /// A turn belongs to its thread: a second cluster of the same test shares the turn of the first one and never waits.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub struct Turn {
     /// Makes the type `!Send`.
     _thread: PhantomData<MutexGuard<'static, ()>>,
 }
@@ -97,7 +97,8 @@ impl Turn {
     ///
     /// # Panics
     /// If `alone` is set and the turn of this thread is not exclusive.
-    pub(super) fn take(alone: bool) -> Self {
+    #[must_use]
+    pub fn take(alone: bool) -> Self {
         let shared = OWN.with_borrow_mut(|own| {
             let Some(own) = own else { return false };
             // Waiting for the other tests here would deadlock: they wait for this turn to end.
