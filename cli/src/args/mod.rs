@@ -14,6 +14,8 @@ mod orders;
 mod parse;
 mod partitions;
 mod quorum;
+#[cfg(test)]
+mod reference;
 mod serve;
 mod tables;
 mod upgrade;
