@@ -1,4 +1,5 @@
-//! Generates `docs/reference/json.schema.json` and the generated part of `docs/reference/json.md` from the types, and checks these files.
+//! Generates `docs/reference/json.schema.json` and the generated part of `docs/reference/json.md` from the types, and
+//! checks these files.
 
 use super::Outcome;
 use super::{
