@@ -266,8 +266,3 @@ pub(crate) fn garbage_delta() -> impl Strategy<Value = v1::TableDelta> {
         },
     )
 }
-
-/// Generates a text for people, as it is after it was read.
-fn text() -> impl Strategy<Value = String> {
-    ".{0,20}".prop_map(into_plain)
-}
