@@ -2,8 +2,7 @@
 
 use crate::EXE;
 use archon_integration_tests::cluster::{TIMEOUT, Turn};
-use archon_integration_tests::wait::check;
-use archon_integration_tests::wait_for;
+use archon_testkit::{check, wait_for};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
