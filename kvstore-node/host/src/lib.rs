@@ -9,94 +9,68 @@
 //! | Module | Responsibility |
 //! |---|---|
 //! | `partitions` | state of one node thread, and all operations on it |
-//! | `duty` | open, configure, set aside and delete copies |
+//! | `turn` | carry out the outputs of a replica |
+//! | `persist`, `log_write` | writes to the log |
+//! | `shell` | interface to clocks, disks and the network |
+//! | **`operations/`** | client operations |
 //! | `operate` | evaluate and answer client operations |
 //! | `forward` | forward operations to another node |
 //! | `park` | hold operations until a leadership settles |
 //! | `stale` | reads at copies that do not lead |
 //! | `snapshot` | snapshots that a leader serves |
 //! | `remember` | client records of a partition |
-//! | `turn` | carry out the outputs of a replica |
-//! | `persist` | writes to the log |
+//! | `waiting` | pending answers, and their outcome if a leadership ends |
+//! | **`copies/`** | copies of partitions |
+//! | `local_copy`, `copy_view` | one copy on its node: its replica and the state around it |
+//! | `duty`, `reconcile`, `applied_push` | from a push to actions: open, configure, set aside and delete copies |
 //! | `copying`, `pull` | serving and pulling of copies |
-//! | `form`, `forming` | form a copy of a new partition from a copy of its parent |
-//! | `local_copy` | one copy on its node: its replica and the state around it |
-//! | `copy_view` | read-only view of a copy |
-//! | `split` | seals in a leader's log for keys that its row gives away, and the copies formed of them |
+//! | `emptied` | reports of reset copies, which must not lead |
+//! | `unreadable` | copies with an entry that this version cannot read |
+//! | `retention` | how much of a copy's log is kept, and for which copies |
+//! | **`ranges/`** | splits and merges |
+//! | `split`, `split_off` | seals in a leader's log for keys that its row gives away, and the copies formed of them |
 //! | `split_point`, `heat`, `key_sample`, `byte_halves` | when and where a leader proposes a split |
 //! | `middle` | split key for an operator's split |
+//! | `form`, `forming` | form a copy of a new partition from a copy of its parent |
 //! | `yielding`, `absorb` | move the rows of a partition into the log of its left neighbour |
-//! | `unreadable` | copies with an entry that this version cannot read |
-//! | `emptied` | reports of reset copies, which must not lead |
-//! | `applied_push` | filter for pushes |
-//! | `reconcile` | actions that follow from duties, given the copies held |
-//! | `retention` | how much of a copy's log is kept, and for which copies |
-//! | `waiting` | pending answers, and their outcome if a leadership ends |
+//! | `undersized` | when a leader proposes a merge |
 
-mod absorb;
-mod applied_push;
-mod byte_halves;
-mod copy_view;
-mod copying;
-mod duty;
-mod emptied;
-mod form;
-mod forming;
-mod forward;
-mod heat;
-mod key_sample;
-mod local_copy;
+mod copies;
 mod log_write;
-mod middle;
 mod mutant;
-mod operate;
-mod park;
+mod operations;
 mod partitions;
 mod persist;
-mod pull;
-mod reconcile;
-mod refusal;
-mod remember;
-mod request;
-mod retention;
+mod ranges;
 mod shell;
-mod snapshot;
-mod split;
-mod split_off;
-mod split_point;
-mod stale;
 #[cfg(test)]
 mod test_shell;
 mod turn;
-mod undersized;
-mod unreadable;
-mod waiting;
-mod yielding;
 
-pub use applied_push::{AppliedPush, Pushed};
-pub use byte_halves::ByteHalves;
-pub use copy_view::CopyView;
-pub use copying::{CopyAsk, CopyJob, CopyPage, CopyStart, Offered};
-pub use emptied::Emptied;
-pub use form::FormJob;
-pub use forming::{FormStep, FormedPart, Forming};
-pub use forward::{Origin, PassedOn};
-pub use local_copy::{ENGINE_AHEAD_UNKNOWN, FlushUrgency, Found, LocalCopy, Outcome};
+pub use copies::applied_push::{AppliedPush, Pushed};
+pub use copies::copy_view::CopyView;
+pub use copies::copying::{CopyAsk, CopyJob, CopyPage, CopyStart, Offered};
+pub use copies::emptied::Emptied;
+pub use copies::local_copy::{ENGINE_AHEAD_UNKNOWN, FlushUrgency, Found, LocalCopy, Outcome};
+pub use copies::reconcile::{Action, Held, HeldState, Reconciled, UNKNOWN, reconcile};
+pub use copies::retention::{LogClock, Pin, Retention, RetentionLimits};
 pub use log_write::LogWrite;
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
-pub use park::ParkLimits;
+pub use operations::forward::{Origin, PassedOn};
+pub use operations::park::ParkLimits;
+pub use operations::refusal::{Cause, CopyRefusal, Refusal};
+pub use operations::request::{Reply, Request, WaitsFor};
+pub use operations::snapshot::SnapshotStart;
+pub use operations::stale::StaleRow;
+pub use operations::waiting::{Ended, Pending, ReadyAnswer, Waiting};
 pub use partitions::{Completes, Partitions};
 pub use persist::unreadable;
-pub use reconcile::{Action, Held, HeldState, Reconciled, UNKNOWN, reconcile};
-pub use refusal::{Cause, CopyRefusal, Refusal};
-pub use request::{Reply, Request, WaitsFor};
-pub use retention::{LogClock, Pin, Retention, RetentionLimits};
+pub use ranges::byte_halves::ByteHalves;
+pub use ranges::form::FormJob;
+pub use ranges::forming::{FormStep, FormedPart, Forming};
+pub use ranges::split_off::FormedCopy;
+pub use ranges::split_point::SplitSearch;
+pub use ranges::yielding::{YieldAsk, YieldPage};
 pub use shell::{At, Life, Observed, Shell};
-pub use snapshot::SnapshotStart;
-pub use split_off::FormedCopy;
-pub use split_point::SplitSearch;
-pub use stale::StaleRow;
-pub use waiting::{Ended, Pending, ReadyAnswer, Waiting};
-pub use yielding::{YieldAsk, YieldPage};

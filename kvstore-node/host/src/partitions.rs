@@ -1,17 +1,17 @@
 //! Copies of one thread of a node, and all operations on them.
 
-use crate::copying::{CopyAsk, CopyPage, CopyStart};
-use crate::emptied::Emptied;
-use crate::local_copy::{Found, LocalCopy};
+use crate::copies::copying::{CopyAsk, CopyPage, CopyStart};
+use crate::copies::emptied::Emptied;
+use crate::copies::local_copy::{Found, LocalCopy};
+use crate::copies::unreadable::UnreadableCopy;
 use crate::mutant::{Broken, Mutant};
-use crate::park::ParkLimits;
-use crate::refusal::{Cause, CopyRefusal};
-use crate::request::Request;
+use crate::operations::park::ParkLimits;
+use crate::operations::refusal::{Cause, CopyRefusal};
+use crate::operations::request::Request;
+use crate::ranges::split_off::FormedCopy;
 use crate::shell::Life;
 use crate::shell::{At, Observed, Shell};
-use crate::split_off::FormedCopy;
 use crate::turn::Turn;
-use crate::unreadable::UnreadableCopy;
 use archon_kv::Memtable;
 use archon_replica::{Body, Input, Message, Position};
 use archon_types::{Epoch, Fact, Millis, PartitionId, PlacementId, Report, Seq, Version};

@@ -1,9 +1,9 @@
 //! Writes of a replica, into the log and the memtable.
 
-use crate::local_copy::LocalCopy;
+use crate::copies::local_copy::LocalCopy;
+use crate::copies::retention::LogClock;
 use crate::log_write::LogWrite;
 use crate::mutant::Mutant;
-use crate::retention::LogClock;
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use archon_kv::{EffectError, row};

@@ -1,12 +1,12 @@
 //! Turns: step replicas, carry out their outputs and what follows.
 
-use crate::local_copy::{LocalCopy, Outcome};
+use crate::copies::local_copy::{LocalCopy, Outcome};
 use crate::mutant::{Broken, Mutant};
-use crate::park::ParkLimits;
-use crate::refusal::{Cause, Refusal};
-use crate::request::Request;
+use crate::operations::park::ParkLimits;
+use crate::operations::refusal::{Cause, Refusal};
+use crate::operations::request::Request;
+use crate::operations::waiting::{Ended, ReadyAnswer};
 use crate::shell::{At, Observed, Shell};
-use crate::waiting::{Ended, ReadyAnswer};
 use archon_kv::{ClientIndex, Leadership, PartitionView, Reader, View, ViewError, row};
 use archon_replica::{Input, Output};
 use archon_types::{Fact, Millis, PartitionId, PlacementId, Report, Seq};

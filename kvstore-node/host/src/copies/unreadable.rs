@@ -4,10 +4,10 @@
 //! as held: it is neither abandoned nor deleted, and a version that can read the entry continues with it (PROTOCOL rule
 //! 64). No later entry is written to its log, so the log stays readable up to there.
 
-use crate::local_copy::{Found, LocalCopy};
+use crate::copies::local_copy::{Found, LocalCopy};
+use crate::copies::reconcile::Action;
+use crate::operations::refusal::Cause;
 use crate::partitions::Partitions;
-use crate::reconcile::Action;
-use crate::refusal::Cause;
 use crate::shell::{At, Observed, Shell};
 use archon_replica::Position;
 use archon_types::{Epoch, Fact, Millis, PartitionId, PlacementId, Report, Seq, Version};

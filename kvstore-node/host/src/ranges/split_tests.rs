@@ -1,6 +1,6 @@
 use super::*;
+use crate::copies::reconcile::Action;
 use crate::mutant::Broken;
-use crate::reconcile::Action;
 use crate::test_shell::{LIFE, OTHER, OWN, PARTITION, TestShell, get, partitions, put, request, row, serving, settle};
 use archon_kv::row as rows;
 use archon_replica::Input;

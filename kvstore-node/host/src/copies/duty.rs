@@ -1,10 +1,10 @@
 //! Duties: open, configure, set aside and delete copies.
 
-use crate::local_copy::{Found, LocalCopy};
+use crate::copies::local_copy::{Found, LocalCopy};
+use crate::copies::reconcile::Action;
 use crate::log_write::LogWrite;
+use crate::operations::refusal::Cause;
 use crate::partitions::Partitions;
-use crate::reconcile::Action;
-use crate::refusal::Cause;
 use crate::shell::{At, Life, Observed, Shell};
 use crate::turn::Turn;
 use archon_kv::Memtable;

@@ -2,7 +2,7 @@
 //! log seals all of them (PROTOCOL rule 45). The rows no longer change then, so each page is the same at any time and
 //! under any leader.
 
-use crate::local_copy::LocalCopy;
+use crate::copies::local_copy::LocalCopy;
 use crate::mutant::Mutant;
 use crate::partitions::Partitions;
 use crate::shell::Shell;

@@ -4,13 +4,13 @@
 //! keys when the row moves them away, lifts the seal when a newer row has cancelled the split, and clears the keys when
 //! they belong to another partition (PROTOCOL rules 35 to 41).
 
-use crate::local_copy::LocalCopy;
+use crate::copies::local_copy::LocalCopy;
 use crate::mutant::Mutant;
+use crate::operations::refusal::Refusal;
+use crate::operations::request::{Request, WaitsFor};
 use crate::partitions::Partitions;
-use crate::refusal::Refusal;
-use crate::request::{Request, WaitsFor};
+use crate::ranges::split_off::OwnCopy;
 use crate::shell::{Observed, Shell};
-use crate::split_off::OwnCopy;
 use crate::turn::Turn;
 use archon_kv::{Merged, PartitionView, Reader, Seal, reshape};
 use archon_replica::Position;

@@ -1,8 +1,8 @@
 //! Client records of a partition: read in slices after a takeover, and bounded by dropping others.
 
-use crate::local_copy::LocalCopy;
-use crate::refusal::Refusal;
-use crate::request::{Request, WaitsFor};
+use crate::copies::local_copy::LocalCopy;
+use crate::operations::refusal::Refusal;
+use crate::operations::request::{Request, WaitsFor};
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use archon_kv::{ClientCapacity, Forgetting, PartitionView, Reader};

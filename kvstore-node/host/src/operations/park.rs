@@ -2,8 +2,8 @@
 //! serves, and at the previous one until it knows the next. Writes without room wait as well, in order of arrival: a
 //! refused client may find on each retry that others were faster.
 
-use crate::local_copy::LocalCopy;
-use crate::request::{Reply as _, Request, WaitsFor};
+use crate::copies::local_copy::LocalCopy;
+use crate::operations::request::{Reply as _, Request, WaitsFor};
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use archon_replica::ReplicaStatus;

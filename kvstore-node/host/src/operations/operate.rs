@@ -1,12 +1,12 @@
 //! Client operations: evaluated once, answered after commit and under the lease.
 
-use crate::local_copy::{LocalCopy, Outcome};
+use crate::copies::local_copy::{LocalCopy, Outcome};
 use crate::mutant::Mutant;
-use crate::refusal::Refusal;
-use crate::request::{Reply, Request, WaitsFor};
+use crate::operations::refusal::Refusal;
+use crate::operations::request::{Reply, Request, WaitsFor};
+use crate::operations::waiting::{Pending, ReadyAnswer};
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
-use crate::waiting::{Pending, ReadyAnswer};
 use archon_kv::{
     Effect, Evaluation, PartitionView, Reader, Reading, Request as Asked, ViewError, evaluate, evaluate_elsewhere,
     evaluate_merged, row,

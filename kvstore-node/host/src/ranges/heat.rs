@@ -1,6 +1,6 @@
 //! Operation rate of a partition, and the key that halves its load.
 
-use crate::key_sample::KeySample;
+use crate::ranges::key_sample::KeySample;
 use archon_types::Millis;
 use bytes::Bytes;
 

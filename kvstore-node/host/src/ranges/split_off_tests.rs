@@ -1,10 +1,10 @@
 //! Tests of forming the copy of a new partition.
 
 use super::*;
-use crate::local_copy::FlushUrgency;
+use crate::copies::local_copy::FlushUrgency;
+use crate::copies::reconcile::Action;
 use crate::mutant::Broken;
-use crate::reconcile::Action;
-use crate::split::tests::{FORMED, RIGHT, ask, configure, copying, is_answered, sealed, splitting, tick};
+use crate::ranges::split::tests::{FORMED, RIGHT, ask, configure, copying, is_answered, sealed, splitting, tick};
 use crate::test_shell::{LIFE, OWN, TestShell, get, put, row, serving, settle};
 use archon_kv::{Engine, row as rows};
 use archon_types::{Epoch, KeyRange, Millis, Partition, ReplicaState, Report};

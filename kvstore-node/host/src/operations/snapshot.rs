@@ -2,9 +2,9 @@
 //! and of which keys; the engine's owner reads the rows once the engine holds everything up to the position and nothing
 //! beyond.
 
-use crate::local_copy::{ENGINE_AHEAD_UNKNOWN, LocalCopy};
+use crate::copies::local_copy::{ENGINE_AHEAD_UNKNOWN, LocalCopy};
+use crate::operations::refusal::Refusal;
 use crate::partitions::Partitions;
-use crate::refusal::Refusal;
 use crate::shell::Shell;
 use archon_replica::Position;
 use archon_types::{KeyRange, PartitionId, PlacementId, Seq};

@@ -3,8 +3,8 @@
 
 use super::tests::{FORMED, ask, configure, is_answered, parted, refusal, sealed, splitting, tick};
 use super::*;
+use crate::copies::reconcile::Action;
 use crate::mutant::Broken;
-use crate::reconcile::Action;
 use crate::test_shell::{LIFE, OWN, TestShell, get, put, request, row, serving, settle};
 use archon_types::{Epoch, Merge, MergeSide, Op};
 

@@ -1,11 +1,11 @@
 //! Split-key search for an operator's split without a key: one walk over the partition's rows, outside the shard. The
 //! result is kept until the operator asks again.
 
-use crate::byte_halves::ByteHalves;
+use crate::operations::refusal::Refusal;
 use crate::partitions::Partitions;
-use crate::refusal::Refusal;
+use crate::ranges::byte_halves::ByteHalves;
+use crate::ranges::split_point::{MIDDLE_MS_MAX, SplitSearch};
 use crate::shell::Shell;
-use crate::split_point::{MIDDLE_MS_MAX, SplitSearch};
 use archon_types::split::check_split_at;
 use archon_types::{KeyRange, Middle, Millis, PartitionId};
 use bytes::Bytes;

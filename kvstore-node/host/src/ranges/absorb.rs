@@ -5,12 +5,12 @@
 //! them. The seal is lifted once the row gives the keys to this partition (PROTOCOL rules 46 to 50). A leader that
 //! finds an unfinished merge starts it over.
 
-use crate::local_copy::LocalCopy;
+use crate::copies::local_copy::LocalCopy;
 use crate::mutant::Mutant;
 use crate::partitions::Partitions;
+use crate::ranges::yielding::{YieldAsk, YieldPage};
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
-use crate::yielding::{YieldAsk, YieldPage};
 use archon_kv::engine::PageLimit;
 use archon_kv::{Effect, Merged, PartitionView, Reader, RowChange, Seal, reshape};
 use archon_types::{Fact, Incarnation, MERGE_BYTES_MAX, Millis, PlacementId, Revision, Seq, Version};

@@ -2,8 +2,8 @@
 //! refused (PROTOCOL rule 32). The forwarding node decides nothing; the leader checks everything itself.
 
 use crate::mutant::Mutant;
-use crate::refusal::Refusal;
-use crate::request::Request;
+use crate::operations::refusal::Refusal;
+use crate::operations::request::Request;
 use crate::shell::Shell;
 use crate::turn::Turn;
 use archon_types::{ErrorKind, Millis, NodeId, Op, OpId};

@@ -1,17 +1,17 @@
 //! One copy on its node: its replica and the state around it.
 
-use crate::absorb::AbsorbWork;
-use crate::copy_view::CopyView;
-use crate::emptied::Emptied;
-use crate::middle::MiddleSearch;
+use crate::copies::copy_view::CopyView;
+use crate::copies::emptied::Emptied;
+use crate::copies::pull::Pull;
+use crate::copies::retention::Retention;
 use crate::mutant::Broken;
-use crate::pull::Pull;
-use crate::request::Request;
-use crate::retention::Retention;
+use crate::operations::request::Request;
+use crate::operations::waiting::Waiting;
+use crate::ranges::absorb::AbsorbWork;
+use crate::ranges::middle::MiddleSearch;
+use crate::ranges::split::SplitWork;
+use crate::ranges::split_point::SplitWatch;
 use crate::shell::{At, Shell};
-use crate::split::SplitWork;
-use crate::split_point::SplitWatch;
-use crate::waiting::Waiting;
 use archon_kv::{ClientIndex, LogTime, Memtable, MemtableBudget};
 use archon_replica::{Position, Recovered, Replica};
 use archon_types::{Answer, ErrorDetail, KeyRange, Millis, Partition, PartitionId, PlacementId, Seq};

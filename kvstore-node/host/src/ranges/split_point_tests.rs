@@ -1,6 +1,6 @@
 use super::*;
+use crate::copies::reconcile::Action;
 use crate::mutant::Broken;
-use crate::reconcile::Action;
 use crate::test_shell::{LIFE, OWN, PARTITION, TestShell, request, row, serving, settle};
 use archon_kv::Effect;
 use archon_types::{Partition, RangeLimits, Report, RightCopy, RightStage, Seq, Split, Version};

@@ -6,13 +6,13 @@
 //! grows at its end, such as a time series, is split there: the new part is copied, and the rest keeps its size for
 //! good. By load: see [`Heat`].
 
-use crate::byte_halves::ByteHalves;
-use crate::heat::{Heat, Hot};
-use crate::local_copy::LocalCopy;
+use crate::copies::local_copy::LocalCopy;
 use crate::partitions::Partitions;
+use crate::ranges::byte_halves::ByteHalves;
+use crate::ranges::heat::{Heat, Hot};
+use crate::ranges::undersized::SmallWatch;
 use crate::shell::Shell;
 use crate::turn::Turn;
-use crate::undersized::SmallWatch;
 use archon_types::split::check_split_at;
 use archon_types::{Fact, KeyRange, Millis, Op, Outgrown, PartitionId, PlacementId, RangeLimits, Undersized};
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! Forming of a copy of a new partition, in small steps, so that the engine's writer can do other work in between.
 
-use crate::form::FormJob;
+use crate::ranges::form::FormJob;
 use archon_kv::engine::{Change, Engine, EngineError, PageLimit, Row};
 use archon_kv::row;
 use archon_replica::Position;

@@ -3,13 +3,13 @@
 //! Forming begins as soon as the row has the split: rows are copied and writes mirrored while every key is served. Once
 //! the log seals the keys, the engine gets what it lacks up to the seal, and the copy is complete.
 
-use crate::form::FormJob;
-use crate::local_copy::{FlushUrgency, Found, LocalCopy};
+use crate::copies::local_copy::{FlushUrgency, Found, LocalCopy};
 use crate::log_write::LogWrite;
 use crate::mutant::Mutant;
 use crate::partitions::Partitions;
+use crate::ranges::form::FormJob;
+use crate::ranges::split::SplitWork;
 use crate::shell::{At, Observed, Shell};
-use crate::split::SplitWork;
 use crate::turn::Turn;
 use archon_kv::{LogTime, Memtable, PartitionView, Reader, Seal, ViewError, row};
 use archon_replica::{Position, Recovered};

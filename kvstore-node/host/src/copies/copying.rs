@@ -1,10 +1,10 @@
 //! Copies between nodes: the leader's pins, and the loader's pages on their way to the engine.
 
-use crate::local_copy::LocalCopy;
+use crate::copies::local_copy::LocalCopy;
+use crate::copies::pull::Pull;
+use crate::copies::retention::Pin;
 use crate::mutant::Mutant;
-use crate::pull::Pull;
-use crate::refusal::CopyRefusal;
-use crate::retention::Pin;
+use crate::operations::refusal::CopyRefusal;
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use archon_replica::{Input, Position, ReplicaAddress};

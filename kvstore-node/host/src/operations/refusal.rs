@@ -1,6 +1,6 @@
 //! Reasons why an operation gets no answer, before they are put into words for the client.
 
-use crate::waiting::Ended;
+use crate::operations::waiting::Ended;
 use archon_types::{ErrorDetail, ErrorKind, Seq};
 
 /// Reason for refusing an operation.

@@ -1,6 +1,6 @@
 //! Report of a reset copy to the coordinators, so that it no longer counts as in sync (PROTOCOL rule 19).
 
-use crate::copy_view::CopyView;
+use crate::copies::copy_view::CopyView;
 use crate::mutant::{Broken, Mutant};
 use archon_replica::Position;
 use archon_types::{Incarnation, Partition, Seq, Version};

@@ -1,6 +1,6 @@
 //! Client operation on its way through a node.
 
-use crate::forward::Origin;
+use crate::operations::forward::Origin;
 use archon_types::{Epoch, ErrorDetail, Millis, Op, OpId, PartitionId, Version};
 
 /// Destination of an answer.

@@ -1,11 +1,11 @@
 //! Stale reads at a copy that need not lead: committed rows as of a log position, without a bound on their age
 //! (PROTOCOL rule 33). They need no lease, round or leader.
 
-use crate::absorb::has_absorbed;
-use crate::local_copy::{ENGINE_AHEAD_UNKNOWN, LocalCopy};
+use crate::copies::local_copy::{ENGINE_AHEAD_UNKNOWN, LocalCopy};
 use crate::mutant::Mutant;
+use crate::operations::refusal::Refusal;
 use crate::partitions::Partitions;
-use crate::refusal::Refusal;
+use crate::ranges::absorb::has_absorbed;
 use crate::shell::Shell;
 use crate::turn::Turn;
 use archon_kv::{Merged, PartitionView, Reader, View, reshape, row};

@@ -1,6 +1,6 @@
 use super::*;
+use crate::copies::reconcile::Action;
 use crate::mutant::Broken;
-use crate::reconcile::Action;
 use crate::test_shell::{
     LIFE, OWN, PARTITION, follower, follower_row, get, hear, held, partitions, position, put, request, row, serving,
     settle,

@@ -1,0 +1,12 @@
+//! Copies of partitions on this node: duties, opening and deletion, pulls from leaders, and kept log.
+
+pub(crate) mod applied_push;
+pub(crate) mod copy_view;
+pub(crate) mod copying;
+mod duty;
+pub(crate) mod emptied;
+pub(crate) mod local_copy;
+mod pull;
+pub(crate) mod reconcile;
+pub(crate) mod retention;
+pub(crate) mod unreadable;
