@@ -2,10 +2,10 @@
 
 use crate::error::Error;
 use crate::kv::Client;
-use crate::link::{beyond, check_endpoints};
-use crate::routes::Routes;
+use crate::net::link::{beyond, check_endpoints};
+use crate::routing::routes::Routes;
+use crate::routing::via::Via;
 use crate::shared::Shared;
-use crate::via::Via;
 use archon_security::{Tls, Transport};
 use archon_types::DEFAULT_TABLE;
 use std::sync::Arc;

@@ -21,42 +21,24 @@
 //! ([`Error::outcome_unknown`]).
 
 mod admin;
-mod admin_access;
-mod admin_call;
-mod admin_config;
-mod admin_each;
-mod admin_operate;
-mod admin_orders;
-mod admin_quorum;
-mod admin_tables;
-mod admin_upgrade;
 mod builder;
-mod call;
-mod connection;
 mod error;
 mod kv;
-mod link;
 mod measure;
 #[cfg(feature = "metrics")]
 pub mod metrics;
-mod order_types;
+mod net;
 mod participant;
-mod retry;
-mod routes;
-mod scan;
-mod sequence;
+mod routing;
 mod shared;
-mod snapshot;
-mod stale;
 mod stats;
-mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod trace;
-mod via;
 
 pub use admin::Admin;
-pub use admin_quorum::QuorumSnapshot;
+pub use admin::order_types::CheckThresholds;
+pub use admin::quorum::QuorumSnapshot;
 /// Requests and answers of the administration.
 pub use archon_documents as documents;
 pub use archon_documents::{
@@ -85,15 +67,14 @@ pub use builder::ClientBuilder;
 pub use bytes;
 pub use bytes::Bytes;
 pub use error::{Error, Outcome};
+pub use kv::scan::{Entry, Page, Scan};
+pub use kv::snapshot::{Snapshot, SnapshotOf, SnapshotPage};
+pub use kv::stale::StaleValue;
 pub use kv::{Client, Counter, Value};
-pub use order_types::CheckThresholds;
 pub use participant::{
     AcquireError, Callbacks, Grant, Lost, Participant, ParticipantBuilder, ParticipantStats, ServiceLoad,
 };
-pub use routes::{Owner, RouteMap, Routes};
-pub use scan::{Entry, Page, Scan};
-pub use snapshot::{Snapshot, SnapshotOf, SnapshotPage};
-pub use stale::StaleValue;
+pub use routing::routes::{Owner, RouteMap, Routes};
 pub use stats::NodeStats;
 
 /// Compiles the Rust examples of these pages with the tests.

@@ -1,13 +1,13 @@
 //! State shared by all handles of a client.
 
-use crate::connection::Connections;
 use crate::error::{Error, Outcome};
-use crate::link::Links;
+use crate::kv::sequence::Sequences;
 use crate::measure::ClientMeasures;
-use crate::retry::Budget;
-use crate::sequence::Sequences;
-use crate::table::TableCache;
-use crate::via::Via;
+use crate::net::connection::Connections;
+use crate::net::link::Links;
+use crate::net::retry::Budget;
+use crate::routing::table::TableCache;
+use crate::routing::via::Via;
 use arc_swap::ArcSwap;
 use archon_proto::v1;
 use archon_security::{Expected, Transport};

@@ -2,7 +2,7 @@
 
 use super::series::{Held, Series, describe};
 use super::{OperationKind, OutcomeKind, Redirect};
-use crate::admin_call::Effect;
+use crate::admin::call::Effect;
 use crate::error::Error;
 use crate::metrics::{
     ADMIN_CALL_SECONDS, CLIENT_DEFINITIONS, CONNECTIONS, OPERATION_SECONDS, OPERATIONS, REDIRECTS, RETRIES,

@@ -1,7 +1,7 @@
 //! Replacements without metrics, which compile to nothing.
 
 use super::{CallbackEnd, CallbackKind, OperationKind, OutcomeKind, Redirect};
-use crate::admin_call::Effect;
+use crate::admin::call::Effect;
 use crate::error::Error;
 use archon_member::Holdings;
 use archon_types::{Answer, ErrorKind, Millis, Version};

@@ -3,7 +3,7 @@
 use super::Participant;
 use super::callbacks::Callbacks;
 use crate::error::Error;
-use crate::link::{beyond, check_endpoints};
+use crate::net::link::{beyond, check_endpoints};
 use archon_security::{Role, Tls, Transport};
 use archon_types::limits::{check_address, check_member_name};
 use archon_types::{LeaseTiming, NodeTraits, Participant as Served};

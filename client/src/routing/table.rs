@@ -9,7 +9,7 @@ use self::dropped::says_dropped;
 use self::fetch::{FETCH_TIMEOUT, Fetched, fetch, fetch_any, shuffled};
 use self::history::History;
 use crate::error::Error;
-use crate::retry::Backoff;
+use crate::net::retry::Backoff;
 use crate::shared::Shared;
 use arc_swap::{ArcSwap, Guard};
 use archon_security::is_refused_for_good;

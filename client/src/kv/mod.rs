@@ -1,11 +1,17 @@
 //! Operations on keys and values.
 
+mod call;
+pub(crate) mod scan;
+pub(crate) mod sequence;
+pub(crate) mod snapshot;
+pub(crate) mod stale;
+
 use crate::builder::ClientBuilder;
-use crate::call::Call;
 use crate::error::Error;
-use crate::scan::Scan;
+use crate::kv::call::Call;
+use crate::kv::scan::Scan;
+use crate::routing::table::TableCache;
 use crate::shared::Shared;
-use crate::table::TableCache;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX};
 use archon_types::{
     Answer, ErrorDetail, ErrorKind, KeyRange, Op, PartitionId, PartitionTable, Revision, ScanOrder, Version,

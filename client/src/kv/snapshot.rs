@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Outcome};
 use crate::kv::Client;
-use crate::retry::Backoff;
+use crate::net::retry::Backoff;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::{self, kv_client::KvClient};
 use archon_security::Expected;

@@ -1,7 +1,7 @@
 //! Connection to a node: one `Exchange` stream. Concurrent operations share messages, without timers: the next
 //! message gathers while one is being sent, and an idle connection sends at once.
 
-use crate::retry::Backoff;
+use crate::net::retry::Backoff;
 use crate::shared::Shared;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect_and_greet};
 use archon_proto::convert::kv::TaggedReply;

@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use crate::kv::Client;
+use crate::routing::table::TableCache;
 use crate::shared::Shared;
-use crate::table::TableCache;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, NodeId, Partition, PartitionId, PartitionStatus, PartitionTable, Version,
 };

@@ -1,9 +1,20 @@
 //! Administration: calls to the coordinators for people and scripts.
 
-use crate::admin_call::{CoordinatorClient, Effect};
+mod access;
+pub(crate) mod call;
+mod config;
+mod each;
+mod operate;
+pub(crate) mod order_types;
+mod orders;
+pub(crate) mod quorum;
+mod tables;
+mod upgrade;
+
+use crate::admin::call::{CoordinatorClient, Effect};
 use crate::error::Error;
-use crate::link::{beyond, check_endpoints};
-use crate::table::PIECES_MAX;
+use crate::net::link::{beyond, check_endpoints};
+use crate::routing::table::PIECES_MAX;
 use archon_documents::{
     ApplyPlan, CancelRebalance, Cancelled, CreateTable, Document as _, Event, Explain, ListEvents, ListNodes,
     ListTables, Located, MethodCall, MoveStatus, NodeSummary, PartitionSummary, PlanRebalance, Quorum, Reason,

@@ -1,7 +1,7 @@
 //! Administration of the quorum.
 
+use crate::admin::call::Effect;
 use crate::admin::{Admin, client, incomplete, request_id};
-use crate::admin_call::Effect;
 use crate::error::Error;
 use archon_documents::{ChangeQuorum, Quorum, QuorumAction, TransferLead};
 use archon_proto::convert::error::detail_of;

@@ -3,7 +3,7 @@
 use crate::error::{Error, Outcome};
 use crate::kv::{Client, Value, copied};
 use crate::measure::{OperationKind, OutcomeKind};
-use crate::retry::Backoff;
+use crate::net::retry::Backoff;
 use crate::shared::Shared;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::{self, kv_client::KvClient};

@@ -1,9 +1,9 @@
 //! Calls to the leading coordinator: discovery and retries until the time-out.
 
 use crate::error::{Error, Outcome};
-use crate::link::{Links, never_sent};
 use crate::measure::AdminMeasures;
-use crate::retry::Backoff;
+use crate::net::link::{Links, never_sent};
+use crate::net::retry::Backoff;
 pub(crate) use archon_documents::Effect;
 use archon_documents::Method;
 use archon_proto::convert::error::{detail_of, is_answer, is_lasting, speaks_no_grpc};

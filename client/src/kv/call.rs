@@ -1,12 +1,12 @@
 //! Execution of one operation: routing, redirects and retries, within a deadline.
 
-use crate::connection::{Attempt, Connection};
 use crate::error::{Error, Outcome};
+use crate::kv::sequence::Ticket;
 use crate::measure::Redirect;
-use crate::retry::Backoff;
-use crate::sequence::Ticket;
+use crate::net::connection::{Attempt, Connection};
+use crate::net::retry::Backoff;
+use crate::routing::table::TableCache;
 use crate::shared::Shared;
-use crate::table::TableCache;
 use archon_types::{
     Answer, ErrorDetail, ErrorKind, KeyRange, Node, NodeStatus, Op, PartitionId, PartitionStatus, Version,
 };

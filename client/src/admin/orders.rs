@@ -1,8 +1,8 @@
 //! Orders for partitions and members, and the check of a whole cluster.
 
 use crate::admin::Admin;
+use crate::admin::order_types::CheckThresholds;
 use crate::error::Error;
-use crate::order_types::CheckThresholds;
 use archon_documents::{BarName, Check, CheckCluster, GiveOrder, Order, OrderGiven, PartitionName};
 use std::time::Duration;
 

@@ -1,0 +1,5 @@
+//! Routing: the cached partition table, the owners of partitions, and the endpoints of clients without routing.
+
+pub(crate) mod routes;
+pub(crate) mod table;
+pub(crate) mod via;
