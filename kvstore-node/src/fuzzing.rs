@@ -1,6 +1,9 @@
 //! Entry points for the fuzzer: otherwise private decoders.
 
-use crate::{identity, pages, store, wire};
+use crate::copies::pages;
+use crate::node::identity;
+use crate::peers::wire;
+use crate::storage::store;
 use archon_replica::Message;
 use archon_types::{ClusterId, GenerationKey, Incarnation, NodeId, StorageId};
 use bytes::Bytes;

@@ -1,73 +1,43 @@
 //! A node of Archon: hosts partitions of the replicated key-value store.
 //!
-//! | part | responsibility |
+//! | folder | responsibility |
 //! |---|---|
-//! | `config`, `identity` | configuration; identity of the data directory |
-//! | `recover` | from log and engine to placements that may be opened |
-//! | `session` | registration, heartbeats (the lease), reports, leave request; on its own thread |
-//! | `shard` | the threads that own partitions: evaluate, replicate, answer |
-//! | `flusher`, `engine` | applied effects on their way to the disk |
-//! | `peer`, `copy` | other nodes: replication streams, copies |
-//! | `forward` | operations on their way to the nodes that lead |
-//! | `server`, `sort`, `service` | frame streams and gRPC in front of all that |
+//! | `node/` | start and stop; configuration; identity of the data directory; recovery from log and engine |
+//! | `session/` | registration, heartbeats (the lease), reports, leave request; on its own thread |
+//! | `shard/` | the threads that own partitions: evaluate, replicate, answer |
+//! | `flusher/`, `engine/`, `storage/` | applied effects on their way to the disk; formats, snapshots and slow walks of stored rows |
+//! | `peers/`, `copies/` | other nodes: replication streams, copies |
+//! | `ranges/` | split keys, and the rows of merge sources |
+//! | `forward/` | operations on their way to the nodes that lead |
+//! | `server/`, `service/` | frame streams and gRPC in front of all that |
+//! | `statistics/` | metrics, load, and slow operations |
 //!
 //! The write-ahead log is where a write is acknowledged; the engine follows. An answer is sent only after commit and,
 //! if no follower holds the data as well, only under a valid lease.
 
-mod access;
-mod admit;
-mod asked;
-mod clock;
-mod config;
-mod copy;
-mod copy_pace;
-mod demux;
+mod copies;
 pub mod engine;
-mod find_table;
 mod flusher;
 mod forward;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod grants;
-mod health;
-mod holdings;
-mod home;
-mod identity;
-mod inbox;
-mod load;
-mod memory;
-mod metrics;
 mod node;
-mod op_times;
-mod pages;
-mod peer;
-mod ping;
-mod readiness;
-mod recover;
-mod reply;
-mod reports;
-mod row_walk;
+mod peers;
+mod ranges;
 mod server;
 mod service;
 mod session;
 mod shard;
-mod shared;
-mod size_scan;
-mod slow;
-mod snapshots;
-mod split_search;
-mod stats;
-mod store;
+mod statistics;
+mod storage;
 mod tables;
-mod wire;
-mod yields;
 
 pub use archon_telemetry::AskReady;
-pub use config::{ConfigError, NodeConfig};
 pub use engine::EngineKind;
 pub use flusher::FlusherError;
-pub use identity::IdentityError;
-pub use memory::MEMORY_BYTES_MIN;
+pub use node::config::{ConfigError, NodeConfig};
+pub use node::identity::IdentityError;
+pub use node::memory::MEMORY_BYTES_MIN;
 pub use node::{Node, NodeError};
 pub use session::SessionError;
 
@@ -78,7 +48,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Returns every metric of a node.
 pub fn metric_definitions() -> impl Iterator<Item = &'static archon_telemetry::Definition> {
-    stats::definitions()
+    statistics::stats::definitions()
 }
 
 /// Interval between start attempts of a node that lacks disk space.

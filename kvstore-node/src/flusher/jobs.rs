@@ -1,7 +1,7 @@
 //! Long work in steps, interleaved with work for other spaces. Work for its own space waits.
 
 use super::Work;
-use crate::copy_pace::REST;
+use crate::copies::copy_pace::REST;
 use crate::engine::Change;
 use archon_host::{FormJob, Forming};
 use archon_kv::Frozen;

@@ -20,7 +20,7 @@ pub(crate) use writer::write_frozen;
 
 use self::writer::Writer;
 use crate::engine::{Change, Engine, EngineError};
-use crate::snapshots::Snapshots;
+use crate::storage::snapshots::Snapshots;
 use archon_host::FormJob;
 use archon_kv::Frozen;
 use archon_replica::Position;

@@ -3,7 +3,7 @@
 use super::room::Room;
 use super::stream::Carrier;
 use super::{Forwards, RETRY_AFTER_MS};
-use crate::reply::ReplyTo;
+use crate::service::reply::ReplyTo;
 use crate::shard::OpRequest;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId};
 use parking_lot::Mutex;

@@ -5,9 +5,9 @@ mod link;
 mod room;
 mod stream;
 
-use crate::reply::{Replies, Timing};
+use crate::node::shared::Shared;
+use crate::service::reply::{Replies, Timing};
 use crate::shard::OpRequest;
-use crate::shared::Shared;
 use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId, PartitionId};
 use link::Link;
 use parking_lot::Mutex;
@@ -42,7 +42,7 @@ impl Forwards {
     /// Forwards an operation, or refuses it at once if there is no room. Called from shards' threads.
     pub(crate) fn forward(self: &Arc<Self>, to: NodeId, request: OpRequest) {
         let refused = if self.stop.is_cancelled() {
-            Some((request.reply, crate::shared::shutting_down()))
+            Some((request.reply, crate::node::shared::shutting_down()))
         } else {
             self.link(to).push(request)
         };

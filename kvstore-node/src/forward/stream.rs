@@ -2,7 +2,7 @@
 
 use super::Forwards;
 use super::link::Link;
-use crate::reply::{Outcome, Replies, ReplyTo};
+use crate::service::reply::{Outcome, Replies, ReplyTo};
 use crate::shard::OpRequest;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect_and_greet};
 use archon_host::PassedOn;

@@ -1,9 +1,9 @@
 //! Errors of a node that cannot start or continue.
 
-use crate::config::ConfigError;
 use crate::engine::{EngineError, is_full};
 use crate::flusher::FlusherError;
-use crate::identity::IdentityError;
+use crate::node::config::ConfigError;
+use crate::node::identity::IdentityError;
 use crate::session::SessionError;
 use archon_wal::WalError;
 use std::net::SocketAddr;

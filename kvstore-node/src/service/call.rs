@@ -3,12 +3,12 @@
 
 use super::kv::KvService;
 use super::overloaded;
-use crate::admit::Permit;
-use crate::asked::Asked;
-use crate::inbox::PushError;
-use crate::reply::{CallReply, Outcome, ReplyTo};
+use crate::node::shared::shutting_down;
+use crate::server::admit::Permit;
+use crate::service::asked::Asked;
+use crate::service::reply::{CallReply, Outcome, ReplyTo};
+use crate::shard::inbox::PushError;
 use crate::shard::{OpRequest, ShardMessage, StaleRead};
-use crate::shared::shutting_down;
 use archon_host::{Origin, StaleRow};
 use archon_proto::convert::error::status_of_wire;
 use archon_proto::convert::key_range::scan_of;

@@ -2,7 +2,7 @@
 //! network: it passes request and answer on unchanged.
 
 use super::refuse;
-use crate::shared::Shared;
+use crate::node::shared::Shared;
 use archon_proto::convert::ids::{check_cluster, node_sender};
 use archon_proto::v1;
 use archon_proto::v1::carrier_server::Carrier;

@@ -1,10 +1,10 @@
 //! `Control`: pushes of duties from the leading coordinator.
 
 use super::{overloaded, refuse};
-use crate::holdings::Holdings;
-use crate::inbox::PushError;
+use crate::node::shared::{Shared, shutting_down};
+use crate::session::holdings::Holdings;
+use crate::shard::inbox::PushError;
 use crate::shard::{ShardMessage, Shards};
-use crate::shared::{Shared, shutting_down};
 use crate::tables::News;
 use archon_host::{Action, AppliedPush, Broken, Held, HeldState, reconcile};
 use archon_proto::convert::control::{Push, Pushed, announced};

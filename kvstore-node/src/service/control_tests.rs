@@ -1,17 +1,17 @@
 //! Tests of pushes with shards that process their part late, after the incarnation has ended.
 
 use super::*;
-use crate::clock::WallClock;
-use crate::config::NodeConfig;
-use crate::copy::CopyRunner;
+use crate::copies::copy::CopyRunner;
 use crate::flusher::{Flusher, FlusherConfig};
 use crate::forward::Forwards;
-use crate::grants::Grants;
-use crate::memory::MemoryParts;
-use crate::peer::Peers;
+use crate::node::clock::WallClock;
+use crate::node::config::NodeConfig;
+use crate::node::grants::Grants;
+use crate::node::memory::MemoryParts;
+use crate::node::shared::Life;
+use crate::peers::peer::Peers;
+use crate::ranges::split_search::SplitSearches;
 use crate::shard::{Context, ShardRuntime};
-use crate::shared::Life;
-use crate::split_search::SplitSearches;
 use archon_kv::{DedupLimits, MemoryEngine, MemtableBudget};
 use archon_proto::convert::session::Member;
 use archon_session::BootClock;

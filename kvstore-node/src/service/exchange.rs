@@ -2,13 +2,13 @@
 
 use super::kv::KvService;
 use super::overloaded;
-use crate::admit::StreamAdmission;
-use crate::asked::Asked;
-use crate::inbox::PushError;
-use crate::ping::ping;
-use crate::reply::{Connection, Delivery, ReplyTo};
+use crate::node::shared::Shared;
+use crate::server::admit::StreamAdmission;
+use crate::server::ping::ping;
+use crate::service::asked::Asked;
+use crate::service::reply::{Connection, Delivery, ReplyTo};
+use crate::shard::inbox::PushError;
 use crate::shard::{OpRequest, ShardMessage};
-use crate::shared::Shared;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, end_stream, first_message};
 use archon_host::Origin;
 use archon_proto::convert::kv::{TaggedOp, passed_on};
@@ -77,7 +77,7 @@ impl KvService {
     async fn accepted(&self, reader: &mut FrameReader) -> Result<v1::OpBatch, FrameError> {
         let first = tokio::select! {
             first = first_message::<v1::OpBatch>(reader) => first?,
-            () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
+            () = self.stop.cancelled() => return Err(FrameError::Refused(crate::node::shared::shutting_down())),
         };
         self.meant_for_us(&first)?;
         reader.known(MESSAGE_BYTES_MAX);
@@ -123,7 +123,7 @@ impl KvService {
                     tokio::task::consume_budget().await;
                 }
                 () = keepalive.tick() => keepalive.listen(reader)?,
-                () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
+                () = self.stop.cancelled() => return Err(FrameError::Refused(crate::node::shared::shutting_down())),
             }
         }
     }
@@ -166,7 +166,7 @@ impl KvService {
         let passed_on = passed_on(batch.hops).map_err(|error| FrameError::Refused(error.into()))?;
         check_hops(caller, passed_on).map_err(FrameError::Refused)?;
         let origin = Origin::of(passed_on, asks);
-        let mut refused = crate::reply::Replies::default();
+        let mut refused = crate::service::reply::Replies::default();
         let mut per_shard: BTreeMap<usize, Vec<OpRequest>> = BTreeMap::new();
         let ops = unpack_ops(batch.ops).map_err(|error| FrameError::Refused(error.into()))?;
         let (mut refusals, mut last) = (Vec::new(), None);
@@ -227,7 +227,7 @@ impl KvService {
                 Ok(()) => continue,
                 Err(PushError::Full(ShardMessage::Operations(operations))) => (operations, overloaded()),
                 Err(PushError::Closed(ShardMessage::Operations(operations))) => {
-                    (operations, crate::shared::shutting_down())
+                    (operations, crate::node::shared::shutting_down())
                 }
                 Err(_) => continue,
             };

@@ -3,8 +3,8 @@
 use super::refuse;
 use super::snapshot::Pages;
 use crate::engine::Engine;
+use crate::node::shared::Shared;
 use crate::shard::Shards;
-use crate::shared::Shared;
 use archon_proto::convert::ids;
 use archon_proto::convert::key_range::range_field;
 use archon_proto::v1;

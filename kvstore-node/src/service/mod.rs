@@ -1,11 +1,13 @@
 //! gRPC services and frame streams: they check, translate and queue; decisions are made elsewhere.
 
+pub(crate) mod asked;
 mod call;
 pub(crate) mod carrier;
 pub(crate) mod control;
 mod exchange;
 pub(crate) mod kv;
 pub(crate) mod replication;
+pub(crate) mod reply;
 mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod table;

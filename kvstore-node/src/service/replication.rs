@@ -1,11 +1,11 @@
 //! `Replication`: messages between replicas, and copies for loaders.
 
 use super::refuse;
+use crate::copies::pages;
 use crate::engine::{Engine, PageLimit};
-use crate::pages;
+use crate::node::shared::Shared;
+use crate::peers::wire;
 use crate::shard::{CopyOffer, ShardMessage, Shards};
-use crate::shared::Shared;
-use crate::wire;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, end_stream, first_message};
 use archon_host::CopyAsk;
 use archon_kv::row;
@@ -98,10 +98,10 @@ impl ReplicationService {
     ) -> Result<(), FrameError> {
         let mut batch = tokio::select! {
             first = first_message::<v1::ReplicationBatch>(reader) => first?,
-            () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
+            () = self.stop.cancelled() => return Err(FrameError::Refused(crate::node::shared::shutting_down())),
         };
         // The most that clients may send at once, plus what a turn adds to it.
-        reader.known(crate::wire::BATCH_BYTES_READ_MAX);
+        reader.known(crate::peers::wire::BATCH_BYTES_READ_MAX);
         let head = v1::ReplicationBatch { parts: Vec::new(), ..batch.clone() };
         let incarnation = Incarnation::new(head.receiver_incarnation);
         let mut keepalive = Keepalive::default();
@@ -128,7 +128,7 @@ impl ReplicationService {
                         writer.flush().await?;
                     }
                     () = self.stop.cancelled() => {
-                        return Err(FrameError::Refused(crate::shared::shutting_down()));
+                        return Err(FrameError::Refused(crate::node::shared::shutting_down()));
                     }
                 }
             }
@@ -140,7 +140,7 @@ impl ReplicationService {
                         writer.flush().await?;
                     }
                     () = self.stop.cancelled() => {
-                        return Err(FrameError::Refused(crate::shared::shutting_down()));
+                        return Err(FrameError::Refused(crate::node::shared::shutting_down()));
                     }
                 }
             };
@@ -168,7 +168,7 @@ impl ReplicationService {
         }
         for (partition, messages) in per_shard.into_values() {
             let pushed = self.shards.of(partition).push(ShardMessage::Replication(messages)).await;
-            pushed.map_err(|_| crate::shared::shutting_down())?;
+            pushed.map_err(|_| crate::node::shared::shutting_down())?;
         }
         Ok(())
     }
@@ -186,7 +186,7 @@ impl ReplicationService {
             () = offer.spoilt.cancelled() => {
                 ErrorDetail::new(ErrorKind::NotPartitionLeader, "the source of the copy leads no more, or keeps no log for it; ask the leader")
             }
-            () = self.stop.cancelled() => crate::shared::shutting_down(),
+            () = self.stop.cancelled() => crate::node::shared::shutting_down(),
         };
         // Without room for it the stream ends before its last page, which has the same meaning.
         let _ = pages.try_send(Err(refuse(why)));
@@ -305,8 +305,8 @@ impl Replication for ReplicationService {
         };
         let (answer, wait) = oneshot::channel();
         let pushed = self.shards.of(ask.partition).push(ShardMessage::CopyAsked { ask, answer }).await;
-        pushed.map_err(|_| refuse(crate::shared::shutting_down()))?;
-        let offer = wait.await.map_err(|_| refuse(crate::shared::shutting_down()))?.map_err(refuse)?;
+        pushed.map_err(|_| refuse(crate::node::shared::shutting_down()))?;
+        let offer = wait.await.map_err(|_| refuse(crate::node::shared::shutting_down()))?.map_err(refuse)?;
         // A copy that cannot resume begins at its first key; the loader sees the other start.
         let after = if offer.start.resumed { request.after } else { Bytes::new() };
         let (sender, receiver) = mpsc::channel(PAGES_AHEAD);
@@ -331,8 +331,8 @@ impl Replication for ReplicationService {
         let (attempt, after) = (Version::new(request.attempt), request.after);
         let message = ShardMessage::YieldAsked { right, attempt, after, answer };
         let pushed = self.shards.of(right).push(message).await;
-        pushed.map_err(|_| refuse(crate::shared::shutting_down()))?;
-        let page = wait.await.map_err(|_| refuse(crate::shared::shutting_down()))?;
+        pushed.map_err(|_| refuse(crate::node::shared::shutting_down()))?;
+        let page = wait.await.map_err(|_| refuse(crate::node::shared::shutting_down()))?;
         let page = page.ok_or_else(|| {
             let why = format!("this node does not lead partition {right}, or it does not give its keys away yet");
             refuse(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(20))

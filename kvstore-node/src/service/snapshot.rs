@@ -2,12 +2,12 @@
 
 use super::kv::KvService;
 use super::{overloaded, refuse};
+use crate::copies::pages;
 use crate::engine::{Engine, PageLimit, Row};
-use crate::inbox::PushError;
-use crate::pages;
+use crate::node::shared::shutting_down;
+use crate::shard::inbox::PushError;
 use crate::shard::{ShardMessage, SnapshotAsk, SnapshotOffer};
-use crate::shared::shutting_down;
-use crate::snapshots::{SnapshotError, SnapshotOwner};
+use crate::storage::snapshots::{SnapshotError, SnapshotOwner};
 use archon_host::Origin;
 use archon_kv::row;
 use archon_proto::convert::key_range::range_field;

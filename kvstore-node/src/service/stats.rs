@@ -1,7 +1,7 @@
 //! `Stats`: counters of the node.
 
 use super::refuse;
-use crate::stats::Stats;
+use crate::statistics::stats::Stats;
 use archon_proto::convert::ids;
 use archon_proto::v1;
 use archon_telemetry::{Source as _, flat};

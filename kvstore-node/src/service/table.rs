@@ -1,7 +1,7 @@
 //! `Table`: the partition table from the node's cache, so that clients need to reach only one member.
 
 use super::refuse;
-use crate::shared::Shared;
+use crate::node::shared::Shared;
 use archon_proto::convert::ids;
 use archon_proto::v1::table_server::Table;
 use archon_proto::v1::{GetTableRequest, GetTableResponse};

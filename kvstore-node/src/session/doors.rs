@@ -1,7 +1,7 @@
 //! Prober of other nodes: opens a new connection to each one's client address, and sends a ping that its shards answer
 //! (PROTOCOL rule 73). The probed nodes are computed from the node rows; results are reported with each heartbeat.
 
-use crate::shared::{Life, Shared};
+use crate::node::shared::{Life, Shared};
 use archon_frames::{FrameError, StreamKind, connect};
 use archon_member::{Doors, Knock};
 use archon_proto::v1;

@@ -2,7 +2,7 @@
 
 use super::relays::Relays;
 use super::{LifeEnd, Session};
-use crate::shared::{Life, Shared};
+use crate::node::shared::{Life, Shared};
 use crate::tables;
 use archon_member::{COORDINATOR_ANSWER_MS, Heartbeats, LeaseAnswer, Taken, next_by_relay};
 use archon_proto::convert::beats::{Beat, ClusterNow};

@@ -4,15 +4,17 @@
 
 pub(crate) mod doors;
 mod heartbeat;
+pub(crate) mod holdings;
 mod protocol;
 mod relays;
 pub(crate) mod remembered;
+pub(crate) mod reports;
 
 use self::relays::{PassedOn, Relays};
-use crate::grants::Grants;
-use crate::health::Health;
-use crate::identity::IdentityError;
-use crate::shared::{Life, Shared};
+use crate::node::grants::Grants;
+use crate::node::identity::IdentityError;
+use crate::node::shared::{Life, Shared};
+use crate::server::health::Health;
 use archon_member::Registering;
 use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_security::BeatKey;

@@ -2,7 +2,7 @@
 //! anything (PROTOCOL rule 64).
 
 use super::Home;
-use crate::shared::Shared;
+use crate::node::shared::Shared;
 use std::time::Duration;
 
 /// Pause before a retry after the disk refused it.

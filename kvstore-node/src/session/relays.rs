@@ -1,6 +1,6 @@
 //! Relays of this node, from the table and the coordinators' count.
 
-use crate::shared::Shared;
+use crate::node::shared::Shared;
 use archon_proto::convert::session::Member;
 use archon_security::BeatKey;
 use archon_session::{RelayWays, ReportRelays};

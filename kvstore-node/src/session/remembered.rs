@@ -1,7 +1,7 @@
 //! Facts kept for the node's next start: the coordinators, as all the configured ones may have been replaced since; and
 //! the highest version received, by which recovered coordinators see what they lack.
 
-use crate::shared::Shared;
+use crate::node::shared::Shared;
 use archon_types::Version;
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -1,7 +1,7 @@
 //! Journal of a shard: its writes to the write-ahead log, one batch per turn, with completions in order and ordered
 //! retries.
 
-use crate::store;
+use crate::storage::store;
 use archon_host::{Completes, LogWrite};
 use archon_types::{PartitionId, PlacementId};
 use archon_wal::{Wal, WalBatch, WalError, WalFull};

@@ -1,13 +1,13 @@
 //! Messages to a shard.
 
 use super::Gathered;
-use crate::admit::Permit;
 use crate::flusher::{CopiedPage, FlushEvent};
-use crate::inbox::Weigh;
-use crate::ping::PingPart;
-use crate::reply::ReplyTo;
-use crate::snapshots::{Snapshot, SnapshotOwner};
-use crate::wire;
+use crate::peers::wire;
+use crate::server::admit::Permit;
+use crate::server::ping::PingPart;
+use crate::service::reply::ReplyTo;
+use crate::shard::inbox::Weigh;
+use crate::storage::snapshots::{Snapshot, SnapshotOwner};
 use archon_host::{
     Action, ByteHalves, CopyAsk, CopyPage, CopyStart, FormedCopy, SnapshotStart, SplitSearch, StaleRow, YieldPage,
 };

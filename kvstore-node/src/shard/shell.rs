@@ -6,10 +6,10 @@ use super::journal::Journal;
 use super::message::ShardMessage;
 use super::{Context, OpRequest};
 use crate::flusher::{CopiedPage, FlushRows, FlusherError};
-use crate::grants::Grants;
-use crate::reply::{Outcome, Replies, ReplyTo};
-use crate::store;
-use crate::wire::PartPacker;
+use crate::node::grants::Grants;
+use crate::peers::wire::PartPacker;
+use crate::service::reply::{Outcome, Replies, ReplyTo};
+use crate::storage::store;
 use archon_host::{
     At, CopyJob, FormJob, FormedCopy, HeldState, Life, LocalCopy, LogWrite, Observed, Offered, Refusal,
     RetentionLimits, Shell, SplitSearch, WaitsFor, YieldAsk,

@@ -3,7 +3,7 @@
 
 use super::flush::hand_to_flusher;
 use super::{Shard, SnapshotAsk, SnapshotOffer};
-use crate::snapshots::SnapshotOwner;
+use crate::storage::snapshots::SnapshotOwner;
 use archon_host::Refusal;
 use archon_kv::row;
 use archon_types::{ErrorDetail, ErrorKind, KeyRange, Millis, PartitionId, PlacementId, Seq};

@@ -12,7 +12,7 @@ impl ShardShell {
     pub(super) fn words(&self, partition: PartitionId, refusal: Refusal) -> ErrorDetail {
         let tables = &self.context.shared.tables;
         match refusal {
-            Refusal::Stopping => crate::shared::shutting_down(),
+            Refusal::Stopping => crate::node::shared::shutting_down(),
             Refusal::Dropped => self.dropped(partition),
             Refusal::Misrouted => {
                 let partition = tables.partition_name(partition);
@@ -114,7 +114,7 @@ impl ShardShell {
             Cause::Unloaded => unavailable("the partition has moved away"),
             Cause::Damaged => unavailable("the replica is damaged"),
             Cause::Unreadable => unavailable("this version does not read an entry of the replica's log"),
-            Cause::Stopping => crate::shared::shutting_down(),
+            Cause::Stopping => crate::node::shared::shutting_down(),
         };
         if ended == Ended::ChangedNothing {
             return nothing;

@@ -156,7 +156,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
             "coordinator/tests/it/strangers.rs",
             "integration-tests/tests/quorum/states_differ.rs",
             "kvstore-node/src/engine/sled.rs",
-            "kvstore-node/src/pages.rs",
+            "kvstore-node/src/copies/pages.rs",
             "kvstore-node/tests/it/loaders.rs",
             "fuzz/",
         ],

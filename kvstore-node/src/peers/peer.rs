@@ -1,8 +1,8 @@
 //! Messages to other nodes: per peer one bounded queue, one task and one stream. Lost messages are not resent; replicas
 //! ask again for what they miss.
 
-use crate::shared::Shared;
-use crate::wire::Part;
+use crate::node::shared::Shared;
+use crate::peers::wire::Part;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect};
 use archon_proto::convert::session::Member;
 use archon_proto::v1;
@@ -260,9 +260,9 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::WallClock;
-    use crate::config::NodeConfig;
-    use crate::memory::MemoryParts;
+    use crate::node::clock::WallClock;
+    use crate::node::config::NodeConfig;
+    use crate::node::memory::MemoryParts;
     use archon_session::BootClock;
 
     const PEER: NodeId = NodeId::new(2);

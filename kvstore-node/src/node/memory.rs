@@ -4,7 +4,7 @@
 //! not counted: the process itself, connections, the engine's file metadata, and memory that the allocator has not
 //! returned.
 
-use crate::admit::NODE_BYTES_MAX;
+use crate::server::admit::NODE_BYTES_MAX;
 use archon_frames::PARTIAL_BYTES_MAX;
 use std::path::Path;
 

@@ -1,14 +1,14 @@
 //! Size scan: counts stored data slowly in the background, for plans and for the progress of copies.
 //!
-//! It counts the rows that a reader would see, in a [walk](crate::row_walk) over all of them. The shard's memtable
-//! knows writes behind the walk, or beyond its end. A count from before a clear, as after a split, does not apply to
-//! the remaining rows: such a placement counts as never counted.
+//! It counts the rows that a reader would see, in a [walk](crate::storage::row_walk) over all of them. The shard's
+//! memtable knows writes behind the walk, or beyond its end. A count from before a clear, as after a split, does not
+//! apply to the remaining rows: such a placement counts as never counted.
 
 use crate::engine::{Engine, PageLimit};
-use crate::holdings::Holdings;
-use crate::row_walk::{Above, Pace, Rows, end_of_rows};
+use crate::node::shared::Shared;
+use crate::session::holdings::Holdings;
 use crate::shard::{Gathered, ShardMessage, Shards};
-use crate::shared::Shared;
+use crate::storage::row_walk::{Above, Pace, Rows, end_of_rows};
 use archon_kv::Growth;
 use archon_kv::row::{self, KIND_VALUE};
 use archon_proto::convert::load::PlacementLoad;

@@ -1,7 +1,7 @@
 //! Readiness of a node, for probes and load balancers.
 
-use crate::health::Health;
-use crate::shared::Shared;
+use crate::node::shared::Shared;
+use crate::server::health::Health;
 use archon_types::DiskFull;
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Durable identity of the node, for its session.
 
-use crate::holdings::Holdings;
-use crate::identity::{DataDirectory, IdentityError};
+use crate::node::identity::{DataDirectory, IdentityError};
 use crate::session::Home;
+use crate::session::holdings::Holdings;
 use archon_proto::convert::session::Registered;
 use archon_types::{ClusterId, GenerationKey, Incarnation, PlacementId, StorageId};
 use futures::future::BoxFuture;

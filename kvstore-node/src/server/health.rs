@@ -2,8 +2,8 @@
 
 use crate::engine::disk_full;
 use crate::flusher::FlusherHandle;
-use crate::shared::Shared;
-use crate::store;
+use crate::node::shared::Shared;
+use crate::storage::store;
 use archon_session::Clock;
 use archon_types::{DiskFull, LogPin, Millis};
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! Counters of a node, with their names and help texts. [`stats`](crate::stats) reads values counted elsewhere.
+//! Counters of a node, with their names and help texts. [`stats`](crate::statistics::stats) reads values counted
+//! elsewhere.
 
-use crate::op_times::{BY_OP, OpTimes};
+use crate::statistics::op_times::{BY_OP, OpTimes};
 use archon_telemetry::{Definition, Elapsed, Histogram, Metric, PerThread, metrics};
 
 metrics! {

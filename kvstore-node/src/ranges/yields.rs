@@ -1,7 +1,7 @@
 //! Rows of a merge source, requested by the leader of its left neighbour: one task per page.
 
-use crate::copy::CopyRunner;
-use crate::pages;
+use crate::copies::copy::CopyRunner;
+use crate::copies::pages;
 use crate::shard::ShardMessage;
 use archon_host::{YieldAsk, YieldPage};
 use archon_kv::engine::Row;

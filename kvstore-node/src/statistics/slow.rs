@@ -1,6 +1,6 @@
 //! Log of slow operations: one line for each, with its stages, and a bound on the lines.
 
-use crate::asked::{Asked, Stages};
+use crate::service::asked::{Asked, Stages};
 use crate::tables::Tables;
 use archon_host::WaitsFor;
 use archon_types::ErrorKind;

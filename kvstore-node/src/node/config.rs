@@ -1,7 +1,7 @@
 //! Configuration of a node.
 
 use crate::engine::EngineKind;
-use crate::memory::MEMORY_BYTES_MIN;
+use crate::node::memory::MEMORY_BYTES_MIN;
 use crate::node::stop_deadline;
 use archon_security::{Role, Transport};
 use archon_types::{NodeTraits, ProtocolRange, limits};

@@ -1,31 +1,39 @@
 //! Life cycle of a node: start order; [`stop`] has the stop order with its deadlines.
 
+pub(crate) mod clock;
+pub(crate) mod config;
 mod error;
+pub(crate) mod grants;
+mod home;
+pub(crate) mod identity;
+pub(crate) mod memory;
+mod recover;
+pub(crate) mod shared;
 mod stop;
 
 pub use error::NodeError;
 pub(crate) use stop::stop_deadline;
 
-use crate::clock::WallClock;
-use crate::config::NodeConfig;
-use crate::copy::CopyRunner;
+use crate::copies::copy::CopyRunner;
 use crate::engine::{Engine, EngineConfig, disk_bytes, open_or_quarantine};
 use crate::flusher::{FlushEvent, Flusher, FlusherConfig};
 use crate::forward::Forwards;
-use crate::health::{Health, Pulse};
-use crate::holdings::Holdings;
-use crate::home::DirectoryHome;
-use crate::identity::DataDirectory;
-use crate::memory::MemoryParts;
-use crate::peer::Peers;
-use crate::readiness::Readiness;
-use crate::recover::{Recovery, recover};
+use crate::node::clock::WallClock;
+use crate::node::config::NodeConfig;
+use crate::node::home::DirectoryHome;
+use crate::node::identity::DataDirectory;
+use crate::node::memory::MemoryParts;
+use crate::node::recover::{Recovery, recover};
+use crate::node::shared::Shared;
+use crate::peers::peer::Peers;
+use crate::ranges::split_search::SplitSearches;
+use crate::server::health::{Health, Pulse};
+use crate::server::readiness::Readiness;
 use crate::server::{Services, serve};
+use crate::session::holdings::Holdings;
 use crate::session::{Session, SessionError};
 use crate::shard::{Context, ShardMessage, ShardRuntime, Shards};
-use crate::shared::Shared;
-use crate::split_search::SplitSearches;
-use crate::stats::Stats;
+use crate::statistics::stats::Stats;
 use archon_kv::{DedupLimits, MemtableBudget};
 use archon_session::BootClock;
 use archon_telemetry::{AskReady, Family, MetricsServer, Source as _};
@@ -187,14 +195,14 @@ impl Node {
             end: services_end.clone(),
             tasks: service_tasks.clone(),
         };
-        let size_scan = runtime.spawn(crate::size_scan::count(
+        let size_scan = runtime.spawn(crate::storage::size_scan::count(
             Arc::clone(&shared),
             Arc::clone(&engine),
             Arc::clone(&holdings),
             shards.clone(),
             services_end.clone(),
         ));
-        let split_search = runtime.spawn(crate::split_search::run(
+        let split_search = runtime.spawn(crate::ranges::split_search::run(
             Arc::clone(&engine),
             shards.clone(),
             split_searches_asked,

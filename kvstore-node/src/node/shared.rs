@@ -1,17 +1,17 @@
 //! Shared state of the parts of a running node.
 
-use crate::access::ClientAccess;
-use crate::admit::NodeAdmission;
-use crate::config::NodeConfig;
-use crate::copy_pace::CopyPace;
-use crate::grants::Grants;
-use crate::load::LoadBoard;
-use crate::memory::MemoryParts;
-use crate::metrics::Metrics;
-use crate::reports::ReportQueue;
+use crate::copies::copy_pace::CopyPace;
+use crate::node::config::NodeConfig;
+use crate::node::grants::Grants;
+use crate::node::memory::MemoryParts;
+use crate::server::access::ClientAccess;
+use crate::server::admit::NodeAdmission;
 use crate::session::doors::DoorKeeper;
 use crate::session::remembered::Remembered;
-use crate::slow::SlowOperations;
+use crate::session::reports::ReportQueue;
+use crate::statistics::load::LoadBoard;
+use crate::statistics::metrics::Metrics;
+use crate::statistics::slow::SlowOperations;
 use crate::tables::Tables;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use archon_member::Rows;

@@ -1,11 +1,11 @@
 //! Copy pulls: one task per loader, which requests pages from the leader and passes them to the loader's shard.
 
+use crate::copies::pages;
 use crate::engine::Change;
 use crate::flusher::{CopiedPage, FlusherHandle};
-use crate::pages;
+use crate::node::shared::Shared;
+use crate::peers::wire;
 use crate::shard::{ShardMessage, Shards};
-use crate::shared::Shared;
-use crate::wire;
 use archon_host::{CopyJob, CopyPage};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::load::CopyProgress;

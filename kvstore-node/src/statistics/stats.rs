@@ -1,10 +1,10 @@
 //! Statistics of a node, from all sources.
 
 use crate::flusher::FlusherHandle;
-use crate::holdings::Holdings;
-use crate::metrics::Metrics;
-use crate::readiness::Readiness;
-use crate::shared::Shared;
+use crate::node::shared::Shared;
+use crate::server::readiness::Readiness;
+use crate::session::holdings::Holdings;
+use crate::statistics::metrics::Metrics;
 use archon_kv::MemtableBudget;
 use archon_telemetry::{
     Definition, DiskReadings, Family, Histogram, LogReadings, ProcessReadings, Source, TransportReadings, metrics,

@@ -3,7 +3,7 @@
 use crate::engine::{Engine, EngineError, PageLimit};
 use crate::flusher;
 use crate::node::NodeError;
-use crate::store;
+use crate::storage::store;
 use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, Held, HeldState, UNKNOWN};
 use archon_kv::LogTime;
 use archon_kv::{Effect, Memtable, MemtableBudget, ViewError, row};

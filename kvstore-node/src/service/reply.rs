@@ -1,10 +1,10 @@
 //! Answers on their way back to clients.
 
-use crate::admit::Permit;
-use crate::asked::Asked;
-use crate::op_times::ThreadOpTimes;
-use crate::shared::Shared;
-use crate::slow::Answered;
+use crate::node::shared::Shared;
+use crate::server::admit::Permit;
+use crate::service::asked::Asked;
+use crate::statistics::op_times::ThreadOpTimes;
+use crate::statistics::slow::Answered;
 use archon_proto::convert::kv::TaggedReply;
 use archon_types::{Answer, ErrorDetail, Millis, Version};
 use std::collections::BTreeMap;
@@ -266,7 +266,7 @@ fn weight(outcome: &Outcome) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admit::NodeAdmission;
+    use crate::server::admit::NodeAdmission;
     use archon_types::{Op, PartitionId, Revision, TableId};
     use bytes::Bytes;
     use std::net::{IpAddr, Ipv4Addr};

@@ -1,6 +1,6 @@
 //! Tables by name, for calls that name one: found, waited for, or reported as missing.
 
-use crate::shared::Shared;
+use crate::node::shared::Shared;
 use archon_security::Caller;
 use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, Right, Table, Version};
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //! thread.
 
 use crate::engine::{Engine, PageLimit};
-use crate::row_walk::{Above, Pace, Rows};
 use crate::shard::{Gathered, ShardMessage, Shards};
+use crate::storage::row_walk::{Above, Pace, Rows};
 use archon_host::{ByteHalves, SplitSearch};
 use archon_kv::row;
 use bytes::Bytes;

@@ -1,19 +1,27 @@
 //! Server on a node's port: frame streams, and everything else as gRPC with health and reflection, both on the threads
 //! of the shards.
 
-use crate::demux::{Accepted, Streams, demultiplex};
+pub(crate) mod access;
+pub(crate) mod admit;
+mod demux;
+mod find_table;
+pub(crate) mod health;
+pub(crate) mod ping;
+pub(crate) mod readiness;
+
 use crate::engine::Engine;
-use crate::holdings::Holdings;
-use crate::readiness::Readiness;
+use crate::node::shared::Shared;
+use crate::server::demux::{Accepted, Streams, demultiplex};
+use crate::server::readiness::Readiness;
 use crate::service::carrier::CarrierService;
 use crate::service::control::ControlService;
 use crate::service::kv::KvService;
 use crate::service::replication::ReplicationService;
 use crate::service::stats::StatsService;
 use crate::service::table::TableService;
+use crate::session::holdings::Holdings;
 use crate::shard::Shards;
-use crate::shared::Shared;
-use crate::stats::Stats;
+use crate::statistics::stats::Stats;
 use archon_frames::{BoundedResponses, GrpcServer, GrpcSettings, Incoming, PartialBodies, PartialBudget};
 use archon_proto::authority::Authority;
 use archon_proto::health::MemberHealth;

@@ -1,10 +1,10 @@
 //! Pings: probes of this node's reachability for clients, sent over a stream like theirs and answered once every shard
 //! has had a turn (PROTOCOL rule 73). A ping waits for everything that a client would wait for.
 
-use crate::inbox::PushError;
+use crate::node::shared::shutting_down;
 use crate::service::overloaded;
+use crate::shard::inbox::PushError;
 use crate::shard::{ShardMessage, Shards};
-use crate::shared::shutting_down;
 use archon_types::{ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub(crate) fn ping(shards: &Shards, number: u64, answers: &mpsc::Sender<u64>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inbox::INBOX_MESSAGES_MAX;
+    use crate::shard::inbox::INBOX_MESSAGES_MAX;
 
     fn parts(shards: &Shards, number: usize) -> Vec<PingPart> {
         let mut turn = Vec::new();
