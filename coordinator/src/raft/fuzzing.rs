@@ -1,7 +1,7 @@
 //! Entry points for the fuzzer: input from other voters and from this voter's disk.
 
-use super::codec;
-use super::judge::{Judged, SnapshotHeader, Standard, TERM_JUMP_MAX};
+use super::log::codec;
+use super::network::judge::{Judged, SnapshotHeader, Standard, TERM_JUMP_MAX};
 use super::snapshot::SnapshotDir;
 use super::types::{Entry, LogId, SnapshotMeta, TypeConfig, Vote, Voter};
 use crate::config::FirstStart;

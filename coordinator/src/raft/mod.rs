@@ -1,100 +1,53 @@
 //! Wrapper around openraft, and the only module that names it: types, storage, network, and a handle with our own
 //! types.
 
-mod addresses;
-#[cfg(test)]
-mod checksum_tests;
-mod checksums;
-mod codec;
-mod distances;
-#[cfg(test)]
-mod ended_tests;
-mod entries;
-#[cfg(test)]
-mod fence_tests;
-#[cfg(test)]
-mod full_disk_tests;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod generations;
-mod hello;
-mod hints;
-mod introductions;
-mod judge;
-mod kept_marks;
-mod lack;
-mod later_generations;
-#[cfg(test)]
-mod later_generations_tests;
-mod log_space;
+mod identity;
+mod log;
 mod machine;
-mod membership;
-mod msgpack;
 mod network;
-mod peers;
-#[cfg(test)]
-mod power_loss_tests;
-mod propose;
 mod quorum;
-mod rounds;
-mod short;
 mod snapshot;
-#[cfg(test)]
-mod snapshot_tests;
-mod spoken;
-mod store;
-#[cfg(test)]
-mod store_tests;
-mod succession;
-mod survivor;
-#[cfg(test)]
-mod table_versions_tests;
-#[cfg(test)]
-mod test_founders;
-mod transfer;
-mod trim;
 mod types;
-mod view;
-mod voter_reports;
-mod wire;
 
-pub(crate) use checksums::{Checksums, Differs};
-pub(crate) use distances::FarStreaks;
-pub(crate) use generations::Standby;
-pub(crate) use hello::{Answers, Asked, ask_all, boot_at, check_distance};
-pub(crate) use kept_marks::KeptMarks;
-pub(crate) use lack::{Lack, read_only};
+pub(crate) use identity::generations::Standby;
+pub(crate) use identity::kept_marks::KeptMarks;
+pub(crate) use identity::spoken::Spoken;
+pub(crate) use log::lack::{Lack, read_only};
+pub use log::store::StoreError;
+pub(crate) use machine::checksums::{Checksums, Differs};
 pub(crate) use machine::{Replicated, TableVersions};
 pub(crate) use network::connect;
-pub(crate) use peers::Peers;
-pub(crate) use propose::Proposal;
+pub(crate) use network::distances::FarStreaks;
+pub(crate) use network::hello::{Answers, Asked, ask_all, boot_at, check_distance};
+pub(crate) use network::peers::Peers;
+pub(crate) use network::wire::{LocalVoter, quorum_key};
 pub(crate) use quorum::Quorum;
+pub(crate) use quorum::propose::Proposal;
+pub(crate) use quorum::transfer::TRANSFER_DEADLINE;
+pub(crate) use quorum::view::{QuorumView, VoterView, spare};
 pub use snapshot::SnapshotError;
-pub(crate) use spoken::Spoken;
-pub use store::StoreError;
-pub(crate) use survivor::{Founder, read_directory, read_snapshot, write_directory};
-pub(crate) use transfer::TRANSFER_DEADLINE;
-pub(crate) use view::{QuorumView, VoterView, spare};
-pub(crate) use wire::{LocalVoter, quorum_key};
+pub(crate) use snapshot::survivor::{Founder, read_directory, read_snapshot, write_directory};
 
 use crate::error::CoordinatorError;
 use crate::timing::QuorumTiming;
 use archon_security::Transport;
 use archon_wal::disk::{Disk, RealDisk};
 use archon_wal::{WalConfig, WalError};
-use hints::Hints;
-use log_space::LogSpace;
+use log::log_space::LogSpace;
+use log::store::LogStore;
 use machine::Machine;
 use network::Network;
+use network::hints::Hints;
+use network::peers::{Inside, SNAPSHOT_DEADLINE};
 use openraft::{Config, SnapshotPolicy};
-use peers::{Inside, SNAPSHOT_DEADLINE};
+use quorum::voter_reports::VoterReports;
 use snapshot::SnapshotDir;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use store::LogStore;
 use tokio_util::sync::CancellationToken;
-use voter_reports::VoterReports;
 
 const SNAPSHOTS_DIR: &str = "snapshots";
 const LOG_DIR: &str = "raft-log";
@@ -169,7 +122,7 @@ impl Storage {
     }
 
     /// Opens a log on any disk, beside its snapshots; `directory` is for messages.
-    pub(super) fn open_on(
+    pub(crate) fn open_on(
         disk: Arc<dyn Disk>,
         directory: PathBuf,
         config: WalConfig,
@@ -252,7 +205,7 @@ pub(crate) async fn start(
     let heard = (raft.clone(), peers.introductions().clone(), Arc::clone(&replicated));
     let hinted = hints.clone().run(heard, local_voter.clone(), peers.boot(), transport.clone(), stop.clone());
     let hinted = tokio::spawn(hinted);
-    let size = tokio::spawn(trim::run(raft.clone(), log_size.clone(), space.clone(), stop.clone()));
+    let size = tokio::spawn(log::trim::run(raft.clone(), log_size.clone(), space.clone(), stop.clone()));
     let introductions = peers.introductions().clone();
     let introduced = introductions.clone().run(
         raft.clone(),
@@ -273,9 +226,9 @@ pub(crate) async fn start(
         (wal, log_size, space, voter_reports, introductions, peers.generations().clone(), hints),
         stop,
     );
-    let short = tokio::spawn(short::run(quorum.clone(), stop.clone()));
-    let generations = tokio::spawn(later_generations::run(quorum.clone(), transport.clone(), stop.clone()));
-    let measured = tokio::spawn(distances::run(quorum.clone(), transport, stop.clone()));
+    let short = tokio::spawn(log::short::run(quorum.clone(), stop.clone()));
+    let generations = tokio::spawn(identity::later_generations::run(quorum.clone(), transport.clone(), stop.clone()));
+    let measured = tokio::spawn(network::distances::run(quorum.clone(), transport, stop.clone()));
     let tasks = [
         ("quorum rounds", rounds),
         ("log size", size),

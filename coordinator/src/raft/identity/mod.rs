@@ -1,0 +1,9 @@
+//! Identity of a coordinator: generations of the cluster, watermarks of the voters' directories, and protocols.
+
+pub(super) mod generations;
+pub(super) mod kept_marks;
+pub(super) mod later_generations;
+#[cfg(test)]
+mod later_generations_tests;
+pub(super) mod spoken;
+pub(super) mod succession;

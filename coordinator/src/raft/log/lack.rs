@@ -1,0 +1,115 @@
+//! Low disk space of the voters: reasons for which a voter refuses new entries, and for which the quorum then refuses
+//! changes.
+
+use crate::raft::quorum::view::VoterView;
+use archon_proto::v1;
+use archon_types::DiskFull;
+use archon_wal::Shortage;
+use std::fmt;
+
+/// Reason for which a voter accepts nothing new into its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// Its disk is full.
+    Full(DiskFull),
+    /// Its disk or its directory refuses another file for another reason, which its own log contains.
+    Fails,
+}
+
+impl From<Shortage> for Lack {
+    fn from(shortage: Shortage) -> Self {
+        if shortage.is_full() {
+            let (free_bytes, needed_bytes) = (shortage.free_bytes.unwrap_or(0), shortage.needed_bytes);
+            Self::Full(DiskFull::new(free_bytes, needed_bytes, None))
+        } else {
+            Self::Fails
+        }
+    }
+}
+
+impl From<Lack> for v1::VoterLack {
+    fn from(lack: Lack) -> Self {
+        match lack {
+            Lack::Full(lack) => Self { full: Some(lack.into()) },
+            Lack::Fails => Self { full: None },
+        }
+    }
+}
+
+impl From<v1::VoterLack> for Lack {
+    fn from(wire: v1::VoterLack) -> Self {
+        wire.full.map_or(Self::Fails, |lack| Self::Full(lack.into()))
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full(lack) => write!(f, "its disk is full: {lack}"),
+            Self::Fails => f.write_str("its disk refuses another file, and its own log says why"),
+        }
+    }
+}
+
+/// Returns the reason for which the quorum accepts no changes, in the view of the leader `me`: it has no space itself,
+/// or too few reachable voters have. Proposals could not be committed then, and would fill the leader's own log.
+pub(crate) fn read_only(me: u64, voters: &[VoterView]) -> Option<String> {
+    let voters: Vec<&VoterView> = voters.iter().filter(|voter| voter.voter).collect();
+    let lacking = |voter: &&&VoterView| voter.lack.is_some();
+    let able = voters.iter().filter(|voter| voter.lack.is_none() && (voter.id == me || !voter.is_away())).count();
+    let own = voters.iter().filter(lacking).any(|voter| voter.id == me);
+    let few = able * 2 <= voters.len() && voters.iter().any(|voter| lacking(&voter));
+    if !own && !few {
+        return None;
+    }
+    let told: Vec<String> = voters.iter().filter_map(|voter| Some(format!("{voter}: {}", voter.lack?))).collect();
+    let away = voters.iter().filter(|voter| voter.id != me && voter.lack.is_none() && voter.is_away());
+    let told: Vec<String> = told.into_iter().chain(away.map(|voter| format!("{voter} does not answer"))).collect();
+    Some(told.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::{CoordinatorRole, DiskLimit};
+
+    const FULL: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 1 << 24, limit: DiskLimit::Bytes });
+
+    fn voters(of: [(CoordinatorRole, Option<Lack>); 3]) -> Vec<VoterView> {
+        let ids = [1, 2, 3].into_iter().zip(of);
+        let voter = |(id, (role, lack))| VoterView { lack, ..VoterView::of(id, role) };
+        ids.map(voter).collect()
+    }
+
+    #[test]
+    fn changes_require_space_at_leader_and_majority() {
+        let roles = |lacks: [Option<Lack>; 3], third: CoordinatorRole| {
+            voters([(CoordinatorRole::Leader, lacks[0]), (CoordinatorRole::Follower, lacks[1]), (third, lacks[2])])
+        };
+        assert_eq!(read_only(1, &roles([None, None, None], CoordinatorRole::Follower)), None);
+        assert_eq!(read_only(1, &roles([None, Some(FULL), None], CoordinatorRole::Follower)), None);
+        assert_eq!(read_only(1, &roles([None, None, Some(Lack::Fails)], CoordinatorRole::Follower)), None);
+        // A missing majority is detected by the quorum rounds instead.
+        assert_eq!(
+            read_only(
+                1,
+                &voters([
+                    (CoordinatorRole::Leader, None),
+                    (CoordinatorRole::Unreachable, None),
+                    (CoordinatorRole::Unreachable, None)
+                ])
+            ),
+            None
+        );
+
+        let own = read_only(1, &roles([Some(FULL), None, None], CoordinatorRole::Follower)).unwrap();
+        assert_eq!(own, "coordinator 1 at 127.0.0.1:1: its disk is full: 0 MiB are free, 16 MiB are needed");
+        let both = read_only(1, &roles([None, Some(FULL), Some(Lack::Fails)], CoordinatorRole::Follower)).unwrap();
+        assert!(both.contains("coordinator 2 at") && both.contains("coordinator 3 at"), "{both}");
+        let away = read_only(1, &roles([None, Some(FULL), None], CoordinatorRole::Unreachable)).unwrap();
+        assert!(
+            away.contains("2 at 127.0.0.1:2: its disk is full") && away.contains("3 at 127.0.0.1:3 does not answer"),
+            "{away}"
+        );
+    }
+}

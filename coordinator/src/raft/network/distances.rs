@@ -1,0 +1,105 @@
+//! Round trips between coordinators that are too long for the timing of the quorum.
+
+use super::hello::check_distance;
+use crate::raft::quorum::Quorum;
+use crate::timing::TooFar;
+use archon_security::Transport;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Pause between two measurements.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Measurements in a row that must be too long before they are reported: a busy machine answers late for a moment.
+const FAR_MIN: u32 = 3;
+
+/// Round trips that were too long, by coordinator: the last one, and the number of them in a row.
+#[derive(Debug, Default)]
+pub(crate) struct FarStreaks(BTreeMap<u64, (TooFar, u32)>);
+
+impl FarStreaks {
+    /// Notes a measurement. Returns the number of measurements in a row that were too long, up to this one; zero if this one was not.
+    pub(crate) fn note(&mut self, id: u64, measured: Result<bool, TooFar>) -> u32 {
+        match measured {
+            Err(far) => {
+                let count = self.0.get(&id).map_or(0, |(_, count)| *count).saturating_add(1);
+                self.0.insert(id, (far, count));
+                count
+            }
+            Ok(true) => {
+                self.0.remove(&id);
+                0
+            }
+            // No answer proves nothing: the last measurement stays.
+            Ok(false) => 0,
+        }
+    }
+
+    /// Returns the last round trip to a coordinator, if at least so many in a row were too long.
+    pub(crate) fn of(&self, id: u64, min: u32) -> Option<&TooFar> {
+        self.0.get(&id).filter(|(_, count)| *count >= min).map(|(far, _)| far)
+    }
+}
+
+/// The coordinators that are too far away. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Distances(Arc<Mutex<FarStreaks>>);
+
+impl Distances {
+    /// Returns the round trip to a coordinator, if it is too long for the timing.
+    pub(in crate::raft) fn too_far(&self, id: u64) -> Option<TooFar> {
+        self.0.lock().of(id, FAR_MIN).cloned()
+    }
+
+    /// Records a measurement. Returns a distance to report.
+    fn note(&self, id: u64, measured: Result<bool, TooFar>) -> Option<TooFar> {
+        let mut all = self.0.lock();
+        if all.note(id, measured) == FAR_MIN { all.of(id, FAR_MIN).cloned() } else { None }
+    }
+}
+
+/// Measures the round trip to every member until `stop`, and logs those that are too long for the timing.
+pub(in crate::raft) async fn run(quorum: Quorum, transport: Transport, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+        let members = quorum.addresses();
+        quorum.distances.0.lock().0.retain(|id, _| members.contains_key(id));
+        for (id, address) in members.into_iter().filter(|(id, _)| *id != quorum.local_voter.id) {
+            let measured = tokio::select! {
+                () = stop.cancelled() => return,
+                measured = check_distance(&transport, &quorum.local_voter, id, &address) => measured,
+            };
+            if let Some(far) = quorum.distances.note(id, measured) {
+                tracing::warn!("{far}: it counts as unreachable, and elections may not end; {}", far.remedy());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timing::QuorumTiming;
+
+    #[test]
+    fn distance_is_reported_once_until_it_fits_again() {
+        let round_trip = Duration::from_millis(260);
+        let far = || TooFar { id: 3, address: "c3:1".to_owned(), round_trip, timing: QuorumTiming::default() };
+        let distances = Distances::default();
+        let news = || (0..5).map(|_| distances.note(3, Err(far()))).collect::<Vec<_>>();
+        assert_eq!(distances.note(3, Err(far())), None);
+        assert_eq!(distances.too_far(3), None, "one measurement may be late");
+        assert_eq!(news(), [None, Some(far()), None, None, None]);
+        assert_eq!(distances.note(3, Ok(false)), None);
+        assert_eq!(distances.too_far(3), Some(far()));
+        assert_eq!(distances.note(3, Ok(true)), None);
+        assert_eq!(distances.too_far(3), None);
+        assert_eq!(news(), [None, None, Some(far()), None, None]);
+    }
+}
