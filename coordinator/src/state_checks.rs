@@ -3,7 +3,7 @@
 
 use crate::raft::spare;
 use crate::session::Session;
-use archon_coordinator_core::coordinators::CHECKED_SINCE;
+use archon_coordinator_core::CHECKED_SINCE;
 use archon_coordinator_core::{Actor, Command, Response};
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use crate::network::End;
 use crate::raft::Disk;
 use crate::random::Random;
 use crate::world::World;
-use archon_coordinator_core::coordinators::majority;
+use archon_coordinator_core::majority;
 use archon_coordinator_core::{Newcomer, Wish, check_cancel_quorum_change, check_quorum_change};
 use archon_types::{QuorumChange, StorageId};
 use std::collections::BTreeMap;

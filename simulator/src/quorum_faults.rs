@@ -5,7 +5,7 @@ use crate::event::Event;
 use crate::network::{Cut, End};
 use crate::raft::{Disk, What};
 use crate::world::World;
-use archon_coordinator_core::coordinators::majority;
+use archon_coordinator_core::majority;
 use archon_coordinator_core::{Command, Members, Wish};
 use archon_types::StorageId;
 use uuid::Uuid;

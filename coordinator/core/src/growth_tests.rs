@@ -1,8 +1,8 @@
 //! Tests that the cost of a change, heartbeat or turn does not grow with the cluster. The cost is the number of
 //! examined partition rows, which does not depend on the machine.
 
-use crate::partitions::LOOKED_AT;
-use crate::waits::copies_by_node;
+use crate::placement::waits::copies_by_node;
+use crate::state::partitions::LOOKED_AT;
 use crate::{
     Actor, ClusterState, Command, CommandBatch, Edit, Goal, Liveness, MigrationId, PartitionChange, Plan, PlanSummary,
     Register, Response, Totals, Waits, apply, duties_mark, nodes_delta, on_stopping, plan, rows_piece, table_piece,

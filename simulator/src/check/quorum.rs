@@ -4,7 +4,7 @@
 use super::Violation;
 use crate::raft::Membership;
 use crate::world::World;
-use archon_coordinator_core::coordinators::CATCH_UP_ENTRIES;
+use archon_coordinator_core::CATCH_UP_ENTRIES;
 use std::sync::Arc;
 
 impl World {

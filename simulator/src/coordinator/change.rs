@@ -4,7 +4,7 @@ use crate::event::{Event, Proposal};
 use crate::mutant::ShellMutant;
 use crate::raft::{Body, What};
 use crate::world::World;
-use archon_coordinator_core::coordinators::CATCH_UP_ENTRIES;
+use archon_coordinator_core::CATCH_UP_ENTRIES;
 use archon_coordinator_core::{Command, QuorumHealth, QuorumStep, next_step};
 use std::collections::BTreeSet;
 

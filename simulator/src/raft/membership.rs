@@ -1,6 +1,6 @@
 //! Membership of the quorum, and the steps of a change.
 
-use archon_coordinator_core::coordinators::majority;
+use archon_coordinator_core::majority;
 use archon_coordinator_core::{Coordinator, Members, QuorumStep};
 use archon_types::StorageId;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,7 +2,7 @@
 //! taken offline and has no leader, a member is in maintenance exactly if that is its goal.
 
 use super::{Violation, violated};
-use crate::controls::Bar;
+use crate::operator::controls::Bar;
 use crate::state::ClusterState;
 use archon_types::{NodeGoal, PartitionStatus};
 

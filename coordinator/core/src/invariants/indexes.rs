@@ -1,12 +1,12 @@
 //! The indexes agree with the rows.
 
 use super::{Violation, violated};
-use crate::condemned::Condemned;
-use crate::former_leaders::FormerLeaders;
-use crate::migration::Migrations;
-use crate::nodes::Nodes;
-use crate::partitions::Partitions;
 use crate::state::ClusterState;
+use crate::state::condemned::Condemned;
+use crate::state::former_leaders::FormerLeaders;
+use crate::state::migration::Migrations;
+use crate::state::nodes::Nodes;
+use crate::state::partitions::Partitions;
 
 const NAME: &str = "indexes";
 

@@ -2,7 +2,7 @@
 //! out-of-sync copy becomes Live only by a leader's request, a first assignment, or an operator's acceptance of loss.
 
 use super::{Violation, violated};
-use crate::events::EventKind;
+use crate::findings::events::EventKind;
 use crate::state::ClusterState;
 use archon_types::{Partition, PartitionStatus, ReplicaState};
 

@@ -2,7 +2,7 @@
 //! leaves its keys to its left neighbour and orders the deletion of its copies.
 
 use super::{Violation, violated};
-use crate::apply::may_hold;
+use crate::command::apply::may_hold;
 use crate::state::ClusterState;
 
 const NAME: &str = "merges";

@@ -1,8 +1,8 @@
 //! All unfinished migrations belong to one plan, and no partition has two running ones.
 
 use super::{Violation, violated};
-use crate::migration::Stage;
 use crate::state::ClusterState;
+use crate::state::migration::Stage;
 use std::collections::BTreeSet;
 
 const NAME: &str = "one_plan";

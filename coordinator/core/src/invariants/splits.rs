@@ -2,7 +2,7 @@
 //! partition, and its number is unused.
 
 use super::{Violation, violated};
-use crate::apply::may_hold;
+use crate::command::apply::may_hold;
 use crate::state::ClusterState;
 use archon_types::split::check_split_at;
 use archon_types::{NodeId, PartitionId, PlacementId};

@@ -1,8 +1,8 @@
 //! Every node and participant speaks the protocol of the cluster (PROTOCOL rules 63 and 64), which never falls.
 
 use super::{Violation, violated};
+use crate::quorum::upgrade::registered_laggard;
 use crate::state::ClusterState;
-use crate::upgrade::registered_laggard;
 
 const NAME: &str = "spoken";
 

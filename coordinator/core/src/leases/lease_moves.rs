@@ -1,9 +1,9 @@
 //! Balancing of a lease table: the partitions that should change their owner, and the new owners.
 
 use crate::liveness::Liveness;
-use crate::node_row::NodeRow;
-use crate::score::{Need, Share, quotas};
+use crate::placement::score::{Need, Share, quotas};
 use crate::state::ClusterState;
+use crate::state::node_row::NodeRow;
 use archon_types::{NodeGoal, NodeId, Partition, PartitionId, PartitionStatus, Placement, Table};
 use std::collections::{BTreeMap, BTreeSet};
 

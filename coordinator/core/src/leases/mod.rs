@@ -19,7 +19,7 @@ pub(crate) use owners::Owners;
 pub(crate) use staying::Successors;
 pub use staying::staying_leases;
 
-use crate::edit::{Edit, Ending};
+use crate::command::edit::{Edit, Ending};
 use crate::state::ClusterState;
 use archon_types::{Incarnation, NodeId, Partition, PartitionStatus, Placement, PlacementId, ReplicaState, Table};
 

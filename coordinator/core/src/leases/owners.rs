@@ -2,9 +2,9 @@
 
 use super::{NextOwner, placed};
 use crate::liveness::Liveness;
-use crate::node_row::NodeRow;
-use crate::score::Need;
+use crate::placement::score::Need;
 use crate::state::ClusterState;
+use crate::state::node_row::NodeRow;
 use archon_types::{NodeGoal, NodeId, Partition, Placement, PlacementId, Table, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -41,7 +41,7 @@ fn bad_registrations_change_nothing() {
 fn departed_strangers_do_not_bar_new_nodes() {
     let mut bed = TestBed::running(settings(4, 2, 2), &["athens", "byzantium"]);
     let own = [bed.node("athens"), bed.node("byzantium")];
-    let most = archon_coordinator_core::state::STRANGERS_MAX;
+    let most = archon_coordinator_core::STRANGERS_MAX;
     let name = |number: usize| format!("stranger-{number:04}");
     let arrives = |bed: &mut TestBed, number: usize| {
         let number_of_directory = 1_000 + number as u128;
@@ -74,7 +74,7 @@ fn stranger_is_forgotten_after_a_while_acting_node_is_not() {
     bed.pass(2_000, &[athens, stranger]);
     let failed = |bed: &TestBed, node| bed.state.node(node).map(|row| row.node.status);
     assert_eq!(failed(&bed, stranger), Some(NodeStatus::Failed));
-    let age_ms = archon_coordinator_core::state::STRANGER_AGE_MS;
+    let age_ms = archon_coordinator_core::STRANGER_AGE_MS;
     let late = |bed: &mut TestBed, millis: u64| {
         bed.now = bed.now.plus(millis);
         bed.heartbeat_all();

@@ -2,7 +2,7 @@
 //! added command or field is written only once the cluster speaks the protocol that introduced it
 //! (docs/design/adr/0057-upgrades.md).
 
-use archon_coordinator_core::controls::Order;
+use archon_coordinator_core::Order;
 use archon_coordinator_core::*;
 use archon_types::*;
 use bytes::Bytes;

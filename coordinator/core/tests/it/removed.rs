@@ -1,7 +1,7 @@
 //! Removed nodes: holders of nodes by deltas forget them too.
 
 use crate::bed::{TABLE, TestBed, register, settings};
-use archon_coordinator_core::state::STRANGERS_MAX;
+use archon_coordinator_core::STRANGERS_MAX;
 use archon_coordinator_core::*;
 use archon_types::*;
 

@@ -2,7 +2,7 @@
 
 use super::view::{QuorumView, VoterView};
 use super::{LOOK_INTERVAL, Quorum};
-use archon_coordinator_core::coordinators::CATCH_UP_ENTRIES;
+use archon_coordinator_core::CATCH_UP_ENTRIES;
 use archon_types::{CoordinatorRole, ErrorDetail, ErrorKind};
 use std::collections::BTreeSet;
 use std::time::Duration;

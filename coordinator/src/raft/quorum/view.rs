@@ -4,7 +4,7 @@ use super::Quorum;
 use crate::raft::log::lack::Lack;
 use crate::timing::TooFar;
 use archon_coordinator_core::CoordinatorsSpeak;
-use archon_coordinator_core::coordinators::majority;
+use archon_coordinator_core::majority;
 use archon_types::{CoordinatorRole, MemberCertificate, ProtocolRange};
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::{Instant as _, ServerState};

@@ -16,6 +16,6 @@ mod network;
 mod scenes;
 mod world;
 
-pub use archon_coordinator_core::state::NODES_MAX;
+pub use archon_coordinator_core::NODES_MAX;
 pub use coordinator::NotTaken;
 pub use scenes::{Away, CutOff, Death, Load, Way, away, cut_off, death, load};

@@ -1,0 +1,143 @@
+//! Elections of leaders: after a node failed, and for any partition without one.
+
+use crate::command::edit::{Edit, Ending, PartitionChange};
+use crate::command::{Command, Successor};
+use crate::leases::{self, Owners};
+use crate::liveness::Liveness;
+use crate::mutant::Mutant;
+use crate::placement::score::Need;
+use crate::state::ClusterState;
+use archon_types::{Incarnation, Millis, NodeGoal, NodeId, Partition, Placement, PlacementId, ReplicaState, TableId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Returns one command that fails a node and names every successor.
+pub(crate) fn node_failed(
+    state: &ClusterState,
+    liveness: &Liveness,
+    node: NodeId,
+    incarnation: Incarnation,
+) -> Command {
+    let mut extra = BTreeMap::new();
+    let excluded = |other| other == node || !liveness.may_lead(other);
+    let spared = |other| liveness.doors.spares(other);
+    let successors = state
+        .partitions
+        .on_node(node)
+        // The next owner of a lease is elected in the next turn, among all participants.
+        .filter(|row| !state.is_lease(row.id.table) && !state.is_offline(row.id))
+        .filter(|row| row.leader_placement().is_some_and(|leader| leader.node == node))
+        .filter_map(|row| {
+            let (placement, incarnation) = candidate(state, row, &mut extra, excluded, spared)?;
+            Some(Successor { partition: row.id, if_version: row.version, placement, incarnation })
+        })
+        .collect();
+    Command::NodeFailed { node, incarnation, successors }
+}
+
+/// Returns commands for the nodes that were silent for too long, with successors. They get no answer from here on.
+pub(crate) fn failures(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Vec<Command> {
+    let silent = liveness.silent(state, now);
+    // All of them stop being answered before any successor is chosen: none of them may become one.
+    let due: Vec<(NodeId, Incarnation)> =
+        silent.into_iter().filter(|(node, _)| liveness.stop_answering(*node, now)).collect();
+    due.into_iter().map(|(node, incarnation)| node_failed(state, liveness, node, incarnation)).collect()
+}
+
+/// The outcome of an election.
+pub(crate) enum Election {
+    /// Commit this.
+    Elect(Command),
+    /// The former holder's lease may run until then.
+    Wait(Millis),
+    /// No member can lead, or no election is due.
+    Nothing,
+}
+
+/// Returns the partitions without a leader that have a possible leader: a holder of a copy, or a participant with room
+/// of a lease table. All others wait for a new member, which changes the state, and are not scanned until then.
+pub(crate) fn electable<'a>(
+    state: &'a ClusterState,
+    liveness: &Liveness,
+    owners: &mut Owners<'_>,
+) -> impl Iterator<Item = &'a Partition> + use<'a> {
+    let taken = state.lease_tables().filter(|table| owners.takes(liveness, table)).map(|table| table.id);
+    let taken: BTreeSet<TableId> = taken.collect();
+    let mut held = state.partitions.leaderless_on(|node| state.is_active(node) && liveness.may_lead(node));
+    held.retain(|id| !taken.contains(&id.table));
+    let held = held.into_iter().filter_map(|id| state.partitions.get(id));
+    held.chain(taken.into_iter().flat_map(|table| state.partitions.leaderless_in(table)))
+}
+
+/// Elects a leader if there is none, or if the present leadership was withdrawn and its lease has ended.
+pub(crate) fn elect(
+    state: &ClusterState,
+    liveness: &Liveness,
+    now: Millis,
+    row: &Partition,
+    extra: &mut BTreeMap<NodeId, u32>,
+    owners: &mut Owners<'_>,
+) -> Election {
+    let mut over_at = Millis::ZERO;
+    if row.leader.is_some() {
+        match liveness.withdrawn_over_at(state, row.id) {
+            Some(at) => over_at = at,
+            None => return Election::Nothing,
+        }
+    }
+    for former in state.former_leaders.of_partition(row.id) {
+        over_at = over_at.max(liveness.former_over_at(state, former));
+    }
+    // A lease needs no copy: its last owner may have been removed.
+    if row.live().next().is_none() && !state.is_lease(row.id.table) {
+        return Election::Nothing;
+    }
+    if now < over_at {
+        return Election::Wait(over_at);
+    }
+    if state.is_offline(row.id) {
+        let vacate = || PartitionChange::one(row.id, row.version, Edit::Vacate(Ending::Lapsed));
+        return row.leader.map_or(Election::Nothing, |_| Election::Elect(Command::Change(vec![vacate()])));
+    }
+    if state.is_lease(row.id.table) {
+        let Some(next) = owners.next(liveness, row, |_| false) else { return Election::Nothing };
+        let edits = leases::take_over(row, next, Ending::Lapsed);
+        let change = PartitionChange { partition: row.id, if_version: row.version, edits };
+        return Election::Elect(Command::Change(vec![change]));
+    }
+    let only = liveness.isolated.successor(row, now, |node| state.is_active(node) && liveness.may_lead(node));
+    let excluded = |node| !liveness.may_lead(node) || only.is_some_and(|only| only != node);
+    let Some((placement, incarnation)) = candidate(state, row, extra, excluded, |node| liveness.doors.spares(node))
+    else {
+        return Election::Nothing;
+    };
+    let edit = Edit::Lead { placement, incarnation, ending: Ending::Lapsed };
+    Election::Elect(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]))
+}
+
+/// Returns the Live copy that should lead: the target of a migration (or its source, if cancelled), else one on a node
+/// that serves as usual (not cordoned, in maintenance or drained) and is not barred from it; of these the one with the
+/// fewest leaderships for its weight. `extra` counts leaderships that were named already and are not in the state yet.
+/// A copy on a `spared` node is chosen only if there is no other.
+pub(crate) fn candidate(
+    state: &ClusterState,
+    row: &Partition,
+    extra: &mut BTreeMap<NodeId, u32>,
+    excluded: impl Fn(NodeId) -> bool,
+    spared: impl Fn(NodeId) -> bool,
+) -> Option<(PlacementId, Incarnation)> {
+    let counts = |copy: &Placement| copy.state == ReplicaState::Live || state.breaks(Mutant::ElectAnyone); // rule 9
+    let able = |copy: &&Placement| counts(copy) && state.is_active(copy.node) && !excluded(copy.node);
+    let preferred = state
+        .migrations
+        .running(row.id)
+        .and_then(|migration| if migration.cancel { Some(migration.source) } else { migration.stage.target() });
+    let chosen = row.placements.iter().filter(able).min_by_key(|live| {
+        let leads = state.partitions.leaders_on(live.node) + extra.get(&live.node).copied().unwrap_or(0);
+        let node = state.node(live.node).map(|row| &row.node);
+        let reserved = node.is_none_or(|node| node.goal != NodeGoal::Serve) || state.bars(row.id, live.node);
+        let weight = node.map_or(1, |node| node.weight.max(1));
+        (spared(live.node), Some(live.id) != preferred, reserved, Need { count: leads, weight, slot: 0 }, live.id)
+    })?;
+    *extra.entry(chosen.node).or_default() += 1;
+    Some((chosen.id, state.incarnation(chosen.node)?))
+}

@@ -1,0 +1,152 @@
+//! Checks of grants and revocations of client rights, and of revocations of certificates.
+
+use crate::command::Command;
+use crate::quorum::coordinators::WITHDRAWN_SINCE;
+use crate::state::ClusterState;
+use archon_types::access::{WHENEVER, check_identity};
+use archon_types::{
+    AccessList, ErrorDetail, ErrorKind, Holds, Millis, NodeId, OWN_SINCE, Participant, Right, Scope, Table, TableId,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Change of a right by an operator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccessChange {
+    /// Grants the right; a higher existing right stays.
+    Grant(Right),
+    /// Revokes the right. Revoking read also revokes write.
+    Revoke(Right),
+}
+
+impl AccessChange {
+    /// Returns the right after the change.
+    fn after(self, before: Option<Right>) -> Option<Right> {
+        match self {
+            Self::Grant(right) => before.max(Some(right)),
+            Self::Revoke(Right::Write) => before.min(Some(Right::Read)),
+            Self::Revoke(Right::Read) => before.filter(|right| *right == Right::Own),
+            Self::Revoke(Right::Own) => before.filter(|right| *right != Right::Own),
+        }
+    }
+}
+
+/// Returns the command that changes a right; `None` if it needs no change.
+///
+/// # Errors
+/// If the name is invalid for a client, or the table does not hold the subject of the right: rows, or leases to own.
+pub fn check_access(state: &ClusterState, scope: &Scope, change: AccessChange) -> Result<Option<Command>, ErrorDetail> {
+    scope.check()?;
+    let table = scope.table.and_then(|table| state.tables.get(&table));
+    match (change, table) {
+        (AccessChange::Grant(Right::Own) | AccessChange::Revoke(Right::Own), None) => {
+            let why = "the right to own partitions is granted for one lease table: name it";
+            return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
+        }
+        (AccessChange::Grant(Right::Own), Some(_)) if state.protocol < OWN_SINCE => {
+            let why = format!(
+                "the cluster speaks protocol {}, and the right to own partitions came with {OWN_SINCE}; until then every participant has it: \
+                 see `archon upgrade status`",
+                state.protocol
+            );
+            return Err(ErrorDetail::new(ErrorKind::Refused, why));
+        }
+        (AccessChange::Grant(Right::Own), Some(table)) if table.holds == Holds::Data => {
+            let why =
+                format!("table {} has rows and no leases to own: grant read or write of it to clients", table.name);
+            return Err(ErrorDetail::new(ErrorKind::Refused, why));
+        }
+        (AccessChange::Grant(Right::Read | Right::Write), Some(table)) if table.holds == Holds::Lease => {
+            let why = format!(
+                "table {} is of leases: it has no rows, and everyone with a certificate may ask who owns them; participants are granted own",
+                table.name
+            );
+            return Err(ErrorDetail::new(ErrorKind::Refused, why));
+        }
+        _ => {}
+    }
+    let before = state.access.granted(scope);
+    let after = change.after(before);
+    let command = Command::SetAccess { scope: scope.clone(), before, after };
+    Ok((before != after).then_some(command))
+}
+
+/// Returns the command that revokes the certificates of an identity that begin before `begins_before`, or restores all;
+/// `None` if it needs no change. A revocation stays until it is lifted: a time before the present one changes nothing.
+///
+/// # Errors
+/// If the identity is invalid, or the coordinator was removed permanently.
+pub fn check_withdrawal(
+    state: &ClusterState,
+    identity: &str,
+    begins_before: Option<Millis>,
+) -> Result<Option<Command>, ErrorDetail> {
+    check_identity(identity)?;
+    let before = state.access.withdrawn().get(identity).copied();
+    if begins_before.is_none() && state.coordinators.removed().any(|removed| removed == identity) {
+        let why = format!("{identity} was removed from the quorum, and its number is not given again");
+        return Err(ErrorDetail::new(ErrorKind::Refused, why));
+    }
+    let after = begins_before.map(|moment| before.map_or(moment, |before| before.max(moment)));
+    let command = Command::Withdraw { identity: identity.to_owned(), before, after };
+    Ok((before != after).then_some(command))
+}
+
+/// Certificates of one identity that members refuse, by two independent facts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RefusedCertificates {
+    /// An admin revoked those that begin before this.
+    pub begins_before: Option<Millis>,
+    /// The coordinator was removed from the quorum. Nodes refuse all of its certificates; coordinators let it ask about
+    /// its removal, unless the certificates were revoked as well.
+    pub removed: bool,
+}
+
+impl ClusterState {
+    /// Returns the certificates that members refuse, by identity.
+    pub fn refused_certificates(&self) -> BTreeMap<String, RefusedCertificates> {
+        let withdrawn =
+            |begins_before: &Millis| RefusedCertificates { begins_before: Some(*begins_before), removed: false };
+        let all = self.access.withdrawn().iter();
+        let mut refused: BTreeMap<String, _> = all.map(|(whose, moment)| (whose.clone(), withdrawn(moment))).collect();
+        if self.protocol >= WITHDRAWN_SINCE {
+            self.coordinators.removed().for_each(|identity| refused.entry(identity).or_default().removed = true);
+        }
+        refused
+    }
+
+    /// Returns true if this member is a participant with a certificate that was not granted the partitions of the lease
+    /// table. It is kept from them like by a bar. Before [`OWN_SINCE`] every participant may own them.
+    pub(crate) fn lacks_grant(&self, member: NodeId, table: TableId) -> bool {
+        let Some(row) = self.participants.get(&member) else { return false };
+        row.certified && self.protocol >= OWN_SINCE && !self.access.may_own(&row.node.name, table)
+    }
+
+    /// Returns a lease table that a participant with a certificate wants to serve, if it was granted none of the
+    /// existing ones.
+    pub fn not_granted(&self, name: &str, participant: &Participant) -> Option<&Table> {
+        let served = participant.tables.iter().filter_map(|served| self.table_by_name(served));
+        let leased: Vec<&Table> = served.filter(|table| table.holds == Holds::Lease).collect();
+        let granted = self.protocol < OWN_SINCE || leased.iter().any(|table| self.access.may_own(name, table.id));
+        leased.first().copied().filter(|_| !granted)
+    }
+
+    /// Returns true if the participant was not granted all of the tables that it serves.
+    pub(crate) fn lacks_any_grant(&self, member: NodeId) -> bool {
+        let served = self.participants.get(&member).and_then(|row| row.participant.as_ref());
+        let served = served.map_or(&[][..], |participant| participant.tables.as_slice());
+        let tables = served.iter().filter_map(|name| self.table_by_name(name));
+        tables.filter(|table| table.holds == Holds::Lease).any(|table| self.lacks_grant(member, table.id))
+    }
+
+    /// Returns rights and refused certificates, as nodes apply them.
+    pub fn access_list(&self) -> AccessList {
+        let mut access = Arc::clone(&self.access);
+        if self.protocol >= WITHDRAWN_SINCE {
+            for identity in self.coordinators.removed() {
+                Arc::make_mut(&mut access).set_withdrawn(&identity, Some(WHENEVER));
+            }
+        }
+        AccessList { version: self.access_version, access }
+    }
+}

@@ -1,0 +1,11 @@
+//! Placement of copies: first assignment, plans, replacement of missing copies, and moves.
+
+pub(crate) mod assign;
+pub(crate) mod eligible_nodes;
+pub(crate) mod lack;
+pub(crate) mod migrate;
+pub(crate) mod plan;
+pub(crate) mod repair;
+pub(crate) mod score;
+pub(crate) mod tally;
+pub(crate) mod waits;

@@ -1,0 +1,531 @@
+//! The replicated state that the Raft log builds and a snapshot holds.
+
+pub(crate) mod condemned;
+pub(crate) mod departed;
+pub(crate) mod former_leaders;
+pub(crate) mod image;
+pub(crate) mod migration;
+pub(crate) mod names;
+pub(crate) mod node_row;
+pub(crate) mod nodes;
+pub(crate) mod partitions;
+pub(crate) mod totals;
+
+use crate::command::response::Response;
+use crate::findings::events::{Event, EventKind};
+use crate::mutant::Mutant;
+use crate::operator::controls::Controls;
+use crate::quorum::coordinators::Coordinators;
+use crate::quorum::recovery::Recovery;
+use crate::state::condemned::Condemned;
+use crate::state::departed::Departed;
+use crate::state::former_leaders::FormerLeaders;
+use crate::state::migration::{Migration, Migrations};
+use crate::state::node_row::NodeRow;
+use crate::state::nodes::Nodes;
+use crate::state::partitions::Partitions;
+use archon_types::limits::SPLIT_KEYS_BYTES_MAX;
+pub(crate) use archon_types::limits::{CONDEMNED_MAX, PARTITIONS_MAX};
+use archon_types::{
+    Access, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, Incarnation, LeaseTiming, Millis, NodeId,
+    NodeStatus, Partition, PartitionId, PlacementId, RangeLimits, RemovedNodes, RequestId, Settings, StorageId, Table,
+    TableId, TableList, Version,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Protocol from which on the number of tables and the bytes of split keys are bounded: earlier versions apply commands
+/// beyond the bounds.
+pub(crate) const WRITTEN_BOUNDS_SINCE: u32 = 2;
+/// Maximum number of events; older ones are dropped.
+pub(crate) const EVENTS_MAX: usize = 4_096;
+/// Maximum number of first answers kept for repeated requests.
+pub(crate) const ANSWERS_MAX: usize = 1_024;
+/// Time for which a first answer is kept, in milliseconds of the proposers' wall clocks.
+pub(crate) const ANSWER_AGE_MS: u64 = 600_000;
+/// Maximum number of nodes, including lost ones.
+pub const NODES_MAX: usize = 20_000;
+/// Maximum number of participants, including those that are gone and not yet forgotten.
+pub(crate) const PARTICIPANTS_MAX: usize = 20_000;
+/// Maximum number of strangers remembered ([`ClusterState::is_stranger`]); the newest ones stay. Far more than nodes
+/// that are set up at once, and far fewer than [`NODES_MAX`], so that registering and leaving cannot keep new nodes
+/// out.
+pub const STRANGERS_MAX: usize = 1_000;
+/// Time for which a stranger is remembered, in milliseconds: longer than an operator looks for a failing new node.
+/// Participants that are gone are kept as long, unless an order names them.
+pub const STRANGER_AGE_MS: u64 = 3_600_000;
+/// Maximum number of moves in one plan that is carried out.
+pub(crate) const MOVES_MAX: usize = 65_536;
+/// Number of finished migrations kept for display.
+pub(crate) const MIGRATIONS_KEPT: usize = 4_096;
+
+/// The first answer to a request, kept for its repetition.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeptAnswer {
+    /// The request.
+    pub request: RequestId,
+    /// The proposer's time.
+    pub at: Millis,
+    /// The responses.
+    pub responses: Vec<Response>,
+}
+
+/// The whole replicated state. Only [`crate::apply()`] changes it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClusterState {
+    /// The cluster's id; nil before bootstrap.
+    pub cluster: ClusterId,
+    /// Cluster-wide settings.
+    pub settings: Settings,
+    /// Log index of the last change of the settings.
+    #[serde(default)]
+    pub settings_version: Version,
+    /// Rights of clients to tables.
+    #[serde(default)]
+    pub access: Arc<Access>,
+    /// Log index of the last change of it.
+    #[serde(default)]
+    pub access_version: Version,
+    /// The protocol that the cluster speaks, zero before there is one; a member that does not speak it is refused.
+    #[serde(rename = "feature_level")]
+    pub protocol: u32,
+    /// True if an operator holds the protocol, so that members can go back to the previous version. Not written while
+    /// false: the first protocol does not know it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub protocol_held: bool,
+    /// Number of generations: recoveries from less than a majority, plus one (`quorum::recovery`).
+    #[serde(default = "first_generation")]
+    pub generation: u64,
+    /// The keys of the generations that this state continues, including its own. Those without one are left out, so
+    /// nothing is written while all are.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub generation_keys: BTreeMap<u64, GenerationKey>,
+    /// Reports received so far, while a recovery is in progress.
+    #[serde(default)]
+    pub recovery: Option<Box<Recovery>>,
+    /// The coordinators of the generations before this one, once its recovery has settled, each with its address: this
+    /// generation greets them, so that they end when they come back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_coordinators: Vec<(u64, String)>,
+    /// The members of the quorum.
+    #[serde(default)]
+    pub coordinators: Coordinators,
+    /// Every node, including lost ones, in order of registration.
+    pub nodes: Nodes,
+    /// Every participant: a member that owns partitions of lease tables for another service, in order of registration.
+    /// Nodes and participants share one series of numbers.
+    #[serde(default)]
+    pub participants: Nodes,
+    /// Every table.
+    pub tables: BTreeMap<TableId, Table>,
+    /// Every partition.
+    pub partitions: Partitions,
+    /// Copies that left sync: the version at which they did, and the data they may still hold. Of the whole ones the
+    /// last that left has most of the data.
+    pub departed: BTreeMap<PlacementId, Departed>,
+    /// Partitions that were assigned and have not been Online since: their copies need not exist yet.
+    pub untouched: BTreeSet<PartitionId>,
+    /// Partitions of which a copy knew this epoch without a grant, until they serve above it.
+    pub surpassed: BTreeMap<PartitionId, Epoch>,
+    /// Ended leaderships whose holders may not know it yet.
+    pub former_leaders: FormerLeaders,
+    /// Condemned copies of dropped and merged partitions and abandoned splits, until their nodes report their deletion.
+    #[serde(default)]
+    pub condemned: Condemned,
+    /// Standing orders of operators about partitions and members.
+    #[serde(default)]
+    pub controls: Controls,
+    /// Present and past moves.
+    pub migrations: Migrations,
+    /// First answers, oldest first.
+    pub answers: VecDeque<KeptAnswer>,
+    /// Events, oldest first.
+    pub events: VecDeque<Event>,
+    /// The last assigned node number.
+    pub node_last: NodeId,
+    /// The last assigned table number.
+    pub table_last: TableId,
+    /// The last assigned placement number; numbers may be skipped, never reused.
+    pub placement_last: PlacementId,
+    /// The last assigned migration number.
+    pub migration_last: u64,
+    /// Version of the newest node row.
+    pub nodes_version: Version,
+    /// Version of the newest participant's row.
+    #[serde(default)]
+    pub participants_version: Version,
+    /// Log index of the last removal of a node: its row is gone, and only this records the removal.
+    #[serde(default)]
+    pub removed_version: Version,
+    /// The same for participants.
+    #[serde(default)]
+    pub participants_removed_version: Version,
+    /// Log index of the last drop of a table: its rows, with lower versions, are gone.
+    #[serde(default)]
+    pub dropped_version: Version,
+    /// Log index of the last activation, which other members need not learn.
+    #[serde(default)]
+    pub activated_version: Version,
+    /// Log index of the last change of a migration's record.
+    #[serde(default)]
+    pub moves_version: Version,
+    /// Log index of the last order of an operator.
+    #[serde(default)]
+    pub controls_version: Version,
+    /// Index of the last applied log entry.
+    pub applied: u64,
+    /// The rule that a test disables.
+    #[cfg(any(test, feature = "mutants"))]
+    #[serde(skip)]
+    pub mutant: Option<Mutant>,
+}
+
+/// Maximum distance of any log's end from the applied index.
+const AHEAD_MAX: u64 = 1_000_000;
+
+const fn first_generation() -> u64 {
+    1
+}
+
+impl Default for ClusterState {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ClusterState {
+    /// Returns the state before the first log entry: nothing is bootstrapped.
+    pub fn new() -> Self {
+        Self {
+            cluster: ClusterId::NIL,
+            settings: Settings::default(),
+            settings_version: Version::ZERO,
+            access: Arc::default(),
+            access_version: Version::ZERO,
+            protocol: 0,
+            protocol_held: false,
+            generation: first_generation(),
+            generation_keys: BTreeMap::new(),
+            recovery: None,
+            former_coordinators: Vec::new(),
+            coordinators: Coordinators::default(),
+            nodes: Nodes::default(),
+            participants: Nodes::default(),
+            tables: BTreeMap::new(),
+            partitions: Partitions::default(),
+            departed: BTreeMap::new(),
+            untouched: BTreeSet::new(),
+            surpassed: BTreeMap::new(),
+            former_leaders: FormerLeaders::default(),
+            condemned: Condemned::default(),
+            controls: Controls::default(),
+            migrations: Migrations::default(),
+            answers: VecDeque::new(),
+            events: VecDeque::new(),
+            node_last: NodeId::ZERO,
+            table_last: TableId::ZERO,
+            placement_last: PlacementId::ZERO,
+            migration_last: 0,
+            nodes_version: Version::ZERO,
+            participants_version: Version::ZERO,
+            removed_version: Version::ZERO,
+            participants_removed_version: Version::ZERO,
+            dropped_version: Version::ZERO,
+            activated_version: Version::ZERO,
+            moves_version: Version::ZERO,
+            controls_version: Version::ZERO,
+            applied: 0,
+            #[cfg(any(test, feature = "mutants"))]
+            mutant: None,
+        }
+    }
+
+    /// Returns true if a test disables this rule.
+    #[cfg(any(test, feature = "mutants"))]
+    pub(crate) fn breaks(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    #[cfg(not(any(test, feature = "mutants")))]
+    #[allow(clippy::unused_self)]
+    pub(crate) const fn breaks(&self, _: Mutant) -> bool {
+        false
+    }
+
+    /// Returns the key of a generation that this state continues, or of its own; nil if that has none, or is later.
+    pub fn generation_key(&self, generation: u64) -> GenerationKey {
+        self.generation_keys.get(&generation).copied().unwrap_or(GenerationKey::NIL)
+    }
+
+    /// Returns the number from which its generation counts.
+    pub fn begins_at(&self) -> u64 {
+        archon_types::begins_at(self.generation, self.generation_key(self.generation))
+    }
+
+    /// Returns the coordinators of the generations before this one, each with its address.
+    pub fn former(&self) -> &[(u64, String)] {
+        self.recovery.as_ref().map_or(&self.former_coordinators, |recovery| &recovery.former)
+    }
+
+    /// Returns true while this generation waits for those before it and does nothing ([`Recovery::has_taken_over`]).
+    pub fn stands_by(&self) -> bool {
+        self.recovery.as_ref().is_some_and(|recovery| !recovery.has_taken_over())
+    }
+
+    /// Returns true if the cluster has been bootstrapped.
+    pub fn is_bootstrapped(&self) -> bool {
+        !self.cluster.is_nil()
+    }
+
+    /// Returns the version of the newest row of all tables that hold data and of all nodes, including removed ones: the
+    /// version for which a plan is valid.
+    pub fn table_version(&self) -> Version {
+        let newest = self.data_tables().map(|table| self.version_of(table.id)).max().unwrap_or(self.nodes_version);
+        newest.max(self.dropped_version)
+    }
+
+    /// Returns the tables with copies on nodes.
+    pub fn data_tables(&self) -> impl Iterator<Item = &Table> {
+        self.tables.values().filter(|table| table.holds == Holds::Data)
+    }
+
+    /// Returns the partitions that have copies on nodes.
+    pub fn data_rows(&self) -> impl Iterator<Item = &Partition> {
+        self.partitions.iter().filter(|row| !self.is_lease(row.id.table))
+    }
+
+    /// Returns the tables of leases.
+    pub fn lease_tables(&self) -> impl Iterator<Item = &Table> {
+        self.tables.values().filter(|table| table.holds == Holds::Lease)
+    }
+
+    /// Returns true if the partitions of this table are leases.
+    pub fn is_lease(&self, table: TableId) -> bool {
+        self.tables.get(&table).is_some_and(|table| table.holds == Holds::Lease)
+    }
+
+    /// Returns true if the table is by ranges.
+    pub fn is_range(&self, table: TableId) -> bool {
+        self.tables.get(&table).is_some_and(|table| table.keys.is_range())
+    }
+
+    /// Returns the limits of automatic splits and merges of a table; none for a table with hashed keys.
+    pub(crate) fn range_limits(&self, table: TableId) -> RangeLimits {
+        self.tables.get(&table).map(|table| table.keys.limits()).unwrap_or_default()
+    }
+
+    /// Returns the existing tables.
+    pub fn table_list(&self) -> TableList {
+        let tables = self.tables.keys().copied().collect();
+        TableList { version: self.dropped_version, last: self.table_last, tables }
+    }
+
+    /// Returns the removed nodes, if one was removed after `since`.
+    pub fn removed_since(&self, since: Version) -> Option<RemovedNodes> {
+        let list = || {
+            // Participants are excluded from the removed nodes: otherwise a relay of their heartbeats would report them
+            // as fenced.
+            let mut there: Vec<NodeId> = self.members().map(|row| row.node.id).collect();
+            there.sort_unstable();
+            RemovedNodes::all_but(there.into_iter(), self.node_last, self.removed_version)
+        };
+        (self.removed_version > since).then(list)
+    }
+
+    /// Returns the removed members of a table, if one was removed after `since`.
+    pub fn removed_of_since(&self, table: TableId, since: Version) -> Option<RemovedNodes> {
+        if !self.is_lease(table) {
+            return self.removed_since(since);
+        }
+        let version = self.participants_removed_version;
+        (version > since).then(|| RemovedNodes::all_but(self.participants.keys().copied(), self.node_last, version))
+    }
+
+    /// Returns a version that rises whenever an incarnation begins, acts or ends, or a member's row changes otherwise.
+    pub fn lives_version(&self) -> Version {
+        self.nodes_version.max(self.participants_version).max(self.activated_version)
+    }
+
+    /// Returns the version of one table's newest row, including its members.
+    pub fn version_of(&self, table: TableId) -> Version {
+        let members = if self.is_lease(table) { self.participants_version } else { self.nodes_version };
+        self.rows_version_of(table).max(members)
+    }
+
+    /// Returns the version of one table's newest row, without members.
+    pub fn rows_version_of(&self, table: TableId) -> Version {
+        let own = self.tables.get(&table).map_or(Version::ZERO, |row| row.version);
+        own.max(self.partitions.newest(table))
+    }
+
+    /// Returns the row of a node or a participant.
+    pub fn node(&self, id: NodeId) -> Option<&NodeRow> {
+        self.nodes.get(&id).or_else(|| self.participants.get(&id))
+    }
+
+    /// Returns the rows of all nodes and participants.
+    pub fn members(&self) -> impl Iterator<Item = &NodeRow> {
+        self.nodes.values().chain(self.participants.values())
+    }
+
+    /// Returns the members of a table: the participants for a lease table, else all nodes.
+    pub fn members_of(&self, table: TableId) -> &Nodes {
+        if self.is_lease(table) { &self.participants } else { &self.nodes }
+    }
+
+    /// Returns true if partitions of this table may be placed on this member.
+    pub fn serves(&self, member: NodeId, table: TableId) -> bool {
+        let Some(table) = self.tables.get(&table) else { return false };
+        match self.participants.get(&member).and_then(|row| row.participant.as_ref()) {
+            Some(participant) => table.holds == Holds::Lease && participant.serves(&table.name),
+            None => table.holds == Holds::Data,
+        }
+    }
+
+    /// Returns the heartbeat and lease timing of one member.
+    pub fn timing_of(&self, member: NodeId) -> LeaseTiming {
+        let own = self.participants.get(&member).and_then(|row| row.participant.as_ref()?.timing);
+        own.unwrap_or(self.settings.timing)
+    }
+
+    /// Returns the node or participant with this name that is not lost.
+    pub fn node_by_name(&self, name: &str) -> Option<&NodeRow> {
+        let named = self.nodes.named(name).chain(self.participants.named(name));
+        named.into_iter().find(|row| row.node.status != NodeStatus::Lost)
+    }
+
+    /// Returns the node with this data directory.
+    pub fn node_by_storage(&self, storage: StorageId) -> Option<&NodeRow> {
+        self.nodes.with_storage(storage)
+    }
+
+    /// Checks that split keys of `more` bytes may be added.
+    ///
+    /// # Errors
+    /// `Refused`, with the bound.
+    pub(crate) fn check_split_keys(&self, more: usize) -> Result<(), ErrorDetail> {
+        let bytes = self.partitions.split_keys_bytes() + more;
+        if more == 0 || self.protocol < WRITTEN_BOUNDS_SINCE || bytes <= SPLIT_KEYS_BYTES_MAX {
+            return Ok(());
+        }
+        let message = format!(
+            "the split keys of all tables would have {bytes} bytes; the limit is {SPLIT_KEYS_BYTES_MAX}; choose shorter \
+             split keys, or merge partitions"
+        );
+        Err(ErrorDetail::new(ErrorKind::Refused, message))
+    }
+
+    /// Returns the table with this name.
+    pub fn table_by_name(&self, name: &str) -> Option<&Table> {
+        self.tables.values().find(|table| table.name == name)
+    }
+
+    /// Returns a partition's row.
+    pub fn partition(&self, id: PartitionId) -> Option<&Partition> {
+        self.partitions.get(id)
+    }
+
+    /// Returns the running migration of a copy of this partition.
+    pub fn running_migration(&self, partition: PartitionId) -> Option<&Migration> {
+        self.migrations.running(partition)
+    }
+
+    /// Returns true if the node is alive and acts in its present incarnation.
+    pub fn is_active(&self, node: NodeId) -> bool {
+        self.node(node).is_some_and(NodeRow::is_active)
+    }
+
+    /// Returns true if the node is believed alive.
+    pub fn is_alive(&self, node: NodeId) -> bool {
+        self.node(node).is_some_and(|row| row.node.status == NodeStatus::Alive)
+    }
+
+    /// Returns true if the node registered, never confirmed that it acts, and failed, without a copy on it: nothing is
+    /// lost with it.
+    pub fn is_stranger(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|row| {
+            row.node.status == NodeStatus::Failed && row.activated.is_none() && self.partitions.count_on(node) == 0
+        })
+    }
+
+    /// Returns the present incarnation of a node.
+    pub fn incarnation(&self, node: NodeId) -> Option<Incarnation> {
+        self.node(node).map(|row| row.node.incarnation)
+    }
+
+    /// Returns the number of nodes believed alive.
+    pub fn nodes_alive(&self) -> usize {
+        self.nodes.len() - self.nodes.down().count()
+    }
+
+    /// Checks that a message comes from a node's present incarnation.
+    ///
+    /// # Errors
+    /// `StaleIncarnation` if its row shows that this incarnation is fenced: the node was removed, failed, lost or
+    /// registered again since, and should register again. `Unavailable` (retryable) if its incarnation is newer than
+    /// this state.
+    pub fn check_sender(&self, node: NodeId, incarnation: Incarnation) -> Result<&NodeRow, ErrorDetail> {
+        let stale = |why: String| Err(ErrorDetail::new(ErrorKind::StaleIncarnation, why));
+        let row = self.node(node);
+        let known = row.map_or(Incarnation::ZERO, |row| row.node.incarnation);
+        // An incarnation of an earlier generation, or of another one of this number, will not appear in this state.
+        let coming = self.applied.saturating_add(1)..self.applied.saturating_add(AHEAD_MAX);
+        if incarnation > known && coming.contains(&incarnation.get()) {
+            let message = format!("incarnation {incarnation} of node {node} is not applied here yet; try again");
+            return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(50));
+        }
+        let Some(row) = row else {
+            return stale(format!("node {node} is not registered here; register first"));
+        };
+        if incarnation != known {
+            return stale(format!(
+                "incarnation {incarnation} of {} was replaced by {known}; register again",
+                row.node.name
+            ));
+        }
+        if row.node.status != NodeStatus::Alive {
+            return stale(format!("{} counts as {}; register again to come back", row.node.name, row.node.status));
+        }
+        Ok(row)
+    }
+
+    /// Changes the row of a node or a participant. Returns true if there is one. Holders of the row learn of the change
+    /// only if it set this version.
+    pub(crate) fn update_member(&mut self, id: NodeId, version: Version, change: impl FnOnce(&mut NodeRow)) -> bool {
+        let (members, newest) = match self.participants.get(&id) {
+            Some(_) => (&mut self.participants, &mut self.participants_version),
+            None => (&mut self.nodes, &mut self.nodes_version),
+        };
+        let mut renewed = false;
+        let changed = members.update(id, |row| {
+            change(row);
+            renewed = row.node.version == version;
+        });
+        if renewed {
+            *newest = version;
+        }
+        changed
+    }
+
+    /// Forgets a node or a participant. Holders of its row learn of it by the version.
+    pub(crate) fn remove_node(&mut self, node: NodeId, version: Version) {
+        if self.participants.remove(node).is_some() {
+            (self.participants_version, self.participants_removed_version) = (version, version);
+        }
+        if self.nodes.remove(node).is_some() {
+            (self.nodes_version, self.removed_version) = (version, version);
+        }
+    }
+
+    pub(crate) fn record(&mut self, event: Event) {
+        if self.events.len() >= EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    pub(crate) fn note(&mut self, at: Millis, index: u64, who: &crate::command::Actor, what: EventKind) {
+        self.record(Event { at, index, who: who.clone(), what });
+    }
+}
