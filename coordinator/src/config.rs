@@ -1,6 +1,6 @@
 //! Configuration of a coordinator by its operator.
 
-use crate::timing::QuorumTiming;
+use crate::quorum::timing::QuorumTiming;
 use archon_coordinator_core::COORDINATORS_MAX;
 use archon_security::{Role, Transport};
 use archon_types::limits::check_address;

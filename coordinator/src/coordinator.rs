@@ -2,21 +2,21 @@
 
 use crate::audit::{self, Audit, Writing};
 use crate::config::{CoordinatorConfig, FirstStart};
-use crate::control::{Control, STEP_UP_DEADLINE};
 use crate::end::{End, Ending, watch_health};
 use crate::error::CoordinatorError;
 use crate::first_start::{Founding, Joined, Newcomer, Waiting, found, join};
 use crate::identity::{Identity, IdentityError};
-use crate::metrics::Metrics;
-use crate::own_address;
-use crate::protocol_keeper::{self, Kept};
-use crate::quorum_monitor;
+use crate::leader::control::{Control, STEP_UP_DEADLINE};
+use crate::leader::session::Leading;
+use crate::quorum::own_address;
+use crate::quorum::protocol_keeper::{self, Kept};
+use crate::quorum::quorum_monitor;
 use crate::raft::{self, Checksums, KeptMarks, LocalVoter, Peers, Quorum, Spoken, Storage, TRANSFER_DEADLINE, boot_at};
 use crate::readiness;
 use crate::serve::serve;
 use crate::service::Context;
-use crate::session::Leading;
-use crate::stats::Stats;
+use crate::statistics::metrics::Metrics;
+use crate::statistics::stats::Stats;
 use crate::withdrawn;
 use archon_security::Refusals;
 use archon_security::connection_limit::{COORDINATOR_CONNECTIONS_MAX, ConnectionLimit, connections_for};

@@ -2,8 +2,8 @@
 
 use crate::config::ConfigError;
 use crate::identity::IdentityError;
+use crate::quorum::timing::TooFar;
 use crate::raft::{SnapshotError, StoreError};
-use crate::timing::TooFar;
 use std::io;
 use std::net::SocketAddr;
 

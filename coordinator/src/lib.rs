@@ -2,46 +2,28 @@
 //!
 //! [`run`] is all that a binary needs; [`Coordinator`] is the same with access to its parts, for tests and embedding.
 //! Its decisions are made in `archon-coordinator-core`; this crate contains the log (`raft/`), the leader's loop
-//! (`control`), pushes to nodes (`push`), heartbeats (`beats/`) and the services (`service/`). Only `raft/` names the
-//! Raft library.
+//! (`leader/`), changes of the quorum (`quorum/`), pushes to nodes (`push/`), heartbeats (`beats/`) and the services
+//! (`service/`). Only `raft/` names the Raft library.
 
-mod announcements;
 mod audit;
 mod beats;
 mod clock;
 mod config;
-mod confirm;
-mod control;
 mod coordinator;
 mod end;
 mod error;
-mod event_log;
 mod first_start;
-mod found_elsewhere;
 mod identity;
-mod load;
-mod metrics;
-mod middle;
-mod other_histories;
-mod own_address;
-mod polls;
-mod protocol_keeper;
+mod leader;
 mod push;
-mod quorum_changes;
-mod quorum_monitor;
+mod quorum;
 mod raft;
 mod readiness;
 mod recovery;
 mod serve;
 mod service;
-mod session;
 mod shared;
-mod snapshot_file;
-mod state_checks;
-mod stats;
-mod timing;
-mod upgrades;
-mod watchdog;
+mod statistics;
 mod withdrawn;
 
 pub use archon_coordinator_core::COORDINATORS_MAX;
@@ -50,12 +32,12 @@ pub use config::{ConfigError, CoordinatorConfig, FirstStart};
 pub use coordinator::{Coordinator, STOP_DEADLINE};
 pub use error::CoordinatorError;
 pub use identity::IdentityError;
+pub use quorum::timing::{QuorumTiming, TooFar};
 #[cfg(feature = "fuzzing")]
 pub use raft::fuzzing;
 pub use raft::{SnapshotError, StoreError};
+pub use recovery::snapshot_file::SnapshotFile;
 pub use recovery::{NewGeneration, RecoverError, Survivor, SurvivorSummary};
-pub use snapshot_file::SnapshotFile;
-pub use timing::{QuorumTiming, TooFar};
 
 use archon_security::Refusals;
 use raft::Storage;
@@ -65,7 +47,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Returns every metric of a coordinator.
 pub fn metric_definitions() -> impl Iterator<Item = &'static archon_telemetry::Definition> {
-    stats::definitions()
+    statistics::stats::definitions()
 }
 
 /// Runs a coordinator on `config.listen` until `stop` is cancelled; then it hands leadership over, finishes work in

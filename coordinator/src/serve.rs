@@ -3,7 +3,6 @@
 use crate::beats::{self, MemberStreams};
 use crate::end::{End, Ending};
 use crate::error::CoordinatorError;
-use crate::metrics::Metrics;
 use crate::raft::Peers;
 use crate::readiness;
 use crate::service::Context;
@@ -12,7 +11,8 @@ use crate::service::no_rows::NoRows;
 use crate::service::session::Sessions;
 use crate::service::stats::StatsService;
 use crate::service::table::Tables;
-use crate::stats::Stats;
+use crate::statistics::metrics::Metrics;
+use crate::statistics::stats::Stats;
 use archon_coordinator_core::ClusterState;
 use archon_frames::{
     BoundedResponses, GrpcServer, GrpcSettings, Incoming, PARTIAL_BYTES_MAX, PartialBodies, PartialBudget, sort,

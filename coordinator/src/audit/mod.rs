@@ -15,7 +15,7 @@ pub(crate) use change::Change;
 pub(crate) use record::{Outcome, Record, What};
 
 use crate::clock::wall_now;
-use crate::metrics::Metrics;
+use crate::statistics::metrics::Metrics;
 use archon_security::{Refusal, RefusalRecorder, Refusals};
 use file::AuditFile;
 use rotation::Rotation;

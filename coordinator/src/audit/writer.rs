@@ -2,7 +2,7 @@
 
 use super::file::AuditFile;
 use super::record::Record;
-use crate::metrics::Metrics;
+use crate::statistics::metrics::Metrics;
 use archon_security::Refusals;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

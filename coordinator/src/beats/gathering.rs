@@ -3,10 +3,10 @@
 
 use super::{BATCHES_MAX, Batch, Waiting};
 use crate::clock::boot_now;
-use crate::metrics::Metrics;
+use crate::leader::session::{Heard, Session};
 use crate::push::EncodedNews;
 use crate::service::check_member;
-use crate::session::{Heard, Session};
+use crate::statistics::metrics::Metrics;
 use archon_coordinator_core::ClusterState;
 use archon_coordinator_core::term::{Beat, Confirmed, Round, Unconfirmed};
 use archon_proto::convert::beat_proofs::{answer_statement, beat_statement, news_statement};

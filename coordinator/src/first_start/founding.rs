@@ -4,8 +4,8 @@
 
 use super::Waiting;
 use crate::error::CoordinatorError;
+use crate::quorum::timing::TooFar;
 use crate::raft::{Answers, Asked, FarStreaks, LocalVoter, ask_all, check_distance};
-use crate::timing::TooFar;
 use archon_proto::v1::{HelloResponse, Standing};
 use archon_security::Transport;
 use futures::future::join_all;

@@ -14,8 +14,8 @@ mod pusher;
 pub(crate) use access_known::AccessKnown;
 pub(crate) use news::{EncodedNews, NewsKept};
 
-use crate::metrics::Metrics;
-use crate::session::Session;
+use crate::leader::session::Session;
+use crate::statistics::metrics::Metrics;
 use archon_coordinator_core::{ClusterState, NodeRow};
 use archon_security::Transport;
 use archon_types::{Incarnation, NodeId, NodeStatus, Version};

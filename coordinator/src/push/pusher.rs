@@ -4,9 +4,9 @@
 use super::Target;
 use super::deltas::Deltas;
 use crate::clock::boot_now;
-use crate::metrics::Metrics;
+use crate::leader::session::{Heard, Session};
 use crate::raft::connect;
-use crate::session::{Heard, Session};
+use crate::statistics::metrics::Metrics;
 use archon_coordinator_core::ClusterState;
 use archon_coordinator_core::term::{Acknowledged, Awaited, Due, Piece, Pieces, Promise};
 use archon_proto::convert::control::{Push, Pushed};

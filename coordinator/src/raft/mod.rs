@@ -31,7 +31,7 @@ pub use snapshot::SnapshotError;
 pub(crate) use snapshot::survivor::{Founder, read_directory, read_snapshot, write_directory};
 
 use crate::error::CoordinatorError;
-use crate::timing::QuorumTiming;
+use crate::quorum::timing::QuorumTiming;
 use archon_security::Transport;
 use archon_wal::disk::{Disk, RealDisk};
 use archon_wal::{WalConfig, WalError};

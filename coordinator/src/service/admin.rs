@@ -3,14 +3,15 @@
 
 use super::call::{Call, Stage};
 use super::documents::answers;
-use super::status::{cluster_text, disks};
-use super::voters::voter;
+use super::findings::status::{cluster_text, disks};
+use super::findings::voters::voter;
+use super::findings::{describe, events};
+use super::operator::quorum;
 use super::{Context, answered_before, check_named, only, refuse};
-use super::{describe, events, quorum};
 use crate::clock::boot_now;
-use crate::quorum_changes;
+use crate::leader::session::Session;
+use crate::quorum::quorum_changes;
 use crate::raft::spare;
-use crate::session::Session;
 use archon_coordinator_core::{ClusterState, Command, Liveness, Remembered, Response as Answer};
 use archon_documents::{EventList, Explain, ListEvents, Quorum, ReasonList, ShowQuorum};
 use archon_proto::v1;

@@ -1,40 +1,22 @@
 //! The gRPC services. Each converts a request, calls the session, and converts the answer; ownership is decided in
 //! `core`.
 
-mod access;
 pub(crate) mod admin;
-mod admin_tables;
-mod alert_texts;
-mod alerts;
 mod call;
-mod certificates;
-mod configure;
-pub(crate) mod describe;
 mod documents;
-pub(crate) mod events;
-mod folded;
-mod merge;
+pub(crate) mod findings;
 pub(crate) mod no_rows;
-mod operate;
-mod orders;
-mod plans;
-mod quorum;
-pub(crate) mod rebalance;
-mod reshapings;
+pub(crate) mod operator;
+mod ranges;
 pub(crate) mod session;
-mod split;
 pub(crate) mod stats;
-mod status;
-mod subjects;
 pub(crate) mod table;
-mod upgrade;
-mod voters;
 
 use crate::audit::Audit;
 use crate::first_start::Waiting;
-use crate::metrics::Metrics;
+use crate::leader::session::{Leading, Session};
 use crate::raft::Quorum;
-use crate::session::{Leading, Session};
+use crate::statistics::metrics::Metrics;
 use archon_coordinator_core::{ClusterState, Response};
 use archon_proto::convert::error::status_of;
 use archon_proto::convert::ids::{check_cluster, check_cluster_if_named};

@@ -2,8 +2,8 @@
 
 use super::{Context, budget, check_member, check_own, only, refuse, role_of};
 use crate::clock::boot_now;
-use crate::confirm::Confirmations;
-use crate::session::Session;
+use crate::leader::confirm::Confirmations;
+use crate::leader::session::Session;
 use archon_coordinator_core::term::{Polled, Reported, polled};
 use archon_coordinator_core::{
     Actor, ClusterState, Command, NodeRow, Register, Response as Answer, check_confirmed, to_confirm,

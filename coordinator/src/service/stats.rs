@@ -1,7 +1,7 @@
 //! `Stats`: the metrics of a coordinator. Every coordinator answers for itself, also before it has found its peers.
 
 use super::{check_named, refuse};
-use crate::stats::Stats;
+use crate::statistics::stats::Stats;
 use archon_proto::v1;
 use archon_telemetry::{Source as _, flat};
 use archon_types::ErrorDetail;
@@ -39,9 +39,9 @@ mod tests {
     use super::*;
     use crate::audit::Audit;
     use crate::first_start::Waiting;
-    use crate::metrics::Metrics;
+    use crate::leader::session::Leading;
     use crate::service::Context;
-    use crate::session::Leading;
+    use crate::statistics::metrics::Metrics;
     use archon_security::connection_limit::ConnectionLimit;
     use std::net::Ipv4Addr;
     use std::sync::{Arc, OnceLock};

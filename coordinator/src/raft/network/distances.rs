@@ -1,8 +1,8 @@
 //! Round trips between coordinators that are too long for the timing of the quorum.
 
 use super::hello::check_distance;
+use crate::quorum::timing::TooFar;
 use crate::raft::quorum::Quorum;
-use crate::timing::TooFar;
 use archon_security::Transport;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ pub(in crate::raft) async fn run(quorum: Quorum, transport: Transport, stop: Can
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timing::QuorumTiming;
+    use crate::quorum::timing::QuorumTiming;
 
     #[test]
     fn distance_is_reported_once_until_it_fits_again() {

@@ -2,8 +2,8 @@
 
 use super::connect;
 use super::wire::LocalVoter;
+use crate::quorum::timing::TooFar;
 use crate::raft::quorum::Quorum;
-use crate::timing::TooFar;
 use archon_proto::convert::ids::uuid_bytes;
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{HelloRequest, HelloResponse, hello_request};

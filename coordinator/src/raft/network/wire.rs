@@ -1,11 +1,11 @@
 //! Envelope of messages between coordinators, and its check before openraft receives them.
 
 use super::judge::{Judged, Standard};
+use crate::quorum::timing::QuorumTiming;
 use crate::raft::identity::kept_marks::KeptMarks;
 use crate::raft::identity::spoken::Spoken;
 use crate::raft::log::codec;
 use crate::raft::machine::checksums::Checksums;
-use crate::timing::QuorumTiming;
 use archon_coordinator_core::{Acquaintances, Unheard};
 use archon_proto::convert::upgrade::protocol_range;
 use archon_proto::v1::{HelloRequest, RaftMessage};

@@ -31,7 +31,7 @@ use super::quorum::view::spare;
 use super::quorum::voter_reports::VoterReports;
 use super::types::{Raft, TypeConfig, Voter};
 use crate::error::CoordinatorError;
-use crate::timing::QuorumTiming;
+use crate::quorum::timing::QuorumTiming;
 use archon_coordinator_core::ClusterState;
 use archon_telemetry::{Distribution, Histogram, LogReadings};
 use archon_types::{ErrorDetail, ErrorKind, StorageId};

@@ -1,8 +1,8 @@
 //! Shared quorum rounds (ReadIndex): one round serves every request that waited when it began, never a later one
 //! (PROTOCOL rule 13).
 
+use crate::quorum::timing::QuorumTiming;
 use crate::raft::types::Raft;
-use crate::timing::QuorumTiming;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;

@@ -1,8 +1,8 @@
 //! The quorum as one coordinator sees it.
 
 use super::Quorum;
+use crate::quorum::timing::TooFar;
 use crate::raft::log::lack::Lack;
-use crate::timing::TooFar;
 use archon_coordinator_core::CoordinatorsSpeak;
 use archon_coordinator_core::majority;
 use archon_types::{CoordinatorRole, MemberCertificate, ProtocolRange};

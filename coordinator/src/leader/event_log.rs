@@ -1,0 +1,187 @@
+//! Copies committed events about nodes and losses into the leader's log, so that they are readable when the events
+//! themselves, which need a quorum, are not.
+
+use crate::service::findings::events;
+use crate::statistics::metrics::Metrics;
+use archon_coordinator_core::{ClusterState, Event, EventKind};
+use archon_documents::Event as Told;
+use archon_telemetry::Metric;
+
+/// Maximum number of events logged per turn: a node's loss may concern every partition.
+const AT_ONCE_MAX: usize = 32;
+
+/// Log entry up to which events were logged.
+pub(crate) struct EventLog {
+    logged: u64,
+}
+
+/// Log level of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weight {
+    /// Needs attention.
+    Alarm,
+    /// For information.
+    News,
+}
+
+impl EventLog {
+    /// Logs events committed after the ones in `state`.
+    pub(crate) const fn new(state: &ClusterState) -> Self {
+        Self { logged: state.applied }
+    }
+
+    /// Logs and counts the events since the last call.
+    pub(crate) fn log(&mut self, state: &ClusterState, metrics: &Metrics) {
+        let news = self.news(state);
+        news.iter().filter_map(|event| counter(metrics, &event.what)).for_each(|counter| counter.add(1));
+        let news = news.into_iter().filter_map(|event| Some((event, weight(&event.what)?)));
+        for (place, (event, weight)) in news.enumerate() {
+            if place == AT_ONCE_MAX {
+                tracing::warn!("more happened at once than is told here; see `archon events`");
+                break;
+            }
+            let Told { subject, by, index, message, .. } = events::event(state, event);
+            match weight {
+                Weight::Alarm => tracing::warn!(%subject, %by, index, "{message}"),
+                Weight::News => tracing::info!(%subject, %by, index, "{message}"),
+            }
+        }
+        self.logged = state.applied;
+    }
+
+    fn news<'a>(&self, state: &'a ClusterState) -> Vec<&'a Event> {
+        let mut news: Vec<&Event> = state.events.iter().rev().take_while(|event| event.index > self.logged).collect();
+        news.reverse();
+        news
+    }
+}
+
+/// Returns the counter of an event, if any.
+const fn counter<'a>(metrics: &'a Metrics, what: &EventKind) -> Option<&'a Metric> {
+    match what {
+        EventKind::NodeUnreached { .. } => Some(&metrics.nodes_unreached),
+        EventKind::SplitBegun { outgrown: Some(_), .. } => Some(&metrics.splits_automatic),
+        EventKind::Parted { .. } => Some(&metrics.splits_done),
+        EventKind::SplitAbandoned { .. } => Some(&metrics.splits_given_up),
+        EventKind::MergeBegun { undersized_bytes: Some(_), .. } => Some(&metrics.merges_automatic),
+        EventKind::Merged { .. } => Some(&metrics.merges_done),
+        EventKind::MergeAbandoned { .. } => Some(&metrics.merges_given_up),
+        _ => None,
+    }
+}
+
+/// Returns the weight of events about nodes, losses and operators' requests; routine events of single partitions are
+/// not logged.
+const fn weight(what: &EventKind) -> Option<Weight> {
+    match what {
+        EventKind::NodeFailed { .. }
+        | EventKind::NodeUnreached { .. }
+        | EventKind::NodeLost { .. }
+        | EventKind::NodeDeclaredLost { .. }
+        | EventKind::CopyDamaged { .. }
+        | EventKind::DataDisputed { .. }
+        | EventKind::EpochSurpassed { .. }
+        | EventKind::ReplicaLost { .. }
+        | EventKind::TableDropped { .. }
+        | EventKind::DataLossAccepted { .. } => Some(Weight::Alarm),
+        EventKind::Bootstrapped
+        | EventKind::NodeRegistered { .. }
+        | EventKind::NodeReturned { .. }
+        | EventKind::NodeReached { .. }
+        | EventKind::NodeRemoved { .. }
+        | EventKind::NodeDraining { .. }
+        | EventKind::NodeDrained { .. }
+        | EventKind::GoalChanged { .. }
+        | EventKind::TableCreated { .. }
+        | EventKind::PlanStarted { .. }
+        | EventKind::NodeAltered { .. }
+        | EventKind::TableAltered { .. }
+        | EventKind::SplitBegun { .. }
+        | EventKind::SplitCut { .. }
+        | EventKind::Parted { .. }
+        | EventKind::SplitAbandoned { .. }
+        | EventKind::MergeBegun { .. }
+        | EventKind::Merged { .. }
+        | EventKind::MergeAbandoned { .. }
+        | EventKind::SettingsChanged { .. }
+        | EventKind::AccessChanged { .. }
+        | EventKind::CertificatesWithdrawn { .. }
+        | EventKind::QuorumChangeBegun { .. }
+        | EventKind::QuorumChanged { .. }
+        | EventKind::QuorumChangeCancelled { .. }
+        | EventKind::RecoveryBegun { .. }
+        | EventKind::RecoveryTookOver { .. }
+        | EventKind::RecoverySettled { .. }
+        | EventKind::ProtocolRaised { .. }
+        | EventKind::ProtocolHeld { .. }
+        | EventKind::LeadershipBumped { .. }
+        | EventKind::MemberBarred { .. }
+        | EventKind::BarLifted { .. }
+        | EventKind::PartitionOffline { .. }
+        | EventKind::PartitionOnline { .. }
+        | EventKind::MaintenanceBegun { .. }
+        | EventKind::MaintenanceOver { .. }
+        | EventKind::PlanCancelled { .. } => Some(Weight::News),
+        EventKind::RepairStarted { .. }
+        | EventKind::RepairDone { .. }
+        | EventKind::CopyRetired { .. }
+        | EventKind::MigrationOver { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_coordinator_core::Actor;
+    use archon_types::{Incarnation, Millis, NodeId, Outgrown, PartitionId, TableId};
+
+    #[test]
+    fn node_failure_is_logged() {
+        let mut state = ClusterState::new();
+        let failed = EventKind::NodeFailed {
+            node: NodeId::new(1),
+            incarnation: Incarnation::new(1),
+            leaderships: 3,
+            handed_on: 2,
+        };
+        let event = |index| Event { at: Millis::ZERO, index, who: Actor::Coordinator(1), what: failed.clone() };
+        state.events.push_back(event(4));
+        state.applied = 5;
+        let mut event_log = EventLog::new(&state);
+        assert!(event_log.news(&state).is_empty(), "what another leader told is not told again");
+        state.events.extend([event(6), event(7)]);
+        state.applied = 9;
+        let indexes: Vec<u64> = event_log.news(&state).iter().map(|event| event.index).collect();
+        assert_eq!(indexes, [6, 7]);
+        event_log.log(&state, &Metrics::default());
+        assert!(event_log.news(&state).is_empty());
+        assert_eq!(weight(&failed), Some(Weight::Alarm));
+    }
+
+    #[test]
+    fn splits_and_merges_are_counted_by_begin_and_end() {
+        let mut state = ClusterState::new();
+        let mut event_log = EventLog::new(&state);
+        let metrics = Metrics::default();
+        let [partition, right] = [0, 1].map(|index| PartitionId::new(TableId::new(2), index));
+        let at = bytes::Bytes::from_static(b"m");
+        let begun = |outgrown| EventKind::SplitBegun { partition, right, at: at.clone(), outgrown };
+        let parted = EventKind::Parted { partition, right, at: at.clone(), leader: NodeId::new(1) };
+        let given_up = EventKind::SplitAbandoned { partition, right, why: String::new() };
+        let merge = |undersized_bytes| EventKind::MergeBegun { partition, right, undersized_bytes };
+        let merged = EventKind::Merged { partition, right, at: at.clone() };
+        let not_merged = EventKind::MergeAbandoned { partition, right, why: String::new() };
+        let splits = [begun(None), begun(Some(Outgrown::Bytes(9))), parted.clone(), parted, given_up];
+        let merges = [merge(None), merge(Some(9)), merge(Some(9)), not_merged.clone(), not_merged, merged];
+        let happened = splits.into_iter().chain(merges);
+        for (index, what) in (1..).zip(happened) {
+            state.events.push_back(Event { at: Millis::ZERO, index, who: Actor::Coordinator(1), what });
+            state.applied = index;
+            event_log.log(&state, &metrics);
+        }
+        let splits = [&metrics.splits_automatic, &metrics.splits_done, &metrics.splits_given_up];
+        assert_eq!(splits.map(Metric::get), [1, 2, 1]);
+        let merges = [&metrics.merges_automatic, &metrics.merges_done, &metrics.merges_given_up];
+        assert_eq!(merges.map(Metric::get), [2, 1, 2]);
+    }
+}

@@ -1,0 +1,489 @@
+//! Reasons for the states of partitions and nodes, by code and subject.
+
+use super::events::because;
+use super::status::Disks;
+use super::subjects;
+use archon_coordinator_core::{
+    ClusterState, DoorView, EventKind, Explainer, NodeRow, Remembered, Why, Withheld, counts, staying_leases,
+};
+use archon_documents::Reason;
+use archon_types::subject::Subject;
+use archon_types::{
+    DEFAULT_TABLE, DiskFull, DiskLimit, Holds, LogPin, Millis, NodeGoal, NodeId, NodeStatus, PartitionId,
+    PartitionStatus, ReasonCode, Table, TableId,
+};
+use std::collections::BTreeSet;
+
+/// Maximum number of nodes named in the reason about tombstoned replicas.
+const CONDEMNED_NAMED_MAX: usize = 5;
+
+/// Returns a reason without a known start. An empty remedy counts as none.
+pub(in crate::service) fn reason_now(
+    code: ReasonCode,
+    subject: Subject,
+    message: String,
+    remedy: impl Into<String>,
+) -> Reason {
+    Reason {
+        code: code.into(),
+        subject,
+        message,
+        began_at_ms: None,
+        remedy: Some(remedy.into()).filter(|remedy| !remedy.is_empty()),
+    }
+}
+
+/// Returns a moment; `None` for zero.
+fn at(time: Millis) -> Option<u64> {
+    (time > Millis::ZERO).then_some(time.get())
+}
+
+/// Returns the reasons: failed nodes first, then nodes that refuse writes, then partitions that are not served, then
+/// moves that wait.
+pub(in crate::service) fn reasons(
+    state: &ClusterState,
+    remembered: &Remembered,
+    disks: &Disks,
+    most: usize,
+) -> Vec<Reason> {
+    let explainer = Explainer::new(state, remembered);
+    let mut reasons = Vec::new();
+    for row in state.nodes.values().filter(|row| row.node.status == NodeStatus::Failed) {
+        let node = &row.node;
+        if reasons.len() >= most {
+            return reasons;
+        }
+        let drained = node.goal == NodeGoal::Drain && state.partitions.count_on(node.id) == 0;
+        let (message, remedy) = match drained {
+            true => (
+                format!("{} was drained and has stopped", node.name),
+                format!("forget it: `archon node remove {}`", node.name),
+            ),
+            false => (
+                match row.stopped {
+                    true => format!("{} at {} has stopped", node.name, node.address),
+                    false => format!("{} at {} was silent for the failure time-out", node.name, node.address),
+                },
+                format!("start {} again with its data directory", node.name),
+            ),
+        };
+        let (code, message) = match state.controls.maintenance_of(node.id) {
+            Some(maintenance) => (
+                ReasonCode::InMaintenance,
+                format!("{message}; it is in maintenance{}", because(&maintenance.note.why)),
+            ),
+            None => (ReasonCode::NodeFailed, message),
+        };
+        let failed = reason_now(code, subjects::node(state, node.id), message, remedy);
+        reasons.push(Reason { began_at_ms: at(node.since), ..failed });
+    }
+    let unreached = remembered.unreached().map(|(node, view)| unreached(state, node, view));
+    reasons.extend(unreached.take(most - reasons.len()));
+    let full = disks.full.iter().filter_map(|(node, lack)| disk_full(state, *node, *lack));
+    reasons.extend(full.take(most - reasons.len()));
+    let pins = disks.log_pins.iter().filter_map(|(node, pin)| log_pinned(state, *node, *pin));
+    reasons.extend(pins.take(most - reasons.len()));
+    if reasons.len() >= most {
+        return reasons;
+    }
+    let waiting = state.tables.values().filter_map(|table| waits_for_members(state, remembered, &explainer, table));
+    reasons.extend(waiting.take(most - reasons.len()));
+    let isolated: BTreeSet<PartitionId> = explainer.isolated().collect();
+    let restless = state.partitions.iter().filter(|row| {
+        row.status != PartitionStatus::Unassigned
+            && (row.status != PartitionStatus::Online
+                || state.running_migration(row.id).is_some()
+                || isolated.contains(&row.id))
+    });
+    for row in restless {
+        // Missing replicas, and their cause, are reported once for all partitions.
+        let of_copies = |why: &Why| {
+            matches!(why, Why::UnderReplicated { .. } | Why::NodesAtLimit { .. } | Why::RepairWithheld { .. })
+        };
+        let said = |why: &Why| of_copies(why) || matches!(why, Why::NoParticipant { .. } | Why::OwnerStays { .. });
+        let whys = explainer.explain(row.id).unwrap_or_default();
+        for why in whys.into_iter().filter(|why| !said(why)) {
+            if reasons.len() >= most {
+                return reasons;
+            }
+            reasons.push(reason(state, remembered, row.id, &why));
+        }
+    }
+    let staying = staying_leases(state).into_iter().map(|(owner, leases)| owner_stays(state, owner, &leases));
+    reasons.extend(staying.take(most - reasons.len()));
+    let left = most.saturating_sub(reasons.len());
+    if left > 0 {
+        reasons.extend(misses_copies(state, &explainer).into_iter().take(left));
+    }
+    if reasons.len() < most {
+        reasons.extend(condemned(state));
+    }
+    reasons
+}
+
+/// Reports a node that is alive but that clients do not reach.
+fn unreached(state: &ClusterState, node: NodeId, view: &DoorView) -> Reason {
+    let (name, by) = (state.node_name(node), names(state, &view.by));
+    let address = state.node(node).map_or_else(String::new, |row| row.node.address.clone());
+    let left = match state.partitions.leaders_on(node) {
+        0 => "others lead what it led".to_owned(),
+        left => format!("it leads {left} partitions still that no other copy can lead"),
+    };
+    let message = format!(
+        "{name} lives, and does not answer at {address} as clients ask, to {by}; it keeps its copies, and {left}"
+    );
+    let remedy = format!(
+        "look whether {address} can be reached and what {name} logs; start it again if it hangs. It leads again by itself once it \
+         answers; `archon config set door_every_ms=0` if you trust it more than those that ask"
+    );
+    reason_now(ReasonCode::NodeUnreached, subjects::node(state, node), message, remedy)
+}
+
+fn names(state: &ClusterState, nodes: &[NodeId]) -> String {
+    nodes.iter().map(|node| state.node_name(*node)).collect::<Vec<_>>().join(" and ")
+}
+
+/// Returns one reason for all leases that a participant is to give up and that no other participant may own.
+fn owner_stays(state: &ClusterState, owner: NodeId, leases: &[PartitionId]) -> Reason {
+    let (name, count) = (state.node_name(owner), leases.len());
+    let named = state.partition_names(leases.iter().copied());
+    let leases = if count == 1 { "1 lease".to_owned() } else { format!("{count} leases") };
+    let message = format!("{name} keeps {leases} that it is to give up and that nobody else may own ({named})");
+    reason_now(ReasonCode::OwnerStays, subjects::node(state, owner), message, STAYS_REMEDY)
+}
+
+/// Ways to release a lease that no other participant may own.
+const STAYS_REMEDY: &str =
+    "start other participants, let those serve that are cordoned, drained, in maintenance or full, or take a bar back";
+
+/// Returns one reason for all replicas that are tombstoned and not deleted yet.
+fn condemned(state: &ClusterState) -> Option<Reason> {
+    let copies = state.condemned.len();
+    let on_node = |(node, copies): (NodeId, usize)| {
+        let away = if state.is_alive(node) { "" } else { ", which is not alive" };
+        format!("{copies} on {}{away}", state.node_name(node))
+    };
+    let named = state.condemned.nodes().take(CONDEMNED_NAMED_MAX).map(on_node).collect::<Vec<_>>();
+    let nodes = state.condemned.nodes().count();
+    let others = match nodes - named.len() {
+        0 => String::new(),
+        others => format!("; the others on {others} more nodes"),
+    };
+    let away = state.condemned.nodes().any(|(node, _)| !state.is_alive(node));
+    let remedy = match away {
+        true => "start the nodes that are not alive; of one that will never return: `archon node remove NAME`",
+        false => "",
+    };
+    let message = format!(
+        "{copies} copies of partitions that are no more (dropped, merged, split in vain) are not deleted yet: {}{others}",
+        named.join("; ")
+    );
+    (copies > 0).then(|| reason_now(ReasonCode::CopiesCondemned, Subject::Copies, message, remedy))
+}
+
+/// Reports an alive node that refuses writes because its disk is full: the partitions it leads are read-only.
+pub(in crate::service) fn disk_full(state: &ClusterState, node: NodeId, lack: DiskFull) -> Option<Reason> {
+    let row = state.node(node).filter(|row| row.node.status == NodeStatus::Alive)?;
+    let name = &row.node.name;
+    let message = format!("{name} takes no writes (`ReadOnly`), its disk is full: {lack}");
+    let free = match lack.limit {
+        DiskLimit::Bytes => "free disk space on",
+        DiskLimit::Inodes => "remove files, of which there are too many, on the disk of",
+        DiskLimit::Quota => "raise the quota of the user or directory of",
+    };
+    let remedy = format!("{free} {name}; writes resume by themselves, reads go on meanwhile");
+    Some(reason_now(ReasonCode::DiskFull, subjects::node(state, node), message, remedy))
+}
+
+/// Reports a node on which a replica retains much of the log.
+fn log_pinned(state: &ClusterState, node: NodeId, pin: LogPin) -> Option<Reason> {
+    let row = state.node(node).filter(|row| row.node.status == NodeStatus::Alive)?;
+    let name = &row.node.name;
+    let partition = state.partitions.iter().find(|row| row.placement(pin.placement).is_some()).map(|row| row.id);
+    let copy = match partition {
+        Some(partition) => format!("copy {} of partition {}", pin.placement, state.partition_name(partition)),
+        None => format!("copy {}, which no partition names", pin.placement),
+    };
+    let message = format!("{} MiB of the log of {name} are kept by old entries of {copy}", pin.bytes >> 20);
+    let remedy = match partition {
+        Some(_) => format!("`archon partition describe` and the log of {name} say why that copy needs them"),
+        None => format!("see the log of {name} for that copy; a drained node can be started with an empty directory"),
+    };
+    Some(reason_now(ReasonCode::LogPinned, subjects::node(state, node), message, remedy))
+}
+
+/// Returns one reason for all partitions with too few replicas, one for those for which no node is below its limit, one
+/// for those without replacement for the replicas of failed nodes.
+fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<Reason> {
+    let (counts, shortage) = (counts(state), explainer.shortage());
+    let of_copies =
+        |code: ReasonCode, message: String, remedy: String| reason_now(code, Subject::Copies, message, remedy);
+    let mut reasons = Vec::new();
+    if shortage.nodes_at_limit > 0 {
+        let message = format!(
+            "{} partitions want a copy more, and the nodes that could take it are full",
+            shortage.nodes_at_limit
+        );
+        reasons.push(of_copies(ReasonCode::NodesAtLimit, message, limit_remedy(shortage.plan)));
+    }
+    if let Some((partitions, Withheld { failed, of })) = shortage.withheld {
+        let message = format!(
+            "{partitions} partitions want a copy in place of one on a failed node, and none is made: {failed} of {of} nodes \
+             are failed, more than a third"
+        );
+        reasons.push(of_copies(ReasonCode::RepairWithheld, message, withheld_remedy()));
+    }
+    if counts.partitions_under_replicated == 0 {
+        return reasons;
+    }
+    let eligible = state.nodes.values().filter(|row| row.takes_placements()).count();
+    let wanted = state.tables.values().map(|table| usize::from(table.replication)).max().unwrap_or(1);
+    let remedy = match (counts.nodes_failed, wanted.saturating_sub(eligible)) {
+        (_, 0) if shortage.withheld.is_some() => "start the failed nodes again".to_owned(),
+        (0, 0) if shortage.no_node > 0 => "add a node, or uncordon one".to_owned(),
+        (0, 0) => String::new(),
+        (0, 1) => "add a node, or uncordon one".to_owned(),
+        (0, missing) => format!("add {missing} nodes"),
+        (_, 0) if shortage.nodes_at_limit > 0 => "start the failed nodes again, or make room elsewhere".to_owned(),
+        (_, 0) => {
+            let minutes = state.settings.replace_after_ms as f64 / 60_000.0;
+            format!("start the failed nodes again; copies are made elsewhere after {minutes:.1} minutes without them")
+        }
+        (_, _) => "start the failed nodes again, or add others".to_owned(),
+    };
+    let (short, all) = (counts.partitions_under_replicated, counts.partitions);
+    let message = format!("{short} of {all} partitions have fewer copies that count than are wanted");
+    reasons.push(of_copies(ReasonCode::UnderReplicated, message, remedy));
+    reasons
+}
+
+/// Returns the remedy for a table without participants.
+fn no_participant_remedy(state: &ClusterState, table: &str) -> String {
+    let mut remedy = format!("start one that serves {table}");
+    let idle: Vec<&NodeRow> = state.participants.serving(table).filter(|row| row.is_active()).collect();
+    for (goal, verb) in [(NodeGoal::Drain, "undrain"), (NodeGoal::Cordon, "uncordon"), (NodeGoal::Maintain, "resume")] {
+        if let Some(row) = idle.iter().find(|row| row.node.goal == goal) {
+            remedy.push_str(&format!(", or `archon node {verb} {}`", row.node.name));
+        }
+    }
+    remedy
+}
+
+/// Returns the remedy for nodes at their limits.
+fn limit_remedy(plan: bool) -> String {
+    let more = "add a node, or start nodes with a larger --partitions-max";
+    if plan { format!("see what makes room: `archon rebalance plan`; or {more}") } else { more.to_owned() }
+}
+
+fn withheld_remedy() -> String {
+    "start the failed nodes again; of one that will never return, say so: `archon node lost NAME`".to_owned()
+}
+
+/// Returns one reason for all partitions of a table that were never assigned, and one for all leases of a table without
+/// participants.
+fn waits_for_members(
+    state: &ClusterState,
+    remembered: &Remembered,
+    explainer: &Explainer<'_>,
+    table: &Table,
+) -> Option<Reason> {
+    // While all of it is owned, nothing waits.
+    let unowned = || state.partitions.of_table(table.id).any(|row| row.leader.is_none());
+    let nobody = || !state.participants.serving(&table.name).any(NodeRow::takes_placements);
+    if table.holds == Holds::Lease && nobody() && unowned() {
+        let why = Why::NoParticipant { table: table.name.clone() };
+        let subject = subjects::table(state, table.id);
+        let found = reason(state, remembered, PartitionId::new(table.id, 0), &why);
+        // A new leader does not know since when leases are free, but the table's creation is in the state.
+        let began_at_ms = match awaits_first_participant(state, table.id) {
+            true => made_at_ms(state, table.id).or(found.began_at_ms),
+            false => found.began_at_ms,
+        };
+        return Some(Reason { subject, began_at_ms, ..found });
+    }
+    let row = state.partitions.unassigned_in(table.id).next()?;
+    let why = explainer.explain(row.id)?.into_iter().next()?;
+    let made = state.events.iter().rev().find(|event| match &event.what {
+        EventKind::TableCreated { table: id, .. } => *id == table.id,
+        EventKind::DataLossAccepted { partition, .. } => *partition == row.id,
+        _ => false,
+    });
+    let made_at_ms = made.and_then(|event| at(event.at));
+    // After an accepted loss a single partition waits.
+    let waits = |row: &&archon_types::Partition| row.status == PartitionStatus::Unassigned;
+    let whole =
+        state.partitions.of_table(table.id).filter(waits).count() == state.partitions.count_of(table.id) as usize;
+    let single = reason(state, remembered, row.id, &why);
+    let subject = if whole { subjects::table(state, table.id) } else { single.subject.clone() };
+    Some(Reason { subject, began_at_ms: made_at_ms.or(single.began_at_ms), ..single })
+}
+
+/// Returns true if no participant has registered for the lease table yet. A lease that was released or lost never
+/// becomes unassigned again.
+fn awaits_first_participant(state: &ClusterState, table: TableId) -> bool {
+    let unserved = |table: &Table| state.participants.serving(&table.name).next().is_none();
+    state.tables.get(&table).is_some_and(unserved)
+        && state.partitions.unassigned_in(table).count() == state.partitions.count_of(table) as usize
+}
+
+/// Returns the creation time of a table, unless that event is too old to be kept.
+fn made_at_ms(state: &ClusterState, table: TableId) -> Option<u64> {
+    let made = state.events.iter().rev().find(|event| match &event.what {
+        EventKind::TableCreated { table: id, .. } => *id == table,
+        _ => false,
+    });
+    made.and_then(|event| at(event.at))
+}
+
+/// Returns the partition as the command line accepts it: `7`, or `7 --table orders`.
+pub(super) fn operand(state: &ClusterState, partition: PartitionId) -> String {
+    match state.tables.get(&partition.table) {
+        Some(table) if table.name != DEFAULT_TABLE => format!("{} --table {}", partition.index, table.name),
+        _ => partition.index.to_string(),
+    }
+}
+
+/// Returns the reason for the state of one partition.
+pub(in crate::service) fn reason(
+    state: &ClusterState,
+    remembered: &Remembered,
+    partition: PartitionId,
+    why: &Why,
+) -> Reason {
+    let name = |node| state.node_name(node);
+    // A cause of unavailability is reported with the start of the unavailability.
+    let unserved = remembered.unserved_since(partition).unwrap_or_default();
+    let (code, message, since, remedy) = match why {
+        Why::NotEnoughNodes { have, need } => (
+            ReasonCode::NotEnoughNodes,
+            format!("{have} of {need} nodes have registered"),
+            unserved,
+            match need.saturating_sub(*have) {
+                1 => "start another node".to_owned(),
+                more => format!("start {more} more nodes"),
+            },
+        ),
+        Why::NoParticipant { table } if awaits_first_participant(state, partition.table) => (
+            ReasonCode::AwaitsFirstParticipant,
+            format!("no participant has served table {table} yet: its partitions wait for the first one"),
+            unserved,
+            no_participant_remedy(state, table),
+        ),
+        Why::NoParticipant { table } => (
+            ReasonCode::NoParticipant,
+            format!("no participant takes partitions of table {table}"),
+            unserved,
+            no_participant_remedy(state, table),
+        ),
+        Why::AboutToBeAssigned => {
+            (ReasonCode::AboutToBeAssigned, "its nodes are just being chosen".into(), unserved, String::new())
+        }
+        Why::NodesAtLimit { full, plan } => (
+            ReasonCode::NodesAtLimit,
+            format!("{full} nodes that could take its copies are at their limits (--partitions-max)"),
+            unserved,
+            limit_remedy(*plan),
+        ),
+        Why::LeaderHearsTooFew { node, hears, need } => (
+            ReasonCode::LeaderHearsTooFew,
+            format!(
+                "{} leads it and takes no writes: it hears {hears} of the {need} copies that must have each write, its own \
+                 included",
+                name(*node)
+            ),
+            Millis::ZERO,
+            format!("see whether {} and the nodes of the other copies reach each other", name(*node)),
+        ),
+        Why::RepairWithheld { failed, of } => (
+            ReasonCode::RepairWithheld,
+            format!("{failed} of {of} nodes are failed, more than a third: no copy is made in place of theirs"),
+            Millis::ZERO,
+            withheld_remedy(),
+        ),
+        Why::TakingOver { node } => {
+            (ReasonCode::TakingOver, format!("{} takes over", name(*node)), unserved, String::new())
+        }
+        Why::EpochSurpassed { known } => (
+            ReasonCode::EpochSurpassed,
+            format!("a copy knew epoch {known}, which nobody had granted; its leader begins above it"),
+            unserved,
+            "look for a node that runs from an old or copied data directory, or coordinators that were set back".into(),
+        ),
+        Why::WaitingForLease { node, .. } => (
+            ReasonCode::WaitingForLease,
+            format!("the lease of {} may still run", name(*node)),
+            unserved,
+            String::new(),
+        ),
+        Why::NoLiveReplica { node, since, .. } => (
+            ReasonCode::NoLiveReplica,
+            format!("a copy that counts is on {}, which is not alive", name(*node)),
+            *since,
+            format!("start {} again with its data directory", name(*node)),
+        ),
+        Why::HolderRegistering { node } => {
+            (ReasonCode::HolderRegistering, format!("{} is just coming back", name(*node)), unserved, String::new())
+        }
+        Why::AboutToBeElected => {
+            (ReasonCode::AboutToBeElected, "its leader is just being chosen".into(), unserved, String::new())
+        }
+        Why::DataLost => (
+            ReasonCode::DataLost,
+            "no copy that counts is left".into(),
+            unserved,
+            format!("see what is left: `archon partition describe {}`", operand(state, partition)),
+        ),
+        Why::LostCopyKept { node, alive, need } => (
+            ReasonCode::LostCopyKept,
+            format!(
+                "the copy on {} was lost or damaged, and is kept as it is: {alive} of {need} others count on nodes that are alive",
+                name(*node)
+            ),
+            Millis::ZERO,
+            "start the nodes that hold the others; then it is replaced".into(),
+        ),
+        Why::UnderReplicated { have, want } => (
+            ReasonCode::UnderReplicated,
+            format!("{have} of {want} copies count"),
+            Millis::ZERO,
+            "add nodes or start failed ones".into(),
+        ),
+        Why::Offline { note } => (
+            ReasonCode::Offline,
+            format!("an operator has taken it offline{}", because(&note.why)),
+            note.at,
+            format!("`archon partition online {}` brings it back", operand(state, partition)),
+        ),
+        Why::AllBarred { participants } => (
+            ReasonCode::AllBarred,
+            format!("all {participants} participants that serve its table are barred from it, or were not granted it"),
+            unserved,
+            format!(
+                "take a bar back (see `archon partition describe {}`), or grant the table: `archon access grant own --participant NAME --table \
+                 {}`",
+                operand(state, partition),
+                subjects::table_name(state, partition.table)
+            ),
+        ),
+        Why::OwnerStays { node } => (
+            ReasonCode::OwnerStays,
+            format!("{} is to give it up and stays its owner: nobody else may own it", name(*node)),
+            Millis::ZERO,
+            STAYS_REMEDY.to_owned(),
+        ),
+        Why::GivenUp { participants } => (
+            ReasonCode::GivenUp,
+            match participants {
+                1 => "the participant that could own it gave it up a moment ago".to_owned(),
+                all => format!("all {all} participants that could own it gave it up a moment ago"),
+            },
+            unserved,
+            "look at their logs for why they could not take it; each is asked again after 10 s".into(),
+        ),
+        Why::MoveWaits { migration, why } => {
+            (ReasonCode::MoveWaits, format!("move {migration} waits: {why}"), Millis::ZERO, String::new())
+        }
+    };
+    let subject = subjects::partition(state, partition);
+    Reason { began_at_ms: at(since), ..reason_now(code, subject, message, remedy) }
+}

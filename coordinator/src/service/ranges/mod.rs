@@ -1,0 +1,6 @@
+//! Splits and merges by operators.
+
+mod merge;
+mod middle;
+pub(super) mod reshapings;
+mod split;
