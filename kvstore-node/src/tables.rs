@@ -1,6 +1,6 @@
 //! The node's cache of the partition tables: routes, leader hints and the answers to `GetTable`.
 
-use archon_proto::convert::session::Member;
+use archon_proto::convert::members::session::Member;
 use archon_types::limits::COORDINATORS_MAX;
 use archon_types::{
     Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, Incarnation, KeyRange, Node, NodeDelta, NodeId,

@@ -1,7 +1,7 @@
 //! A member's stream of heartbeats, driven one by one: for measurements, and for tests that inspect each answer.
 
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, connect};
-use archon_proto::convert::beats::{Beat, BeatAnswers, Beats, Granted};
+use archon_proto::convert::members::beats::{Beat, BeatAnswers, Beats, Granted};
 use archon_proto::v1;
 use archon_security::{Expected, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;

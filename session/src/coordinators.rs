@@ -3,9 +3,9 @@
 use crate::beats::{Answered, BeatStreams, Heard, Recipient};
 use crate::link::Links;
 use archon_member::{Attempts, Step, Unanswered, Way};
-use archon_proto::convert::beats::Beat;
 use archon_proto::convert::error::{detail_of, is_answer, speaks_no_grpc};
-use archon_proto::convert::session::Member;
+use archon_proto::convert::members::beats::Beat;
+use archon_proto::convert::members::session::Member;
 use archon_proto::v1::session_client::SessionClient;
 use archon_security::{BeatKey, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;

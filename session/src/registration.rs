@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 use crate::coordinators::Coordinators;
 use archon_member::{Again, Registering};
-use archon_proto::convert::session::{Member, Registered, Registration};
+use archon_proto::convert::members::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, Incarnation};
 use std::time::{Duration, Instant};

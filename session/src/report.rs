@@ -3,9 +3,9 @@
 use crate::coordinators::Coordinators;
 use crate::link::connect;
 use archon_proto::convert::error::detail_of;
-use archon_proto::convert::report::{Outcomes, REPORTS_MAX, Reports};
-use archon_proto::convert::report_proofs::{NONCE_BYTES, outcomes_statement, reports_statement};
-use archon_proto::convert::session::Member;
+use archon_proto::convert::members::report::{Outcomes, REPORTS_MAX, Reports};
+use archon_proto::convert::members::report_proofs::{NONCE_BYTES, outcomes_statement, reports_statement};
+use archon_proto::convert::members::session::Member;
 use archon_proto::v1;
 use archon_proto::v1::carrier_client::CarrierClient;
 use archon_security::{BeatKey, Expected, Transport};

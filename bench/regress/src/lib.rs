@@ -4,8 +4,8 @@
 mod rows;
 
 use archon_kv::{DedupLimits, Effect, Request, View, ViewError, engine, evaluate, row};
+use archon_proto::convert::kv::packed::{OpPacker, ReplyPacker, unpack_ops, unpack_replies};
 use archon_proto::convert::kv::{TaggedOp, TaggedReply};
-use archon_proto::convert::packed::{OpPacker, ReplyPacker, unpack_ops, unpack_replies};
 use archon_proto::v1;
 use archon_replica::{
     Body, Configuration, Identity, Input, Limits, Message, Output, Peer, Position, Recovered, Replica, ReplicaAddress,

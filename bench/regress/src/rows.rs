@@ -2,7 +2,7 @@
 
 use crate::{PARTITION, TOGETHER, VALUE, arrived, id, key};
 use archon_kv::{DedupLimits, MemoryEngine, Memtable, MemtableBudget, PartitionView, Reader, Request, evaluate, row};
-use archon_proto::convert::packed::OpPacker;
+use archon_proto::convert::kv::packed::OpPacker;
 use archon_types::{Answer, ClientId, KeyRange, Millis, Op, PlacementId, Revision, ScanOrder, Seq};
 use bytes::Bytes;
 use uuid::Uuid;

@@ -5,7 +5,7 @@ use crate::net::retry::Backoff;
 use crate::shared::Shared;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect_and_greet};
 use archon_proto::convert::kv::TaggedReply;
-use archon_proto::convert::packed::{OpPacker, unpack_replies};
+use archon_proto::convert::kv::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
 use archon_security::is_refused_for_good;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, MESSAGE_BYTES_MAX};

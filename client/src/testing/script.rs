@@ -1,9 +1,9 @@
 //! State and decisions of a fake coordinator: no network, no clock.
 
 use super::reported::Reported;
-use archon_proto::convert::beats::{Beat, Granted};
-use archon_proto::convert::duties::{Duties, DutiesAsked};
-use archon_proto::convert::session::{Member, Registered, Registration};
+use archon_proto::convert::members::beats::{Beat, Granted};
+use archon_proto::convert::members::duties::{Duties, DutiesAsked};
+use archon_proto::convert::members::session::{Member, Registered, Registration};
 use archon_types::{
     BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Fact, GenerationKey, Incarnation, KeyRange, LeaseTiming,
     NodeId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, Register, ReplicaState, Report, Settings,

@@ -16,7 +16,7 @@ pub(crate) use gathering::run;
 pub(crate) use member_streams::MemberStreams;
 pub(crate) use stream::serve;
 
-use archon_proto::convert::beats::{BEATS_MAX, BeatAnswers, Beats, Judged};
+use archon_proto::convert::members::beats::{BEATS_MAX, BeatAnswers, Beats, Judged};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::sync::Arc;
 use std::time::Instant;

@@ -4,7 +4,7 @@ use super::MemberStreams;
 use super::member_streams::{MemberStream, Sender};
 use crate::service::{Context, check_member, check_own};
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, end_stream};
-use archon_proto::convert::beats::{BeatAnswers, Beats};
+use archon_proto::convert::members::beats::{BeatAnswers, Beats};
 use archon_proto::v1;
 use archon_security::Caller;
 use archon_types::limits::MESSAGE_BYTES_MAX;

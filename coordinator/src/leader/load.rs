@@ -1,6 +1,6 @@
 //! Reported loads of nodes: for plans, progress and people, never for safety. Kept in the leader's memory.
 
-use archon_proto::convert::load::{Load as Said, PlacementLoad};
+use archon_proto::convert::members::load::{Load as Said, PlacementLoad};
 use archon_types::{DiskFull, LogPin, MemberCertificate, NodeId, PlacementId};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,7 +3,7 @@
 
 use archon_coordinator_core::term::Piece;
 use archon_coordinator_core::{ClusterState, nodes_delta, rows_piece};
-use archon_proto::convert::control::{encode_nodes, encode_table};
+use archon_proto::convert::members::control::{encode_nodes, encode_table};
 use archon_types::limits::PIECE_BYTES_MAX;
 use archon_types::{TableId, Version};
 use bytes::Bytes;

@@ -4,7 +4,7 @@
 use super::deltas::{encode_rows, encode_some_nodes};
 use archon_coordinator_core::ClusterState;
 use archon_coordinator_core::term::{self, Piece, Pieces};
-use archon_proto::convert::news::News;
+use archon_proto::convert::tables::news::News;
 use archon_security::BeatKey;
 use archon_types::{TableId, Version};
 use bytes::Bytes;

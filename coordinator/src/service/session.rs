@@ -8,11 +8,11 @@ use archon_coordinator_core::term::{Polled, Reported, polled};
 use archon_coordinator_core::{
     Actor, ClusterState, Command, NodeRow, Register, Response as Answer, check_confirmed, to_confirm,
 };
-use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::ids::node_sender;
-use archon_proto::convert::report::{Outcomes, Reports};
-use archon_proto::convert::report_proofs::{NONCE_BYTES, outcomes_statement, reports_statement};
-use archon_proto::convert::session::{Member, Registered, Registration};
+use archon_proto::convert::members::duties::{Duties, DutiesAsked};
+use archon_proto::convert::members::report::{Outcomes, Reports};
+use archon_proto::convert::members::report_proofs::{NONCE_BYTES, outcomes_statement, reports_statement};
+use archon_proto::convert::members::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session as SessionService;
 use archon_security::{BeatKey, Caller};

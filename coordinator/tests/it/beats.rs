@@ -3,7 +3,7 @@
 use super::common::{FakeNode, Quorum, beat_stream, beats};
 use super::{SOON, settings};
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, connect};
-use archon_proto::convert::beats::{BEATS_MAX, BeatAnswers, Judged};
+use archon_proto::convert::members::beats::{BEATS_MAX, BeatAnswers, Judged};
 use archon_proto::v1;
 use archon_security::{Expected, Transport};
 use archon_types::{ErrorDetail, ErrorKind};

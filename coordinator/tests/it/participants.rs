@@ -3,8 +3,8 @@
 use crate::common::{self, FakeNode, Quorum, ask, request_id, status};
 use crate::{SOON, settings};
 use archon_documents::{CreateTable, DescribeTable, SetNode};
-use archon_proto::convert::beats::Granted;
 use archon_proto::convert::error::detail_of;
+use archon_proto::convert::members::beats::Granted;
 use archon_proto::v1;
 use archon_proto::v1::duty::Duty;
 use archon_proto::v1::replica_report::Fact;

@@ -3,7 +3,7 @@
 use crate::common::{self, FakeNode, Quorum, request_id};
 use crate::{settings, settle};
 use archon_proto::convert::error::detail_of;
-use archon_proto::convert::report_proofs::{outcomes_statement, reports_statement};
+use archon_proto::convert::members::report_proofs::{outcomes_statement, reports_statement};
 use archon_proto::v1;
 use archon_proto::v1::session_client::SessionClient;
 use archon_security::BeatKey;

@@ -3,9 +3,9 @@
 use super::wire::{conversion, deltas, shape};
 use crate::protobuf;
 use crate::target::{Target, Verdict};
-use archon_proto::convert::beats;
-use archon_proto::convert::load;
-use archon_proto::convert::news::News;
+use archon_proto::convert::members::beats;
+use archon_proto::convert::members::load;
+use archon_proto::convert::tables::news::News;
 use archon_proto::v1;
 use archon_testkit::Random;
 use archon_types::limits::VERSIONS_AHEAD_MAX;

@@ -7,7 +7,10 @@ use archon_documents::{
     DropTable, ForceLeader, GiveOrder, KeyText, ListAccess, LoseNode, METHODS, Order, PartitionName, QuorumAction,
     SetAccess, SetNode, SplitPartition, TransferLead, UpgradeAction, Withdraw, write,
 };
-use archon_proto::convert::{control, duties, kv, load, middle, packed, report, session};
+use archon_proto::convert::kv;
+use archon_proto::convert::kv::packed;
+use archon_proto::convert::members::{control, duties, load, report, session};
+use archon_proto::convert::tables::middle;
 use archon_proto::v1;
 use archon_testkit::Random;
 use archon_types::access::WHENEVER;

@@ -8,7 +8,7 @@ use crate::peers::wire;
 use crate::shard::{ShardMessage, Shards};
 use archon_host::{CopyJob, CopyPage};
 use archon_proto::convert::error::detail_of;
-use archon_proto::convert::load::CopyProgress;
+use archon_proto::convert::members::load::CopyProgress;
 use archon_proto::v1;
 use archon_proto::v1::replication_client::ReplicationClient;
 use archon_replica::Position;

@@ -7,7 +7,7 @@ use crate::shard::OpRequest;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect_and_greet};
 use archon_host::PassedOn;
 use archon_proto::convert::kv::FORWARDED;
-use archon_proto::convert::packed::{OpPacker, unpack_replies};
+use archon_proto::convert::kv::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
 use archon_security::{CONNECT_TIMEOUT, Expected};
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, MESSAGE_BYTES_MAX};

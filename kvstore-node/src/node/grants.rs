@@ -2,7 +2,7 @@
 
 use arc_swap::ArcSwap;
 use archon_member::{Heartbeats, LeaseAnswer, Taken};
-use archon_proto::convert::session::Member;
+use archon_proto::convert::members::session::Member;
 use archon_types::{Epoch, Millis, Over, PartitionId};
 use parking_lot::Mutex;
 use std::sync::Arc;

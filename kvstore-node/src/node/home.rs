@@ -3,7 +3,7 @@
 use crate::node::identity::{DataDirectory, IdentityError};
 use crate::session::Home;
 use crate::session::holdings::Holdings;
-use archon_proto::convert::session::Registered;
+use archon_proto::convert::members::session::Registered;
 use archon_types::{ClusterId, GenerationKey, Incarnation, PlacementId, StorageId};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;

@@ -15,7 +15,7 @@ use crate::statistics::slow::SlowOperations;
 use crate::tables::Tables;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use archon_member::Rows;
-use archon_proto::convert::session::Member;
+use archon_proto::convert::members::session::Member;
 use archon_security::connection_limit::{ConnectionLimit, NODE_CONNECTIONS_MAX, connections_for};
 use archon_session::{Clock, RelayStreams};
 use archon_types::{

@@ -4,7 +4,7 @@
 use crate::node::shared::Shared;
 use crate::peers::wire::Part;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect};
-use archon_proto::convert::session::Member;
+use archon_proto::convert::members::session::Member;
 use archon_proto::v1;
 use archon_security::{CONNECT_TIMEOUT, Expected};
 use archon_types::limits::MESSAGE_BYTES_MAX;

@@ -14,7 +14,7 @@
 //! Numbers are LEB128; the bytes of an entry are preceded by their length, and share the memory of the part when read.
 
 use archon_kv::effect::EFFECT_BYTES_MAX;
-use archon_proto::convert::fields::{FieldReader, put_bytes, put_number};
+use archon_proto::convert::kv::fields::{FieldReader, put_bytes, put_number};
 use archon_proto::convert::{ConvertError, ids, required};
 use archon_proto::v1;
 use archon_replica::{Body, Entry, Message, Position, ReplicaAddress};

@@ -11,7 +11,7 @@ use crate::shard::inbox::PushError;
 use crate::shard::{OpRequest, ShardMessage, StaleRead};
 use archon_host::{Origin, StaleRow};
 use archon_proto::convert::error::status_of_wire;
-use archon_proto::convert::key_range::scan_of;
+use archon_proto::convert::kv::key_range::scan_of;
 use archon_proto::convert::kv::{KeyedOp, OpName, TaggedReply, check_batch};
 use archon_proto::v1;
 use archon_security::Caller;

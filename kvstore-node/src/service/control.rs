@@ -7,9 +7,9 @@ use crate::shard::inbox::PushError;
 use crate::shard::{ShardMessage, Shards};
 use crate::tables::News;
 use archon_host::{Action, AppliedPush, Broken, Held, HeldState, reconcile};
-use archon_proto::convert::control::{Push, Pushed, announced};
 use archon_proto::convert::ids::boot_id;
-use archon_proto::convert::middle::FindMiddle;
+use archon_proto::convert::members::control::{Push, Pushed, announced};
+use archon_proto::convert::tables::middle::FindMiddle;
 use archon_proto::v1::control_server::Control;
 use archon_proto::v1::{
     ConfirmBootRequest, ConfirmBootResponse, FindMiddleRequest, FindMiddleResponse, PushRequest, PushResponse,

@@ -13,7 +13,7 @@ use crate::peers::peer::Peers;
 use crate::ranges::split_search::SplitSearches;
 use crate::shard::{Context, ShardRuntime};
 use archon_kv::{DedupLimits, MemoryEngine, MemtableBudget};
-use archon_proto::convert::session::Member;
+use archon_proto::convert::members::session::Member;
 use archon_session::BootClock;
 use archon_types::{
     ClusterId, Duty, Epoch, GenerationKey, KeyRange, NodeId, Partition, PartitionId, PartitionStatus, Placement,

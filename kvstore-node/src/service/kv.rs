@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::node::shared::Shared;
 use crate::shard::Shards;
 use archon_proto::convert::ids;
-use archon_proto::convert::key_range::range_field;
+use archon_proto::convert::kv::key_range::range_field;
 use archon_proto::v1;
 use archon_proto::v1::kv_server::Kv;
 use archon_security::Caller;

@@ -9,7 +9,7 @@ use crate::shard::{CopyOffer, ShardMessage, Shards};
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, end_stream, first_message};
 use archon_host::CopyAsk;
 use archon_kv::row;
-use archon_proto::convert::session::Member;
+use archon_proto::convert::members::session::Member;
 use archon_proto::convert::{ConvertError, ids, required};
 use archon_proto::v1;
 use archon_proto::v1::replication_server::Replication;

@@ -10,7 +10,7 @@ use crate::shard::{ShardMessage, SnapshotAsk, SnapshotOffer};
 use crate::storage::snapshots::{SnapshotError, SnapshotOwner};
 use archon_host::Origin;
 use archon_kv::row;
-use archon_proto::convert::key_range::range_field;
+use archon_proto::convert::kv::key_range::range_field;
 use archon_proto::v1;
 use archon_security::Caller;
 use archon_types::packed_entries::pack_entry;

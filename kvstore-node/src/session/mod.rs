@@ -16,7 +16,7 @@ use crate::node::identity::IdentityError;
 use crate::node::shared::{Life, Shared};
 use crate::server::health::Health;
 use archon_member::Registering;
-use archon_proto::convert::session::{Member, Registered, Registration};
+use archon_proto::convert::members::session::{Member, Registered, Registration};
 use archon_security::BeatKey;
 use archon_session::{Coordinators, Facts, register, reports};
 use archon_types::{

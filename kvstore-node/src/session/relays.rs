@@ -1,7 +1,7 @@
 //! Relays of this node, from the table and the coordinators' count.
 
 use crate::node::shared::Shared;
-use archon_proto::convert::session::Member;
+use archon_proto::convert::members::session::Member;
 use archon_security::BeatKey;
 use archon_session::{RelayWays, ReportRelays};
 use archon_types::{RelayAddress, Version};

@@ -1,6 +1,6 @@
 //! Load of the node, for the coordinator's plans and status. Never used for safety.
 
-use archon_proto::convert::load::{CopyProgress, Load, PlacementLoad};
+use archon_proto::convert::members::load::{CopyProgress, Load, PlacementLoad};
 use archon_types::{Millis, PlacementId};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,7 +11,7 @@ use crate::shard::{Gathered, ShardMessage, Shards};
 use crate::storage::row_walk::{Above, Pace, Rows, end_of_rows};
 use archon_kv::Growth;
 use archon_kv::row::{self, KIND_VALUE};
-use archon_proto::convert::load::PlacementLoad;
+use archon_proto::convert::members::load::PlacementLoad;
 use archon_types::{KeyRange, PartitionId, PlacementId};
 use bytes::Bytes;
 use parking_lot::Mutex;

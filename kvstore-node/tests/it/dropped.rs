@@ -3,8 +3,8 @@
 use crate::support::stream::exchange;
 use crate::support::{Fake, PARTITION, metric, row};
 use archon_kvstore_node::Node;
-use archon_proto::convert::control::Push;
-use archon_proto::convert::packed::{OpPacker, unpack_replies};
+use archon_proto::convert::kv::packed::{OpPacker, unpack_replies};
+use archon_proto::convert::members::control::Push;
 use archon_proto::v1;
 use archon_testkit::wait_for_state;
 use archon_types::{

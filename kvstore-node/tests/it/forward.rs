@@ -3,10 +3,10 @@
 use crate::support::{Fake, Kv, PARTITION, metric, row, stream};
 use archon_frames::{FrameReader, FrameWriter, Keepalive, Opening, PartialBudget, StreamKind, accept};
 use archon_kvstore_node::Node;
-use archon_proto::convert::control::Push;
 use archon_proto::convert::error::detail_of;
+use archon_proto::convert::kv::packed::{OpPacker, ReplyPacker, unpack_ops, unpack_replies};
 use archon_proto::convert::kv::{OpName, TaggedOp, TaggedReply};
-use archon_proto::convert::packed::{OpPacker, ReplyPacker, unpack_ops, unpack_replies};
+use archon_proto::convert::members::control::Push;
 use archon_proto::v1;
 use archon_testkit::wait_for_state;
 use archon_types::{

@@ -3,7 +3,7 @@
 use crate::support::stream::exchange;
 use crate::support::{self, Fake, PARTITION, metric, row};
 use archon_proto::convert::error::detail_of;
-use archon_proto::convert::packed::{OpPacker, unpack_replies};
+use archon_proto::convert::kv::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
 use archon_testkit::wait_for_state;
 use archon_types::{
@@ -84,7 +84,9 @@ async fn sizes_are_reported_before_rows_reach_engine() {
         kv.put(&format!("key-{number}"), &value).await.unwrap();
     }
     let load = || fake.state.lock().loads.get(&PlacementId::new(1)).copied();
-    let told = |load: &Option<_>| load.is_some_and(|load: archon_proto::convert::load::PlacementLoad| load.keys == 16);
+    let told = |load: &Option<_>| {
+        load.is_some_and(|load: archon_proto::convert::members::load::PlacementLoad| load.keys == 16)
+    };
     let load = wait_for_state("all keys are counted", load, told).await.unwrap();
     assert!(load.bytes > 16 * 96 * 1024, "{load:?}");
     assert_eq!(metric(&node, "archon_engine_syncs_total"), syncs, "the engine had them by then");

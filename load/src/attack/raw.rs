@@ -2,7 +2,7 @@
 
 use super::Target;
 use archon_frames::StreamKind;
-use archon_proto::convert::packed::OpPacker;
+use archon_proto::convert::kv::packed::OpPacker;
 use archon_proto::v1;
 use archon_security::{Protocol, Stream};
 use archon_types::{ClientId, Op, OpId, PartitionId};

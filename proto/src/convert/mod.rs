@@ -4,31 +4,10 @@
 //! which names the message and field and describes the fault; it becomes an `InvalidArgument` [`ErrorDetail`]. Errors
 //! themselves always convert ([`error`]): a kind that this version does not know still arrives as an error.
 
-pub mod access;
 mod bare;
-pub mod beat_proofs;
-pub mod beats;
-pub mod control;
-pub mod duties;
 pub mod error;
-pub mod fields;
 pub mod ids;
-pub mod key_range;
 pub mod kv;
-pub mod load;
-mod merge;
-pub mod middle;
-pub mod news;
-mod over;
-pub mod packed;
-mod removed;
-pub mod report;
-pub mod report_proofs;
-pub mod session;
-pub mod settings;
-mod split;
-pub mod table;
-pub mod upgrade;
 
 use archon_types::{ErrorDetail, ErrorKind};
 
@@ -90,5 +69,8 @@ pub(crate) fn checked(result: Result<(), ErrorDetail>, field: &'static str) -> R
     result.map_err(|detail| ConvertError::new(field, detail.message))
 }
 
+pub mod admin;
+pub mod members;
+pub mod tables;
 #[cfg(test)]
 pub(crate) mod testing;

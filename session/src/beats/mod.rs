@@ -14,10 +14,12 @@ pub(crate) use self::streams::{Backlog, Streams};
 use crate::coordinators::NotGranted;
 use archon_frames::FrameError;
 use archon_member::{LeaseAnswer, RELAY_ANSWER_MS, Taken};
-use archon_proto::convert::beat_proofs::{answer_statement, beat_statement, news_statement};
-use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged, NewsFor};
-use archon_proto::convert::news::News;
-use archon_proto::convert::session::Member;
+use archon_proto::convert::members::beat_proofs::{answer_statement, beat_statement, news_statement};
+use archon_proto::convert::members::beats::{
+    Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged, NewsFor,
+};
+use archon_proto::convert::members::session::Member;
+use archon_proto::convert::tables::news::News;
 use archon_security::{BeatKey, Expected, Transport};
 use archon_types::{ErrorDetail, ErrorKind, Over, RelayAddress};
 use parking_lot::Mutex;

@@ -1,7 +1,7 @@
 //! One stream of heartbeats, to one coordinator or relay.
 
 use archon_frames::{FrameError, StreamKind, connect};
-use archon_proto::convert::beats::BeatAnswers;
+use archon_proto::convert::members::beats::BeatAnswers;
 use archon_proto::v1;
 use archon_security::{CONNECT_TIMEOUT, Expected, Transport};
 use archon_types::limits::MESSAGE_BYTES_MAX;

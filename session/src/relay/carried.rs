@@ -1,7 +1,7 @@
 //! A carried heartbeat.
 
 use archon_member::Carried;
-use archon_proto::convert::beats::Beat;
+use archon_proto::convert::members::beats::Beat;
 use archon_types::{Incarnation, NodeId};
 
 /// A heartbeat of another member, passed on unchanged.

@@ -1,7 +1,7 @@
 //! Batches cut into frames that a coordinator accepts from an unidentified peer.
 
 use archon_frames::STRANGER_BYTES_MAX;
-use archon_proto::convert::beats::{BEATS_MAX, Beat};
+use archon_proto::convert::members::beats::{BEATS_MAX, Beat};
 use archon_proto::v1;
 use prost::Message as _;
 
@@ -41,7 +41,7 @@ fn encoded_bytes(beat: &v1::Beat) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_proto::convert::load::{Load, PlacementLoad};
+    use archon_proto::convert::members::load::{Load, PlacementLoad};
     use archon_types::{Incarnation, NodeId, PlacementId, PushKey, Version};
     use uuid::Uuid;
 

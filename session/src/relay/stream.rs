@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use archon_frames::{FrameError, FrameReader, FrameWriter, end_stream};
-use archon_proto::convert::beats::{BeatAnswers, Beats};
+use archon_proto::convert::members::beats::{BeatAnswers, Beats};
 use archon_proto::v1;
 use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId};
 use std::time::Duration;

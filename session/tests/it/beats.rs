@@ -3,8 +3,8 @@
 use crate::support::{self, Played, SOON};
 use archon_frames::{FrameReader, FrameWriter};
 use archon_member::{LeaseAnswer, Taken};
-use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, ClusterNow, Granted, Judged};
-use archon_proto::convert::session::Member;
+use archon_proto::convert::members::beats::{Beat, BeatAnswer, BeatAnswers, ClusterNow, Granted, Judged};
+use archon_proto::convert::members::session::Member;
 use archon_proto::v1;
 use archon_session::{BeatStreams, Coordinators, NotGranted, Recipient};
 use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, RelayAddress};

@@ -2,9 +2,9 @@
 
 use crate::support::relaying::{Carried, LIFE, NOW, Relay, Serving, cluster, granted, granted_as};
 use crate::support::{Played, SOON};
-use archon_proto::convert::beat_proofs::{answer_statement, beat_statement, news_statement};
-use archon_proto::convert::beats::{BeatAnswer, Beats, Granted, Judged, NewsFor};
-use archon_proto::convert::news::News;
+use archon_proto::convert::members::beat_proofs::{answer_statement, beat_statement, news_statement};
+use archon_proto::convert::members::beats::{BeatAnswer, Beats, Granted, Judged, NewsFor};
+use archon_proto::convert::tables::news::News;
 use archon_proto::v1;
 use archon_security::BeatKey;
 use archon_session::NotGranted;

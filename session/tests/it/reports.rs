@@ -1,8 +1,8 @@
 //! Reports that a relay forwards because no coordinator is reachable (PROTOCOL rule 82).
 
-use archon_proto::convert::report::Outcomes;
-use archon_proto::convert::report_proofs::{NONCE_BYTES, outcomes_statement, reports_statement};
-use archon_proto::convert::session::Member;
+use archon_proto::convert::members::report::Outcomes;
+use archon_proto::convert::members::report_proofs::{NONCE_BYTES, outcomes_statement, reports_statement};
+use archon_proto::convert::members::session::Member;
 use archon_proto::v1;
 use archon_proto::v1::carrier_server::{Carrier, CarrierServer};
 use archon_security::{BeatKey, Transport};

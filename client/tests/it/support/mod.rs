@@ -5,8 +5,8 @@
 use archon_frames::{Keepalive, Opening, PartialBudget, StreamKind, accept};
 use archon_proto::convert::error::status_of;
 use archon_proto::convert::ids::key_bytes;
+use archon_proto::convert::kv::packed::{ReplyPacker, unpack_ops};
 use archon_proto::convert::kv::{TaggedOp, TaggedReply};
-use archon_proto::convert::packed::{ReplyPacker, unpack_ops};
 use archon_proto::v1::{self, table_server};
 use archon_types::op::Entry;
 use archon_types::{

@@ -7,7 +7,7 @@ use crate::raft::identity::spoken::Spoken;
 use crate::raft::log::codec;
 use crate::raft::machine::checksums::Checksums;
 use archon_coordinator_core::{Acquaintances, Unheard};
-use archon_proto::convert::upgrade::protocol_range;
+use archon_proto::convert::admin::upgrade::protocol_range;
 use archon_proto::v1::{HelloRequest, RaftMessage};
 use archon_types::{ClusterId, StorageId};
 use bytes::Bytes;

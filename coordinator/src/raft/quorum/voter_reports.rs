@@ -2,7 +2,7 @@
 
 use crate::raft::log::lack::Lack;
 use crate::raft::network::hello::Answers;
-use archon_proto::convert::upgrade::protocol_range;
+use archon_proto::convert::admin::upgrade::protocol_range;
 use archon_proto::v1;
 use archon_types::{MemberCertificate, ProtocolRange};
 use parking_lot::Mutex;

@@ -16,8 +16,8 @@ use archon_documents::{
     ChangeQuorum, LeadTransferred, PendingQuorumChange, QuorumAction, QuorumChanged, QuorumRecovery, RecoveryDoubt,
     TransferLead,
 };
+use archon_proto::convert::admin::upgrade::protocol_range;
 use archon_proto::convert::ids::{non_zero, request_id, storage_id, uuid_bytes};
-use archon_proto::convert::upgrade::protocol_range;
 use archon_proto::v1;
 use archon_security::Role;
 use archon_types::{DoubtKind, ErrorDetail, ErrorKind, NodeId, QuorumChange, generation_of};

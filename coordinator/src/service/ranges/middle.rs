@@ -2,7 +2,7 @@
 
 use crate::raft::connect;
 use archon_proto::convert::error::detail_of;
-use archon_proto::convert::middle::FindMiddle;
+use archon_proto::convert::tables::middle::FindMiddle;
 use archon_proto::trace::TracedChannel;
 use archon_proto::v1::FindMiddleRequest;
 use archon_proto::v1::control_client::ControlClient;

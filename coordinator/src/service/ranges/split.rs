@@ -10,7 +10,7 @@ use archon_coordinator_core::{
     ClusterState, EventKind, Liveness, Response as Answer, SplitPlan, check_cancel_split, check_split, check_splittable,
 };
 use archon_documents::{KeyText, PartitionName, PartitionSplit, RangeSummary, SplitAnswer, SplitPartition};
-use archon_proto::convert::middle::FindMiddle;
+use archon_proto::convert::tables::middle::FindMiddle;
 use archon_types::{ErrorDetail, ErrorKind, KeyRange, Middle, NodeId, PartitionId};
 
 answers! {

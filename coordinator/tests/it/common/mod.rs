@@ -7,8 +7,8 @@ use archon_documents::{
     ShowStatus, Status as ClusterStatus, read_answer, write,
 };
 use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, connect};
-use archon_proto::convert::beats::{BeatAnswers, Granted};
 use archon_proto::convert::error::detail_of;
+use archon_proto::convert::members::beats::{BeatAnswers, Granted};
 use archon_proto::documents;
 use archon_proto::v1;
 use archon_proto::v1::control_server::{Control, ControlServer};

@@ -7,12 +7,12 @@ pub mod stream;
 
 use archon_frames::{FrameError, FrameReader, FrameWriter, Incoming, PartialBudget, StreamKind, end_stream, sort};
 use archon_kvstore_node::{Node, NodeConfig};
-use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
-use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::error::detail_of;
-use archon_proto::convert::load::PlacementLoad;
-use archon_proto::convert::report::{Outcomes, Reports};
-use archon_proto::convert::session::{Member, Registered, Registration};
+use archon_proto::convert::members::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
+use archon_proto::convert::members::control::{Push, Pushed};
+use archon_proto::convert::members::load::PlacementLoad;
+use archon_proto::convert::members::report::{Outcomes, Reports};
+use archon_proto::convert::members::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::control_client::ControlClient;
 use archon_proto::v1::kv_client::KvClient;

@@ -1,7 +1,7 @@
 //! Encoder of a leader's messages, written independently of the product: the tests check the format, not a round trip.
 
 use super::{Fake, PARTITION};
-use archon_proto::convert::fields::{FieldReader, put_bytes, put_number};
+use archon_proto::convert::kv::fields::{FieldReader, put_bytes, put_number};
 use archon_proto::v1;
 use archon_types::NodeId;
 use bytes::{BufMut, Bytes, BytesMut};

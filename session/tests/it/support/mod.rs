@@ -4,7 +4,7 @@
 pub mod relaying;
 
 use archon_frames::{FrameReader, FrameWriter, PartialBudget, StreamKind, accept};
-use archon_proto::convert::beats::Beat;
+use archon_proto::convert::members::beats::Beat;
 use archon_types::{Incarnation, NodeId, PushKey, Version};
 use std::time::Duration;
 use tokio::net::TcpListener;

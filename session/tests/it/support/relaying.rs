@@ -3,10 +3,10 @@
 use super::{Played, SOON};
 use archon_frames::{FrameReader, FrameWriter, StreamKind};
 use archon_member::{LeaseAnswer, Rows, Taken};
-use archon_proto::convert::beat_proofs::answer_statement;
-use archon_proto::convert::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
-use archon_proto::convert::news::News;
-use archon_proto::convert::session::Member;
+use archon_proto::convert::members::beat_proofs::answer_statement;
+use archon_proto::convert::members::beats::{Beat, BeatAnswer, BeatAnswers, Beats, ClusterNow, Granted, Judged};
+use archon_proto::convert::members::session::Member;
+use archon_proto::convert::tables::news::News;
 use archon_proto::v1;
 use archon_security::{BeatKey, Transport};
 use archon_session::{Answered, BeatStreams, BootClock, Coordinators, Heard, NotGranted, Recipient, RelayStreams};

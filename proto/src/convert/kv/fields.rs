@@ -1,6 +1,6 @@
 //! Fields of messages that are packed by hand: numbers as LEB128, byte strings preceded by their length.
 
-use super::ConvertError;
+use crate::convert::ConvertError;
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// Reads packed fields, each checked against the end of the message. Byte strings share its memory.

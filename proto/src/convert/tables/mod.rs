@@ -1,7 +1,12 @@
 //! The partition table and its rows.
 
+mod merge;
+pub mod middle;
+pub mod news;
+mod split;
+
 use super::ids::{check_address, non_zero};
-use super::key_range::{from_range_field, range_field};
+use super::kv::key_range::{from_range_field, range_field};
 use super::{ConvertError, checked, in_range, required};
 use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};

@@ -1,8 +1,8 @@
 //! Table updates of a node, in the answer to a heartbeat: encoded once for all nodes with the same holdings, and passed
 //! on unchanged by relays.
 
-use super::control::{check_versions, decode_nodes, decode_table};
-use super::{ConvertError, bounded, ids};
+use crate::convert::members::control::{check_versions, decode_nodes, decode_table};
+use crate::convert::{ConvertError, bounded, ids};
 use crate::v1;
 use archon_types::{Incarnation, NodeDelta, TableList, TablePiece, Version, limits};
 use bytes::Bytes;
@@ -49,8 +49,8 @@ impl News {
 impl From<News> for v1::News {
     fn from(news: News) -> Self {
         Self {
-            deltas: news.deltas.into_iter().map(super::control::encode_table).collect(),
-            nodes: news.nodes.map(super::control::encode_nodes).unwrap_or_default(),
+            deltas: news.deltas.into_iter().map(crate::convert::members::control::encode_table).collect(),
+            nodes: news.nodes.map(crate::convert::members::control::encode_nodes).unwrap_or_default(),
             tables: news.tables.map(Into::into),
             complete: news.complete.get(),
             newest: news.newest.get(),

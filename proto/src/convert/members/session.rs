@@ -1,7 +1,7 @@
 //! A member's session with the coordinator: its identity, and registration.
 
-use super::settings::timing_of;
-use super::{ConvertError, bounded, checked, ids, required};
+use crate::convert::admin::settings::timing_of;
+use crate::convert::{ConvertError, bounded, checked, ids, required};
 use crate::v1;
 use archon_types::{
     ClusterId, GenerationKey, Incarnation, NodeId, PROTOCOL_FIRST, PROTOCOL_MAX, Participant, PlacementId, Register,
@@ -156,7 +156,7 @@ impl TryFrom<v1::RegisterResponse> for Registered {
 }
 
 impl Member {
-    pub(super) fn wire(self) -> (Option<v1::ClusterRef>, Option<v1::Sender>) {
+    pub(in crate::convert) fn wire(self) -> (Option<v1::ClusterRef>, Option<v1::Sender>) {
         let sender = v1::Sender { id: self.node.get(), incarnation: self.incarnation.get() };
         (Some(self.cluster.into()), Some(sender))
     }

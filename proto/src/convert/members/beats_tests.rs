@@ -1,5 +1,5 @@
 use super::*;
-use crate::convert::load::{CopyProgress, PlacementLoad};
+use crate::convert::members::load::{CopyProgress, PlacementLoad};
 use archon_types::{ErrorKind, PlacementId, TableId};
 use proptest::prelude::*;
 use prost::Message;

@@ -1,7 +1,7 @@
 //! Load of a node, from its heartbeats.
 
 use super::session::PLACEMENTS_MAX;
-use super::{ConvertError, bounded};
+use crate::convert::{ConvertError, bounded};
 use crate::v1;
 use archon_types::{AuthorityPrint, DiskFull, DiskLimit, LogPin, MemberCertificate, Millis, PlacementId};
 

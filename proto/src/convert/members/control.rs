@@ -1,6 +1,6 @@
 //! Pushes of duties, from the leading coordinator to a node.
 
-use super::{ConvertError, bounded, ids, required};
+use crate::convert::{ConvertError, bounded, ids, required};
 use crate::v1;
 use archon_types::{
     AccessList, ClusterId, Duty, ErrorDetail, Incarnation, NodeDelta, NodeId, Partition, PartitionId, PlacementId,
@@ -68,13 +68,13 @@ pub fn encode_nodes(delta: NodeDelta) -> Bytes {
     v1::NodeDelta::from(delta).encode_to_vec().into()
 }
 
-pub(super) fn decode_table(bytes: &Bytes, field: &'static str) -> Result<TablePiece, ConvertError> {
+pub(in crate::convert) fn decode_table(bytes: &Bytes, field: &'static str) -> Result<TablePiece, ConvertError> {
     let wire = v1::TableDelta::decode(&bytes[..]).map_err(|error| ConvertError::new(field, error.to_string()))?;
     TablePiece::try_from(wire)
 }
 
 /// Decodes the nodes that changed; empty: none did.
-pub(super) fn decode_nodes(bytes: &Bytes, field: &'static str) -> Result<Option<NodeDelta>, ConvertError> {
+pub(in crate::convert) fn decode_nodes(bytes: &Bytes, field: &'static str) -> Result<Option<NodeDelta>, ConvertError> {
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -175,7 +175,7 @@ impl Push {
 
 /// Rejects impossible versions: a node never replaces its holdings by older ones, so such a version would stay
 /// permanently.
-pub(super) fn check_versions(
+pub(in crate::convert) fn check_versions(
     incarnation: Incarnation,
     newest: Version,
     deltas: &[TablePiece],

@@ -1,7 +1,7 @@
 //! Ranges of keys, and scans of them.
 
-use super::kv::bounded_part;
-use super::{ConvertError, in_range};
+use super::bounded_part;
+use crate::convert::{ConvertError, in_range};
 use crate::v1;
 use archon_types::limits::SCAN_LIMIT_MAX;
 use archon_types::{KeyRange, Op, ScanOrder};
@@ -28,7 +28,7 @@ pub fn range_field(range: KeyRange) -> Option<v1::KeyRange> {
 }
 
 /// Reverses [`range_field`].
-pub(super) fn from_range_field(wire: Option<v1::KeyRange>) -> Result<KeyRange, ConvertError> {
+pub(in crate::convert) fn from_range_field(wire: Option<v1::KeyRange>) -> Result<KeyRange, ConvertError> {
     wire.map_or(Ok(KeyRange::ALL), TryInto::try_into)
 }
 

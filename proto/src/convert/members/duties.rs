@@ -1,8 +1,8 @@
 //! A participant's long poll for its duties.
 
-use super::ids::{check_address, non_zero};
 use super::session::Member;
-use super::{ConvertError, bounded, checked};
+use crate::convert::ids::{check_address, non_zero};
+use crate::convert::{ConvertError, bounded, checked};
 use crate::v1;
 use archon_types::limits::PARTITIONS_MAX;
 use archon_types::limits::check_name;

@@ -1,7 +1,7 @@
 //! Facts that a node reports to the coordinator, and their outcomes.
 
 use super::session::Member;
-use super::{ConvertError, bounded, checked, ids, required};
+use crate::convert::{ConvertError, bounded, checked, ids, required};
 use crate::v1;
 use archon_types::text::into_plain;
 use archon_types::{

@@ -1,8 +1,8 @@
 //! Splits of partitions.
 
-use super::kv::bounded_part;
-use super::table::{PLACEMENTS_MAX, enum_field};
-use super::{ConvertError, bounded, ids};
+use super::{PLACEMENTS_MAX, enum_field};
+use crate::convert::kv::bounded_part;
+use crate::convert::{ConvertError, bounded, ids};
 use crate::v1;
 use archon_types::{Epoch, NodeId, PlacementId, Position, RightCopy, Seq, Split, Version};
 

@@ -1,7 +1,7 @@
 //! Merges of partitions.
 
-use super::kv::bounded_part;
-use super::{ConvertError, required};
+use crate::convert::kv::bounded_part;
+use crate::convert::{ConvertError, required};
 use crate::v1;
 use archon_types::{Merge, MergeSide, Version};
 

@@ -1,7 +1,7 @@
 //! Heartbeats and their answers: frames of the stream `Beats`.
 
 use super::load::Load;
-use super::{ConvertError, bounded, ids, required};
+use crate::convert::{ConvertError, bounded, ids, required};
 use crate::v1;
 use archon_types::{
     ClusterId, DoorFailure, DoorReport, Epoch, ErrorDetail, Incarnation, NodeId, Over, PROTOCOL_FIRST, PartitionId,

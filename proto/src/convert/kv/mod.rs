@@ -1,7 +1,11 @@
 //! Operations and answers of the key-value plane.
 
+pub mod fields;
+pub mod key_range;
+pub mod packed;
+
 use super::ids::{client_id, non_zero, uuid_bytes};
-use super::key_range::{from_range_field, order_of, range_field};
+use super::kv::key_range::{from_range_field, order_of, range_field};
 use super::{ConvertError, checked, in_range, required};
 use crate::v1;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, BOUND_BYTES_MAX, SCAN_LIMIT_MAX, check_key, check_value};

@@ -1,6 +1,6 @@
 //! Notice that an incarnation is fenced.
 
-use super::{ConvertError, ids};
+use crate::convert::{ConvertError, ids};
 use crate::v1;
 use archon_types::{Incarnation, NodeId, Over, Version};
 

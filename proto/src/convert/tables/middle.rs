@@ -1,6 +1,6 @@
 //! Split key of a partition, requested by the leading coordinator.
 
-use super::{ConvertError, checked, ids, required};
+use crate::convert::{ConvertError, checked, ids, required};
 use crate::v1;
 use crate::v1::find_middle_response::{Indivisible, Middle as Wire, Searching};
 use archon_types::limits::check_key;

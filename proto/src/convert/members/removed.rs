@@ -1,6 +1,6 @@
 //! Removed nodes.
 
-use super::ConvertError;
+use crate::convert::ConvertError;
 use crate::v1;
 use archon_types::{NodeId, RemovedNodes, Version};
 

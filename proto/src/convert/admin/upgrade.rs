@@ -1,6 +1,6 @@
 //! Ranges of protocols.
 
-use super::ConvertError;
+use crate::convert::ConvertError;
 use archon_types::{PROTOCOL_MAX, ProtocolRange};
 
 /// Returns the protocols from `min` to `max`, as reported by a coordinator: one of the first version sends none.

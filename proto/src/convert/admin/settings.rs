@@ -1,6 +1,6 @@
 //! Cluster-wide settings.
 
-use super::{ConvertError, in_range, required};
+use crate::convert::{ConvertError, in_range, required};
 use crate::v1;
 use archon_types::limits::REPLICAS_MAX;
 use archon_types::{HASH_PARTITIONS_MAX, LeaseTiming, Setting, Settings};
@@ -17,7 +17,7 @@ impl From<LeaseTiming> for v1::LeaseTiming {
 }
 
 /// Returns the timing on the wire, unchecked.
-pub(super) const fn timing_of(wire: v1::LeaseTiming) -> LeaseTiming {
+pub(in crate::convert) const fn timing_of(wire: v1::LeaseTiming) -> LeaseTiming {
     let v1::LeaseTiming { heartbeat_ms, lease_ms, failure_timeout_ms, margin_ms } = wire;
     LeaseTiming { heartbeat_ms, lease_ms, failure_timeout_ms, margin_ms }
 }

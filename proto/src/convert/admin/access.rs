@@ -1,7 +1,7 @@
 //! Rights of clients and revoked certificates, as sent to nodes.
 
-use super::ids::non_zero;
-use super::{ConvertError, bounded, checked};
+use crate::convert::ids::non_zero;
+use crate::convert::{ConvertError, bounded, checked};
 use crate::v1;
 use archon_types::access::{WHENEVER, check_identity};
 use archon_types::limits::check_name;

@@ -15,10 +15,10 @@
 //! that cannot be divided into operations are an error of the whole message; an operation with fields out of range is
 //! an error of that operation, which its tag identifies.
 
-use super::ConvertError;
 use super::fields::{FieldReader, put_bytes, put_number, unzigzag, zigzag};
 use super::key_range::{check_range, order_of};
-use super::kv::{TaggedOp, TaggedReply};
+use super::{TaggedOp, TaggedReply};
+use crate::convert::ConvertError;
 use crate::v1;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, SCAN_LIMIT_MAX, check_key, check_value};
 use archon_types::op::Entry;
@@ -185,13 +185,13 @@ fn check(
     name: Option<(u64, u64, u64)>,
     op: &Op,
 ) -> Result<(PartitionId, Option<OpId>), ConvertError> {
-    let table = TableId::new(super::ids::non_zero(table, "Op.table")?);
+    let table = TableId::new(crate::convert::ids::non_zero(table, "Op.table")?);
     let index =
         u32::try_from(index).map_err(|_| ConvertError::new("Op.index", format!("{index} is above {}", u32::MAX)))?;
     let id = match name {
         None => None,
         Some((number, behind, stamp)) => {
-            let number = super::ids::non_zero(number, "OpId.number")?;
+            let number = crate::convert::ids::non_zero(number, "OpId.number")?;
             if client.is_nil() {
                 return Err(ConvertError::new("OpId.client", "missing, but the operation has a number"));
             }
@@ -201,8 +201,8 @@ fn check(
             Some(OpId { client, number, done_below, stamp: Millis::new(stamp) })
         }
     };
-    let key = |key: &Bytes| super::checked(check_key(key), "Op.key");
-    let value = |value: &Bytes| super::checked(check_value(value), "Op.value");
+    let key = |key: &Bytes| crate::convert::checked(check_key(key), "Op.key");
+    let value = |value: &Bytes| crate::convert::checked(check_value(value), "Op.value");
     match op {
         Op::Get { key: of } | Op::Delete { key: of } | Op::Increment { key: of, .. } => key(of)?,
         Op::Put { key: of, value: to } | Op::CompareAndSet { key: of, value: to, .. } => {
@@ -211,7 +211,7 @@ fn check(
         }
         Op::Scan { keys, limit, .. } => {
             check_range(keys, "Op.keys")?;
-            super::in_range::<u32>(*limit, 1, SCAN_LIMIT_MAX, "Op.limit")?;
+            crate::convert::in_range::<u32>(*limit, 1, SCAN_LIMIT_MAX, "Op.limit")?;
         }
     }
     Ok((PartitionId::new(table, index), id))
@@ -347,7 +347,7 @@ fn read_reply(reader: &mut FieldReader) -> Result<TaggedReply, ConvertError> {
             let mut entries = Vec::new();
             for _ in 0..count {
                 let (key, value) = (reader.take()?, reader.take()?);
-                super::checked(check_key(&key), "Entry.key")?;
+                crate::convert::checked(check_key(&key), "Entry.key")?;
                 entries.push(Entry { key, value, revision: Revision::new(reader.number()?) });
             }
             Answer::Page { entries, more, range }

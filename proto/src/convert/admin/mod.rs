@@ -1,0 +1,5 @@
+//! Rights, settings and protocols.
+
+pub mod access;
+pub mod settings;
+pub mod upgrade;
