@@ -1,6 +1,6 @@
 //! Entry points for the fuzzer: files from an operator.
 
-use crate::admin::plan_file::PlanFile;
+use crate::admin::rebalance::plan_file::PlanFile;
 use crate::args::RowFormat;
 use crate::kv::rows::{Bad, Row, RowWriter, Rows};
 use crate::serve::file::ConfigFile;

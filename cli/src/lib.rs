@@ -148,7 +148,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
         Verb::Top(args) => admin::top::run(&args, &admin, &output).await,
         Verb::Node(NodeArgs { verb: Some(verb), .. }) => admin::node::run(&verb, &admin, timeout, &output).await,
         Verb::Quorum(verb) => admin::quorum::run(&verb, &admin, &output).await,
-        Verb::Upgrade(verb) => admin::upgrade::run(&verb, &admin, &output).await,
+        Verb::Upgrade(verb) => admin::quorum::upgrade::run(&verb, &admin, &output).await,
         Verb::Access(verb) => admin::access::run(&verb, &admin, connection.tls_dir.is_some(), &output).await,
         Verb::Config(verb) => admin::config::run(&verb, &admin, &output).await,
         Verb::Table(verb) => admin::table::run(&verb, &admin, &output).await,

@@ -1,7 +1,7 @@
 //! `archon partition bump | offline | online | bar | unbar`, `archon node maintain | resume | bar | unbar`.
 
 use super::each;
-use super::operate::look;
+use super::node::operate::look;
 use super::partition::operand;
 use super::short_time;
 use super::words::words;

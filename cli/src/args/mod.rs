@@ -11,7 +11,7 @@ mod doctor;
 mod hints;
 mod kv;
 mod orders;
-mod parse;
+pub(crate) mod parse;
 mod partitions;
 mod quorum;
 #[cfg(test)]

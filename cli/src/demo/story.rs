@@ -10,7 +10,7 @@ use super::narrator::Narrator;
 use super::node_dies::node_dies;
 use super::service::service;
 use super::workload::{Traffic, fill, verify};
-use crate::admin::progress::Progress;
+use crate::admin::rebalance::progress::Progress;
 use crate::args::DemoArgs;
 use crate::documents::{Plan, Status};
 use crate::exit::Failure;

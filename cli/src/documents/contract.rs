@@ -8,8 +8,9 @@ use super::{
 };
 use super::{Exported, Imported, Row};
 use super::{Status, Version, Written};
-use crate::admin::plan_file::PlanFile;
-use crate::admin::{access, config, node, partition, quorum, rebalance, table, upgrade};
+use crate::admin::quorum::upgrade;
+use crate::admin::rebalance::plan_file::PlanFile;
+use crate::admin::{access, config, node, partition, quorum, rebalance, table};
 use archon_backup::{BackupSummary, Manifest, RestoredTable};
 use archon_client::{Check, ErrorKind, Event, Word};
 use schemars::generate::SchemaSettings;

@@ -1,7 +1,7 @@
 //! Status while most coordinators are away: waiting for a leader is useless, so the answer is merged from those that
 //! respond.
 
-use crate::admin::leaderless::START_OR_RECOVER;
+use crate::admin::quorum::leaderless::START_OR_RECOVER;
 use crate::exit::Failure;
 use crate::output::{Output, count_text};
 use archon_client::{Admin, CoordinatorRole, CoordinatorStatus, ErrorDetail, ErrorKind, Quorum, Status};

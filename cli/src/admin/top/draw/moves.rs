@@ -3,7 +3,7 @@
 use super::super::model::Model;
 use super::cells::{Column, line_of, put, put_row, span, width_of};
 use super::theme::Theme;
-use crate::admin::progress::counts_text;
+use crate::admin::rebalance::progress::counts_text;
 use crate::output::bytes_text;
 use archon_client::MoveStatus;
 use ratatui::buffer::Buffer;

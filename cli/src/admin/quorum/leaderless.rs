@@ -13,7 +13,7 @@ const ELECTION: Duration = Duration::from_secs(3);
 
 /// Returns the quorum in the leader's view; without a leader, merged from each coordinator's own answer, with the
 /// number of voters that answer.
-pub(super) async fn asked(admin: &Admin) -> Result<(Quorum, Option<usize>), Failure> {
+pub(in crate::admin) async fn asked(admin: &Admin) -> Result<(Quorum, Option<usize>), Failure> {
     let begun = Instant::now();
     loop {
         let quorum = admin.quorum_of_leader().await?;
@@ -60,7 +60,7 @@ fn leaderless(quorum: Quorum, each: &[(String, Result<Quorum, Error>)]) -> (Quor
 }
 
 /// Remedy if a majority is away.
-pub(super) const START_OR_RECOVER: &str = "start a majority of them, each on its own data directory; if more than half are gone for good: `archon quorum recover --help`";
+pub(in crate::admin) const START_OR_RECOVER: &str = "start a majority of them, each on its own data directory; if more than half are gone for good: `archon quorum recover --help`";
 
 /// Returns the failure for a quorum without a leader.
 pub(super) fn without_leader(quorum: &Quorum, answer: usize) -> Failure {
@@ -75,9 +75,9 @@ pub(super) fn without_leader(quorum: &Quorum, answer: usize) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::super::quorum::row;
-    use super::super::quorum::tests::quorum;
     use super::*;
+    use crate::admin::quorum::row;
+    use crate::admin::quorum::tests::quorum;
     use crate::output::{Format, Output};
     use archon_client::{ErrorKind, Word};
 

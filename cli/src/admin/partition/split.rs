@@ -1,8 +1,8 @@
 //! `archon partition split`.
 
-use super::orders::partition_failure;
-use super::partition::{keys_text, operand};
-use super::wait::{Waited, Watched, wait};
+use super::{keys_text, operand};
+use crate::admin::orders::partition_failure;
+use crate::admin::wait::{Waited, Watched, wait};
 use crate::args::{PartitionArgs, SplitPartitionArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, bytes_text, count_text};

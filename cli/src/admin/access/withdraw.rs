@@ -1,6 +1,6 @@
 //! `archon access withdraw | readmit`.
 
-use super::access::behind_text;
+use super::behind_text;
 use crate::args::WithdrawArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Revokes certificates.
-pub(super) async fn withdraw(args: &WithdrawArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+pub(in crate::admin) async fn withdraw(args: &WithdrawArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let begins_before = args.keep.as_deref().map(|kept| begin_of(kept, &args.identity)).transpose()?;
     let done =
         told(&admin.withdraw_certificates(&args.identity.to_string(), begins_before, args.force).await?, output)?;

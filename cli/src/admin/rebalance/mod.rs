@@ -1,8 +1,12 @@
 //! `archon rebalance plan | apply | cancel`.
 
-use super::moves::{self, under_way};
-use super::plan_file::PlanFile;
-use super::progress::Progress;
+mod moves;
+pub(crate) mod plan_file;
+pub(crate) mod progress;
+
+use super::rebalance::moves::{self, under_way};
+use super::rebalance::plan_file::PlanFile;
+use super::rebalance::progress::Progress;
 use super::wait::{Waited, Watched, wait};
 use crate::args::{ApplyArgs, PlanArgs, RebalanceVerb};
 #[cfg(test)]
@@ -328,7 +332,7 @@ fn explain_stale(failure: Failure, plan: &Plan) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::moves::way_out;
+    use crate::admin::rebalance::moves::way_out;
     use archon_client::{MovePhase, RebalanceSummary, Version};
 
     fn plan() -> Plan {

@@ -1,6 +1,6 @@
 //! `archon rebalance status`: moves, splits and merges.
 
-use super::watch;
+use crate::admin::watch;
 use crate::args::WatchArgs;
 use crate::documents::Rebalance;
 use crate::exit::{Exit, Failure};
@@ -110,7 +110,7 @@ pub(super) fn way_out(rebalance: &Rebalance) -> &'static str {
 }
 
 /// Returns the number of moves that have not ended.
-pub(super) fn under_way(rebalance: &Rebalance) -> usize {
+pub(in crate::admin) fn under_way(rebalance: &Rebalance) -> usize {
     let open = (rebalance.summary.moves_total - rebalance.summary.over()) as usize;
     if rebalance.running { open.max(1) } else { 0 }
 }

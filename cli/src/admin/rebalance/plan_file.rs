@@ -33,7 +33,7 @@ pub(crate) struct PlanFile {
 
 impl PlanFile {
     /// Creates the file of a new plan.
-    pub(super) fn new(cluster_id: &str, plan: Plan) -> Self {
+    pub(in crate::admin) fn new(cluster_id: &str, plan: Plan) -> Self {
         let Plan { table_version, moves_version, moves, unmet } = plan;
         Self { cluster_id: cluster_id.to_owned(), table_version, moves_version, moves, unmet }
     }
@@ -42,7 +42,7 @@ impl PlanFile {
     ///
     /// # Errors
     /// The directory is not writable.
-    pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
+    pub(in crate::admin) fn write(&self, path: &Path) -> Result<(), Failure> {
         let wrong = |error: String| {
             Failure::failed(format!("writing the plan to {}: {error}", path.display()))
                 .with_remedy("name a file in a directory that you may write to")
@@ -75,7 +75,7 @@ impl PlanFile {
     ///
     /// # Errors
     /// As [`PlanFile::read`], a plan for another cluster, and names that do not match the numbers beside them.
-    pub(super) async fn of_cluster(path: &Path, admin: &Admin) -> Result<Plan, Failure> {
+    pub(in crate::admin) async fn of_cluster(path: &Path, admin: &Admin) -> Result<Plan, Failure> {
         let file = Self::read(path)?;
         let (status, nodes, tables) = (admin.status().await?, admin.list_nodes().await?, admin.list_tables().await?);
         file.check(path, &status, &nodes, &tables)?;

@@ -1,10 +1,10 @@
 //! `archon node drain`.
 
-use super::each;
-use super::node::check;
+use super::check;
 use super::operate::{look, refused, refused_for, say_maintenance_over};
-use super::wait::{Waited, Watched, wait};
-use super::words::words;
+use crate::admin::each;
+use crate::admin::wait::{Waited, Watched, wait};
+use crate::admin::words::words;
 use crate::args::DrainArgs;
 use crate::documents::{Node, NodeChanged};
 use crate::exit::{Exit, Failure};

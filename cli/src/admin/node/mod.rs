@@ -1,8 +1,11 @@
 //! `archon node …`: list and describe; the other verbs are in files of their own.
 
+mod drain;
+pub(super) mod operate;
+
 use super::partition::{bar_text, timing_text};
 use super::words::words;
-use super::{alter, drain, list_text, operate, orders, short_time, until, watch};
+use super::{alter, list_text, orders, short_time, until, watch};
 use crate::args::{DescribeArgs, NodeVerb, WatchArgs};
 use crate::connect::leading;
 #[cfg(test)]

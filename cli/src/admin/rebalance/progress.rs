@@ -135,7 +135,7 @@ fn message(rebalance: &Rebalance) -> String {
 }
 
 /// Describes the numbers of finished and running moves, and of those that did not reach their goal.
-pub(super) fn counts_text(summary: &RebalanceSummary) -> String {
+pub(in crate::admin) fn counts_text(summary: &RebalanceSummary) -> String {
     let running = summary.copying + summary.in_sync + summary.hand_over + summary.cleanup;
     let all = count_text(summary.moves_total as usize, "move", "moves");
     let without = match summary.failed + summary.cancelled {

@@ -1,8 +1,8 @@
 //! `archon node cordon | uncordon | undrain | remove | lost`.
 
-use super::each;
-use super::node::check;
-use super::words::words;
+use super::check;
+use crate::admin::each;
+use crate::admin::words::words;
 use crate::args::{LostArgs, NodeNamesArgs, RemoveArgs};
 use crate::documents::{Node, NodeChanged};
 use crate::exit::{Exit, Failure};
@@ -198,11 +198,11 @@ fn last_copies_text(loss: &NodeLoss) -> Option<String> {
 }
 
 /// Returns the present state of the node.
-pub(super) async fn look(name: &str, admin: &Admin) -> Result<Node, Failure> {
+pub(in crate::admin) async fn look(name: &str, admin: &Admin) -> Result<Node, Failure> {
     Ok(check(name, admin).await?.node)
 }
 
-pub(super) fn refused(what: &str, obstacles: &[String]) -> Failure {
+pub(in crate::admin) fn refused(what: &str, obstacles: &[String]) -> Failure {
     refused_for(&format!("{what}; nothing was changed"), obstacles)
 }
 

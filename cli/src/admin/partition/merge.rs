@@ -1,9 +1,9 @@
 //! `archon partition merge`.
 
-use super::orders::partition_failure;
-use super::partition::{keys_text, operand};
 use super::split::given_up;
-use super::wait::{Waited, Watched, wait};
+use super::{keys_text, operand};
+use crate::admin::orders::partition_failure;
+use crate::admin::wait::{Waited, Watched, wait};
 use crate::args::{MergePartitionArgs, PartitionArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, bytes_text};

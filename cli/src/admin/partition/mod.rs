@@ -1,6 +1,9 @@
 //! `archon partition list | locate | describe | force-leader`.
 
-use super::{list_text, merge, orders, short_time, since, split, watch};
+mod merge;
+mod split;
+
+use super::{list_text, orders, short_time, since, watch};
 use crate::args::{
     DescribePartitionArgs, ForceLeaderArgs, LocateArgs, PartitionArgs, PartitionListArgs, PartitionVerb,
 };

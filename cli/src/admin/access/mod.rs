@@ -1,6 +1,7 @@
 //! `archon access grant | revoke | withdraw | readmit | list`.
 
-use super::withdraw;
+mod withdraw;
+
 use crate::args::{AccessVerb, ListAccessArgs, SetAccessArgs};
 #[cfg(test)]
 use crate::documents::contract;

@@ -1,9 +1,11 @@
 //! `archon quorum …`: list of the coordinators, and its changes.
 
+pub(super) mod leaderless;
 mod recovery;
+pub(crate) mod upgrade;
 
-use super::leaderless::{asked, without_leader};
 use super::orders::with_list;
+use super::quorum::leaderless::{asked, without_leader};
 use super::wait::{Waited, Watched, wait};
 use super::{short_time, since};
 use crate::args::{QuorumSnapshotVerb, QuorumVerb, QuorumWaitArgs};
