@@ -145,7 +145,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ("rustls", &["security/", "backup/src/store/objects/client.rs"]),
     ("x509_parser", &["security/src/certificate.rs", "security/certificates/tests/"]),
     ("ratatui", &["cli/src/admin/top/"]),
-    ("hashbrown", &["kvstore-node/kv/src/row_map.rs", "kvstore-node/src/shard/cache.rs", "wal/src/"]),
+    ("hashbrown", &["kvstore-node/kv/src/rows/row_map.rs", "kvstore-node/src/shard/cache.rs", "wal/src/"]),
     ("quick_cache", &["kvstore-node/src/shard/cache.rs"]),
     (
         "crc32c",

@@ -5,9 +5,9 @@
 //! the few others in a list.
 
 use super::clears::clears;
-use super::client_rows::{ClientRows, client_key};
-use super::engine::is_empty_range;
 use super::row::KIND_VALUE;
+use crate::engine::is_empty_range;
+use crate::exactly_once::client_rows::{ClientRows, client_key};
 use archon_types::KeyRange;
 use bytes::Bytes;
 use hashbrown::hash_table::Entry;
@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 
 /// Rows by key. Setting a row replaces its key as well, which frees the memory of the previous one.
 #[derive(Debug)]
-pub(super) struct RowMap<V> {
+pub(crate) struct RowMap<V> {
     values: HashTable<(Bytes, V)>,
     hasher: DefaultHashBuilder,
     /// The keys in `values`, copied, in order; built on first use.
@@ -43,12 +43,12 @@ impl<V> Default for RowMap<V> {
 
 impl<V> RowMap<V> {
     /// Returns whether there is no row.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty() && self.clients.is_empty() && self.others.is_empty()
     }
 
     /// Returns the row with this key.
-    pub(super) fn get(&self, key: &[u8]) -> Option<&V> {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&V> {
         if is_value(key) {
             return self.value(key).map(|(_, value)| value);
         }
@@ -59,7 +59,7 @@ impl<V> RowMap<V> {
     }
 
     /// Sets the row of this key to the result of `decide` on the present one, or removes it.
-    pub(super) fn update(&mut self, key: Bytes, decide: impl FnOnce(&Bytes, Option<&V>) -> Option<V>) {
+    pub(crate) fn update(&mut self, key: Bytes, decide: impl FnOnce(&Bytes, Option<&V>) -> Option<V>) {
         if is_value(&key) {
             return self.update_value(key, decide);
         }
@@ -83,7 +83,7 @@ impl<V> RowMap<V> {
     }
 
     /// Removes the row with this key if it exists and `condition` holds.
-    pub(super) fn remove_if(&mut self, key: &[u8], condition: impl FnOnce(&V) -> bool) {
+    pub(crate) fn remove_if(&mut self, key: &[u8], condition: impl FnOnce(&V) -> bool) {
         if is_value(key) {
             let hash = self.hasher.hash_one(key);
             let Ok(found) = self.values.find_entry(hash, |(held, _)| *held == key) else { return };
@@ -146,7 +146,7 @@ impl<V> RowMap<V> {
     }
 
     /// Returns the rows from `from` to `to`, in order of key.
-    pub(super) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, &V)> {
+    pub(crate) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, &V)> {
         let clients = self.clients.range(from, to);
         let within = move |key: &Bytes| RangeBounds::<[u8]>::contains(&(from, to), &key[..]);
         let others = self.others.iter().filter(move |(key, _)| within(key)).map(|(key, value)| (key, value));
@@ -174,7 +174,7 @@ impl<V> RowMap<V> {
     }
 
     /// Returns all rows, in order of key. Sorts them, which takes time if there are many.
-    pub(super) fn rows(&self) -> Vec<(&Bytes, &V)> {
+    pub(crate) fn rows(&self) -> Vec<(&Bytes, &V)> {
         let mut rows: Vec<_> = self.values().collect();
         rows.sort_unstable_by_key(|(key, _)| *key);
         rows.extend(self.clients.range(Bound::Unbounded, Bound::Unbounded));
@@ -220,7 +220,7 @@ fn merged<'a, V: 'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::{CLIENT_OUTCOME_KEY_BYTES, KIND_CLIENT};
+    use crate::rows::row::{CLIENT_OUTCOME_KEY_BYTES, KIND_CLIENT};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 

@@ -1,13 +1,13 @@
 //! Evaluation of operations: a pure function from a view to an effect and an answer. The leader evaluates each
 //! operation once.
 
-use super::dedup::{self, Acceptance, Decision, DedupLimits};
 use super::effect::{Effect, RowChange};
-use super::merged::Merged;
-use super::row::{Outcome, decode_value, encode_value, value_bounds, value_key};
-use super::view::{View, ViewError};
 use crate::engine::PageLimit;
+use crate::exactly_once::dedup::{self, Acceptance, Decision, DedupLimits};
 use crate::mutant::Mutant;
+use crate::ranges::merged::Merged;
+use crate::rows::row::{Outcome, decode_value, encode_value, value_bounds, value_key};
+use crate::rows::view::{View, ViewError};
 use archon_types::limits::scan_bytes_max;
 use archon_types::op::Entry;
 use archon_types::{Answer, ErrorDetail, ErrorKind, KeyRange, Millis, Op, OpId, Revision, ScanOrder};
@@ -15,7 +15,7 @@ use bytes::Bytes;
 use std::ops::Bound;
 
 /// Most entries in the answer to one scan, also if more were requested (or 0, which stands for this).
-pub const SCAN_ENTRIES_MAX: u32 = 4_096;
+pub(crate) const SCAN_ENTRIES_MAX: u32 = 4_096;
 
 /// An operation, already checked against the size limits.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! Basis of a leadership at the time of an operation, and the actions it permits. The host of a leader supplies the
 //! facts; this module alone decides.
 
-use super::dedup::DedupLimits;
 use super::effect::Effect;
 use super::evaluate::Evaluation;
+use crate::exactly_once::dedup::DedupLimits;
 use crate::mutant::Mutant;
 use archon_types::Millis;
 

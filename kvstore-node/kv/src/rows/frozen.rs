@@ -1,8 +1,8 @@
 //! Committed rows on their way from a memtable to the engine.
 
 use super::clears::{Clears, clears};
-use super::effect::RowChange;
 use super::row_map::{RowMap, is_value};
+use crate::operations::effect::RowChange;
 use archon_types::{KeyRange, Seq};
 use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};

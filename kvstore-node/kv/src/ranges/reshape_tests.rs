@@ -1,7 +1,7 @@
 use super::*;
 use crate::engine::{Change, Engine, PageLimit};
-use crate::row::{value_bounds, value_key};
-use crate::view::{PartitionView, View};
+use crate::rows::row::{value_bounds, value_key};
+use crate::rows::view::{PartitionView, View};
 use crate::{MemoryEngine, Memtable, MemtableBudget, Reader};
 use archon_types::{Epoch, PlacementId, Position, Revision, ScanOrder, Seq, Version};
 use proptest::prelude::*;
@@ -52,7 +52,8 @@ fn seal(seq: u64, from: u8) -> Seal {
 
 fn entry(step: &Step, seq: u64) -> Effect {
     let at = Millis::new(seq);
-    let set = |number: u8| RowChange::set(value_key(&[number]), crate::row::encode_value(Revision::new(seq), b"value"));
+    let set =
+        |number: u8| RowChange::set(value_key(&[number]), crate::rows::row::encode_value(Revision::new(seq), b"value"));
     match step {
         Step::Put(number) => Effect::new(at, vec![set(*number)]),
         Step::Remove(number) => Effect::new(at, vec![RowChange::remove(value_key(&[*number]))]),
@@ -98,7 +99,11 @@ fn flush(memtable: &mut Memtable, engine: &MemoryEngine) {
 fn shown(memtable: &Memtable, engine: &MemoryEngine) -> BTreeMap<Bytes, Bytes> {
     let view = PartitionView::new(memtable, engine, SPACE, Reader::Committed);
     let page = view.page(Bound::Unbounded, &[u8::MAX], ScanOrder::Ascending, PageLimit::bytes(usize::MAX)).unwrap();
-    page.rows.into_iter().map(|row| (row.key, row.value)).filter(|(key, _)| key != crate::row::POSITION_KEY).collect()
+    page.rows
+        .into_iter()
+        .map(|row| (row.key, row.value))
+        .filter(|(key, _)| key != crate::rows::row::POSITION_KEY)
+        .collect()
 }
 
 fn replay(memtable: &mut Memtable, log: &[Effect], after: usize) {

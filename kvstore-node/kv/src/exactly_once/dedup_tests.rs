@@ -1,10 +1,10 @@
 //! Tests of the exactly-once rules, one by one and against random retries, forgetting and reordering.
 
 use super::*;
-use crate::evaluate::{Evaluation, Request, evaluate};
-use crate::log_time::LogTime;
-use crate::row::{KIND_CLIENT, client_outcome_key};
-use crate::rows::Rows;
+use crate::operations::evaluate::{Evaluation, Request, evaluate};
+use crate::operations::log_time::LogTime;
+use crate::rows::plain::Rows;
+use crate::rows::row::{KIND_CLIENT, client_outcome_key};
 use archon_types::{Answer, Op, Revision};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
@@ -248,7 +248,9 @@ archon_types::shown_by! {
 fn every_mutant_fails_a_test() {
     for mutant in Mutant::ALL {
         assert!(
-            [SHOWN, merge_tests::SHOWN, crate::leadership::tests::SHOWN].iter().any(|shown| shown.contains(mutant)),
+            [SHOWN, merge_tests::SHOWN, crate::operations::leadership::tests::SHOWN]
+                .iter()
+                .any(|shown| shown.contains(mutant)),
             "nothing misses {mutant:?}"
         );
     }

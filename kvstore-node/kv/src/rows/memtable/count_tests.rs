@@ -2,8 +2,8 @@
 
 use super::tests::{key, push, seq};
 use super::*;
-use crate::merged::Merged;
-use crate::reshape;
+use crate::ranges::merged::Merged;
+use crate::ranges::reshape;
 use archon_types::{Revision, Version};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Seal in a partition's log on keys that are about to be another partition's.
 
-use super::row::{RowError, SEAL_KEY};
-use super::view::{View, ViewError};
+use crate::rows::row::{RowError, SEAL_KEY};
+use crate::rows::view::{View, ViewError};
 use archon_types::{Epoch, KeyRange, Position, Seq, Version};
 use bytes::{BufMut, Bytes, BytesMut};
 

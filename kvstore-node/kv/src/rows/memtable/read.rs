@@ -1,10 +1,10 @@
 //! Reads of a memtable.
 
 use super::{Memtable, Newest};
-use crate::newer::newer;
-use crate::row;
-use crate::row_map::{RowMap, is_value, spans_values};
-use crate::view::Reader;
+use crate::rows::newer::newer;
+use crate::rows::row;
+use crate::rows::row_map::{RowMap, is_value, spans_values};
+use crate::rows::view::Reader;
 use archon_types::{KeyRange, Seq};
 use bytes::Bytes;
 use std::ops::Bound;

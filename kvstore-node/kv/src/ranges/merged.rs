@@ -1,7 +1,7 @@
 //! Record in a partition's log of the last merge that brought it its right neighbour's keys.
 
-use super::row::{MERGED_KEY, RowError};
-use super::view::{View, ViewError};
+use crate::rows::row::{MERGED_KEY, RowError};
+use crate::rows::view::{View, ViewError};
 use archon_types::{Millis, OpId, Revision, Seq, Version};
 use bytes::{BufMut, Bytes, BytesMut};
 

@@ -41,7 +41,7 @@ impl ViewError {
     }
 }
 
-/// A partition's rows at one moment. [`evaluate`](crate::evaluate::evaluate) sees nothing else.
+/// A partition's rows at one moment. [`evaluate`](crate::operations::evaluate::evaluate) sees nothing else.
 pub trait View {
     /// Returns the row with this key.
     ///

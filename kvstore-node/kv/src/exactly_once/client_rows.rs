@@ -3,8 +3,8 @@
 //! A client's outcomes arrive in order of number, nearly always, and are removed in that order once the client has
 //! confirmed them, so they are kept in a queue.
 
-use super::engine::is_empty_range;
-use super::row::{CLIENT_HEAD_KEY_BYTES, CLIENT_OUTCOME_KEY_BYTES, KIND_CLIENT};
+use crate::engine::is_empty_range;
+use crate::rows::row::{CLIENT_HEAD_KEY_BYTES, CLIENT_OUTCOME_KEY_BYTES, KIND_CLIENT};
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,7 +14,7 @@ use std::ops::{Bound, RangeBounds};
 type ClientKey = (u128, Option<u64>);
 
 /// Returns the client and number in a key of the exactly-once table; `None` for any other key.
-pub(super) fn client_key(key: &[u8]) -> Option<ClientKey> {
+pub(crate) fn client_key(key: &[u8]) -> Option<ClientKey> {
     let [KIND_CLIENT, rest @ ..] = key else { return None };
     if key.len() != CLIENT_HEAD_KEY_BYTES && key.len() != CLIENT_OUTCOME_KEY_BYTES {
         return None;
@@ -29,7 +29,7 @@ const OUTCOMES_KEPT: usize = 64;
 
 /// Rows by client and number.
 #[derive(Debug)]
-pub(super) struct ClientRows<V> {
+pub(crate) struct ClientRows<V> {
     clients: BTreeMap<u128, Client<V>>,
 }
 
@@ -93,12 +93,12 @@ impl<V> Client<V> {
 
 impl<V> ClientRows<V> {
     /// Returns whether there is no row.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.clients.is_empty()
     }
 
     /// Returns the row of a client with this number, or its head.
-    pub(super) fn get(&self, (client, number): ClientKey) -> Option<&V> {
+    pub(crate) fn get(&self, (client, number): ClientKey) -> Option<&V> {
         let client = self.clients.get(&client)?;
         match number {
             None => client.head.as_ref().map(|(_, value)| value),
@@ -108,7 +108,7 @@ impl<V> ClientRows<V> {
 
     /// Sets a row to the result of `decide` on the present one, or removes it. `key` is the key of `client` and
     /// `number`.
-    pub(super) fn update(
+    pub(crate) fn update(
         &mut self,
         key: Bytes,
         (client, number): ClientKey,
@@ -122,7 +122,7 @@ impl<V> ClientRows<V> {
     }
 
     /// Removes a row if it exists and `condition` holds.
-    pub(super) fn remove_if(&mut self, (client, number): ClientKey, condition: impl FnOnce(&V) -> bool) {
+    pub(crate) fn remove_if(&mut self, (client, number): ClientKey, condition: impl FnOnce(&V) -> bool) {
         let Some(rows) = self.clients.get_mut(&client) else { return };
         match number {
             None => drop(rows.head.take_if(|(_, value)| condition(value))),
@@ -140,7 +140,7 @@ impl<V> ClientRows<V> {
     }
 
     /// Returns the rows from `from` to `to`, in order of key.
-    pub(super) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, &V)> {
+    pub(crate) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, &V)> {
         let between = clients_between(from, to).map(|(from, to)| self.between(from, to));
         between.into_iter().flatten()
     }

@@ -9,14 +9,14 @@
 //! applied). Any other might be a late duplicate of a forgotten operation: [`ErrorKind::MaybeApplied`]. A client may
 //! stamp an operation again, with the log time of the refusal, if all its attempts were refused.
 
-use super::effect::{Effect, RowChange};
-use super::row::{
+use crate::engine::PageLimit;
+use crate::mutant::Mutant;
+use crate::operations::effect::{Effect, RowChange};
+use crate::rows::row::{
     ClientHead, FORGOTTEN_KEY, Outcome, client_head_bytes, client_head_key, client_outcome_key, decode_millis,
     encode_millis,
 };
-use super::view::{View, ViewError};
-use crate::engine::PageLimit;
-use crate::mutant::Mutant;
+use crate::rows::view::{View, ViewError};
 use archon_types::{ClientId, ErrorDetail, ErrorKind, KeyRange, Millis, OpId, ScanOrder};
 use bytes::Bytes;
 use std::ops::Bound;
@@ -25,7 +25,7 @@ use std::ops::Bound;
 /// operations since the last purge. So not every operation must look, even of a client with hundreds in flight.
 const PURGE_FROM: u32 = 64;
 /// Most outcomes that may be kept per client.
-pub const OUTCOMES_MAX: u32 = 4_096;
+pub(crate) const OUTCOMES_MAX: u32 = 4_096;
 /// Rows read at once.
 const PAGE_ROWS: usize = 1_024;
 const RETRY_AFTER_MS: u64 = 20;
@@ -66,20 +66,20 @@ impl DedupLimits {
 
     /// Returns whether a test disables this rule.
     #[cfg(any(test, feature = "mutants"))]
-    pub(super) fn breaks(&self, mutant: Mutant) -> bool {
+    pub(crate) fn breaks(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)
     }
 
     #[cfg(not(any(test, feature = "mutants")))]
     #[allow(clippy::unused_self)]
-    pub(super) const fn breaks(&self, _: Mutant) -> bool {
+    pub(crate) const fn breaks(&self, _: Mutant) -> bool {
         false
     }
 }
 
 /// Verdict on an operation before it is evaluated.
 #[derive(Debug)]
-pub(super) enum Decision {
+pub(crate) enum Decision {
     /// Not applied yet: evaluate it and record the outcome.
     Apply(Acceptance),
     /// Evaluated before, with this outcome.
@@ -90,7 +90,7 @@ pub(super) enum Decision {
 
 /// Permission to apply an operation once.
 #[derive(Debug)]
-pub(super) struct Acceptance {
+pub(crate) struct Acceptance {
     id: OpId,
     head: ClientHead,
     done: Vec<Bytes>,
@@ -98,7 +98,7 @@ pub(super) struct Acceptance {
 
 impl Acceptance {
     /// Returns all changes of an effect: the operation's own change and its records.
-    pub(super) fn record(self, change: Option<RowChange>, outcome: Outcome) -> Vec<RowChange> {
+    pub(crate) fn record(self, change: Option<RowChange>, outcome: Outcome) -> Vec<RowChange> {
         let mut changes = Vec::with_capacity(self.done.len() + 3);
         changes.extend(change);
         changes.extend(self.done.into_iter().map(RowChange::remove));
@@ -109,7 +109,7 @@ impl Acceptance {
 }
 
 /// Decides whether an operation may be applied at log time `at`.
-pub(super) fn check(id: &OpId, view: &dyn View, at: Millis, limits: &DedupLimits) -> Result<Decision, ViewError> {
+pub(crate) fn check(id: &OpId, view: &dyn View, at: Millis, limits: &DedupLimits) -> Result<Decision, ViewError> {
     if let Some(refusal) = malformed(id) {
         return Ok(Decision::Refuse(refusal));
     }
@@ -196,7 +196,7 @@ fn accept(
 ///
 /// # Errors
 /// [`ViewError`] if its rows cannot be read.
-pub fn forget(
+pub(crate) fn forget(
     client: ClientId,
     before: Option<Effect>,
     view: &dyn View,
@@ -240,12 +240,12 @@ pub fn forget(
 ///
 /// # Errors
 /// [`ViewError`] if the row cannot be read.
-pub fn forgotten_through(view: &dyn View) -> Result<Option<Millis>, ViewError> {
+pub(crate) fn forgotten_through(view: &dyn View) -> Result<Option<Millis>, ViewError> {
     Ok(view.get(FORGOTTEN_KEY)?.map(|row| decode_millis(&row)).transpose()?)
 }
 
 /// Returns whether a client has a record.
-pub(super) fn is_known(client: ClientId, view: &dyn View) -> Result<bool, ViewError> {
+pub(crate) fn is_known(client: ClientId, view: &dyn View) -> Result<bool, ViewError> {
     Ok(view.get(&client_head_bytes(client))?.is_some())
 }
 
@@ -262,7 +262,7 @@ fn malformed(id: &OpId) -> Option<ErrorDetail> {
     Some(ErrorDetail::new(ErrorKind::InvalidArgument, message))
 }
 
-pub(super) fn maybe_applied(why: String) -> ErrorDetail {
+pub(crate) fn maybe_applied(why: String) -> ErrorDetail {
     let what = "whether it was applied cannot be told; one that was only ever refused may be sent again with the newest log time";
     ErrorDetail::new(ErrorKind::MaybeApplied, format!("{why}: {what}"))
 }

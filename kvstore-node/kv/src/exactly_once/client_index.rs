@@ -6,12 +6,12 @@
 //! leadership costs reading it again, and never applies an operation twice.
 
 use super::dedup::{DedupLimits, OUTCOMES_MAX, forget};
-use super::effect::{EFFECT_CHANGES_MAX, Effect};
-use super::row::{
+use crate::engine::PageLimit;
+use crate::operations::effect::{EFFECT_CHANGES_MAX, Effect};
+use crate::rows::row::{
     CLIENT_HEAD_KEY_BYTES, ClientHead, KIND_CLIENT, client_head_bytes, client_head_key, decode_client_key,
 };
-use super::view::{View, ViewError};
-use crate::engine::PageLimit;
+use crate::rows::view::{View, ViewError};
 use archon_types::{ClientId, ErrorDetail, ErrorKind, Millis, ScanOrder};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,11 +1,11 @@
 //! Tests of the client index: its bound, its eviction order, and that no operation is applied twice.
 
 use super::*;
-use crate::dedup::forgotten_through;
 use crate::engine::Page;
-use crate::evaluate::{Evaluation, Request, evaluate};
-use crate::row::client_outcome_key;
-use crate::rows::Rows;
+use crate::exactly_once::dedup::forgotten_through;
+use crate::operations::evaluate::{Evaluation, Request, evaluate};
+use crate::rows::plain::Rows;
+use crate::rows::row::client_outcome_key;
 use archon_types::{Answer, Op, OpId, Revision, ScanOrder};
 use proptest::prelude::*;
 use std::cell::RefCell;

@@ -2,7 +2,7 @@
 //! rows before and behind it change.
 
 use super::row_map::is_value;
-use super::trend::Trend;
+use crate::operations::trend::Trend;
 use bytes::Bytes;
 
 /// A change of size. The replaced row is known only while it is in the memtable; otherwise a write counts as new, so

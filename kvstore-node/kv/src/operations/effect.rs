@@ -7,9 +7,9 @@
 //!
 //! An effect that clears a range of user keys has its own format, so that an ordinary one does not pay for it.
 
-use super::clears::clears;
-use super::row;
 use crate::engine::ENGINE_KEY_BYTES_MAX;
+use crate::rows::clears::clears;
+use crate::rows::row;
 use archon_types::limits::{MESSAGE_BYTES_MAX, PAGE_BYTES_MAX, PAGE_ROWS_MAX, VALUE_BYTES_MAX};
 use archon_types::{KeyRange, Millis};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -19,9 +19,9 @@ const FORMAT: u8 = 1;
 const FORMAT_CLEAR: u8 = 2;
 /// Most changes that an effect is written with: all earlier versions can read this many. Reading is bounded by the
 /// entry's bytes alone, since earlier versions wrote entries with more.
-pub const EFFECT_CHANGES_MAX: usize = 8_192;
+pub(crate) const EFFECT_CHANGES_MAX: usize = 8_192;
 /// Longest encoded effect that is written, in bytes: a message between nodes has room for it and its header fields.
-pub const EFFECT_BYTES_WRITTEN_MAX: usize = MESSAGE_BYTES_MAX / 2;
+pub(crate) const EFFECT_BYTES_WRITTEN_MAX: usize = MESSAGE_BYTES_MAX / 2;
 /// Longest encoded effect that is read, in bytes: earlier versions had this bound for both.
 pub const EFFECT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Least bytes of an encoded change: two lengths and the kind of its key.

@@ -20,12 +20,12 @@ mod read;
 mod tests;
 
 use super::clears::{Clears, clear_cost};
-use super::effect::{Effect, RowChange};
 use super::frozen::{Frozen, Held};
 use super::growth::{Growing, Growth};
 use super::memtable_budget::MemtableBudget;
 use super::row;
 use super::row_map::{RowMap, is_value};
+use crate::operations::effect::{Effect, RowChange};
 use archon_types::{KeyRange, Millis, Seq};
 use bytes::Bytes;
 use std::cell::OnceCell;

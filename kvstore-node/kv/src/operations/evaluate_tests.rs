@@ -1,8 +1,8 @@
 //! Tests of evaluation: against a map, and the answer of each operation.
 
 use super::*;
-use crate::dedup::forget;
-use crate::rows::Rows;
+use crate::exactly_once::dedup::forget;
+use crate::rows::plain::Rows;
 use archon_types::{ClientId, ErrorKind, KeyRange, ScanOrder};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -3,8 +3,8 @@
 use super::*;
 use crate::MemoryEngine;
 use crate::engine::{Change, Engine};
-use crate::reshape;
-use crate::view::{PartitionView, Reader, View};
+use crate::ranges::reshape;
+use crate::rows::view::{PartitionView, Reader, View};
 use archon_types::{ClientId, PlacementId, Version};
 use uuid::Uuid;
 

@@ -2,12 +2,12 @@
 //! back, client records stay.
 
 use super::*;
-use crate::evaluate::{Evaluation, Request, evaluate_elsewhere, evaluate_merged};
-use crate::log_time::LogTime;
-use crate::merged::Merged;
-use crate::reshape;
-use crate::row::{KIND_VALUE, MERGED_KEY};
-use crate::rows::Rows;
+use crate::operations::evaluate::{Evaluation, Request, evaluate_elsewhere, evaluate_merged};
+use crate::operations::log_time::LogTime;
+use crate::ranges::merged::Merged;
+use crate::ranges::reshape;
+use crate::rows::plain::Rows;
+use crate::rows::row::{KIND_VALUE, MERGED_KEY};
 use archon_types::{Answer, Op, Revision, Seq, Version};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -162,7 +162,7 @@ fn records_of_merged_partition_are_not_taken_over() {
     let mut left = merged_again(None, sent_on);
     let again = left.run(&increment("z"), &id(1, 0), 40);
     assert_eq!((counted(&again), again.effect), (Some(1), None));
-    let clients = left.rows.0.keys().filter(|key| key[0] == crate::row::KIND_CLIENT).count();
+    let clients = left.rows.0.keys().filter(|key| key[0] == crate::rows::row::KIND_CLIENT).count();
     assert_eq!(clients, 2, "one client, and one outcome: no record came along");
 }
 

@@ -1,8 +1,8 @@
 //! A partition as a plain map, for tests.
 
-use super::effect::Effect;
 use super::view::{View, ViewError};
 use crate::engine::{Page, PageLimit};
+use crate::operations::effect::Effect;
 use archon_types::ScanOrder;
 use bytes::Bytes;
 use std::collections::BTreeMap;

@@ -2,11 +2,11 @@
 //! in, unsealed if that is cancelled, and cleared once the other has them. Keys received are sealed until they may be
 //! shown.
 
-use super::effect::{Effect, RowChange};
 use super::merged::Merged;
-use super::row::{self, CLEARED_KEY, MERGED_KEY, SEAL_KEY};
 use super::seal::Seal;
-use super::view::{View, ViewError};
+use crate::operations::effect::{Effect, RowChange};
+use crate::rows::row::{self, CLEARED_KEY, MERGED_KEY, SEAL_KEY};
+use crate::rows::view::{View, ViewError};
 use archon_types::{KeyRange, Millis, Version};
 use bytes::Bytes;
 
