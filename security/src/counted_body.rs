@@ -1,6 +1,6 @@
 //! Body of a response, counted until its caller has read it.
 
-use crate::unread::{ResponseSlices, UnreadBudget, UnreadResponses};
+use crate::limits::unread::{ResponseSlices, UnreadBudget, UnreadResponses};
 use archon_types::ErrorDetail;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};

@@ -14,55 +14,35 @@
 //!
 //! Plaintext connections are limited to this machine unless the operator allows more.
 
-mod beat_key;
-mod behalf;
-mod blocking;
-mod call_quota;
-mod caller;
-mod certificate;
-mod complaints;
-pub mod connection_limit;
+mod callers;
 mod counted_body;
-mod credentials;
-mod dial;
-mod error;
-mod expected;
-mod identity;
-mod kept;
-mod names;
-mod reached;
-mod refusal_limit;
-mod refusals;
-pub mod rights;
-mod shut_out;
-mod stream;
+mod limits;
+mod net;
 mod tls;
-mod transport;
-mod unread;
-mod verified_peer;
-mod withdrawn;
 
-pub use beat_key::BeatKey;
-pub use behalf::{BehalfError, ON_BEHALF_OF};
-pub use blocking::build_runtime;
-pub use call_quota::{CallPermit, CallQuota};
-pub use caller::{Caller, counted_address};
+pub use callers::beat_key::BeatKey;
+pub use callers::behalf::{BehalfError, ON_BEHALF_OF};
+pub use callers::caller::{Caller, counted_address};
+pub use callers::rights;
+pub use limits::call_quota::{CallPermit, CallQuota};
+pub use limits::connection_limit;
+pub use net::blocking::build_runtime;
 /// A DER-encoded certificate.
 pub use rustls::pki_types::CertificateDer;
 
-pub use certificate::{Certificate, NoIdentity, NotACertificate, date};
+pub use callers::identity::{Identity, IdentityError, Role};
+pub use callers::rights::{REMOVED_COORDINATOR_CALL, callers, known_calls, known_commands};
 pub use counted_body::{CountedBody, UnreadAccount};
-pub use credentials::{
+pub use limits::refusals::{Refusal, RefusalRecorder, Refusals};
+pub use limits::unread::{ResponseSlices, UNREAD_BYTES_MAX, UnreadBudget, UnreadResponses, UnreadWatch};
+pub use net::stream::{Protocol, ReadHalf, Stream, WriteHalf};
+pub use net::transport::{CONNECT_TIMEOUT, Connector, LOOKUP_TIMEOUT, Transport};
+pub use tls::Tls;
+pub use tls::certificate::{Certificate, NoIdentity, NotACertificate, date};
+pub use tls::credentials::{
     AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE, authority_of, certificates, secret,
 };
-pub use error::{COMPARE, TlsError, in_words, is_of_certificates, is_refused_for_good, refused_in_words};
-pub use expected::Expected;
-pub use identity::{Identity, IdentityError, Role};
-pub use kept::check_kept;
-pub use refusals::{Refusal, RefusalRecorder, Refusals};
-pub use rights::{REMOVED_COORDINATOR_CALL, callers, known_calls, known_commands};
-pub use stream::{Protocol, ReadHalf, Stream, WriteHalf};
-pub use tls::Tls;
-pub use transport::{CONNECT_TIMEOUT, Connector, LOOKUP_TIMEOUT, Transport};
-pub use unread::{ResponseSlices, UNREAD_BYTES_MAX, UnreadBudget, UnreadResponses, UnreadWatch};
-pub use withdrawn::{Revoked, WithdrawnCertificates, withdrawn_certificates};
+pub use tls::error::{COMPARE, TlsError, in_words, is_of_certificates, is_refused_for_good, refused_in_words};
+pub use tls::expected::Expected;
+pub use tls::kept::check_kept;
+pub use tls::withdrawn::{Revoked, WithdrawnCertificates, withdrawn_certificates};

@@ -143,7 +143,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ("axum", &["console/src/"]),
     // Others may name it only where they configure a library with the process's provider.
     ("rustls", &["security/", "backup/src/store/objects/client.rs"]),
-    ("x509_parser", &["security/src/certificate.rs", "security/certificates/tests/"]),
+    ("x509_parser", &["security/src/tls/certificate.rs", "security/certificates/tests/"]),
     ("ratatui", &["cli/src/admin/top/"]),
     ("hashbrown", &["kvstore-node/kv/src/rows/row_map.rs", "kvstore-node/src/shard/cache.rs", "wal/src/"]),
     ("quick_cache", &["kvstore-node/src/shard/cache.rs"]),

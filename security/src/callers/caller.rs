@@ -1,8 +1,8 @@
 //! Callers of requests and streams.
 
-use crate::identity::{Identity, Role};
-use crate::refusals::{Refusal, Refusals};
-use crate::rights::spoken;
+use crate::callers::identity::{Identity, Role};
+use crate::callers::rights::spoken;
+use crate::limits::refusals::{Refusal, Refusals};
 use archon_types::{ErrorDetail, ErrorKind, Right, denial};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;

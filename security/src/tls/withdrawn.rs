@@ -1,7 +1,7 @@
 //! Revoked certificates: the authority signed them, but the key was stolen or the holder has left.
 
-use crate::certificate::{Certificate, date};
-use crate::identity::Identity;
+use crate::callers::identity::Identity;
+use crate::tls::certificate::{Certificate, date};
 use archon_types::access::WHENEVER;
 use archon_types::{Access, Millis};
 use parking_lot::RwLock;

@@ -1,6 +1,6 @@
 //! Permission checks of credential files: a user who can write to `ca.crt`, or replace it, can admit any peer.
 
-use crate::credentials::CredentialsError;
+use crate::tls::credentials::CredentialsError;
 use std::path::Path;
 
 /// Rejects files that users other than root and this process's user can change; also checks their directory and the

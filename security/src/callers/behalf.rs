@@ -1,8 +1,8 @@
 //! Calls that a coordinator makes for a caller of its console.
 
-use crate::caller::Caller;
-use crate::identity::{Identity, Role};
-use crate::rights::SPOKEN_FOR;
+use crate::callers::caller::Caller;
+use crate::callers::identity::{Identity, Role};
+use crate::callers::rights::SPOKEN_FOR;
 use std::net::IpAddr;
 use std::sync::Arc;
 use thiserror::Error;

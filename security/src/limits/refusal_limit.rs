@@ -1,6 +1,6 @@
 //! Rate limit of reported refusals, per caller and in total. Refusals beyond it are only counted.
 
-use crate::identity::Identity;
+use crate::callers::identity::Identity;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::identity::Role;
+    use crate::callers::identity::Role;
 
     fn at(last: u32) -> Who {
         Who::Address(IpAddr::from(last.to_be_bytes()))

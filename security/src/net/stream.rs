@@ -1,8 +1,8 @@
 //! Connections in plaintext or with TLS.
 
-use crate::identity::Identity;
+use crate::callers::identity::Identity;
 use crate::tls::Tls;
-use crate::verified_peer::VerifiedPeer;
+use crate::tls::verified_peer::VerifiedPeer;
 use rustls::pki_types::CertificateDer;
 use std::io;
 use std::pin::Pin;

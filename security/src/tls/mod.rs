@@ -1,16 +1,27 @@
 //! Mutual TLS: both sides show a certificate of the cluster's authority and check the identity in the other's.
 
-use crate::certificate::{Certificate, date};
-use crate::complaints::Complaints;
-use crate::credentials::{AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE};
-use crate::error::TlsError;
-use crate::expected::Expected;
-use crate::identity::{Identity, Role};
-use crate::reached::{UnnamedAddress, host_of};
-use crate::shut_out::ShutOut;
-use crate::stream::{Io, Protocol, Stream};
-use crate::verified_peer::{Authorities, VerifiedPeer};
-use crate::withdrawn::{ClientVerifier, Withdrawn, WithdrawnCertificates};
+pub(crate) mod certificate;
+mod complaints;
+pub(crate) mod credentials;
+pub(crate) mod error;
+pub(crate) mod expected;
+pub(crate) mod kept;
+pub(crate) mod reached;
+mod shut_out;
+pub(crate) mod verified_peer;
+pub(crate) mod withdrawn;
+
+use crate::callers::identity::{Identity, Role};
+use crate::net::stream::{Io, Protocol, Stream};
+use crate::tls::certificate::{Certificate, date};
+use crate::tls::complaints::Complaints;
+use crate::tls::credentials::{AUTHORITIES_FILE, CERTIFICATE_FILE, Credentials, CredentialsError, KEY_FILE};
+use crate::tls::error::TlsError;
+use crate::tls::expected::Expected;
+use crate::tls::reached::{UnnamedAddress, host_of};
+use crate::tls::shut_out::ShutOut;
+use crate::tls::verified_peer::{Authorities, VerifiedPeer};
+use crate::tls::withdrawn::{ClientVerifier, Withdrawn, WithdrawnCertificates};
 use arc_swap::ArcSwap;
 use archon_types::{MemberCertificate, Millis};
 use parking_lot::Mutex;

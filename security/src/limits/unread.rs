@@ -4,7 +4,7 @@
 //! share of the budget is attached to the bytes of each response, and is returned when the library has written the last
 //! of them to the socket. That includes what the library buffers after it has taken the bytes from the body.
 
-use crate::caller::counted_address;
+use crate::callers::caller::counted_address;
 use archon_types::{ErrorDetail, ErrorKind};
 use bytes::Bytes;
 use parking_lot::Mutex;

@@ -1,8 +1,8 @@
 //! Credentials of a process: the files of one directory, loaded and checked.
 
-use crate::certificate::{Certificate, NoIdentity, NotACertificate, date};
-use crate::identity::Identity;
-use crate::kept::check_kept;
+use crate::callers::identity::Identity;
+use crate::tls::certificate::{Certificate, NoIdentity, NotACertificate, date};
+use crate::tls::kept::check_kept;
 use archon_types::AuthorityPrint;
 use ring::digest;
 use rustls::RootCertStore;

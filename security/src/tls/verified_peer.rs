@@ -5,11 +5,11 @@
 //! its next request. Expiry of its certificate ends a connection as well, except those of coordinators and nodes:
 //! certificates of a cluster often expire on the same day, which would make all data unavailable at once.
 
-use crate::credentials::verify;
-use crate::error::{TlsError, in_words};
-use crate::identity::Identity;
+use crate::callers::identity::Identity;
 use crate::tls::Tls;
-use crate::withdrawn::Withdrawn;
+use crate::tls::credentials::verify;
+use crate::tls::error::{TlsError, in_words};
+use crate::tls::withdrawn::Withdrawn;
 use parking_lot::RwLock;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;

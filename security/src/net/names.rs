@@ -1,6 +1,6 @@
 //! Name resolution: a bounded cache of addresses, and one look-up per name at a time on threads of its own.
 
-use crate::blocking::no_thread;
+use crate::net::blocking::no_thread;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

@@ -1,12 +1,12 @@
 //! Transport between processes: plaintext on this machine or a trusted network, or TLS.
 
-use crate::dial::Dial;
-use crate::expected::Expected;
-use crate::identity::{Identity, Role};
-use crate::names::{NAMES, Seconds};
-use crate::reached::{UnnamedAddress, host_of};
-use crate::stream::{Protocol, Stream};
+use crate::callers::identity::{Identity, Role};
+use crate::net::dial::Dial;
+use crate::net::names::{NAMES, Seconds};
+use crate::net::stream::{Protocol, Stream};
 use crate::tls::Tls;
+use crate::tls::expected::Expected;
+use crate::tls::reached::{UnnamedAddress, host_of};
 use archon_types::plaintext::check_plaintext;
 use archon_types::{ErrorDetail, ErrorKind, MemberCertificate, TransportKind};
 use http::Uri;

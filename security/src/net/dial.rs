@@ -1,6 +1,6 @@
 //! TCP connections to a name: all of its addresses are tried, side by side.
 
-use crate::names::Seconds;
+use crate::net::names::Seconds;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;

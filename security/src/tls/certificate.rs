@@ -1,6 +1,6 @@
 //! Certificate content: identity, validity and hosts.
 
-use crate::identity::{Identity, IdentityError};
+use crate::callers::identity::{Identity, IdentityError};
 use rustls::pki_types::CertificateDer;
 use std::time::{Duration, SystemTime};
 use thiserror::Error;

@@ -1,6 +1,6 @@
 //! Addresses at which a process is reached, compared with the hosts in its certificate.
 
-use crate::credentials::Credentials;
+use crate::tls::credentials::Credentials;
 
 /// An address that others connect to and that a certificate does not name.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 //! Roles that can make each call. Calls that are not listed are denied.
 
-use crate::identity::Role;
+use crate::callers::identity::Role;
 use Role::{Admin, Client, Coordinator, Node, Operator, Participant};
 use archon_documents::{Callers, METHODS, method_at};
 

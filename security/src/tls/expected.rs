@@ -1,6 +1,6 @@
 //! Expected identities of dialled servers.
 
-use crate::identity::{Identity, Role};
+use crate::callers::identity::{Identity, Role};
 use std::fmt;
 
 /// Expected peer. An address alone is not enough: with a stolen certificate, a node could otherwise act as

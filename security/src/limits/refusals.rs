@@ -1,8 +1,8 @@
 //! Refusals of requests: counted, logged and recorded, with a rate limit so that they cannot fill the log and the
 //! disk.
 
-use crate::identity::Identity;
-use crate::refusal_limit::{RefusalLimit, Who};
+use crate::callers::identity::Identity;
+use crate::limits::refusal_limit::{RefusalLimit, Who};
 use parking_lot::Mutex;
 use std::fmt;
 use std::net::IpAddr;
@@ -115,8 +115,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::identity::Role;
-    use crate::refusal_limit::OF_ONE_MAX;
+    use crate::callers::identity::Role;
+    use crate::limits::refusal_limit::OF_ONE_MAX;
 
     #[derive(Default, Debug)]
     struct Told(Mutex<Vec<Refusal>>);

@@ -1,8 +1,8 @@
 //! Errors of TLS handshakes, with remedies.
 
-use crate::expected::Expected;
-use crate::identity::Identity;
-use crate::withdrawn::Revoked;
+use crate::callers::identity::Identity;
+use crate::tls::expected::Expected;
+use crate::tls::withdrawn::Revoked;
 use rustls::{CertificateError, InvalidMessage};
 use std::io;
 use std::time::Duration;

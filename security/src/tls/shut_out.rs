@@ -4,8 +4,8 @@
 //! path could have sent it. More than half of the coordinators must reject the certificate for a while: a single one
 //! may have a revocation that was undone, or may be malicious.
 
-use crate::error::{TlsError, is_of_withdrawal};
-use crate::identity::{Identity, Role};
+use crate::callers::identity::{Identity, Role};
+use crate::tls::error::{TlsError, is_of_withdrawal};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,7 +75,7 @@ mod tests {
     }
 
     fn withdrawn() -> TlsError {
-        crate::error::refused_in_words("received fatal alert: CertificateUnknown").unwrap()
+        crate::tls::error::refused_in_words("received fatal alert: CertificateUnknown").unwrap()
     }
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn other_or_ended_refusals_are_not_reported() {
         let (shut_out, begun) = (ShutOut::default(), Instant::now());
-        let expired = crate::error::refused_in_words("received fatal alert: CertificateExpired").unwrap();
+        let expired = crate::tls::error::refused_in_words("received fatal alert: CertificateExpired").unwrap();
         for second in 0..=40 {
             let now = begun + SECOND * second;
             shut_out.refused(&coordinator(1), &withdrawn(), now);
