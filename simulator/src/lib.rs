@@ -22,35 +22,24 @@
 //! | `coverage`, `trace`, `run`, `base` | coverage, the verdict, and the first seeds of long runs |
 
 mod base;
-mod changer;
 mod check;
 mod client;
 mod clock;
 mod coordinator;
 mod coverage;
-mod doors;
-mod drops;
 mod event;
 mod faults;
 mod heal;
 mod host;
-mod merges;
 mod mutant;
 mod network;
-mod operator;
-mod quorum_faults;
+mod operators;
 mod raft;
 mod random;
-mod recovery;
-mod relays;
-mod restarts;
+mod ranges;
 mod run;
 mod scenario;
-mod splits;
-mod strays;
-mod themes;
 mod trace;
-mod upgrade;
 mod worker;
 mod world;
 

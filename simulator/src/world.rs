@@ -1,23 +1,23 @@
 //! The world: machines, coordinators, clients and the network between them, driven by one seed.
 
-use crate::changer::Changer;
 use crate::check::{Checks, Violation};
 use crate::client::Client;
 use crate::coordinator::Quorum;
 use crate::coverage::Coverage;
-use crate::doors::Doors;
 use crate::event::{CoordinatorMessage, Event};
+use crate::faults::doors::Doors;
+use crate::faults::relays::Relays;
+use crate::faults::restarts::Restarter;
 use crate::host::process::{Host, Shadow};
 use crate::mutant::{Mutant, ShellMutant};
 use crate::network::{End, Network};
-use crate::operator::Operator;
+use crate::operators::changer::Changer;
+use crate::operators::operator::Operator;
+use crate::operators::recovery::Recoverer;
+use crate::operators::upgrade::Upgrader;
 use crate::random::Random;
-use crate::recovery::Recoverer;
-use crate::relays::Relays;
-use crate::restarts::Restarter;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
-use crate::upgrade::Upgrader;
 use crate::worker::Workers;
 use std::collections::BTreeMap;
 

@@ -4,8 +4,8 @@
 
 use super::draw::{Drawn, value_of};
 use crate::mutant::ShellMutant;
+use crate::ranges::splits;
 use crate::scenario::Theme;
-use crate::splits;
 use crate::world::World;
 use archon_types::{KeyRange, Op, PartitionId, Revision, ScanOrder};
 use bytes::Bytes;

@@ -1,5 +1,12 @@
 //! Faults, drawn one after the other during the fault period.
 
+pub(crate) mod doors;
+mod quorum_faults;
+pub(crate) mod relays;
+pub(crate) mod restarts;
+mod strays;
+mod themes;
+
 use crate::event::{Event, Proposal};
 use crate::host::disk::Disk;
 use crate::network::{Cut, End};

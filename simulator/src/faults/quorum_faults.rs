@@ -198,7 +198,7 @@ impl World {
     }
 
     /// Returns true if a coordinator's directory may be lost. A quorum without a majority is covered by
-    /// [`crate::recovery`].
+    /// [`crate::operators::recovery`].
     fn may_lose(&self, coordinator: usize) -> bool {
         self.bears(Some(coordinator), &self.wishes())
     }

@@ -1,0 +1,7 @@
+//! Operators during a run: lost copies, members of the quorum, tables, recovery, and upgrades.
+
+pub(crate) mod changer;
+mod drops;
+pub(crate) mod operator;
+pub(crate) mod recovery;
+pub(crate) mod upgrade;
