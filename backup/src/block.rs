@@ -215,7 +215,7 @@ impl FileReader {
 mod tests {
     use super::*;
     use archon_types::Revision;
-    use archon_types::packed_entries::{pack_entry, unpack_entries};
+    use archon_types::{pack_entry, unpack_entries};
 
     fn file(blocks: &[Vec<(&str, &str)>]) -> (Vec<u8>, FileSum) {
         let (mut writer, head) = FileWriter::begin();

@@ -296,7 +296,7 @@ impl Taking<'_> {
             if is_given_up(attempt, begun.elapsed().min(self.progress.silence())) {
                 let partition = match of {
                     SnapshotOf::Partition(index) => index.to_string(),
-                    SnapshotOf::Keys(keys) => archon_types::text::shown_key(&keys.begin),
+                    SnapshotOf::Keys(keys) => archon_types::shown_key(&keys.begin),
                 };
                 let (table, last) = (table.name.clone(), Box::new(error));
                 return Err(BackupError::GaveUp { table, partition, attempts: attempt, last });

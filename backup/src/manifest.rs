@@ -6,7 +6,7 @@ use crate::block::{FORMAT, FileSum};
 use crate::error::BackupError;
 use archon_client::{Bytes, Holds, KeyRange, KeysBy, TableSummary, Word};
 use archon_types::limits::check_name;
-use archon_types::text::plain;
+use archon_types::plain;
 use crc32c::crc32c;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;

@@ -6,7 +6,7 @@ use crate::manifest::{BEGUN, DATA, MANIFEST, Manifest, Piece, TableBackup, unsea
 use crate::progress::Progress;
 use crate::store::{Source, Store};
 use archon_client::{Bytes, KeyRange};
-use archon_types::packed_entries::unpack_entries;
+use archon_types::unpack_entries;
 use archon_types::{op, partition_of, slot_of};
 use schemars::JsonSchema;
 use serde::Serialize;

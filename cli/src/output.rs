@@ -2,7 +2,7 @@
 
 use crate::exit::Failure;
 use crate::terminal;
-pub(crate) use archon_types::text::bytes_text;
+pub(crate) use archon_types::bytes_text;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};

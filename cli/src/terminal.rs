@@ -1,6 +1,6 @@
 //! Escapes for foreign text on a terminal, which bytes of values could otherwise control.
 
-use archon_types::text::plain;
+use archon_types::plain;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 

@@ -20,7 +20,7 @@
 //! Without a recorder the values are dropped, and without the feature no code is built. `docs/reference/metrics.md` and
 //! [`DEFINITIONS`] list the metrics. Several clients of a process are counted together.
 
-pub use archon_types::metric::{Definition, Kind, Label};
+pub use archon_types::{Definition, Kind, Label};
 use archon_types::{ErrorKind, OpKind};
 
 /// Names of [`ErrorKind::ALL`].

@@ -1,7 +1,7 @@
 //! Readings of the file system that holds a member's data.
 
 use crate::metrics;
-use archon_types::metric::Definition;
+use archon_types::Definition;
 use std::path::Path;
 
 metrics! {

@@ -1,7 +1,7 @@
 //! Text formats of metrics.
 
 use crate::family::{Family, Series, Value};
-use archon_types::metric::{Definition, Kind};
+use archon_types::{Definition, Kind};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -127,7 +127,7 @@ mod tests {
     use crate::histogram::Histogram;
     use crate::metric::Metric;
     use crate::metrics;
-    use archon_types::metric::Label;
+    use archon_types::Label;
     use std::time::Duration;
 
     const COLOUR: &[Label] = &[Label { name: "colour", values: &["black", "green"] }];

@@ -3,7 +3,7 @@
 use crate::histogram::{Distribution, Histogram};
 use crate::metric::{Elapsed, Metric};
 use crate::per_thread::PerThread;
-use archon_types::metric::{Definition, Kind};
+use archon_types::{Definition, Kind};
 use std::time::Duration;
 
 /// A value of a series.

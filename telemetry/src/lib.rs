@@ -16,7 +16,7 @@ mod server;
 mod source;
 mod transport;
 
-pub use archon_types::metric::{Definition, Kind, Label};
+pub use archon_types::{Definition, Kind, Label};
 pub use disk::DiskReadings;
 pub use exposition::{Format, render};
 pub use family::{Family, Flat, Labelled, Reading, Series, Value, flat};

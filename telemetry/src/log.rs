@@ -2,7 +2,7 @@
 
 use crate::histogram::Distribution;
 use crate::metrics;
-use archon_types::metric::Definition;
+use archon_types::Definition;
 
 metrics! {
     /// The write-ahead log of a member.

@@ -2,7 +2,7 @@
 
 use crate::family::Labelled;
 use crate::metrics;
-use archon_types::metric::{Definition, Label};
+use archon_types::{Definition, Label};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;

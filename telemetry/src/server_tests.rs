@@ -2,7 +2,7 @@ use super::*;
 use crate::family::Family;
 use crate::metric::Metric;
 use crate::metrics;
-use archon_types::metric::Definition;
+use archon_types::Definition;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;

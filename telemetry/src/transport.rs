@@ -2,7 +2,7 @@
 
 use crate::metrics;
 use archon_security::Transport;
-use archon_types::metric::Definition;
+use archon_types::Definition;
 use std::time::SystemTime;
 
 metrics! {

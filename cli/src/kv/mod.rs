@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use archon_client::{Client, Error, ErrorKind, Revision, StaleValue, Value};
 use archon_types::limits::{self, VALUE_BYTES_MAX};
-use archon_types::text::shown_key;
+use archon_types::shown_key;
 use bytes::Bytes;
 use std::io::Read;
 

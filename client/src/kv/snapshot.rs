@@ -40,7 +40,7 @@ pub struct Snapshot {
 /// A page of a snapshot, in key order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SnapshotPage {
-    /// The entries, packed; `archon_types::packed_entries` unpacks them.
+    /// The entries, packed; `archon_types::operations::packed_entries` unpacks them.
     pub entries: Bytes,
     /// Their CRC-32C, computed by the node.
     pub crc32c: u32,

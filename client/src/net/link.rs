@@ -4,7 +4,7 @@ use crate::error::Error;
 use archon_proto::convert::ids::check_address;
 use archon_proto::trace::TracedChannel;
 use archon_security::{Expected, Transport};
-use archon_types::plaintext::is_loopback;
+use archon_types::is_loopback;
 use archon_types::{ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::HashMap;

@@ -275,7 +275,7 @@ fn image_keeps_state_while_rows_change() {
 fn nodes_delta_parts_contain_every_node() {
     let mut world = World::new(3, 4);
     (4..=40).for_each(|number| world.join(number));
-    let bytes_max = 6 * archon_types::piece::node_bytes(&world.state.nodes.values().next_back().unwrap().node) + 1;
+    let bytes_max = 6 * archon_types::node_bytes(&world.state.nodes.values().next_back().unwrap().node) + 1;
     let (mut since, mut seen, mut parts) = (Version::ZERO, 0, 0);
     while since < world.state.nodes_version {
         let part = nodes_delta(&world.state, since, bytes_max);

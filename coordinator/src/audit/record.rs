@@ -1,7 +1,7 @@
 //! One record, and its line.
 
 use archon_security::Refusal;
-use archon_types::text::plain;
+use archon_types::plain;
 use archon_types::{ErrorKind, Millis};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;

@@ -13,10 +13,9 @@ use archon_proto::convert::members::{control, duties, load, report, session};
 use archon_proto::convert::tables::middle;
 use archon_proto::v1;
 use archon_testkit::Random;
-use archon_types::access::WHENEVER;
+use archon_types::WHENEVER;
 use archon_types::op::Entry;
 
-use archon_types::packed_entries::{pack_entry, unpack_entries};
 use archon_types::plan::{Move, Plan};
 use archon_types::{
     AccessList, Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Holds, Incarnation,
@@ -25,6 +24,7 @@ use archon_types::{
     ReplicaState, Revision, Right, ScanOrder, Scope, Setting, SettingChange, Settings, Table, TableChange, TableDelta,
     TableId, TableList, TraceContext, TraitsChange, Version,
 };
+use archon_types::{pack_entry, unpack_entries};
 use bytes::{Bytes, BytesMut};
 use prost::Message;
 use std::fmt::{Debug, Display};

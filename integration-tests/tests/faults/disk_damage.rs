@@ -5,7 +5,7 @@ use crate::EXE;
 use archon_client::Client;
 use archon_integration_tests::{Cluster, Ending, Options};
 use archon_testkit::{check, wait_for};
-use archon_types::slot::{partition_of, slot_of};
+use archon_types::{partition_of, slot_of};
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;

@@ -13,7 +13,7 @@ use archon_kv::row;
 use archon_proto::convert::kv::key_range::range_field;
 use archon_proto::v1;
 use archon_security::Caller;
-use archon_types::packed_entries::pack_entry;
+use archon_types::pack_entry;
 use archon_types::{ErrorDetail, ErrorKind, KeyRange, Op, PartitionId, ScanOrder};
 use bytes::BytesMut;
 use futures::Stream;

@@ -1,7 +1,7 @@
 //! Rights of clients and participants, and withdrawn certificates.
 
 use crate::method::{Document, invalid, known};
-use archon_types::access::check_identity;
+use archon_types::check_identity;
 use archon_types::limits::check_name;
 use archon_types::{ErrorDetail, Right, Word};
 use schemars::JsonSchema;

@@ -1,8 +1,8 @@
 //! Documents as JSON.
 
 use crate::method::{Effect, MethodCall, invalid};
+use archon_types::into_plain;
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::text::into_plain;
 use archon_types::{ErrorDetail, ErrorKind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -7,8 +7,8 @@ use crate::orders::{BarSummary, default_table};
 use crate::rebalance::{MoveStatus, Reshaping};
 use crate::status::Reason;
 use archon_types::limits::{check_key, check_name};
+use archon_types::shown_key;
 use archon_types::subject::NodeName;
-use archon_types::text::shown_key;
 use archon_types::{
     Condition, ErrorDetail, Holds, KeyRange, NodeId, NodeStatus, Partition, PartitionStatus, PartitionTable,
     ReplicaState, Word,

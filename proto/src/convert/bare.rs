@@ -2,7 +2,7 @@
 
 use archon_security::{TlsError, refused_in_words};
 use archon_types::ErrorKind;
-use archon_types::text::plain;
+use archon_types::plain;
 use std::error::Error;
 use std::io;
 use tonic::{Code, Status};

@@ -3,8 +3,8 @@
 use super::bare;
 pub use super::bare::{is_lasting, speaks_no_grpc};
 use crate::v1;
-use archon_types::text::{into_plain, plain};
 use archon_types::{ErrorDetail, ErrorKind, Version};
+use archon_types::{into_plain, plain};
 use prost::Message;
 use tonic::metadata::{BinaryMetadataValue, MetadataMap, MetadataValue};
 use tonic::{Code, Status};

@@ -2,10 +2,9 @@
 
 use super::kv::{TaggedOp, TaggedReply};
 use crate::v1;
+use archon_types::into_plain;
 use archon_types::limits::WEIGHTS;
 use archon_types::op::Entry;
-use archon_types::range_limits::{SPLIT_BYTES_MIN, SPLIT_RATE_MIN};
-use archon_types::text::into_plain;
 use archon_types::{
     Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus,
     Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState, Revision,
@@ -14,6 +13,7 @@ use archon_types::{
 use archon_types::{
     KeyRange, Keys, Merge, MergeSide, Position, RangeLimits, RightCopy, RightStage, ScanOrder, Seq, Split,
 };
+use archon_types::{SPLIT_BYTES_MIN, SPLIT_RATE_MIN};
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::option;

@@ -1,7 +1,7 @@
 //! One error vocabulary for every boundary: the kind, the wrong input, and the possible reaction of a caller.
 
+use crate::admin::word::Vocabulary;
 use crate::ids::Version;
-use crate::word::Vocabulary;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

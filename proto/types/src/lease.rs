@@ -4,8 +4,8 @@
 //! its *answer*, which is later. Clock rates may differ by [`LeaseTiming::DRIFT_PERCENT`]. So with `1.01 × lease +
 //! margin < failure time-out` the lease expires before a successor is named (PROTOCOL rules 13–16).
 
-use crate::failover::Failover;
 use crate::ids::Millis;
+use crate::members::failover::Failover;
 use serde::{Deserialize, Serialize};
 
 /// The three time-outs that safety depends on, in milliseconds, and the margin between them.

@@ -1,12 +1,12 @@
 //! Registration of a node or participant.
 
-use crate::access::OWN_SINCE;
+use crate::admin::access::OWN_SINCE;
+use crate::common::limits::WEIGHT_ORDINARY;
 use crate::generation::GENERATION_KEYS_SINCE;
 use crate::ids::{BootId, GenerationKey, Incarnation, PlacementId, StorageId, Version};
-use crate::limits::WEIGHT_ORDINARY;
-use crate::node_traits::NodeTraits;
-use crate::participant::Participant;
-use crate::protocol::ProtocolRange;
+use crate::members::node_traits::NodeTraits;
+use crate::members::participant::Participant;
+use crate::members::protocol::ProtocolRange;
 use serde::{Deserialize, Serialize};
 
 /// Registration of a node: as a member sends it, and as the coordinators' log stores it.

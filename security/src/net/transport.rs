@@ -7,7 +7,7 @@ use crate::net::stream::{Protocol, Stream};
 use crate::tls::Tls;
 use crate::tls::expected::Expected;
 use crate::tls::reached::{UnnamedAddress, host_of};
-use archon_types::plaintext::check_plaintext;
+use archon_types::check_plaintext;
 use archon_types::{ErrorDetail, ErrorKind, MemberCertificate, TransportKind};
 use http::Uri;
 use hyper_util::rt::TokioIo;

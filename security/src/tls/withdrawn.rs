@@ -2,7 +2,7 @@
 
 use crate::callers::identity::Identity;
 use crate::tls::certificate::{Certificate, date};
-use archon_types::access::WHENEVER;
+use archon_types::WHENEVER;
 use archon_types::{Access, Millis};
 use parking_lot::RwLock;
 use rustls::client::danger::HandshakeSignatureValid;

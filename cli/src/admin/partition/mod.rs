@@ -18,7 +18,7 @@ use archon_client::{
     PartitionCopy, PartitionDescription, PartitionStatus, ReasonCode, ReplicaState, Reshaping, ReshapingKind, Subject,
     Word,
 };
-use archon_types::text::{bare_key, shown_key};
+use archon_types::{bare_key, shown_key};
 use std::time::Duration;
 
 /// Documents of the verbs.

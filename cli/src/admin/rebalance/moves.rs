@@ -6,7 +6,7 @@ use crate::documents::Rebalance;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text, moved_bytes_text};
 use archon_client::{Admin, MovePhase, Reshaping, ReshapingKind};
-use archon_types::text::shown_key;
+use archon_types::shown_key;
 
 /// Shows the moves in progress.
 pub(crate) async fn status(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {

@@ -4,7 +4,7 @@
 use super::{Violation, violated};
 use crate::command::apply::may_hold;
 use crate::state::ClusterState;
-use archon_types::split::check_split_at;
+use archon_types::check_split_at;
 use archon_types::{NodeId, PartitionId, PlacementId};
 
 const NAME: &str = "splits";

@@ -6,7 +6,7 @@ use crate::placement::migrate::hands_over;
 use crate::quorum::recovery::Inventory;
 use crate::state::ClusterState;
 use crate::state::departed::{delete_not_issued, is_lost, may_issue_delete};
-use archon_types::piece::node_bytes;
+use archon_types::node_bytes;
 use archon_types::{
     Duty, ErrorDetail, ErrorKind, NodeDelta, NodeId, PartitionStatus, ReplicaState, TableId, TablePiece, Version,
 };

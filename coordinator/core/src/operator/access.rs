@@ -3,10 +3,10 @@
 use crate::command::Command;
 use crate::quorum::coordinators::WITHDRAWN_SINCE;
 use crate::state::ClusterState;
-use archon_types::access::{WHENEVER, check_identity};
 use archon_types::{
     AccessList, ErrorDetail, ErrorKind, Holds, Millis, NodeId, OWN_SINCE, Participant, Right, Scope, Table, TableId,
 };
+use archon_types::{WHENEVER, check_identity};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use super::common_checks::{Reshape, check_copies, check_idle, check_nodes, range
 use crate::command::Command;
 use crate::command::edit::{Edit, PartitionChange};
 use crate::state::{CONDEMNED_MAX, ClusterState};
-use archon_types::text::bytes_text;
+use archon_types::bytes_text;
 use archon_types::{ErrorDetail, ErrorKind, KeyRange, MERGE_BYTES_MAX, PartitionId};
 
 /// Effect of merging a partition with its right neighbour.

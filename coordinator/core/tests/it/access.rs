@@ -169,7 +169,7 @@ fn withdrawal_survives_the_removal_of_the_coordinator() {
     assert!(withdraw(&mut bed, 70));
     let version = bed.state.access_version;
     remove_coordinator_3(&mut bed);
-    assert_eq!(refused(&bed), (Some(70), both(Some(70)), Some(access::WHENEVER)));
+    assert_eq!(refused(&bed), (Some(70), both(Some(70)), Some(WHENEVER)));
     assert!(bed.state.access_version > version, "nodes are sent the new list");
     bed.round_trip();
 }
@@ -178,9 +178,9 @@ fn withdrawal_survives_the_removal_of_the_coordinator() {
 fn removed_coordinator_can_be_withdrawn() {
     let mut bed = three_coordinators();
     remove_coordinator_3(&mut bed);
-    assert_eq!(refused(&bed), (None, both(None), Some(access::WHENEVER)));
+    assert_eq!(refused(&bed), (None, both(None), Some(WHENEVER)));
     assert!(withdraw(&mut bed, 70));
-    assert_eq!(refused(&bed), (Some(70), both(Some(70)), Some(access::WHENEVER)));
+    assert_eq!(refused(&bed), (Some(70), both(Some(70)), Some(WHENEVER)));
     assert!(!withdraw(&mut bed, 60) && withdraw(&mut bed, 80), "later moments replace earlier ones");
     let readmitted = check_withdrawal(&bed.state, "coordinator/3", None).expect_err("its number is not given again");
     assert!(readmitted.message.contains("was removed from the quorum"), "{readmitted}");
@@ -192,7 +192,7 @@ fn stored_removals_are_not_read_as_withdrawals() {
     let mut bed = three_coordinators();
     remove_coordinator_3(&mut bed);
     let (current, mut earlier) = (bed.state.clone(), bed.state.clone());
-    std::sync::Arc::make_mut(&mut earlier.access).set_withdrawn("coordinator/3", Some(access::WHENEVER));
+    std::sync::Arc::make_mut(&mut earlier.access).set_withdrawn("coordinator/3", Some(WHENEVER));
     let stored = serde_json::to_value(&earlier).expect("a state");
     assert_eq!(serde_json::from_value::<ClusterState>(stored).expect("a state"), current);
 }

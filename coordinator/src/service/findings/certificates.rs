@@ -8,7 +8,7 @@ use crate::raft::VoterView;
 use archon_coordinator_core::{ClusterState, majority};
 use archon_documents::Reason;
 use archon_security::{Identity, date};
-use archon_types::access::WHENEVER;
+use archon_types::WHENEVER;
 use archon_types::subject::Subject;
 use archon_types::{AuthorityPrint, ErrorDetail, ErrorKind, MemberCertificate, Millis, ReasonCode, Renewal};
 use std::collections::{BTreeMap, BTreeSet};

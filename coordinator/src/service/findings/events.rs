@@ -6,8 +6,8 @@ use crate::service::operator::orders;
 use archon_coordinator_core::{Actor, ClusterState, Event, EventKind};
 use archon_documents::Event as Summary;
 use archon_types::subject::{Cause, Subject};
-use archon_types::text::{bytes_text, shown_key};
 use archon_types::{EventCode, NodeGoal, NodeId, PartitionId, Right, SettingStep, TableTraits, grantee_text};
+use archon_types::{bytes_text, shown_key};
 
 /// Returns the cause of an event.
 pub(in crate::service) fn cause(state: &ClusterState, who: &Actor) -> Cause {

@@ -15,7 +15,7 @@ use archon_documents::{
     WithdrawnCertificates,
 };
 use archon_security::Identity;
-use archon_types::access::WHENEVER;
+use archon_types::WHENEVER;
 use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId, Right, Scope, TableId, Word};
 use std::time::Duration;
 

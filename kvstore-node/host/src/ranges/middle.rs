@@ -6,7 +6,7 @@ use crate::partitions::Partitions;
 use crate::ranges::byte_halves::ByteHalves;
 use crate::ranges::split_point::{MIDDLE_MS_MAX, SplitSearch};
 use crate::shell::Shell;
-use archon_types::split::check_split_at;
+use archon_types::check_split_at;
 use archon_types::{KeyRange, Middle, Millis, PartitionId};
 use bytes::Bytes;
 

@@ -13,7 +13,7 @@ use crate::ranges::heat::{Heat, Hot};
 use crate::ranges::undersized::SmallWatch;
 use crate::shell::Shell;
 use crate::turn::Turn;
-use archon_types::split::check_split_at;
+use archon_types::check_split_at;
 use archon_types::{Fact, KeyRange, Millis, Op, Outgrown, PartitionId, PlacementId, RangeLimits, Undersized};
 use bytes::Bytes;
 

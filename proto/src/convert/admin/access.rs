@@ -3,9 +3,9 @@
 use crate::convert::ids::non_zero;
 use crate::convert::{ConvertError, bounded, checked};
 use crate::v1;
-use archon_types::access::{WHENEVER, check_identity};
 use archon_types::limits::check_name;
 use archon_types::{AccessList, Millis, RIGHTS_MAX, Right, Scope, TableId, Version, WITHDRAWN_MAX};
+use archon_types::{WHENEVER, check_identity};
 use std::sync::Arc;
 
 /// Returns the revocation of an identity's certificates.

@@ -3,7 +3,7 @@
 use super::session::Member;
 use crate::convert::{ConvertError, bounded, checked, ids, required};
 use crate::v1;
-use archon_types::text::into_plain;
+use archon_types::into_plain;
 use archon_types::{
     Epoch, ErrorDetail, Fact, Incarnation, Outgrown, PlacementId, ReplicaName, Report, Seq, Undersized, Version, limits,
 };

@@ -1,7 +1,7 @@
 //! Placement of text: lines, and cells of columns. Text that does not fit ends with `…`, and foreign text cannot
 //! control the terminal.
 
-use archon_types::text::plain;
+use archon_types::plain;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;

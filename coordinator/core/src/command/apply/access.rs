@@ -4,8 +4,8 @@ use super::{Entry, not_found, refused, stale};
 use crate::command::response::Response;
 use crate::findings::events::EventKind;
 use crate::state::ClusterState;
-use archon_types::access::{WITHDRAWN_MAX, check_identity};
 use archon_types::{ErrorDetail, Millis, RIGHTS_MAX, Right, Scope};
+use archon_types::{WITHDRAWN_MAX, check_identity};
 use std::sync::Arc;
 
 /// Sets the right of a scope to `after` if it is `before`.

@@ -6,7 +6,7 @@ use crate::command::response::Response;
 use crate::findings::events::EventKind;
 use crate::operator::hashed;
 use crate::state::ClusterState;
-use archon_types::settings::min_in_sync_default;
+use archon_types::min_in_sync_default;
 use archon_types::{
     ErrorDetail, Holds, Keys, NodeId, NodeTraits, Partition, PartitionStatus, TableId, TableTraits, Version,
 };

@@ -7,7 +7,7 @@ use crate::command::response::Response;
 use crate::findings::events::EventKind;
 use crate::state::{ClusterState, PARTITIONS_MAX, WRITTEN_BOUNDS_SINCE};
 use archon_types::limits::{REPLICAS_MAX, TABLES_MAX, check_name};
-use archon_types::settings::min_in_sync_default;
+use archon_types::min_in_sync_default;
 use archon_types::{
     ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, Holds, PROTOCOL_FIRST, Partition, PartitionId,
     PartitionStatus, Partitioning, Settings, Table, TableId, Version,

@@ -7,7 +7,7 @@ use crate::command::edit::Ending;
 use crate::findings::events::EventKind;
 use crate::mutant::Mutant;
 use crate::state::{CONDEMNED_MAX, PARTITIONS_MAX};
-use archon_types::split::check_split_at;
+use archon_types::check_split_at;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Keys, NodeId, Outgrown, Partition, PartitionId, Placement, PlacementId,
     Position, ReplicaState, RightCopy, RightStage, Split, Version,

@@ -1,0 +1,14 @@
+//! Vocabulary of administration: rights, events, plans, reasons, and settings.
+
+pub(crate) mod access;
+pub(crate) mod event;
+pub(crate) mod moves;
+pub mod plan;
+pub(crate) mod quorum;
+pub(crate) mod reason;
+pub(crate) mod reshaping;
+pub(crate) mod role;
+pub(crate) mod setting;
+pub(crate) mod settings;
+pub mod subject;
+pub(crate) mod word;

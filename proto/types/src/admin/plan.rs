@@ -1,0 +1,75 @@
+//! Plan in the form that is displayed, stored in a file and sent back for execution. The coordinator's decisions and
+//! its log have their own types (`coordinator/core`), which know only numbers and are a disk format.
+
+use crate::admin::moves::{MoveCode, MoveKind, UnmetCode};
+use crate::admin::subject::Subject;
+use crate::admin::word::Word;
+use crate::ids::{NodeId, PartitionId, TableId, Version};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A list of moves, valid for one table version and one version of the moves' records.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Plan {
+    /// The table version it was made for.
+    pub table_version: Version,
+    /// The version of the moves' records it was made for: what was under way is reckoned with as if it were done.
+    pub moves_version: Version,
+    /// What moves where, and why.
+    pub moves: Vec<Move>,
+    /// What it cannot meet.
+    #[serde(default)]
+    pub unmet: Vec<Unmet>,
+}
+
+/// One move of a plan. The coordinator goes by the numbers alone; the names are for people.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Move {
+    /// What is moved.
+    pub kind: Word<MoveKind>,
+    /// The table's number.
+    pub table_id: TableId,
+    /// The table's name.
+    pub table: String,
+    /// The partition's number within its table.
+    pub partition: u32,
+    /// The number of the node that holds the copy, or leads.
+    pub from_id: NodeId,
+    /// The name of that node.
+    pub from: String,
+    /// The number of the node that is to hold it, or to lead.
+    pub to_id: NodeId,
+    /// The name of that node.
+    pub to: String,
+    /// Bytes to copy, an estimate.
+    pub bytes_total: u64,
+    /// Why it moves.
+    pub code: Word<MoveCode>,
+    /// Why it moves, in a sentence.
+    pub message: String,
+}
+
+impl Move {
+    /// Returns the id of the partition.
+    pub const fn partition_id(&self) -> PartitionId {
+        PartitionId { table: self.table_id, index: self.partition }
+    }
+
+    /// Returns the display name of the partition: `orders/7`.
+    pub fn partition_name(&self) -> String {
+        format!("{}/{}", self.table, self.partition)
+    }
+}
+
+/// A goal that a plan cannot meet.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Unmet {
+    /// What kind of goal.
+    pub code: Word<UnmetCode>,
+    /// What it is about.
+    pub subject: Subject,
+    /// Why not, in a sentence.
+    pub message: String,
+}

@@ -1,0 +1,5 @@
+//! Operations on keys, and packed entries.
+
+pub mod op;
+pub(crate) mod op_kind;
+pub(crate) mod packed_entries;

@@ -1,0 +1,174 @@
+//! Operations on keys and their results.
+
+use crate::common::limits::{OPERATION_OVERHEAD_BYTES, check_key, check_scan, check_value, scan_bytes_max};
+use crate::error::ErrorDetail;
+use crate::ids::{ClientId, Millis, Revision};
+use crate::operations::op_kind::OpKind;
+use crate::tables::key_range::{KeyRange, ScanOrder};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Permanent identity of one operation of one client, which distinguishes a retry from a new operation (PROTOCOL rule
+/// 24).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OpId {
+    /// The client instance.
+    pub client: ClientId,
+    /// Number of the operation at the client, from 1.
+    pub number: u64,
+    /// The client is done with all operations below this number.
+    pub done_below: u64,
+    /// Applied log time of the partition that the client last saw; a retry keeps it.
+    pub stamp: Millis,
+}
+
+/// One operation on one partition.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Op {
+    /// Reads a key.
+    Get {
+        /// The key.
+        key: Bytes,
+    },
+    /// Writes a key.
+    Put {
+        /// The key.
+        key: Bytes,
+        /// New value.
+        value: Bytes,
+    },
+    /// Removes a key.
+    Delete {
+        /// The key.
+        key: Bytes,
+    },
+    /// Writes a key if its revision is the expected one ([`Revision::ZERO`]: if it is absent).
+    CompareAndSet {
+        /// The key.
+        key: Bytes,
+        /// Required revision.
+        expected: Revision,
+        /// New value.
+        value: Bytes,
+    },
+    /// Adds to a decimal integer (an absent key counts as 0).
+    Increment {
+        /// The key.
+        key: Bytes,
+        /// Amount to add; may be negative.
+        by: i64,
+    },
+    /// Lists keys of one partition.
+    Scan {
+        /// Range of keys.
+        keys: KeyRange,
+        /// Order of keys.
+        order: ScanOrder,
+        /// Maximum number of entries.
+        limit: u32,
+    },
+}
+
+impl Op {
+    /// Returns true if the operation changes nothing.
+    pub const fn is_read(&self) -> bool {
+        OpKind::of(self).is_read()
+    }
+
+    /// Returns the key of the operation; a scan has none.
+    pub fn key(&self) -> Option<&Bytes> {
+        match self {
+            Self::Get { key }
+            | Self::Put { key, .. }
+            | Self::Delete { key }
+            | Self::CompareAndSet { key, .. }
+            | Self::Increment { key, .. } => Some(key),
+            Self::Scan { .. } => None,
+        }
+    }
+
+    /// Checks the sizes of its key and value, or the limit of a scan; client and server both do.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument), naming the value found and the limit.
+    pub fn check(&self) -> Result<(), ErrorDetail> {
+        match self {
+            Self::Get { key } | Self::Delete { key } | Self::Increment { key, .. } => check_key(key),
+            Self::Put { key, value } | Self::CompareAndSet { key, value, .. } => {
+                check_key(key)?;
+                check_value(value)
+            }
+            Self::Scan { keys, limit, .. } => check_scan(keys, *limit),
+        }
+    }
+
+    /// Returns the admission cost in bytes: its content, the bytes that it may read, and a fixed overhead. The result
+    /// size of a get is only known once it is read.
+    pub fn cost(&self) -> usize {
+        let read = match self {
+            Self::Scan { limit, .. } => scan_bytes_max(*limit),
+            _ => 0,
+        };
+        self.bytes() + read + OPERATION_OVERHEAD_BYTES
+    }
+
+    /// Returns the bytes of keys and values, for batch limits.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Get { key } | Self::Delete { key } | Self::Increment { key, .. } => key.len(),
+            Self::Put { key, value } | Self::CompareAndSet { key, value, .. } => key.len() + value.len(),
+            Self::Scan { keys, .. } => keys.begin.len() + keys.end.as_ref().map_or(0, Bytes::len),
+        }
+    }
+}
+
+/// A stored key with its value and revision.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// The key.
+    pub key: Bytes,
+    /// Its value.
+    pub value: Bytes,
+    /// Revision of this value.
+    pub revision: Revision,
+}
+
+/// Result of an operation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// Result of a get: the value and its revision, or nothing.
+    Value(Option<(Bytes, Revision)>),
+    /// Result of a put, or of a compare-and-set whose condition held.
+    Written {
+        /// Revision of the new value.
+        revision: Revision,
+    },
+    /// Result of a delete.
+    Deleted {
+        /// True if the key existed.
+        existed: bool,
+    },
+    /// Result of a compare-and-set whose condition did not hold.
+    ConditionFailed {
+        /// The revision found; zero if the key is absent.
+        revision: Revision,
+    },
+    /// Result of an increment.
+    Counter {
+        /// Sum.
+        value: i64,
+        /// Revision of the new value.
+        revision: Revision,
+    },
+    /// Result of an increment of a value that is not a decimal integer, or that would overflow.
+    NotANumber,
+    /// Result of a scan.
+    Page {
+        /// Entries found, in order.
+        entries: Vec<Entry>,
+        /// True if more entries may follow the last one.
+        more: bool,
+        /// Key range of the partition, as the answering copy knows it; requested keys beyond it are elsewhere.
+        range: KeyRange,
+    },
+}
