@@ -4,7 +4,7 @@ mod moves;
 pub(crate) mod plan_file;
 pub(crate) mod progress;
 
-use super::rebalance::moves::{self, under_way};
+use self::moves::under_way;
 use super::rebalance::plan_file::PlanFile;
 use super::rebalance::progress::Progress;
 use super::wait::{Waited, Watched, wait};

@@ -19,9 +19,9 @@ const FORMAT: u8 = 1;
 const FORMAT_CLEAR: u8 = 2;
 /// Most changes that an effect is written with: all earlier versions can read this many. Reading is bounded by the
 /// entry's bytes alone, since earlier versions wrote entries with more.
-pub(crate) const EFFECT_CHANGES_MAX: usize = 8_192;
+pub const EFFECT_CHANGES_MAX: usize = 8_192;
 /// Longest encoded effect that is written, in bytes: a message between nodes has room for it and its header fields.
-pub(crate) const EFFECT_BYTES_WRITTEN_MAX: usize = MESSAGE_BYTES_MAX / 2;
+pub const EFFECT_BYTES_WRITTEN_MAX: usize = MESSAGE_BYTES_MAX / 2;
 /// Longest encoded effect that is read, in bytes: earlier versions had this bound for both.
 pub const EFFECT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Least bytes of an encoded change: two lengths and the kind of its key.
