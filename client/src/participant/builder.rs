@@ -74,8 +74,7 @@ impl ParticipantBuilder {
         self
     }
 
-    /// Sets the maximum number of partitions, at least 1. Without it, and above it, a participant owns at most
-    /// 32,768.
+    /// Sets the maximum number of partitions, at least 1. A participant owns at most 32,768 in any case.
     pub fn partitions_max(mut self, most: u32) -> Self {
         self.config.traits.partitions_max = Some(most);
         self

@@ -80,6 +80,14 @@ fn split_keys_beyond_their_bytes_are_refused() {
     world.commit(vec![Command::DropTable { table }]);
     assert_eq!(world.state.partitions.split_keys_bytes(), SPLIT_KEYS_BYTES_MAX - each * KEY_BYTES_MAX);
     assert_eq!(world.state.partitions.image().indexed(), world.state.partitions);
+
+    // The key of a split in progress counts before there is a row that has it.
+    let at = Bytes::from("!".repeat(KEY_BYTES_MAX));
+    let split = check_split(&world.state, id, &at).expect("its key fits");
+    world.commit(vec![split.command]);
+    let refusal = world.create_table("again", long_split_keys(each)).expect("refused");
+    assert!(refusal.message.contains("split keys of all tables"), "{}", refusal.message);
+    assert_eq!(world.create_table("again", long_split_keys(each - 1)), None);
 }
 
 #[test]

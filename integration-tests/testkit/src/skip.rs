@@ -46,7 +46,7 @@ mod tests {
 
     fn run_skipped(value: &str) -> Output {
         Command::new(std::env::current_exe().expect("this test's program"))
-            .args(["--exact", "tests::always_skipped", "--ignored", "--nocapture"])
+            .args(["--exact", "skip::tests::always_skipped", "--ignored", "--nocapture"])
             .env(NO_SKIP, value)
             .output()
             .expect("it runs")

@@ -154,10 +154,13 @@ impl Replica {
         let by_number = self.breaks(Mutant::NoCut) && before.seq <= self.log.last().seq;
         if !self.log.holds(before) && !by_number {
             if self.engine_lags
+                && !adopt
                 && let Some(following) = &mut self.following
                 && following.matched.is_some()
             {
                 // It left entries unanswered and lost none: the leader would send them again at once after a refusal.
+                // Only committed rows leave memory, so the commit position is taken.
+                following.commit = following.commit.max(commit);
                 following.ack_due = true;
                 return;
             }

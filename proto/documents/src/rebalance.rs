@@ -8,8 +8,8 @@ use archon_types::{ErrorDetail, MoveKind, MovePhase, ReshapingKind, ReshapingPha
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Maximum number of moves in a plan: every partition of several of the largest tables.
-pub const PLAN_MOVES_MAX: usize = 262_144;
+/// Maximum number of moves in a plan: those that fit into one entry of the coordinators' log. The next plan goes on from there.
+pub const PLAN_MOVES_MAX: usize = 32_768;
 
 /// Progress of a rebalance, and the splits and merges beside it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]

@@ -400,12 +400,13 @@ impl ClusterState {
         self.nodes.with_storage(storage)
     }
 
-    /// Checks that split keys of `more` bytes may be added.
+    /// Checks that split keys of `more` bytes may be added, beside those of splits in progress.
     ///
     /// # Errors
     /// `Refused`, with the bound.
     pub(crate) fn check_split_keys(&self, more: usize) -> Result<(), ErrorDetail> {
-        let bytes = self.partitions.split_keys_bytes() + more;
+        let splits = self.partitions.splitting().filter_map(|row| row.split.as_ref());
+        let bytes = self.partitions.split_keys_bytes() + splits.map(|split| split.at.len()).sum::<usize>() + more;
         if more == 0 || self.protocol < WRITTEN_BOUNDS_SINCE || bytes <= SPLIT_KEYS_BYTES_MAX {
             return Ok(());
         }

@@ -245,7 +245,7 @@ async fn ask_once(quorum: &Quorum, transport: &Transport, generations: &Generati
 }
 
 /// Greets the coordinators of the generations before this one after the recovery has settled. One that comes back asks
-/// this coordinator, and ends. Before that, a round of questions greets them.
+/// this coordinator, and ends.
 async fn greet_former(quorum: &Quorum, transport: &Transport) {
     loop {
         tokio::time::sleep(ASK_INTERVAL).await;
@@ -272,17 +272,17 @@ impl Quorum {
     /// text, the ones that do, or the ones asked.
     pub(crate) async fn ask_former(&self, transport: &Transport) -> (FormerRound, String) {
         let id = self.id();
-        let (own, former, address, stands_by) = self.replicated().read(|state| {
+        let (own, former, address, settled) = self.replicated().read(|state| {
             let lived = (state.cluster, state.generation, state.generation_key(state.generation));
             let address = state.coordinators.members.get(&id).map(|member| member.address.clone());
-            (lived, state.former().to_vec(), address, state.stands_by())
+            (lived, state.former().to_vec(), address, state.recovery.is_none())
         });
         // At its own address there is no other one.
         let former: Vec<_> = former.into_iter().filter(|(_, of)| Some(of) != address.as_ref()).collect();
         let began = boot_now();
         let addresses = former.iter().map(|(id, address)| (*id, address.as_str()));
-        // One that stands by ends no former coordinator, so none has to ask it.
-        let address = address.filter(|_| !stands_by).unwrap_or_default();
+        // A former coordinator that has the address asks there, and ends. Until the recovery has settled, it may be a trial.
+        let address = address.filter(|_| settled).unwrap_or_default();
         let what = Asked { lived: Some(own), address, ..Asked::default() };
         let mut answers = ask_each(transport, &self.local_voter, addresses, &what).await;
         answers.sort_by(|(one, at, _), (other, there, _)| (one, at).cmp(&(other, there)));

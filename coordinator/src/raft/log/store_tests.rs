@@ -291,7 +291,12 @@ async fn writes_acknowledged_by_a_killed_process_survive() {
     let mut acknowledged = 0;
     for kill_after in [3, 17, 60, 1, 90] {
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "raft::store_tests::child_that_writes_until_it_is_killed", "--ignored", "--nocapture"])
+            .args([
+                "--exact",
+                "raft::log::store_tests::child_that_writes_until_it_is_killed",
+                "--ignored",
+                "--nocapture",
+            ])
             .env(CHILD_DIR, &log)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

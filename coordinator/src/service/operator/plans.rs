@@ -7,7 +7,7 @@ use crate::service::check_named;
 use crate::service::documents::answers;
 use archon_coordinator_core::{ClusterState, Command, Goal, Liveness, MigrationId, Response as Answer, plan};
 use archon_documents::{
-    ApplyPlan, CancelRebalance, Cancelled, PlanApplied, PlanRebalance, RebalancePage, ShowRebalance,
+    ApplyPlan, CancelRebalance, Cancelled, PLAN_MOVES_MAX, PlanApplied, PlanRebalance, RebalancePage, ShowRebalance,
 };
 use archon_types::plan::Plan;
 use archon_types::{ErrorDetail, ErrorKind};
@@ -34,7 +34,8 @@ impl Admins {
         let begin = || {
             let spared = spared();
             let (versions, image) = replicated.read(|state| (versions(state), state.image()));
-            let goal = Goal { spared: spared.clone(), ..Goal::default() };
+            let moves_max = u32::try_from(PLAN_MOVES_MAX).ok();
+            let goal = Goal { spared: spared.clone(), moves_max };
             let work = move || {
                 let state = image.restored();
                 rebalance::Planned::new(&state, &plan(&state, goal))
@@ -81,5 +82,35 @@ impl Admins {
             }
             other => Err(unexpected(&other)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use archon_coordinator_core::{MoveKind, MoveReason, PlannedMove};
+    use archon_types::{NodeId, PartitionId, PlacementId, TableId, Version};
+
+    /// Largest entry of the coordinators' log: half a segment, less what belongs to the request.
+    const ENTRY_BYTES_MAX: usize = 8 * 1024 * 1024 - 4_096;
+
+    #[test]
+    fn longest_plan_fits_into_one_entry() {
+        let most = u32::MAX;
+        let planned = PlannedMove {
+            kind: MoveKind::Leadership,
+            partition: PartitionId { table: TableId::new(most.into()), index: most },
+            placement: PlacementId::new(most.into()),
+            from: NodeId::new(most.into()),
+            to: NodeId::new(most.into()),
+            reason: MoveReason::PassOn { leads: most, other: most }.to_string(),
+            bytes: u64::MAX,
+        };
+        let version = Version::new(u64::MAX);
+        let moves = vec![planned; PLAN_MOVES_MAX];
+        let command = Command::StartPlan { table_version: version, moves_version: version, moves };
+        let bytes = rmp_serde::to_vec_named(&command).unwrap().len();
+        assert!(bytes <= ENTRY_BYTES_MAX, "{bytes} bytes");
     }
 }

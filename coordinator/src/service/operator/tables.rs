@@ -1,6 +1,5 @@
 //! Tables: listed, described, created, changed and dropped.
 
-use crate::leader::load::Loads;
 use crate::leader::session::Session;
 use crate::service::admin::{Admins, NAMED_MAX, Result, unexpected};
 use crate::service::call::Call;
@@ -17,8 +16,8 @@ use archon_documents::{
 };
 use archon_types::subject::Subject;
 use archon_types::{
-    ErrorDetail, ErrorKind, Holds, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, ReasonCode, Table,
-    TableId,
+    ErrorDetail, ErrorKind, Holds, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, PlacementId,
+    ReasonCode, Table, TableId,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,7 +80,8 @@ impl Admins {
     pub(super) async fn checked_table(&self, asked: CheckTable, call: &Call<'_>) -> Result<TableCheck> {
         self.view(call, |session, state| {
             let table = table_of(state, &asked.table)?;
-            let loads = session.loads().lock();
+            // Locked for one copy at a time: heartbeats wait for this lock.
+            let bytes = |node, copy| session.loads().lock().bytes(node, copy);
             let copies = || state.partitions.of_table(table.id).flat_map(|row| &row.placements);
             let nodes: BTreeSet<NodeId> = copies().map(|copy| copy.node).collect();
             // The owner of a lease has nothing to delete.
@@ -90,7 +90,7 @@ impl Admins {
             Ok(TableCheck {
                 table: summary(state, table),
                 copies_deleted: if is_lease { 0 } else { u32::try_from(copies().count()).unwrap_or(u32::MAX) },
-                bytes_deleted: copies().map(|copy| loads.bytes(copy.node, copy.id)).sum(),
+                bytes_deleted: copies().map(|copy| bytes(copy.node, copy.id)).sum(),
                 nodes_away: away.map(|node| subjects::node_name(state, *node)).collect(),
                 nodes_holding: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
             })
@@ -101,7 +101,8 @@ impl Admins {
     /// Returns a complete description of one table, with those findings of `archon check` that are about it.
     pub(super) async fn described_table(&self, asked: DescribeTable, call: &Call<'_>) -> Result<TableDescription> {
         let describe = |session: &Arc<Session>, state: &ClusterState, _: &Remembered| {
-            Ok::<_, ErrorDetail>(describe(state, &session.loads().lock(), table_of(state, &asked.table)?))
+            let bytes = |node, copy| session.loads().lock().bytes(node, copy);
+            Ok::<_, ErrorDetail>(describe(state, &bytes, table_of(state, &asked.table)?, asked.partitions))
         };
         let look = (CheckCluster::default(), REASONS_MAX);
         let (described, found) = self.found(call, look, describe).await?;
@@ -117,9 +118,6 @@ impl Admins {
         found.sort_by_key(|found| Reverse(found.severity));
         found.truncate(FINDINGS_MAX);
         described.alerts = found.into_iter().map(Into::into).collect();
-        if !asked.partitions {
-            described.partitions = None;
-        }
         Ok(described)
     }
 
@@ -141,8 +139,11 @@ impl Admins {
     }
 }
 
-/// Describes a table with every partition, without findings.
-fn describe(state: &ClusterState, loads: &Loads, table: &Table) -> TableDescription {
+/// Returns the bytes of a copy at a node, as the node reported them.
+type Bytes<'a> = dyn Fn(NodeId, PlacementId) -> u64 + 'a;
+
+/// Describes a table without findings.
+fn describe(state: &ClusterState, bytes: &Bytes<'_>, table: &Table, with_partitions: bool) -> TableDescription {
     let is_lease = table.holds == Holds::Lease;
     let mut holders: BTreeMap<NodeId, TableHolder> = BTreeMap::new();
     let mut partitions = Vec::new();
@@ -152,7 +153,7 @@ fn describe(state: &ClusterState, loads: &Loads, table: &Table) -> TableDescript
         rows.sort_by(|one, other| one.range.begin.cmp(&other.range.begin));
     }
     for row in rows {
-        let described = describe_partition(state, loads, table, row);
+        let described = describe_partition(state, bytes, table, row);
         let is_short = described.copies_in_sync < u32::from(table.replication);
         under_replicated += u32::from(!is_lease && is_short && row.status != PartitionStatus::Unassigned);
         // The next owner of a lease holds nothing yet.
@@ -162,7 +163,7 @@ fn describe(state: &ClusterState, loads: &Loads, table: &Table) -> TableDescript
             if !is_lease {
                 holder.copies_held += 1;
                 holder.copies_in_sync += u32::from(row.live().any(|live| live.id == copy.id));
-                holder.bytes_stored = holder.bytes_stored.saturating_add(loads.bytes(copy.node, copy.id));
+                holder.bytes_stored = holder.bytes_stored.saturating_add(bytes(copy.node, copy.id));
             }
         }
         partitions.push(described);
@@ -190,11 +191,11 @@ fn describe(state: &ClusterState, loads: &Loads, table: &Table) -> TableDescript
         reshapings_running: number(reshaped.count()),
         holders: by_name,
         alerts: Vec::new(),
-        partitions: Some(partitions),
+        partitions: with_partitions.then_some(partitions),
     }
 }
 
-fn describe_partition(state: &ClusterState, loads: &Loads, table: &Table, row: &Partition) -> TablePartition {
+fn describe_partition(state: &ClusterState, bytes: &Bytes<'_>, table: &Table, row: &Partition) -> TablePartition {
     let is_lease = table.holds == Holds::Lease;
     let copies = |count: usize| if is_lease { 0 } else { number(count) };
     let leader = row.leader_placement();
@@ -207,7 +208,7 @@ fn describe_partition(state: &ClusterState, loads: &Loads, table: &Table, row: &
         leader: leader.map(|copy| state.node_name(copy.node)),
         copies_held: copies(row.placements.len()),
         copies_in_sync: copies(row.live().count()),
-        bytes_led: leader.map_or(0, |copy| loads.bytes(copy.node, copy.id)),
+        bytes_led: leader.map_or(0, |copy| bytes(copy.node, copy.id)),
     }
 }
 

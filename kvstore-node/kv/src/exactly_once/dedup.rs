@@ -33,7 +33,7 @@ const RETRY_AFTER_MS: u64 = 20;
 /// Bounds on the records of clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DedupLimits {
-    /// Outcomes kept per client, at least 64 and at most [`OUTCOMES_MAX`]; beyond, its operations are refused until it
+    /// Outcomes kept per client, at least 64 and at most `OUTCOMES_MAX`; beyond, its operations are refused until it
     /// confirms some.
     pub outcomes_max: u32,
     /// Clients remembered per partition, at least 1; the least recently used are forgotten before a new one is added.

@@ -23,7 +23,7 @@ const ROUNDS_MAX: usize = 16;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Goal {
     /// Maximum number of moves in the plan. `None`: all that are needed, up to the limit of one plan
-    /// ([`crate::state::MOVES_MAX`]); the next plan continues from there.
+    /// (`MOVES_MAX`); the next plan continues from there.
     pub moves_max: Option<u32>,
     /// Nodes that clients cannot reach, or could not until recently ([`Liveness::spared`](crate::Liveness::spared)):
     /// they keep their share of copies, and no leadership is moved there (PROTOCOL rule 76).
