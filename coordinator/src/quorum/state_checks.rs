@@ -1,5 +1,5 @@
 //! State comparison: the leader has all coordinators compute the checksums of their states as of the same entries
-//! (`raft/checksums.rs`).
+//! (`raft/machine/checksums.rs`).
 
 use crate::leader::session::Session;
 use crate::raft::spare;
