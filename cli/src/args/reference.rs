@@ -10,7 +10,7 @@ const UPDATE: &str = "ARCHON_UPDATE_DOCS";
 
 const HEAD: &str = "# Commands
 
-Every command of `archon` with its options, generated from the parser. `archon help COMMAND` prints the same.
+Every command of `archon` with its options, generated from the parser. The option `--help` of a command prints its part.
 [Commands by task](../operate/commands.md) shows them in use, [JSON output](json.md) describes their documents, and
 [limits](limits.md) the sizes that they accept.
 ";
