@@ -112,6 +112,14 @@ impl World {
         self.striker.describe(partition).and_then(|of| of.leader).expect("somebody leads it")
     }
 
+    /// Pauses a node that follows the first partition: no split of it ends before the node runs again. Returns its name.
+    fn pause_follower(&self) -> String {
+        let leader = self.leader(0);
+        let follower = NODES.into_iter().find(|node| *node != leader).expect("three nodes hold it");
+        self.cluster.node(follower).pause();
+        follower.to_owned()
+    }
+
     /// Disables failover of paused nodes from now on, for as long as this test pauses them.
     fn be_patient(&self) {
         self.cluster.done(&["config", "set", "failure_timeout_ms=30000"]);
@@ -131,6 +139,8 @@ fn begin_merge(world: &World) -> Attempt {
 #[test]
 fn split_is_abandoned_if_cancelled_or_offline() {
     let world = World::begin(&[]);
+    world.be_patient();
+    let paused = world.pause_follower();
     let split = begin_split(&world);
     let again = world.cluster.archon(&["partition", "split", "0", "--table", "times", "--at", "key-0300"]);
     assert!(again.code == 4 && again.stderr.contains("is being split already, into times/1"), "{again:?}");
@@ -140,13 +150,16 @@ fn split_is_abandoned_if_cancelled_or_offline() {
     let ran = world.cluster.archon(&describe);
     assert!(ran.code == 3 && ran.stderr.contains("it is being split off partition times/0"), "{ran:?}");
     world.striker.cancel(&split).expect("it is not done yet");
+    world.cluster.node(&paused).resume();
     world.assert_given_up(&split, "its split into times/1 was given up: cancelled by an operator");
     let ran = world.cluster.archon(&describe);
     let says = "the split of partition times/0 that was to make it was given up";
     assert!(ran.code == 3 && ran.stderr.contains(says), "{ran:?}");
 
+    let paused = world.pause_follower();
     let split = begin_split(&world);
     world.cluster.done(&["partition", "offline", "0", "--table", "times", "--why", "poisoned"]);
+    world.cluster.node(&paused).resume();
     world.striker.end(&split);
     world.cluster.done(&["partition", "online", "0", "--table", "times"]);
     world.assert_given_up(&split, "an operator took the partition offline");
