@@ -1,6 +1,6 @@
 //! Output for the reader: data on standard output (a table or one JSON document), messages on standard error.
 
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::terminal;
 pub(crate) use archon_types::bytes_text;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
@@ -83,6 +83,19 @@ impl Output {
         let text = if spread { serde_json::to_string_pretty(document) } else { serde_json::to_string(document) };
         let text = text.map_err(|error| Failure::failed(format!("building the JSON document: {error}")))?;
         Ok(if self.terminal { terminal::escaped_json(text) } else { text })
+    }
+
+    /// Prints the result of a command that is done: the document as JSON, or the text.
+    ///
+    /// # Errors
+    /// Standard output is not writable.
+    pub(crate) fn done<T: Serialize + ?Sized>(&self, document: &T, text: impl AsRef<str>) -> Result<Exit, Failure> {
+        if self.is_json() {
+            self.json(document)?
+        } else {
+            self.line(text)?
+        }
+        Ok(Exit::Done)
     }
 
     /// Prints one line of data.

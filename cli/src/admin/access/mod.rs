@@ -35,13 +35,9 @@ pub(crate) async fn run(verb: &AccessVerb, admin: &Admin, by_tls: bool, output: 
         true => admin.revoke(*right, grantee, table.as_deref()).await?,
         false => admin.grant(*right, grantee, table.as_deref()).await?,
     };
-    if output.is_json() {
-        output.json(&changed)?;
-    } else {
-        output.line(text(&changed, *right, revoke))?;
-    }
+    let exit = output.done(&changed, text(&changed, *right, revoke))?;
     talk_of_plaintext(by_tls, output);
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 /// Warns that rights have no effect without TLS.

@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 /// Revokes certificates.
 pub(in crate::admin) async fn withdraw(args: &WithdrawArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let begins_before = args.keep.as_deref().map(|kept| begin_of(kept, &args.identity)).transpose()?;
-    let done =
-        told(&admin.withdraw_certificates(&args.identity.to_string(), begins_before, args.force).await?, output)?;
+    let changed = admin.withdraw_certificates(&args.identity.to_string(), begins_before, args.force).await?;
+    let done = output.done(&changed, text(&changed))?;
     if args.identity.role() == Role::Admin && begins_before.is_none() {
         // Only an admin could readmit them; other admins are known only to the issuer of certificates.
         output.talk(
@@ -25,7 +25,8 @@ pub(in crate::admin) async fn withdraw(args: &WithdrawArgs, admin: &Admin, outpu
 
 /// Readmits them.
 pub(super) async fn readmit(identity: &Identity, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    told(&admin.readmit_certificates(&identity.to_string()).await?, output)
+    let changed = admin.readmit_certificates(&identity.to_string()).await?;
+    output.done(&changed, text(&changed))
 }
 
 /// Returns the begin of the certificate that is to stay valid.
@@ -42,15 +43,6 @@ fn begin_of(kept: &Path, identity: &Identity) -> Result<u64, Failure> {
     }
     let since = certificate.not_before.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).map_err(|error| wrong(error.to_string()))
-}
-
-fn told(changed: &CertificatesWithdrawn, output: &Output) -> Result<Exit, Failure> {
-    if output.is_json() {
-        output.json(changed)?;
-    } else {
-        output.line(text(changed))?;
-    }
-    Ok(Exit::Done)
 }
 
 fn text(changed: &CertificatesWithdrawn) -> String {

@@ -24,20 +24,20 @@ pub(crate) async fn run(
     if args.cancel {
         let merge = admin.cancel_merge(table, *id).await.map_err(partition_failure)?;
         let text = format!("partition {table}/{id} is not merged with {}: both keep their keys", merge.right);
-        return say(&merge, output, &text);
+        return output.done(&merge, text);
     }
     let merge = admin.merge_partition(table, *id, args.dry_run).await.map_err(partition_failure)?;
     if args.dry_run {
-        return say(&merge, output, &format!("partition {table}/{id} would get {}", what(&merge)));
+        return output.done(&merge, format!("partition {table}/{id} would get {}", what(&merge)));
     }
     if !args.wait {
-        say(&merge, output, &format!("partition {table}/{id} is getting {}", what(&merge)))?;
+        output.done(&merge, format!("partition {table}/{id} is getting {}", what(&merge)))?;
         output.talk(format!("how far: archon partition describe {}", operand(*id, table)));
         return Ok(Exit::Done);
     }
     let mut watched = RunningMerge { admin, merge: &merge, output };
     match wait(&mut watched, Some(WAIT_MAX.max(timeout))).await? {
-        Waited::Over(true) => say(&merge, output, &format!("partition {table}/{id} has got {}", what(&merge))),
+        Waited::Over(true) => output.done(&merge, format!("partition {table}/{id} has got {}", what(&merge))),
         Waited::Over(false) => {
             Err(given_up(admin, (merge.table_id, &args.partition), EventCode::MergeAbandoned, "merge").await)
         }
@@ -47,14 +47,6 @@ pub(crate) async fn run(
         }
         Waited::TimedOut => Err(Failure::new(Exit::TimedOut, format!("partition {table}/{id} is still being merged"))),
     }
-}
-
-fn say(merge: &PartitionMerge, output: &Output, text: &str) -> Result<Exit, Failure> {
-    match output.is_json() {
-        true => output.json(merge)?,
-        false => output.line(text)?,
-    }
-    Ok(Exit::Done)
 }
 
 /// Describes the keys that it gets, and its keys afterwards.

@@ -26,7 +26,7 @@ pub(crate) async fn run(
     let PartitionArgs { id, table } = &args.partition;
     if args.cancel {
         let split = admin.cancel_split(table, *id).await.map_err(partition_failure)?;
-        return say(&split, output, &format!("partition {table}/{id} keeps its keys: its split is given up"));
+        return output.done(&split, format!("partition {table}/{id} keeps its keys: its split is given up"));
     }
     if let Some(at) = &args.at {
         crate::kv::check_key(at)?;
@@ -46,12 +46,12 @@ pub(crate) async fn run(
     };
     let split = split.map_err(partition_failure)?;
     if args.dry_run {
-        say(&split, output, &format!("partition {table}/{id} would be split:{}", halves(&split)))?;
+        output.done(&split, format!("partition {table}/{id} would be split:{}", halves(&split)))?;
         consequences(&split, admin, output).await;
         return Ok(Exit::Done);
     }
     if !args.wait {
-        say(&split, output, &format!("partition {table}/{id} is being split:{}", halves(&split)))?;
+        output.done(&split, format!("partition {table}/{id} is being split:{}", halves(&split)))?;
         consequences(&split, admin, output).await;
         output.talk(format!("how far: archon partition describe {}", operand(*id, table)));
         return Ok(Exit::Done);
@@ -59,7 +59,7 @@ pub(crate) async fn run(
     let mut watched = RunningSplit { admin, split: &split, output };
     match wait(&mut watched, Some(WAIT_MAX.max(timeout))).await? {
         Waited::Over(true) => {
-            say(&split, output, &format!("partition {table}/{id} is split:{}", halves(&split)))?;
+            output.done(&split, format!("partition {table}/{id} is split:{}", halves(&split)))?;
             consequences(&split, admin, output).await;
             Ok(Exit::Done)
         }
@@ -72,14 +72,6 @@ pub(crate) async fn run(
         }
         Waited::TimedOut => Err(Failure::new(Exit::TimedOut, format!("partition {table}/{id} is still being split"))),
     }
-}
-
-fn say(split: &PartitionSplit, output: &Output, text: &str) -> Result<Exit, Failure> {
-    match output.is_json() {
-        true => output.json(split)?,
-        false => output.line(text)?,
-    }
-    Ok(Exit::Done)
 }
 
 /// Describes the keys of each half, in a line each.

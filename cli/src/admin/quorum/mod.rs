@@ -289,26 +289,18 @@ pub(crate) fn spare_text(quorum: &Quorum) -> String {
 
 async fn transfer(to: Option<u64>, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let leader = admin.transfer_lead(to).await.map_err(failure)?;
-    if output.is_json() {
-        output.json(&LeadTransferred { leader_id: leader })?;
-    } else {
-        output.line(match leader {
-            Some(leader) => format!("coordinator {leader} leads"),
-            None => "the lead was handed over; see `archon quorum list`".to_owned(),
-        })?;
-    }
-    Ok(Exit::Done)
+    let text = match leader {
+        Some(leader) => format!("coordinator {leader} leads"),
+        None => "the lead was handed over; see `archon quorum list`".to_owned(),
+    };
+    output.done(&LeadTransferred { leader_id: leader }, text)
 }
 
 async fn cancel(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     admin.cancel_quorum_change().await.map_err(failure)?;
     let quorum = admin.quorum_of_leader().await?;
-    if output.is_json() {
-        output.json(&QuorumChanged { change: "cancelled".to_owned(), changed: true, quorum })?;
-    } else {
-        output.line("cancelled: the voters stay as they are")?;
-    }
-    Ok(Exit::Done)
+    let document = QuorumChanged { change: "cancelled".to_owned(), changed: true, quorum };
+    output.done(&document, "cancelled: the voters stay as they are")
 }
 
 #[cfg(test)]

@@ -63,21 +63,18 @@ pub(super) async fn settle(accept_data_loss: bool, admin: &Admin, output: &Outpu
     let before = admin.quorum_of_leader().await?.recovery;
     let changed = admin.settle_recovery(accept_data_loss).await.map_err(failure)?;
     let quorum = admin.quorum_of_leader().await?;
-    if output.is_json() {
-        output.json(&QuorumChanged { change: "settled".to_owned(), changed, quorum })?;
+    let text = if changed && before.as_ref().is_some_and(stood_by) {
+        "it takes the place of the former coordinators; `archon quorum list` says what it waits for then"
+    } else if changed {
+        "settled: partitions go on from what the nodes hold"
     } else {
-        output.line(if changed && before.as_ref().is_some_and(stood_by) {
-            "it takes the place of the former coordinators; `archon quorum list` says what it waits for then"
-        } else if changed {
-            "settled: partitions go on from what the nodes hold"
-        } else {
-            "it ends by itself"
-        })?;
-    }
+        "it ends by itself"
+    };
+    let exit = output.done(&QuorumChanged { change: "settled".to_owned(), changed, quorum }, text)?;
     for text in before.iter().flat_map(left_on_disks) {
         output.talk(text);
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 /// Lists replicas that stay on nodes' disks when a recovery is settled, and are not listed anywhere else.

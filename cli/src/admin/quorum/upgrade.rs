@@ -33,19 +33,14 @@ pub(crate) async fn run(verb: &UpgradeVerb, admin: &Admin, output: &Output) -> R
         }
     };
     let changed = changed.map_err(failure)?;
-    if output.is_json() {
-        output.json(&changed)?;
-    } else {
-        let text = match changed.changed {
-            true if matches!(verb, UpgradeVerb::Finalize) && !changed.raised => {
-                "no member speaks a newer protocol; the hold is over"
-            }
-            true => text,
-            false => "it is so already",
-        };
-        output.line(format!("{text}; the cluster speaks protocol {}", changed.protocol))?;
-    }
-    Ok(Exit::Done)
+    let text = match changed.changed {
+        true if matches!(verb, UpgradeVerb::Finalize) && !changed.raised => {
+            "no member speaks a newer protocol; the hold is over"
+        }
+        true => text,
+        false => "it is so already",
+    };
+    output.done(&changed, format!("{text}; the cluster speaks protocol {}", changed.protocol))
 }
 
 fn failure(error: Error) -> Failure {

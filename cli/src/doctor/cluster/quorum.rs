@@ -103,6 +103,7 @@ fn more(voters: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::quorum::tests::quorum as healthy_quorum;
     use crate::documents::Verdict;
     use archon_client::{CoordinatorStatus, ErrorDetail, Word};
 
@@ -115,24 +116,8 @@ mod tests {
             entries_behind: Some(*behind),
             lack: None,
         };
-        Quorum {
-            id,
-            role: Word::Known(CoordinatorRole::Leader),
-            leader_id,
-            leader_address: None,
-            term: 4,
-            last_log_index: 0,
-            applied_index: 0,
-            coordinators: behind.iter().enumerate().map(member).collect(),
-            spare_voters,
-            pending: None,
-            retired_ids: Vec::new(),
-            cluster_id: String::new(),
-            generation: 1,
-            generation_key: None,
-            recovery: None,
-            waits: None,
-        }
+        let coordinators = behind.iter().enumerate().map(member).collect();
+        Quorum { id, leader_id, term: 4, coordinators, ..healthy_quorum(0, spare_voters) }
     }
 
     fn judged(each: Vec<Result<Quorum, Error>>) -> Vec<(String, Verdict)> {
