@@ -41,9 +41,9 @@ mod quorum;
 mod ranges;
 mod state;
 
+pub use archon_types::Register;
 pub use command::apply::{apply, skip};
 pub use command::edit::{Edit, Ending, PartitionChange};
-pub use command::registration::Register;
 pub use command::response::Response;
 pub use command::{Actor, Command, CommandBatch, LossOutcome, PlannedMove, Successor};
 pub use findings::alerts::{Alert, Held, Thresholds, alerts, not_served};

@@ -30,17 +30,16 @@
 
 pub(crate) mod apply;
 pub(crate) mod edit;
-pub(crate) mod registration;
 pub(crate) mod response;
 
 use crate::command::edit::PartitionChange;
-use crate::command::registration::Register;
 use crate::liveness::doors::DoorNews;
 use crate::operator::controls::Order;
 use crate::quorum::coordinators::{CHECKED_SINCE, WITHDRAWN_SINCE, Wish};
 use crate::quorum::recovery::Standing;
 use crate::quorum::upgrade::HELD_SINCE;
 use crate::state::migration::{MigrationId, MoveKind, Stage};
+use archon_types::Register;
 use archon_types::{
     ClusterId, DOORS_SINCE, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, OWN_SINCE, PROTOCOL_FIRST,
     PartitionId, Partitioning, PlacementId, RequestId, Right, Scope, SettingChange, Settings, TableId, TableTraits,

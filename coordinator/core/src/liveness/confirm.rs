@@ -2,9 +2,9 @@
 //! at that node's address has confirmed it. Otherwise anyone who knows a data directory's id could take its copies out
 //! of every Live set.
 
-use crate::command::registration::Register;
 use crate::state::ClusterState;
 use crate::state::node_row::NodeRow;
+use archon_types::Register;
 use archon_types::{ErrorDetail, ErrorKind, NodeStatus};
 
 /// Answer of the process at a node's address about a boot id that registers under the node's name.

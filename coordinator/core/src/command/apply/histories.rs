@@ -1,9 +1,9 @@
 //! Members that lived in another history of the cluster (PROTOCOL rule 60).
 
-use crate::command::registration::Register;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use crate::state::node_row::NodeRow;
+use archon_types::Register;
 use archon_types::{ErrorDetail, ErrorKind, GenerationKey, generation_of};
 
 /// Returns true if the directory last acted in a generation that has a number of this state's history but another key.

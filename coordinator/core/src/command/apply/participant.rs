@@ -5,11 +5,11 @@ use super::dropped::forget_node;
 use super::register::{begin_life, check, forget_lapsed, number};
 use super::stage::Staged;
 use super::{Entry, next_epoch, refused};
-use crate::command::registration::Register;
 use crate::command::response::Response;
 use crate::state::former_leaders::FormerLeader;
 use crate::state::node_row::NodeRow;
 use crate::state::{ClusterState, PARTICIPANTS_MAX};
+use archon_types::Register;
 use archon_types::{ErrorDetail, ErrorKind, Incarnation, NodeStatus, Participant};
 
 pub(super) fn register(

@@ -4,7 +4,6 @@ use super::dropped::forget_node;
 use super::histories::{check_taken_over, is_of_other_history, of_this_generation};
 use super::stage::Staged;
 use super::{Entry, invalid, next_epoch, participant, refused};
-use crate::command::registration::Register;
 use crate::command::response::Response;
 use crate::findings::events::EventKind;
 use crate::mutant::Mutant;
@@ -14,6 +13,7 @@ use crate::state::departed::Condition;
 use crate::state::former_leaders::FormerLeader;
 use crate::state::node_row::NodeRow;
 use crate::state::{ClusterState, NODES_MAX, STRANGERS_MAX};
+use archon_types::Register;
 use archon_types::limits::{check_address, check_member_name};
 use archon_types::{
     ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, Partition, Placement, PlacementId,

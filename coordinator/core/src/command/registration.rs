@@ -1,3 +1,0 @@
-//! Registration of a node or participant.
-
-pub use archon_types::Register;
