@@ -36,10 +36,12 @@ impl Callers {
     /// Starts the thread.
     ///
     /// # Panics
-    /// If no thread can be started.
+    /// If the kernel answers no such question, or no thread can be started.
     pub(super) fn new() -> Self {
+        // Opened here: without it no caller would be found, and each would be taken for a client.
+        let inodes = SocketInodes::open().expect("the kernel's socket for diagnosis of sockets");
         let (questions, waiting) = sync_channel(WAITING_MAX);
-        let started = thread::Builder::new().name("callers".to_owned()).spawn(move || answer_all(&waiting));
+        let started = thread::Builder::new().name("callers".to_owned()).spawn(move || answer_all(&inodes, &waiting));
         started.expect("a thread that finds callers");
         Self { questions }
     }
@@ -52,8 +54,7 @@ impl Callers {
     }
 }
 
-fn answer_all(waiting: &Receiver<Question>) {
-    let inodes = SocketInodes::open().expect("the kernel's socket for diagnosis of sockets");
+fn answer_all(inodes: &SocketInodes, waiting: &Receiver<Question>) {
     while let Ok(first) = waiting.recv() {
         let questions: Vec<Question> = [first].into_iter().chain(waiting.try_iter()).collect();
         let asked: Vec<_> = questions.iter().map(|question| inodes.find(question.local, question.remote)).collect();
