@@ -97,17 +97,17 @@ const SOURCES: [&str; 14] = [
     "backup/src",
     "cli/src",
     "client/src",
-    "console/src",
+    "coordinator/console/src",
     "coordinator/core/src",
     "coordinator/src",
     "kvstore-node",
-    "local-cluster/src",
-    "load/src",
+    "tools/local-cluster/src",
+    "tools/load/src",
     "member/src",
     "proto",
     "security",
-    "session/src",
-    "telemetry/src",
+    "member/session/src",
+    "base/telemetry/src",
 ];
 
 /// Adds the texts between backticks that begin with `archon `, without comments; lines that a string continues are joined.

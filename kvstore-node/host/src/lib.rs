@@ -3,7 +3,7 @@
 //! A replica decides for one copy of a partition. A node has many copies, a lease, duties from its coordinator, waiting
 //! clients and a log that it may trim; this crate decides what follows from these. [`Partitions`] holds the copies and
 //! calls the outside world through [`Shell`], which has two implementations: a shard of the node
-//! (`kvstore-node/src/shard/shell.rs`) and a machine of the simulator (`simulator/src/host/shell.rs`). In tests, a
+//! (`kvstore-node/src/shard/shell.rs`) and a machine of the simulator (`checks/simulator/src/host/shell.rs`). In tests, a
 //! [`Broken`] disables one of the rules in `mutant.rs`.
 //!
 //! | Module | Responsibility |

@@ -1,7 +1,7 @@
 //! Interface between a node's partitions and their environment: clocks, disks and the network.
 //!
 //! Two shells drive the same rules: a shard of the node (`kvstore-node/src/shard/shell.rs`) and a machine of the
-//! simulator (`simulator/src/host/shell.rs`). The form follows omicron's `NodeHandlerCtx`: the rules own no I/O and
+//! simulator (`checks/simulator/src/host/shell.rs`). The form follows omicron's `NodeHandlerCtx`: the rules own no I/O and
 //! call for it.
 
 use crate::copies::copying::{CopyJob, Offered};

@@ -1,4 +1,4 @@
-//! Plain English: idioms that make prose hard to read have a budget per top-level folder, in `tidy/prose-budgets.toml`. A budget may
+//! Plain English: idioms that make prose hard to read have a budget per top-level folder, in `checks/tidy/prose-budgets.toml`. A budget may
 //! fall and never rises. `ARCHON_UPDATE_PROSE=1 cargo test -p archon-tidy` lowers the budgets to what is there.
 //!
 //! Counted are comments in Rust and protobuf files and the text of Markdown files, without code. The changelog keeps its words.
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-const BUDGETS: &str = "tidy/prose-budgets.toml";
+const BUDGETS: &str = "checks/tidy/prose-budgets.toml";
 
 /// Counts of idioms by their names.
 type Counts = BTreeMap<String, u64>;
@@ -129,7 +129,7 @@ fn idioms_stay_within_their_budgets() {
             }
         }
     }
-    let why = "write subject, verb, object (CONTRIBUTING.md); the words are listed in tidy/tests/it/prose.rs";
+    let why = "write subject, verb, object (CONTRIBUTING.md); the words are listed in checks/tidy/tests/it/prose.rs";
     assert!(above.is_empty(), "{why}\n{}", above.join("\n"));
     if env::var_os("ARCHON_UPDATE_PROSE").is_some() {
         fs::write(root().join(BUDGETS), budgets_as_text(&counts)).expect(BUDGETS);

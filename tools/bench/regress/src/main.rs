@@ -2,7 +2,7 @@
 //! installed, and CPU time in units of a loop that is timed in the same run. Fails if one exceeds its limit.
 //!
 //! ```text
-//! cargo run --release -p archon-regress             compare with bench/regress/baseline.json
+//! cargo run --release -p archon-regress             compare with tools/bench/regress/baseline.json
 //! cargo run --release -p archon-regress -- --record  after an improvement: replace it
 //! cargo run --release -p archon-regress -- --slow evaluate-put   must fail
 //! archon-regress --against PROGRAM                  compare with an older build of it, on this machine, with this compiler

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 /// Returns the root of the workspace.
 ///
 /// # Panics
-/// If this crate is not in a folder of it.
+/// If this crate is not in `checks/` of it.
 #[must_use]
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace root").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace root").to_owned()
 }
 
 /// Returns the text of a file of the workspace.

@@ -9,16 +9,16 @@ use std::fs;
 const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ("proto/types", "archon-types", &[]),
     ("proto/documents", "archon-documents", &["archon-types"]),
-    ("security", "archon-security", &["archon-documents", "archon-types"]),
+    ("base/security", "archon-security", &["archon-documents", "archon-types"]),
     ("proto", "archon-proto", &["archon-documents", "archon-security", "archon-types"]),
     ("proto/frames", "archon-frames", &["archon-proto", "archon-security", "archon-types"]),
-    ("durable", "archon-durable", &[]),
-    ("wal", "archon-wal", &["archon-durable"]),
-    ("security/certificates", "archon-certificates", &["archon-durable", "archon-security", "archon-types"]),
+    ("base/durable", "archon-durable", &[]),
+    ("base/wal", "archon-wal", &["archon-durable"]),
+    ("base/security/certificates", "archon-certificates", &["archon-durable", "archon-security", "archon-types"]),
     ("integration-tests/testkit", "archon-testkit", &[]),
     // Builds in seconds, since it needs no part of the product.
-    ("tidy", "archon-tidy", &[]),
-    ("telemetry", "archon-telemetry", &["archon-security", "archon-types"]),
+    ("checks/tidy", "archon-tidy", &[]),
+    ("base/telemetry", "archon-telemetry", &["archon-security", "archon-types"]),
     ("coordinator/core", "archon-coordinator-core", &["archon-types"]),
     (
         "coordinator",
@@ -37,7 +37,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ),
     ("member", "archon-member", &["archon-types"]),
     (
-        "session",
+        "member/session",
         "archon-session",
         &["archon-frames", "archon-member", "archon-proto", "archon-security", "archon-types"],
     ),
@@ -76,17 +76,25 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("backup", "archon-backup", &["archon-client", "archon-durable", "archon-types"]),
-    ("console", "archon-console", &["archon-client", "archon-security", "archon-types"]),
+    ("coordinator/console", "archon-console", &["archon-client", "archon-security", "archon-types"]),
     (
-        "simulator",
+        "checks/simulator",
         "archon-simulator",
         &["archon-coordinator-core", "archon-host", "archon-kv", "archon-member", "archon-replica", "archon-types"],
     ),
-    ("load", "archon-load", &["archon-client", "archon-frames", "archon-proto", "archon-security", "archon-types"]),
-    ("local-cluster", "archon-local-cluster", &["archon-certificates", "archon-client", "archon-load", "archon-types"]),
+    (
+        "tools/load",
+        "archon-load",
+        &["archon-client", "archon-frames", "archon-proto", "archon-security", "archon-types"],
+    ),
+    (
+        "tools/local-cluster",
+        "archon-local-cluster",
+        &["archon-certificates", "archon-client", "archon-load", "archon-types"],
+    ),
     ("examples", "archon-examples", &["archon-cli", "archon-client", "archon-local-cluster"]),
     ("examples/zombies", "archon-zombies", &["archon-coordinator-core", "archon-member", "archon-types"]),
-    ("bench/regress", "archon-regress", &["archon-kv", "archon-proto", "archon-replica", "archon-types"]),
+    ("tools/bench/regress", "archon-regress", &["archon-kv", "archon-proto", "archon-replica", "archon-types"]),
     (
         "cli",
         "archon-cli",
@@ -130,27 +138,31 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ("openraft", &["coordinator/src/raft/", "coordinator/tests/"]),
     ("sled", &["kvstore-node/src/engine/"]),
     // Only a program chooses an allocator.
-    ("mimalloc", &["cli/src/main.rs", "bench/src/bin/"]),
+    ("mimalloc", &["cli/src/main.rs", "tools/bench/src/bin/"]),
     ("fjall", &["kvstore-node/src/engine/fjall.rs"]),
-    ("prometheus_client", &["telemetry/src/exposition.rs"]),
+    ("prometheus_client", &["base/telemetry/src/exposition.rs"]),
     (
         "hyper",
-        &["telemetry/src/server.rs", "console/src/connections.rs", "integration-tests/tests/backup_objects/s3.rs"],
+        &[
+            "base/telemetry/src/server.rs",
+            "coordinator/console/src/connections.rs",
+            "integration-tests/tests/backup_objects/s3.rs",
+        ],
     ),
     ("object_store", &["backup/src/store/"]),
     ("opentelemetry", &["cli/src/spans.rs"]),
     ("metrics", &["client/src/measure/", "integration-tests/tests/client_metrics.rs"]),
-    ("axum", &["console/src/"]),
+    ("axum", &["coordinator/console/src/"]),
     // Others may name it only where they configure a library with the process's provider.
-    ("rustls", &["security/", "backup/src/store/objects/client.rs"]),
-    ("x509_parser", &["security/src/tls/certificate.rs", "security/certificates/tests/"]),
+    ("rustls", &["base/security/", "backup/src/store/objects/client.rs"]),
+    ("x509_parser", &["base/security/src/tls/certificate.rs", "base/security/certificates/tests/"]),
     ("ratatui", &["cli/src/admin/top/"]),
-    ("hashbrown", &["kvstore-node/kv/src/rows/row_map.rs", "kvstore-node/src/shard/cache.rs", "wal/src/"]),
+    ("hashbrown", &["kvstore-node/kv/src/rows/row_map.rs", "kvstore-node/src/shard/cache.rs", "base/wal/src/"]),
     ("quick_cache", &["kvstore-node/src/shard/cache.rs"]),
     (
         "crc32c",
         &[
-            "wal/",
+            "base/wal/",
             "backup/src/",
             "coordinator/src/raft/",
             "coordinator/tests/it/strangers.rs",
@@ -158,7 +170,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
             "kvstore-node/src/engine/sled.rs",
             "kvstore-node/src/copies/pages.rs",
             "kvstore-node/tests/it/loaders.rs",
-            "fuzz/",
+            "checks/fuzz/",
         ],
     ),
 ];
@@ -228,7 +240,7 @@ fn files_named_by_contributing_exist() {
 #[test]
 fn every_room_is_listed() {
     let listed: BTreeSet<&str> = MAY_DEPEND_ON.iter().map(|(folder, ..)| *folder).collect();
-    let see_all = BTreeSet::from(["integration-tests", "bench", "fuzz"]);
+    let see_all = BTreeSet::from(["integration-tests", "tools/bench", "checks/fuzz"]);
     let workspace: toml::Table =
         fs::read_to_string(root().join("Cargo.toml")).expect("manifest").parse().expect("toml");
     let members = workspace["workspace"]["members"].as_array().expect("members");
@@ -353,7 +365,7 @@ fn libraries_are_named_only_in_their_room() {
             }
         }
     }
-    wrong.retain(|line| !line.starts_with("tidy/tests/it/rules.rs"));
+    wrong.retain(|line| !line.starts_with("checks/tidy/tests/it/rules.rs"));
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
@@ -416,11 +428,11 @@ fn no_test_is_skipped_silently() {
     let word = ["\"", "skipped"].concat();
     let mut wrong: Vec<_> = sources()
         .into_iter()
-        .filter(|(name, _)| !name.starts_with("integration-tests/testkit/") && !name.starts_with("bench/"))
+        .filter(|(name, _)| !name.starts_with("integration-tests/testkit/") && !name.starts_with("tools/bench/"))
         .filter(|(_, text)| text.lines().any(|line| line.contains("println!") && line.contains(&word)))
         .map(|(name, _)| name)
         .collect();
-    wrong.retain(|name| name != "tidy/tests/it/rules.rs");
+    wrong.retain(|name| name != "checks/tidy/tests/it/rules.rs");
     assert!(wrong.is_empty(), "not by archon_testkit: {wrong:#?}");
 }
 
