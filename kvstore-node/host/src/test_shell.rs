@@ -5,8 +5,7 @@ use crate::{
     Observed, Offered, Origin, Outcome, ParkLimits, Partitions, Refusal, Reply, Request, RetentionLimits, Shell,
     SplitSearch, YieldAsk,
 };
-use archon_kv::engine::Change;
-use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, RowChange, ViewError};
+use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, ViewError};
 use archon_replica::{
     Body, Entry, Identity, Input, Limits, Message, Position, Recovered, RecoveredError, Replica, ReplicaAddress, Timing,
 };
@@ -276,8 +275,7 @@ impl Shell for TestShell {
         local.freeze();
         let Some(frozen) = local.memtable.frozen().cloned() else { return };
         let space = local.placement;
-        let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
-        let changes: Vec<Change> = frozen.rows().iter().map(change).collect();
+        let changes = frozen.changes(&self.engine, space).expect("windows as they were written");
         assert!(self.engine.write(&changes).is_ok(), "an engine in memory takes every row");
         local.flushing = frozen.upto;
         local.memtable.flushed(frozen.upto);

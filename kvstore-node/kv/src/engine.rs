@@ -245,6 +245,20 @@ pub enum EngineError {
         /// The newest format this version knows.
         known: u32,
     },
+    /// The directory was written by an earlier version. It was not touched.
+    #[error(
+        "the engine in {} has format {found}, this version reads {known} only: it keeps the records of clients in another form. \
+        Run the earlier version, or have this node drained by it (`archon node drain`) and start this version with an empty directory",
+        directory.display()
+    )]
+    OlderFormat {
+        /// The engine's directory.
+        directory: PathBuf,
+        /// The format found.
+        found: u32,
+        /// The format this version knows.
+        known: u32,
+    },
     /// The directory belongs to another engine. It was not touched.
     #[error(
         "the engine in {} is {found}, but {wanted} was asked for; leave --engine out to go on with it. To change, \

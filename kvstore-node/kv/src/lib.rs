@@ -12,6 +12,7 @@ mod rows;
 pub use engine::Engine;
 pub use exactly_once::client_index::{ClientCapacity, ClientIndex, Forgetting};
 pub use exactly_once::dedup::DedupLimits;
+pub use exactly_once::window::{Piece, Pieces, Record, Window};
 pub use memory::MemoryEngine;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
@@ -28,4 +29,4 @@ pub use rows::growth::Growth;
 pub use rows::memtable::{Memtable, MemtableError};
 pub use rows::memtable_budget::{MemtableBudget, RECENT_BYTES_MAX};
 pub use rows::row;
-pub use rows::view::{PartitionView, Reader, View, ViewError};
+pub use rows::view::{ClientPage, PartitionView, Reader, View, ViewError};

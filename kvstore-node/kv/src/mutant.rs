@@ -19,6 +19,12 @@ archon_types::mutants! {
     FailureUnrecorded = 24,
     /// Log time falls when a leader's clock is behind.
     LogTimeFalls = 24,
+    /// An entry that forgets a client leaves its window.
+    ForgottenKept = 24,
+    /// A window begins with the newest entries that are joined, instead of the oldest.
+    WindowBegunLater = 24,
+    /// Windows that a leader has looked up survive a truncation of its log.
+    WindowOutlivesCut = 24,
     /// A late operation that was redirected while its key was another partition's is done if its client has a record.
     RecordTrusted = 50,
 }

@@ -2,6 +2,7 @@
 
 use super::{Engine, EngineError, EngineKind, FjallEngine, SledEngine};
 use rustix::fs::{Advice, fadvise};
+use std::cmp::Ordering;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -14,8 +15,8 @@ const MAGIC: &str = "archon-engine";
 /// Exists from an orderly end to the next start. It need not survive a power loss, since the page cache does not
 /// either.
 const CLEAN_FILE: &str = "archon-engine.clean";
-/// The format of each engine's rows; both began with 1.
-const FORMAT: u32 = 1;
+/// The format of each engine's rows; both began with 1, which had a row per outcome of a client.
+const FORMAT: u32 = 2;
 /// Most directories set aside beside each other before the operator must intervene.
 const QUARANTINES_MAX: u32 = 1_000;
 
@@ -44,8 +45,8 @@ impl Default for EngineConfig {
 ///
 /// # Errors
 /// [`EngineError::Io`] if the operating system refuses (nothing is set aside for that), [`EngineError::NewerFormat`]
-/// for a newer version's directory and [`EngineError::OtherEngine`] for another engine's, neither of which is touched,
-/// and [`EngineError::NotDurable`] if syncs would not be real.
+/// or [`EngineError::OlderFormat`] for another version's directory and [`EngineError::OtherEngine`] for another engine's,
+/// none of which is touched, and [`EngineError::NotDurable`] if syncs would not be real.
 pub fn open_or_quarantine(
     directory: &Path,
     config: &EngineConfig,
@@ -167,10 +168,12 @@ fn check_format(directory: &Path, wanted: Option<EngineKind>) -> Result<EngineKi
         let (found, wanted) = (kind.name(), wanted.name());
         return Err(EngineError::OtherEngine { directory: directory.to_owned(), found, wanted });
     }
-    if found > FORMAT {
-        return Err(EngineError::NewerFormat { directory: directory.to_owned(), found, known: FORMAT });
+    let (directory, known) = (directory.to_owned(), FORMAT);
+    match found.cmp(&FORMAT) {
+        Ordering::Greater => Err(EngineError::NewerFormat { directory, found, known }),
+        Ordering::Less => Err(EngineError::OlderFormat { directory, found, known }),
+        Ordering::Equal => Ok(kind),
     }
-    Ok(kind)
 }
 
 fn set_aside(directory: &Path) -> Result<PathBuf, EngineError> {

@@ -36,7 +36,7 @@ fn engine_that_does_not_open_is_set_aside_whole() {
 }
 
 #[test]
-fn newer_format_other_engine_or_refusal_is_not_set_aside() {
+fn other_format_other_engine_or_refusal_is_not_set_aside() {
     on_each(|kind, directory| {
         let held = open(kind, directory);
         let impatient = EngineConfig { lock_wait: std::time::Duration::ZERO, ..config(kind) };
@@ -50,9 +50,12 @@ fn newer_format_other_engine_or_refusal_is_not_set_aside() {
                 "{kind} as {wanted}: {other:?}"
             );
         }
-        std::fs::write(directory.join("archon-engine"), format!("archon-engine {kind} 2\n")).unwrap();
+        std::fs::write(directory.join("archon-engine"), format!("archon-engine {kind} 3\n")).unwrap();
         let newer = open_or_quarantine(directory, &config(kind)).map(|_| ());
-        assert!(matches!(newer, Err(EngineError::NewerFormat { found: 2, .. })), "{newer:?}");
+        assert!(matches!(newer, Err(EngineError::NewerFormat { found: 3, .. })), "{newer:?}");
+        std::fs::write(directory.join("archon-engine"), format!("archon-engine {kind} 1\n")).unwrap();
+        let older = open_or_quarantine(directory, &config(kind)).map(|_| ());
+        assert!(matches!(older, Err(EngineError::OlderFormat { found: 1, known: 2, .. })), "{older:?}");
         assert_eq!(std::fs::read_dir(directory.parent().unwrap()).unwrap().count(), 1);
     });
 }

@@ -2,7 +2,8 @@
 
 use super::rig::{DISK_FULL, Note, Rig, TIMEOUT, change, lazy, put, space};
 use super::*;
-use archon_kv::{Effect, Memtable, MemtableBudget, RowChange, row};
+use archon_kv::row::{self, Outcome};
+use archon_kv::{Effect, Memtable, MemtableBudget, Record, RowChange, Window};
 use archon_types::{ClientId, Millis};
 use bytes::Bytes;
 
@@ -36,16 +37,16 @@ fn memtable_rows_arrive_in_order_before_their_position() {
     let flusher = rig.start(lazy());
     let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
     for seq in 1..=200 {
-        // User rows and outcomes of many clients, unordered.
+        // User rows and windows of many clients, unordered.
         let client = ClientId::new(uuid::Uuid::from_u128(u128::from(seq * 7_919 % 211)));
-        let key = row::value_key(&[(seq * 31 % 199) as u8]);
-        let changes = [(key, "row"), (row::client_outcome_key(client, seq), "outcome")];
-        let changes = changes.map(|(key, value)| RowChange::set(key, Bytes::from_static(value.as_bytes()))).into();
-        memtable.push(Seq::new(seq), Effect::new(Millis::new(seq), changes)).unwrap();
+        let put = RowChange::set(row::value_key(&[(seq * 31 % 199) as u8]), Bytes::from_static(b"row"));
+        let record = Some(Record { client, number: seq, done_below: 0, outcome: Outcome::NotANumber });
+        let effect = Effect { record, ..Effect::new(Millis::new(seq), vec![put]) };
+        memtable.push(Seq::new(seq), effect).unwrap();
     }
     memtable.commit(Seq::new(200));
     let frozen = memtable.freeze().unwrap();
-    let rows = frozen.rows().to_vec();
+    let rows = frozen.changes(&archon_kv::MemoryEngine::new(), space(1)).unwrap();
     assert!(rows.len() >= 400 && rows.is_sorted_by_key(|row| row.key.clone()), "{} rows", rows.len());
     flusher.handle().apply(space(1), frozen.upto, frozen).unwrap();
     rig.wait_for("the write", |state| state.journal.contains(&Note::Written(1, 200)));
@@ -53,6 +54,53 @@ fn memtable_rows_arrive_in_order_before_their_position() {
         assert_eq!(rig.get(space(1), &row.key).unwrap(), row.value);
     }
     flusher.handle().let_go(memtable.flushed(Seq::new(200)).unwrap());
+    flusher.shutdown(TIMEOUT).unwrap();
+}
+
+/// Records of operations of one client, at the position of their number.
+fn recording(client: ClientId, numbers: std::ops::RangeInclusive<u64>) -> Memtable {
+    let mut memtable = Memtable::new(Seq::new(numbers.start() - 1), MemtableBudget::default());
+    for number in numbers.clone() {
+        let record = Some(Record { client, number, done_below: 0, outcome: Outcome::NotANumber });
+        let effect = Effect { record, ..Effect::new(Millis::new(number), Vec::new()) };
+        memtable.push(Seq::new(number), effect).unwrap();
+    }
+    memtable.commit(Seq::new(*numbers.end()));
+    memtable
+}
+
+#[test]
+fn flushed_records_are_joined_with_window_of_engine() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    let client = ClientId::new(uuid::Uuid::from_u128(9));
+    for numbers in [1..=3, 4..=5] {
+        let upto = *numbers.end();
+        let frozen = recording(client, numbers).freeze().unwrap();
+        flusher.handle().apply(space(1), frozen.upto, frozen).unwrap();
+        rig.wait_for("the write", |state| state.journal.contains(&Note::Written(1, upto)));
+    }
+    let row = rig.get(space(1), &row::client_key(client)).unwrap().unwrap();
+    let window = Window::decode(&row).unwrap();
+    assert_eq!((window.created, window.last, window.outcomes_from(0)), (Millis::new(1), Millis::new(5), 5));
+    flusher.shutdown(TIMEOUT).unwrap();
+}
+
+#[test]
+fn malformed_window_costs_its_copy_only() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    let client = ClientId::new(uuid::Uuid::from_u128(9));
+    let malformed = Change { space: space(1), key: row::client_key(client), value: Some(Bytes::from_static(b"?")) };
+    flusher.handle().apply(space(1), Seq::ZERO, vec![malformed]).unwrap();
+    rig.wait_for("the row", |state| state.journal.contains(&Note::Write(1)));
+    for number in [1, 2] {
+        let frozen = recording(client, 1..=3).freeze().unwrap();
+        flusher.handle().apply(space(number), frozen.upto, frozen).unwrap();
+    }
+    rig.wait_for("the other copy", |state| state.journal.contains(&Note::Written(2, 3)));
+    let journal = rig.journal();
+    assert!(journal.contains(&Note::Damaged(1)) && !journal.contains(&Note::Written(1, 3)), "{journal:?}");
     flusher.shutdown(TIMEOUT).unwrap();
 }
 

@@ -5,7 +5,7 @@ use super::jobs::{Job, Jobs};
 use super::{Barrier, DISK_SPACE_INTERVAL, FlushEvent, FlushRows, FlusherConfig, Shared, Work, size};
 use crate::engine::{Change, Engine, EngineError, PageLimit, is_full};
 use archon_host::{FormJob, FormedPart, Forming};
-use archon_kv::{Frozen, RowChange, row};
+use archon_kv::{Frozen, ViewError, row};
 use archon_types::{PlacementId, Seq};
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -230,7 +230,7 @@ impl Writer {
     }
 
     /// Does a turn's work. Returns whether all was done: not if the flusher was stopped while the disk was full.
-    fn take(&mut self, turn: Turn) -> Result<bool, EngineError> {
+    fn take(&mut self, mut turn: Turn) -> Result<bool, EngineError> {
         if !self.await_disk_space()? {
             return Ok(false);
         }
@@ -241,7 +241,14 @@ impl Writer {
         let (mut bytes, mut pages) = (0, WrittenPages::default());
         let Some(rest) = self.gather(turn.rows, &mut bytes)? else { return Ok(false) };
         let (gathered, began) = (bytes, Instant::now());
-        let mut changes = rest.into_iter().flat_map(|(space, rows)| changes_of(space, rows, &mut pages)).peekable();
+        let (engine, mut unread) = (Arc::clone(&self.engine), Vec::new());
+        let changes = rest.into_iter().flat_map(|(space, rows)| {
+            changes_of(&*engine, space, rows, &mut pages).unwrap_or_else(|error| {
+                unread.push((space, error));
+                Vec::new()
+            })
+        });
+        let mut changes = changes.peekable();
         while changes.peek().is_some() {
             let part = self.jobs.mirrored(next_part(&mut changes, rows_max));
             bytes += part.iter().map(size).sum::<usize>();
@@ -256,6 +263,10 @@ impl Writer {
             }
         }
         drop(changes);
+        for (space, error) in unread {
+            turn.written.remove(&space);
+            self.stop_damaged(space, error)?;
+        }
         self.unsynced_gentle_bytes += pages.gentle_bytes();
         self.worked_on_copies(pages.end(bytes - gathered, began));
         self.jobs.turn_is_written();
@@ -404,6 +415,18 @@ impl Writer {
         Ok(())
     }
 
+    /// Reports that rows of a placement are damaged: that costs this copy, not the node. Any other error is returned as
+    /// the engine's.
+    fn stop_damaged(&mut self, space: PlacementId, error: ViewError) -> Result<(), EngineError> {
+        let error = match error {
+            ViewError::Engine(error) if !error.is_damage() => return Err(error),
+            error => error,
+        };
+        tracing::error!(%space, %error, "a copy is damaged");
+        (self.on_event)(FlushEvent::Damaged { space, why: error.to_string() });
+        Ok(())
+    }
+
     fn form(&mut self, space: PlacementId, mut forming: Forming) -> Result<(), EngineError> {
         // Forming must not fill the disk, on all nodes of the partition alike: no write or deletion would be possible
         // then.
@@ -445,15 +468,14 @@ impl Writer {
 }
 
 /// Writes a memtable's list while no flusher runs, as before it starts. Does not sync.
-pub(crate) fn write_frozen(engine: &dyn Engine, space: PlacementId, frozen: &Frozen) -> Result<(), EngineError> {
+pub(crate) fn write_frozen(engine: &dyn Engine, space: PlacementId, frozen: &Frozen) -> Result<(), ViewError> {
     let FlusherConfig { clear_rows, write_rows_max, .. } = FlusherConfig::default();
     for range in frozen.clears() {
         let (from, to) = row::value_bounds(range);
         let keys = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
         while !engine.clear_range(space, keys, clear_rows)?.done {}
     }
-    let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
-    let mut changes = frozen.rows().iter().map(change).peekable();
+    let mut changes = frozen.changes(engine, space)?.into_iter().peekable();
     while changes.peek().is_some() {
         engine.write(&next_part(&mut changes, write_rows_max))?;
     }
@@ -462,14 +484,16 @@ pub(crate) fn write_frozen(engine: &dyn Engine, space: PlacementId, frozen: &Fro
 
 /// Returns the changes for the engine, in order of key if the rows are a memtable's. A page of a copy is added to
 /// `pages` as well.
-fn changes_of(space: PlacementId, rows: FlushRows, pages: &mut WrittenPages) -> Vec<Change> {
+fn changes_of(
+    engine: &dyn Engine,
+    space: PlacementId,
+    rows: FlushRows,
+    pages: &mut WrittenPages,
+) -> Result<Vec<Change>, ViewError> {
     match rows {
-        FlushRows::Changes(changes) => changes,
-        FlushRows::Copied(page) => pages.add(page),
-        FlushRows::Frozen(frozen) => {
-            let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
-            frozen.rows().iter().map(change).collect()
-        }
+        FlushRows::Changes(changes) => Ok(changes),
+        FlushRows::Copied(page) => Ok(pages.add(page)),
+        FlushRows::Frozen(frozen) => frozen.changes(engine, space),
     }
 }
 

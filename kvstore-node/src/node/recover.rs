@@ -230,7 +230,8 @@ fn is_empty(engine: &dyn Engine, placement: PlacementId) -> Result<bool, EngineE
 mod tests {
     use super::*;
     use crate::engine::{Between, Change, Cleared, Page};
-    use archon_kv::RowChange;
+    use archon_kv::row::Outcome;
+    use archon_kv::{Record, RowChange, Window};
     use archon_types::{ClientId, Millis, PartitionId, TableId};
     use archon_wal::WalConfig;
     use bytes::Bytes;
@@ -299,23 +300,27 @@ mod tests {
     }
 
     #[test]
-    fn removal_in_log_reaches_rows_of_interrupted_copy() {
+    fn forgetting_in_log_reaches_rows_of_interrupted_copy() {
         let directory = tempfile::tempdir().unwrap();
         let placement = PlacementId::new(7);
         let (wal, recovered) = log_naming(directory.path(), placement);
-        // A page held an outcome recorded at position 1, which the log has not brought yet.
+        // A page held a window begun at position 1, which the log has not brought yet.
         let engine = crate::engine::MemoryEngine::default();
-        let outcome = row::client_outcome_key(ClientId::new(uuid::Uuid::from_u128(5)), 1);
-        engine.write(&[Change { space: placement, key: outcome.clone(), value: Some(Bytes::new()) }]).unwrap();
+        let client = ClientId::new(uuid::Uuid::from_u128(5));
+        let record = Record { client, number: 1, done_below: 0, outcome: Outcome::NotANumber };
+        let value = Some(Window::new(&record, Millis::new(1)).encode());
+        engine.write(&[Change { space: placement, key: row::client_key(client), value }]).unwrap();
         let mut recovery = recover(&wal, &recovered, &engine, false, &MemtableBudget::default()).unwrap();
         let mut memtable = recovery.found.remove(&placement).unwrap().memtable;
-        let changes = [RowChange::set(outcome.clone(), Bytes::new()), RowChange::remove(outcome.clone())];
-        for (seq, change) in (1..).zip(changes) {
-            memtable.push(Seq::new(seq), Effect::new(Millis::new(seq), vec![change])).unwrap();
+        let recorded = Effect { record: Some(record), ..Effect::new(Millis::new(1), Vec::new()) };
+        let forgotten = Effect { forget: vec![client], ..Effect::new(Millis::new(2), Vec::new()) };
+        for (seq, effect) in (1..).zip([recorded, forgotten]) {
+            memtable.push(Seq::new(seq), effect).unwrap();
             memtable.commit(Seq::new(seq));
         }
-        let frozen = memtable.freeze().unwrap();
-        assert!(frozen.rows().contains(&RowChange::remove(outcome)), "the engine would hold it for ever");
+        let changes = memtable.freeze().unwrap().changes(&engine, placement).unwrap();
+        let removal = Change { space: placement, key: row::client_key(client), value: None };
+        assert!(changes.contains(&removal), "the engine would hold it for ever");
     }
 
     #[test]
@@ -425,10 +430,10 @@ mod tests {
         assert_eq!(found.recovered.last, Seq::new(3), "of the rest of the log the positions are known");
     }
 
-    /// An entry with this many changes of a few bytes, as written by versions without a bound.
-    fn entry_of_earlier_version(changes: u32) -> Bytes {
+    /// An entry with this many changes of a few bytes: more than this version writes.
+    fn unbounded_entry(changes: u32) -> Bytes {
         let number = [changes as u8 & 0x7F | 0x80, (changes >> 7) as u8 & 0x7F | 0x80, (changes >> 14) as u8];
-        let mut entry = [&[1][..], &1_u64.to_be_bytes(), &number].concat();
+        let mut entry = [&[3][..], &1_u64.to_be_bytes(), &[0], &number].concat();
         for change in 0..changes {
             let (key, value) = (tiny_key(change), row::encode_value(archon_types::Revision::new(1), b"1"));
             entry.extend([&[key.len() as u8][..], &key, &[value.len() as u8 + 1], &value].concat());
@@ -441,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn log_of_earlier_version_with_unbounded_entry_is_read_whole() {
+    fn log_with_unbounded_entry_is_read_whole() {
         const CHANGES: u32 = 20_000;
         let directory = tempfile::tempdir().unwrap();
         let placement = PlacementId::new(7);
@@ -449,7 +454,7 @@ mod tests {
         let mut batch = WalBatch::new();
         store::put_epoch(&mut batch, placement, Epoch::new(1));
         let at = Position::new(Epoch::new(1), Seq::new(1));
-        let bytes = entry_of_earlier_version(CHANGES);
+        let bytes = unbounded_entry(CHANGES);
         store::put_entry(&mut batch, placement, &archon_replica::Entry { at, bytes });
         let (done, wait) = mpsc::channel();
         wal.append(batch, Box::new(move |result| drop(done.send(result)))).unwrap();

@@ -14,8 +14,6 @@ const FIRST_BYTE: u8 = MAGIC[0];
 pub const HANDSHAKE_BYTES: usize = MAGIC.len() + 2;
 
 const MAGIC: &[u8; 6] = b"ARCHON";
-/// Format of the frames. Others are refused.
-const FORMAT: u8 = 1;
 /// Deadline of the first answer on a new stream: three round trips of 300 ms, and the answer itself.
 pub const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for the handshake of an accepted connection.
@@ -41,12 +39,21 @@ impl StreamKind {
         }
     }
 
+    /// Format of the frames and of their content. Others are refused. Messages between replicas had log entries with client
+    /// rows in format 1.
+    const fn format(self) -> u8 {
+        match self {
+            Self::Exchange | Self::Beats => 1,
+            Self::Replicate => 2,
+        }
+    }
+
     /// Returns the first bytes that the connecting side sends.
     pub fn handshake(self) -> [u8; HANDSHAKE_BYTES] {
         let mut handshake = [0; HANDSHAKE_BYTES];
         handshake[..MAGIC.len()].copy_from_slice(MAGIC);
         handshake[MAGIC.len()] = self.code();
-        handshake[MAGIC.len() + 1] = FORMAT;
+        handshake[MAGIC.len() + 1] = self.format();
         handshake
     }
 
@@ -81,15 +88,17 @@ impl StreamKind {
         let Some([kind, format]) = handshake.strip_prefix(MAGIC.as_slice()) else {
             return unreadable("the connection does not begin with a handshake".to_owned());
         };
-        if *format != FORMAT {
-            return unreadable(format!("frames of format {format}; this version speaks format {FORMAT}"));
+        let known = [Self::Exchange, Self::Replicate, Self::Beats];
+        let Some(stream) = known.into_iter().find(|known| known.code() == *kind) else {
+            return unreadable(format!("a stream of kind {kind}, which this version does not know"));
+        };
+        if *format != stream.format() {
+            let (what, known) = (stream.word(), stream.format());
+            return unreadable(format!(
+                "{what} in format {format}; this version speaks format {known}, run the same version on both sides"
+            ));
         }
-        match *kind {
-            kind if kind == Self::Exchange.code() => Ok(Self::Exchange),
-            kind if kind == Self::Replicate.code() => Ok(Self::Replicate),
-            kind if kind == Self::Beats.code() => Ok(Self::Beats),
-            other => unreadable(format!("a stream of kind {other}, which this version does not know")),
-        }
+        Ok(stream)
     }
 }
 
@@ -232,7 +241,9 @@ mod tests {
             assert_eq!(StreamKind::of_handshake(&handshake).unwrap(), kind);
         }
         let problem = |handshake: &[u8; HANDSHAKE_BYTES]| StreamKind::of_handshake(handshake).unwrap_err().to_string();
-        assert!(problem(b"ARCHONx\x02").contains("frames of format 2; this version speaks format 1"));
+        let format = |found, known| format!("in format {found}; this version speaks format {known}");
+        assert!(problem(b"ARCHONx\x02").contains(&format(2, 1)));
+        assert!(problem(b"ARCHONr\x01").contains(&format(1, 2)), "entries had client rows");
         assert!(problem(b"ARCHONq\x01").contains("a stream of kind 113"));
         assert!(problem(b"ABCDEFGH").contains("does not begin with a handshake"));
     }

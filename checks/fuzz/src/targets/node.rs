@@ -1,7 +1,7 @@
 //! Input of a node: peers' messages, copied pages, its identity, its log's records, its rows.
 
 use crate::target::{Target, Verdict};
-use archon_kv::{Seal, effect, reshape, row};
+use archon_kv::{Record, Seal, Window, effect, reshape, row};
 use archon_kvstore_node::fuzzing;
 use archon_types::{ClientId, Epoch, KeyRange, Millis, Position, Revision, Seq, Version};
 use bytes::Bytes;
@@ -107,7 +107,12 @@ fn effects() -> Vec<Vec<u8>> {
     let effect = effect::Effect::new(Millis::new(1_700_000_000_000), vec![set, remove]);
     let clear =
         reshape::clear(Millis::new(9), KeyRange { begin: Bytes::from_static(b"m"), end: None }, Version::new(3));
-    [effect, clear].map(|effect| effect.encode().expect("a small effect").to_vec()).to_vec()
+    let client = ClientId::new(Uuid::from_u128(9));
+    let outcome = row::Outcome::Written(Revision::new(7));
+    let record = Some(Record { client, number: 300, done_below: 290, outcome });
+    let recorded = effect::Effect { record, ..effect.clone() };
+    let forget = effect::Effect { forget: vec![client], ..effect::Effect::new(Millis::new(9), Vec::new()) };
+    [effect, clear, recorded, forget].map(|effect| effect.encode().expect("a small effect").to_vec()).to_vec()
 }
 
 fn seal() -> Seal {
@@ -118,21 +123,16 @@ fn seal() -> Seal {
 fn rows(input: &[u8]) -> Verdict {
     let Some((kind, bytes)) = input.split_first() else { return Verdict::Refused("empty".into()) };
     let bytes = Bytes::copy_from_slice(bytes);
-    match kind % 6 {
+    match kind % 5 {
         0 => Verdict::of(row::decode_value(&bytes), |(value, revision)| {
             assert_eq!(row::encode_value(*revision, value), bytes, "a value changes on its way");
             "a value".into()
         }),
         1 => Verdict::of(row::decode_millis(&bytes), |_| "a time".into()),
-        2 => Verdict::of(row::decode_client_key(&bytes), |(_, number)| format!("a client key {}", number.is_some())),
-        3 => Verdict::of(row::ClientHead::decode(&bytes), |head| {
-            assert_eq!(head.encode(), bytes, "a client's row changes on its way");
-            "a client".into()
-        }),
-        4 => Verdict::of(row::Outcome::decode(&bytes), |outcome| {
-            let again = row::Outcome::decode(&outcome.encode());
-            assert_eq!(again.as_ref().ok(), Some(outcome), "an outcome changes on its way");
-            "an outcome".into()
+        2 => Verdict::of(row::decode_client_key(&bytes), |_| "a client key".into()),
+        3 => Verdict::of(Window::decode(&bytes), |window| {
+            assert_eq!(window.encode(), bytes, "a window changes on its way");
+            format!("a window of {} outcomes", ["no", "one", "some"][window.outcomes_from(0).min(2)])
         }),
         _ => Verdict::of(Seal::decode(&bytes), |seal| {
             assert_eq!(seal.encode(), bytes, "a seal changes on its way");
@@ -143,31 +143,26 @@ fn rows(input: &[u8]) -> Verdict {
 
 fn row_seeds() -> Vec<Vec<u8>> {
     let client = ClientId::new(Uuid::from_u128(9));
-    let head = row::ClientHead {
-        created: Millis::new(5),
-        last: Millis::new(9),
-        done_below: 3,
-        highest: 4,
-        removed_below: 1,
-        outcomes: 2,
-    };
+    let record = |number, outcome| Record { client, number, done_below: 3, outcome };
+    let mut window = Window::new(&record(4, row::Outcome::NotANumber), Millis::new(5));
     let of = |kind: u8, bytes: &[u8]| [&[kind], bytes].concat();
     let mut seeds = vec![
         of(0, &row::encode_value(Revision::new(3), b"value")),
         of(1, &row::encode_millis(Millis::new(1))),
-        of(2, &row::client_head_key(client)),
-        of(2, &row::client_outcome_key(client, 17)),
-        of(3, &head.encode()),
+        of(2, &row::client_key(client)),
+        of(3, &window.encode()),
     ];
     let outcomes = [
         row::Outcome::Written(Revision::new(4)),
         row::Outcome::Deleted(true),
         row::Outcome::ConditionFailed(Revision::new(6)),
         row::Outcome::Counter(-1, Revision::new(8)),
-        row::Outcome::NotANumber,
     ];
-    seeds.extend(outcomes.iter().map(|outcome| of(4, &outcome.encode())));
-    seeds.extend([seal(), Seal { end: None, ..seal() }].iter().map(|seal| of(5, &seal.encode())));
+    for (number, outcome) in (7..).zip(outcomes) {
+        window.record(&record(number, outcome), Millis::new(9));
+        seeds.push(of(3, &window.encode()));
+    }
+    seeds.extend([seal(), Seal { end: None, ..seal() }].iter().map(|seal| of(4, &seal.encode())));
     seeds
 }
 

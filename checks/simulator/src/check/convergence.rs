@@ -8,8 +8,8 @@ use archon_coordinator_core::waiting_for;
 use archon_host::LocalCopy;
 use archon_kv::engine::{PageLimit, Row};
 use archon_kv::row::{KIND_VALUE, LOG_TIME_KEY, MERGED_KEY, POSITION_KEY};
-use archon_kv::{Effect, PartitionView, Reader, Seal, View};
-use archon_types::{NodeId, NodeStatus, Partition, PartitionStatus, PlacementId, ReplicaState, ScanOrder};
+use archon_kv::{Effect, PartitionView, Reader, Seal, View, Window};
+use archon_types::{ClientId, NodeId, NodeStatus, Partition, PartitionStatus, PlacementId, ReplicaState, ScanOrder};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -112,7 +112,7 @@ impl World {
     pub(crate) fn differing_rows(&self) -> Option<String> {
         for row in self.quorum.state.data_rows().filter(|row| !self.is_gone(row)) {
             let Some(known) = self.checks.partitions.get(&row.id) else { continue };
-            let mut model: BTreeMap<Bytes, Bytes> = BTreeMap::new();
+            let (mut model, mut windows) = (BTreeMap::<Bytes, Bytes>::new(), BTreeMap::<ClientId, Window>::new());
             for entry in known.latest().ledger.entries() {
                 let Ok(effect) = Effect::decode(&entry.bytes) else { continue };
                 model.retain(|key, _| !effect.clears(key));
@@ -122,11 +122,17 @@ impl World {
                         None => model.remove(&change.key),
                     };
                 }
+                windows.retain(|client, _| !effect.forget.contains(client));
+                if let Some(record) = &effect.record {
+                    let window = windows.entry(record.client).or_insert_with(|| Window::new(record, effect.at));
+                    window.record(record, effect.at);
+                }
                 if let Some(key_origin) = known.key_origin.as_ref().filter(|key_origin| key_origin.at == entry.at.seq) {
                     // Copied from the parent, except the time, which may be any later one.
                     let of_origin =
                         |key: &Bytes| key.first() == Some(&KIND_VALUE) && key_origin.keys.contains(&key[1..]);
                     model.retain(|key, _| of_origin(key) || key == MERGED_KEY);
+                    windows.clear();
                 }
             }
             if let Some(key) =
@@ -152,8 +158,22 @@ impl World {
                     let extra = found.iter().find(|(key, _)| !model.contains_key(*key));
                     return Some(format!("{} of {}: expected {key:?}, not {extra:?}", live.id, row.id));
                 }
+                if let Some(client) = differing_window(&view, &windows) {
+                    return Some(format!("{} of {}: the window of {client} differs", live.id, row.id));
+                }
             }
         }
         None
     }
+}
+
+/// Returns a client with another committed window than this one, or with one although it should have none.
+fn differing_window(view: &PartitionView<'_>, windows: &BTreeMap<ClientId, Window>) -> Option<ClientId> {
+    let differs = |(client, window): (&ClientId, &Window)| {
+        let same = matches!(view.window(*client), Ok(Some(found)) if *found == *window);
+        (!same).then_some(*client)
+    };
+    let (found, _) = view.clients(ClientId::NIL, usize::MAX).ok()?;
+    let extra = found.into_iter().map(|(client, _)| client).find(|client| !windows.contains_key(client));
+    extra.or_else(|| windows.iter().find_map(differs))
 }

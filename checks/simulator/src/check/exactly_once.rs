@@ -3,8 +3,8 @@
 
 use super::Violation;
 use crate::client::is_counted;
-use archon_kv::Effect;
-use archon_kv::row::{KIND_CLIENT, KIND_VALUE, decode_client_key, decode_value};
+use archon_kv::row::{KIND_VALUE, decode_value};
+use archon_kv::{Effect, Record};
 use archon_types::{ClientId, KeyRange, Op, OpId, Seq};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,11 +97,7 @@ impl Applied {
     pub(super) fn take(&mut self, at: Seq, effect: &Effect) -> Result<Option<(ClientId, u64)>, Violation> {
         let mut remembered = None;
         let mut whose = None;
-        for change in effect.changes.iter().filter(|change| change.key.first() == Some(&KIND_CLIENT)) {
-            let Ok((client, Some(number))) = decode_client_key(&change.key) else { continue };
-            if change.value.is_none() {
-                continue;
-            }
+        if let Some(Record { client, number, .. }) = effect.record {
             remembered = Some((client, number));
             whose = self.sent.get(&(client, number)).cloned();
             if whose.is_none() {

@@ -79,7 +79,7 @@ fn split() -> (Checks, (Began, u64)) {
 /// Right's keys, last written at `seq`, come back to left.
 fn merge(checks: &mut Checks, seq: u64) {
     commit(checks, RIGHT, seq + 1, &Effect::new(Millis::ZERO, vec![seal(20, seq + 1)]));
-    let cleared = Effect { at: Millis::ZERO, clear: Some(keys()), changes: vec![seal(20, 6)] };
+    let cleared = Effect { clear: Some(keys()), ..Effect::new(Millis::ZERO, vec![seal(20, 6)]) };
     commit(checks, LEFT, 6, &cleared);
     commit(checks, LEFT, 7, &Effect::new(Millis::ZERO, vec![value(MOVES, seq)]));
     let (attempt, base) = (Version::new(20), seq);

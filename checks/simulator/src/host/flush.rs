@@ -5,8 +5,8 @@ use crate::event::Event;
 use crate::mutant::ShellMutant;
 use crate::world::World;
 use archon_host::{Completes, Forming, LocalCopy};
-use archon_kv::engine::{Change, Engine, PageLimit};
-use archon_kv::{RowChange, row};
+use archon_kv::engine::{Engine, PageLimit};
+use archon_kv::row;
 use archon_types::{PlacementId, Seq};
 use std::ops::Bound;
 
@@ -122,8 +122,8 @@ fn flush(shell: &mut MachineShell, local: &mut LocalCopy<MachineShell>) {
             return;
         }
     }
-    let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
-    let changes = shell.mirrored(frozen.rows().iter().map(change).collect());
+    let Ok(changes) = frozen.changes(&shell.disk.engine, space) else { return };
+    let changes = shell.mirrored(changes);
     if shell.disk.engine.write(&changes).is_err() {
         return;
     }

@@ -166,6 +166,17 @@ impl MachineShell {
     }
 }
 
+/// Returns the budget of memtables, which no run fills.
+pub(super) fn memtable_budget(mutant: Option<Mutant>) -> MemtableBudget {
+    let budget = MemtableBudget::default();
+    #[cfg(feature = "mutants")]
+    if let Some(Mutant::Kv(broken)) = mutant {
+        return budget.with_mutant(Some(broken));
+    }
+    let _ = mutant;
+    budget
+}
+
 /// Returns the log time of an empty copy.
 pub(super) fn new_log_time(mutant: Option<Mutant>) -> LogTime {
     #[cfg_attr(not(feature = "mutants"), allow(unused_mut))]
@@ -245,7 +256,7 @@ impl Shell for MachineShell {
     }
 
     fn budget(&self) -> MemtableBudget {
-        MemtableBudget::default()
+        memtable_budget(self.settings.mutant)
     }
 
     fn retention_limits(&self) -> RetentionLimits {

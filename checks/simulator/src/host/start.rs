@@ -3,7 +3,7 @@
 use super::disk::Disk;
 use super::knocking::Door;
 use super::process::{Host, Journal, Process, Shadow};
-use super::shell::{MachineShell, Settings, new_log_time};
+use super::shell::{MachineShell, Settings, memtable_budget, new_log_time};
 use crate::clock::Clock;
 use crate::event::Event;
 use crate::mutant::{Mutant, ShellMutant, broken_host};
@@ -11,7 +11,7 @@ use crate::scenario::Scenario;
 use crate::world::World;
 use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, ParkLimits, Partitions, RetentionLimits, Shell};
 use archon_kv::engine::Engine;
-use archon_kv::{Memtable, MemtableBudget, row};
+use archon_kv::{Memtable, row};
 use archon_replica::{Entry, Identity, Limits, Replica, Timing};
 use archon_types::{BootId, Millis, PlacementId, ProtocolRange};
 use std::collections::BTreeMap;
@@ -174,7 +174,7 @@ fn recover(machine: &Host, settings: Settings, park_limits: ParkLimits) -> Parti
         let stamp = machine.disk.engine.get(placement, row::LOG_TIME_KEY).ok().flatten();
         let mut log_time = new_log_time(mutant);
         stamp.and_then(|stamp| row::decode_millis(&stamp).ok()).into_iter().for_each(|at| log_time.observe(at));
-        let mut memtable = Memtable::new(complete.seq, MemtableBudget::default());
+        let mut memtable = Memtable::new(complete.seq, memtable_budget(mutant));
         let after: Vec<&Entry> = stream.entries.iter().filter(|entry| entry.at.seq > complete.seq).collect();
         let mut unreadable = None;
         let taken = after.iter().try_for_each(|entry| match shell.read_entry(&entry.bytes) {

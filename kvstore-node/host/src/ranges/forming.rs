@@ -222,7 +222,7 @@ mod tests {
             put(&engine, FROM, row::value_key(&[number]), &[number; 10]);
         }
         let client = ClientId::new(uuid::Uuid::from_u128(5));
-        put(&engine, FROM, row::client_outcome_key(client, 1), b"outcome");
+        put(&engine, FROM, row::client_key(client), b"window");
         let seal = Seal {
             attempt: Version::new(7),
             at: Bytes::new(),

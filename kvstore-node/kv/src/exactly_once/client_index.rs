@@ -2,34 +2,24 @@
 //!
 //! The bound is enforced before a record for one more client is written: the least recently used clients are forgotten
 //! first, by an effect of its own ahead of the operation's, and a leader that cannot do that yet refuses the new
-//! client. The rows alone ([`super::dedup`]) decide whether an operation is *applied*: losing the index with a
+//! client. The windows alone ([`super::dedup`]) decide whether an operation is *applied*: losing the index with a
 //! leadership costs reading it again, and never applies an operation twice.
 
-use super::dedup::{DedupLimits, OUTCOMES_MAX, forget};
-use crate::engine::PageLimit;
-use crate::operations::effect::{EFFECT_CHANGES_MAX, Effect};
-use crate::rows::row::{
-    CLIENT_HEAD_KEY_BYTES, ClientHead, KIND_CLIENT, client_head_bytes, client_head_key, decode_client_key,
-};
+use super::dedup::{DedupLimits, forget};
+use crate::operations::effect::Effect;
 use crate::rows::view::{View, ViewError};
-use archon_types::{ClientId, ErrorDetail, ErrorKind, Millis, ScanOrder};
-use bytes::Bytes;
+use archon_types::{ClientId, ErrorDetail, ErrorKind, Millis};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
 /// Precision of a client's last use in the index, in milliseconds: eviction works in minutes, so not every operation is
 /// noted.
 const TOUCH_MS: u64 = 1_000;
 /// Precision once the index is half full, when eviction must distinguish clients used seconds apart.
 const TOUCH_PRESSED_MS: u64 = 10;
-/// Rows read together when an index is read.
+/// Windows read together when an index is read.
 const PAGE_ROWS: usize = 32;
 /// Most clients that one effect forgets.
 const FORGET_CLIENTS_MAX: usize = 64;
-/// Rows after which an effect forgets no further client.
-const FORGET_ROWS_MAX: usize = 1_024;
-// An effect that forgets clients can be encoded even if the last client adds all its rows.
-const _: () = assert!(FORGET_ROWS_MAX + OUTCOMES_MAX as usize + 2 <= EFFECT_CHANGES_MAX);
 /// Inverse of the share of clients that is forgotten at once when there are too many.
 const FORGET_PART: usize = 64;
 const RETRY_AFTER_MS: u64 = 20;
@@ -39,8 +29,8 @@ const RETRY_AFTER_MS: u64 = 20;
 pub struct ClientIndex {
     last: BTreeMap<ClientId, Millis>,
     by_last: BTreeSet<(Millis, ClientId)>,
-    /// First row key that has not been read.
-    unread: Option<Bytes>,
+    /// First client that has not been read.
+    unread: Option<ClientId>,
 }
 
 /// Action needed before an operation of a client may be evaluated.
@@ -66,31 +56,22 @@ pub struct Forgetting {
 impl ClientIndex {
     /// Creates the index of a new leader, which has yet to [`read`](Self::read) its partition's clients.
     pub fn unread() -> Self {
-        Self { unread: Some(Bytes::from_static(&[KIND_CLIENT])), ..Self::default() }
+        Self { unread: Some(ClientId::NIL), ..Self::default() }
     }
 
-    /// Reads more rows, about as many as the limits allow at once. Of a client's outcomes it reads no more than lie on
-    /// one small page with its head. Returns whether there is more to read.
+    /// Reads more windows, about as many as the limits allow at once. Returns whether there is more to read.
     ///
     /// # Errors
     /// [`ViewError`] if rows cannot be read.
     pub fn read(&mut self, view: &dyn View, limits: &DedupLimits) -> Result<bool, ViewError> {
-        let mut rows = 0;
-        while let Some(from) = &self.unread
-            && rows < limits.read_rows_max.max(1)
+        let mut read = 0;
+        while let Some(from) = self.unread
+            && read < limits.read_rows_max.max(1)
         {
-            let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
-            let page = view.page(Bound::Included(from), &[KIND_CLIENT + 1], ScanOrder::Ascending, limit)?;
-            let mut last = None;
-            for row in &page.rows {
-                let (client, _) = decode_client_key(&row.key)?;
-                if row.key.len() == CLIENT_HEAD_KEY_BYTES {
-                    self.touch(client, ClientHead::decode(&row.value)?.last, limits);
-                }
-                last = Some(client);
-            }
-            rows += page.rows.len();
-            self.unread = last.filter(|_| page.more).and_then(next_head);
+            let (clients, next) = view.clients(from, PAGE_ROWS)?;
+            read += clients.len();
+            clients.into_iter().for_each(|(client, last)| self.touch(client, last, limits));
+            self.unread = next;
         }
         Ok(self.unread.is_some())
     }
@@ -121,7 +102,7 @@ impl ClientIndex {
             return Ok(ClientCapacity::Free);
         }
         if self.is_unread() {
-            if view.get(&client_head_bytes(client))?.is_some() {
+            if view.window(client)?.is_some() {
                 return Ok(ClientCapacity::Free);
             }
             let why = "the partition's new leader still reads whom it remembers; it takes new clients once it has";
@@ -165,8 +146,7 @@ impl ClientIndex {
         }
     }
 
-    /// Forgets the least recently used clients: at least one if there is one, at most `count`, and fewer if they have
-    /// many rows.
+    /// Forgets the least recently used clients: at most `count`.
     fn forget_oldest(
         &self,
         count: usize,
@@ -176,9 +156,6 @@ impl ClientIndex {
     ) -> Result<Forgetting, ViewError> {
         let mut forgetting = Forgetting { clients: Vec::new(), effect: None };
         for (_, client) in self.by_last.iter().take(count.min(FORGET_CLIENTS_MAX)) {
-            if forgetting.effect.as_ref().is_some_and(|effect| effect.changes.len() >= FORGET_ROWS_MAX) {
-                break;
-            }
             forgetting.effect = forget(*client, forgetting.effect, view, at, limits)?;
             forgetting.clients.push(*client);
         }
@@ -220,12 +197,6 @@ impl ClientIndex {
     pub fn is_empty(&self) -> bool {
         self.last.is_empty()
     }
-}
-
-/// Returns the smallest possible head key of a client after this one; `None` if there is none.
-fn next_head(client: ClientId) -> Option<Bytes> {
-    let next = client.get().as_u128().checked_add(1)?;
-    Some(client_head_key(ClientId::new(uuid::Uuid::from_u128(next))))
 }
 
 #[cfg(test)]

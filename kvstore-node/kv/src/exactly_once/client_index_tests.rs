@@ -1,14 +1,18 @@
 //! Tests of the client index: its bound, its eviction order, and that no operation is applied twice.
 
 use super::*;
-use crate::engine::Page;
+use crate::engine::{Page, PageLimit};
 use crate::exactly_once::dedup::forgotten_through;
+use crate::exactly_once::window::Window;
 use crate::operations::evaluate::{Evaluation, Request, evaluate};
 use crate::rows::plain::Rows;
-use crate::rows::row::client_outcome_key;
+use crate::rows::view::ClientPage;
 use archon_types::{Answer, Op, OpId, Revision, ScanOrder};
+use bytes::Bytes;
 use proptest::prelude::*;
 use std::cell::RefCell;
+use std::ops::Bound;
+use std::sync::Arc;
 use uuid::Uuid;
 
 const LIMITS: DedupLimits = DedupLimits { outcomes_max: 64, clients_max: 2, age_ms_max: 100, ..DedupLimits::DEFAULT };
@@ -22,7 +26,7 @@ fn id(owner: u128, number: u64, stamp: u64) -> OpId {
 }
 
 fn heads(rows: &Rows) -> usize {
-    rows.0.keys().filter(|key| key[0] == KIND_CLIENT && key.len() == CLIENT_HEAD_KEY_BYTES).count()
+    rows.1.len()
 }
 
 /// A leader as in the shells: it makes room, then evaluates.
@@ -137,16 +141,24 @@ impl View for Noting<'_> {
     }
 
     fn page(&self, from: Bound<&[u8]>, to: &[u8], order: ScanOrder, limit: PageLimit) -> Result<Page, ViewError> {
-        let page = self.rows.page(from, to, order, limit)?;
-        self.pages.borrow_mut().push(page.rows.len());
+        self.rows.page(from, to, order, limit)
+    }
+
+    fn window(&self, client: ClientId) -> Result<Option<Arc<Window>>, ViewError> {
+        self.rows.window(client)
+    }
+
+    fn clients(&self, from: ClientId, clients_max: usize) -> Result<ClientPage, ViewError> {
+        let page = self.rows.clients(from, clients_max)?;
+        self.pages.borrow_mut().push(page.0.len());
         Ok(page)
     }
 }
 
 #[test]
-fn takeover_reads_client_heads_in_slices() {
-    const CLIENTS: u128 = 100;
-    const OUTCOMES: u64 = 100;
+fn takeover_reads_windows_in_slices() {
+    const CLIENTS: u128 = 1_500;
+    const OUTCOMES: u64 = 3;
     let limits = DedupLimits { outcomes_max: 1_000, clients_max: 4_096, age_ms_max: 1_000_000, ..LIMITS };
     let mut former = leader(limits);
     for owner in (0..CLIENTS).map(|number| u128::MAX - number) {
@@ -165,7 +177,7 @@ fn takeover_reads_client_heads_in_slices() {
         }
     }
     assert_eq!(index.len(), CLIENTS as usize);
-    let most = (CLIENTS as usize * PAGE_ROWS).div_ceil(limits.read_rows_max) + 1;
+    let most = (CLIENTS as usize).div_ceil(limits.read_rows_max) + 1;
     assert!((2..=most).contains(&slices), "{slices} slices for {CLIENTS} heads");
     assert_eq!(index.last, former.index.last);
 }
@@ -195,8 +207,8 @@ fn forgetting_many_raises_mark_to_latest_use() {
     leader.carry_out(forgetting);
     assert_eq!(forgotten_through(&leader.rows).unwrap(), Some(Millis::new(13)));
     assert_eq!(heads(&leader.rows), 1);
-    assert!(leader.rows.get(&client_outcome_key(client(4), 1)).unwrap().is_some());
-    assert!(leader.rows.get(&client_outcome_key(client(3), 1)).unwrap().is_none());
+    assert!(leader.rows.window(client(4)).unwrap().is_some());
+    assert!(leader.rows.window(client(3)).unwrap().is_none());
 }
 
 #[test]

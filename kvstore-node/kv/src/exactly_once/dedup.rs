@@ -1,46 +1,34 @@
-//! Exactly-once: the operations that were applied, kept as ordinary rows of the partition (PROTOCOL rule 24).
+//! Exactly-once: whether an operation was applied, according to its client's [`Window`] (PROTOCOL rule 24).
 //!
-//! Each client has one head row and one row per recorded outcome, written by the same effect as the operation's own
-//! change. So they are replicated, copied and moved with the partition, without a second table to keep in step. Failed
-//! conditions are recorded too: a late duplicate might otherwise find that they hold by then.
+//! The entry of an operation records it, and each replica applies that record to the window of the client. So windows are
+//! the same on every replica, and no second table has to be kept in step. Failed conditions are recorded too: a late
+//! duplicate might otherwise find that they hold by then.
 //!
-//! An operation is applied only if it has no outcome row, is not below its client's done mark, and is stamped either
-//! after `forgotten_through`, or at or after the beginning of the client's record (which would contain it, had it been
+//! An operation is applied only if it is not recorded, is not below its client's done mark, and is stamped either after
+//! `forgotten_through`, or at or after the beginning of the client's window (which would contain it, had it been
 //! applied). Any other might be a late duplicate of a forgotten operation: [`ErrorKind::MaybeApplied`]. A client may
 //! stamp an operation again, with the log time of the refusal, if all its attempts were refused.
 
-use crate::engine::PageLimit;
+use super::window::{Record, Window};
 use crate::mutant::Mutant;
 use crate::operations::effect::{Effect, RowChange};
-use crate::rows::row::{
-    ClientHead, FORGOTTEN_KEY, Outcome, client_head_bytes, client_head_key, client_outcome_key, decode_millis,
-    encode_millis,
-};
+use crate::rows::row::{FORGOTTEN_KEY, Outcome, decode_millis, encode_millis};
 use crate::rows::view::{View, ViewError};
-use archon_types::{ClientId, ErrorDetail, ErrorKind, KeyRange, Millis, OpId, ScanOrder};
+use archon_types::{ClientId, ErrorDetail, ErrorKind, Millis, OpId};
 use bytes::Bytes;
-use std::ops::Bound;
 
-/// Purge threshold: confirmed outcomes are looked for once a client has this many outcomes, and has confirmed this many
-/// operations since the last purge. So not every operation must look, even of a client with hundreds in flight.
-const PURGE_FROM: u32 = 64;
-/// Most outcomes that may be kept per client.
-pub(crate) const OUTCOMES_MAX: u32 = 4_096;
-/// Rows read at once.
-const PAGE_ROWS: usize = 1_024;
 const RETRY_AFTER_MS: u64 = 20;
 
 /// Bounds on the records of clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DedupLimits {
-    /// Outcomes kept per client, at least 64 and at most `OUTCOMES_MAX`; beyond, its operations are refused until it
-    /// confirms some.
+    /// Outcomes kept per client, at least 1; beyond, its operations are refused until it confirms some.
     pub outcomes_max: u32,
     /// Clients remembered per partition, at least 1; the least recently used are forgotten before a new one is added.
     pub clients_max: usize,
     /// Time for which a client is remembered after its last operation, in milliseconds of log time.
     pub age_ms_max: u64,
-    /// Rows read at once when a new leader reads its partition's clients, at least 1.
+    /// Client rows read at once when a new leader reads its partition's clients, at least 1.
     pub read_rows_max: usize,
     /// The rule that a test disables.
     #[cfg(any(test, feature = "mutants"))]
@@ -81,31 +69,11 @@ impl DedupLimits {
 #[derive(Debug)]
 pub(crate) enum Decision {
     /// Not applied yet: evaluate it and record the outcome.
-    Apply(Acceptance),
+    Apply,
     /// Evaluated before, with this outcome.
     Repeat(Outcome),
     /// Must not be evaluated.
     Refuse(ErrorDetail),
-}
-
-/// Permission to apply an operation once.
-#[derive(Debug)]
-pub(crate) struct Acceptance {
-    id: OpId,
-    head: ClientHead,
-    done: Vec<Bytes>,
-}
-
-impl Acceptance {
-    /// Returns all changes of an effect: the operation's own change and its records.
-    pub(crate) fn record(self, change: Option<RowChange>, outcome: Outcome) -> Vec<RowChange> {
-        let mut changes = Vec::with_capacity(self.done.len() + 3);
-        changes.extend(change);
-        changes.extend(self.done.into_iter().map(RowChange::remove));
-        changes.push(RowChange::set(client_outcome_key(self.id.client, self.id.number), outcome.encode()));
-        changes.push(RowChange::set(client_head_key(self.id.client), self.head.encode()));
-        changes
-    }
 }
 
 /// Decides whether an operation may be applied at log time `at`.
@@ -113,21 +81,20 @@ pub(crate) fn check(id: &OpId, view: &dyn View, at: Millis, limits: &DedupLimits
     if let Some(refusal) = malformed(id) {
         return Ok(Decision::Refuse(refusal));
     }
-    let head = view.get(&client_head_bytes(id.client))?.map(|row| ClientHead::decode(&row)).transpose()?;
-    // Clients number upwards, so most operations are above everything recorded and need no lookup.
-    if head.is_some_and(|head| id.number <= head.highest)
+    let window = view.window(id.client)?;
+    let window = window.as_deref();
+    if let Some(outcome) = window.and_then(|window| window.outcome(id.number))
         && !limits.breaks(Mutant::RetryApplied)
-        && let Some(outcome) = view.get(&client_outcome_key(id.client, id.number))?
     {
-        return Ok(Decision::Repeat(Outcome::decode(&outcome)?));
+        return Ok(Decision::Repeat(outcome));
     }
-    if let Some(head) = head
-        && id.number < head.done_below
+    if let Some(window) = window
+        && id.number < window.done_below
         && !limits.breaks(Mutant::DoneMarkIgnored)
     {
         return Ok(Decision::Refuse(maybe_applied(format!(
             "operation {} is below {}, up to which its client said it was done",
-            id.number, head.done_below
+            id.number, window.done_below
         ))));
     }
     if id.stamp > at && !limits.breaks(Mutant::FutureStampTaken) {
@@ -136,7 +103,7 @@ pub(crate) fn check(id: &OpId, view: &dyn View, at: Millis, limits: &DedupLimits
             id.stamp, id.number
         ))));
     }
-    let proven = head.is_some_and(|head| id.stamp >= head.created || limits.breaks(Mutant::AnyRecordProves));
+    let proven = window.is_some_and(|window| id.stamp >= window.created || limits.breaks(Mutant::AnyRecordProves));
     if !proven
         && !limits.breaks(Mutant::StampIgnored)
         && let Some(forgotten) = forgotten_through(view)?
@@ -147,106 +114,64 @@ pub(crate) fn check(id: &OpId, view: &dyn View, at: Millis, limits: &DedupLimits
             id.number, id.stamp
         ))));
     }
-    accept(*id, head, view, at, limits)
+    Ok(room_for(id, window, limits).map_or(Decision::Apply, Decision::Refuse))
 }
 
-fn accept(
-    id: OpId,
-    head: Option<ClientHead>,
-    view: &dyn View,
-    at: Millis,
-    limits: &DedupLimits,
-) -> Result<Decision, ViewError> {
-    let mut head =
-        head.unwrap_or(ClientHead { created: at, last: at, done_below: 0, highest: 0, removed_below: 0, outcomes: 0 });
-    head.last = head.last.max(at);
-    head.highest = head.highest.max(id.number);
-    head.done_below = head.done_below.max(id.done_below);
-    let mut done = Vec::new();
-    let done_with = head.done_below.saturating_sub(head.removed_below);
-    if head.outcomes >= limits.outcomes_max || (head.outcomes >= PURGE_FROM && done_with >= PURGE_FROM.into()) {
-        let first = client_outcome_key(id.client, head.removed_below);
-        let end = client_outcome_key(id.client, head.done_below);
-        let page = view.page(
-            Bound::Included(&first),
-            &end,
-            ScanOrder::Ascending,
-            PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX },
-        )?;
-        if !page.more {
-            head.removed_below = head.done_below;
-        }
-        done.extend(page.rows.into_iter().map(|row| row.key));
-        head.outcomes = head.outcomes.saturating_sub(u32::try_from(done.len()).unwrap_or(u32::MAX));
-    }
-    if head.outcomes >= limits.outcomes_max {
+/// Refuses an operation of a client that has as many outcomes as the limit allows, apart from those that it confirms.
+fn room_for(id: &OpId, window: Option<&Window>, limits: &DedupLimits) -> Option<ErrorDetail> {
+    let kept = window?.outcomes_from(id.done_below);
+    let full = u32::try_from(kept).unwrap_or(u32::MAX) >= limits.outcomes_max;
+    full.then(|| {
         let message = format!(
-            "{} outcomes of this client are kept already, the limit is {}; finish some operations first",
-            head.outcomes, limits.outcomes_max
+            "{kept} outcomes of this client are kept already, the limit is {}; finish some operations first",
+            limits.outcomes_max
         );
-        let refusal = ErrorDetail::new(ErrorKind::Overloaded, message).with_retry_after_ms(RETRY_AFTER_MS);
-        return Ok(Decision::Refuse(refusal));
-    }
-    head.outcomes += 1;
-    Ok(Decision::Apply(Acceptance { id, head, done }))
+        ErrorDetail::new(ErrorKind::Overloaded, message).with_retry_after_ms(RETRY_AFTER_MS)
+    })
 }
 
-/// Returns the effect that forgets a client at log time `at`, in addition to `before`: it removes the client's rows,
-/// and raises `forgotten_through` to the latest use of any. Returns `before` unchanged if the client has no record.
+/// Returns the record of an operation that was accepted and evaluated.
+pub(crate) const fn recorded(id: &OpId, outcome: Outcome) -> Record {
+    Record { client: id.client, number: id.number, done_below: id.done_below, outcome }
+}
+
+/// Returns the effect that forgets a client at log time `at`, in addition to `before`: it drops the client's window, and
+/// raises `forgotten_through` to the latest use of any. Returns `before` unchanged if the client has none.
 ///
 /// # Errors
-/// [`ViewError`] if its rows cannot be read.
-pub(crate) fn forget(
+/// [`ViewError`] if rows cannot be read.
+pub fn forget(
     client: ClientId,
     before: Option<Effect>,
     view: &dyn View,
     at: Millis,
     limits: &DedupLimits,
 ) -> Result<Option<Effect>, ViewError> {
-    let head_key = client_head_key(client);
-    let Some(head) = view.get(&head_key)? else { return Ok(before) };
-    let head = ClientHead::decode(&head)?;
+    let Some(window) = view.window(client)? else { return Ok(before) };
     let raised = match before.as_ref().and_then(|before| before.changes.first()) {
-        Some(RowChange { key, value: Some(value) }) if key == FORGOTTEN_KEY => Some(decode_millis(value)?),
+        Some(RowChange { value: Some(value), .. }) => Some(decode_millis(value)?),
         _ => forgotten_through(view)?,
     };
-    let forgotten = RowChange::set(
-        Bytes::from_static(FORGOTTEN_KEY),
-        encode_millis(raised.map_or(head.last, |raised| raised.max(head.last))),
-    );
-    let mut changes = before.map(|before| before.changes).unwrap_or_default();
-    match changes.first_mut().filter(|first| first.key == FORGOTTEN_KEY) {
-        Some(first) => *first = forgotten,
-        None if limits.breaks(Mutant::ForgottenNotRaised) => {}
-        None => changes.insert(0, forgotten),
+    let raised = raised.map_or(window.last, |raised| raised.max(window.last));
+    let mut effect = before.unwrap_or_else(|| Effect::new(at, Vec::new()));
+    if !limits.breaks(Mutant::ForgottenNotRaised) {
+        effect.changes = vec![RowChange::set(Bytes::from_static(FORGOTTEN_KEY), encode_millis(raised))];
     }
-    let KeyRange { begin, end } = KeyRange::of_prefix(head_key);
-    debug_assert!(end.is_some(), "a row's key begins with its kind, which is never 0xFF");
-    let end = end.unwrap_or_default();
-    let mut from = Bound::Included(begin);
-    loop {
-        let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
-        let page = view.page(from.as_ref().map(|key| &key[..]), &end, ScanOrder::Ascending, limit)?;
-        let last = page.rows.last().map(|row| row.key.clone());
-        changes.extend(page.rows.into_iter().map(|row| RowChange::remove(row.key)));
-        match last {
-            Some(last) if page.more => from = Bound::Excluded(last),
-            _ => return Ok(Some(Effect::new(at, changes))),
-        }
-    }
+    effect.forget.push(client);
+    Ok(Some(Effect { at, ..effect }))
 }
 
 /// Returns the log time up to which records were forgotten; `None` if none ever was.
 ///
 /// # Errors
 /// [`ViewError`] if the row cannot be read.
-pub(crate) fn forgotten_through(view: &dyn View) -> Result<Option<Millis>, ViewError> {
+pub fn forgotten_through(view: &dyn View) -> Result<Option<Millis>, ViewError> {
     Ok(view.get(FORGOTTEN_KEY)?.map(|row| decode_millis(&row)).transpose()?)
 }
 
 /// Returns whether a client has a record.
 pub(crate) fn is_known(client: ClientId, view: &dyn View) -> Result<bool, ViewError> {
-    Ok(view.get(&client_head_bytes(client))?.is_some())
+    Ok(view.window(client)?.is_some())
 }
 
 fn malformed(id: &OpId) -> Option<ErrorDetail> {

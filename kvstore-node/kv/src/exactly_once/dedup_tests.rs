@@ -4,7 +4,6 @@ use super::*;
 use crate::operations::evaluate::{Evaluation, Request, evaluate};
 use crate::operations::log_time::LogTime;
 use crate::rows::plain::Rows;
-use crate::rows::row::{KIND_CLIENT, client_outcome_key};
 use archon_types::{Answer, Op, Revision};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
@@ -62,7 +61,7 @@ fn forgetting_requires_newer_stamp_or_unbroken_record() {
     run(&mut rows, &id(2, 1, 0, 10), 20);
     rows.apply(&forget(client(1), None, &rows, Millis::new(21), &LIMITS).unwrap().unwrap());
     assert_eq!(forgotten_through(&rows).unwrap(), Some(Millis::new(10)));
-    assert!(rows.get(&client_outcome_key(client(1), 1)).unwrap().is_none());
+    assert_eq!(rows.window(client(1)).unwrap(), None);
     assert_eq!(refused(&run(&mut rows, &id(1, 1, 0, 0), 22)), Some(ErrorKind::MaybeApplied));
     assert_eq!(refused(&run(&mut rows, &id(1, 2, 0, 10), 22)), Some(ErrorKind::MaybeApplied));
     assert_eq!(refused(&run(&mut rows, &id(1, 2, 0, 11), 22)), None);
@@ -80,7 +79,7 @@ fn forgetting_requires_newer_stamp_or_unbroken_record() {
 fn future_stamp_is_refused() {
     let mut rows = Rows::default();
     assert_eq!(refused(&run(&mut rows, &id(1, 1, 0, 11), 10)), Some(ErrorKind::MaybeApplied));
-    assert!(rows.0.is_empty());
+    assert!(rows.0.is_empty() && rows.1.is_empty());
 }
 
 #[test]
@@ -96,10 +95,8 @@ fn outcomes_of_client_without_confirmations_are_bounded() {
     assert_eq!(refused(&run(&mut rows, &id(1, 3, 0, 0), 10)), None, "a retry is answered still");
     for number in most + 1..1_000 {
         assert_eq!(refused(&run(&mut rows, &id(1, number, number - 5, 0), 10)), None);
-        let outcomes = rows.0.keys().filter(|key| key[0] == KIND_CLIENT).count() - 1;
-        assert!(outcomes <= LIMITS.outcomes_max as usize, "{outcomes} outcomes are kept");
-        let head = ClientHead::decode(&rows.0[&client_head_key(client(1))]).unwrap();
-        assert_eq!(head.outcomes as usize, outcomes);
+        let outcomes = rows.1[&client(1)].outcomes_from(0);
+        assert_eq!(outcomes, if number < most + 6 { outcomes } else { 6 }, "the confirmed ones are dropped");
     }
 }
 
@@ -157,8 +154,7 @@ fn play(steps: &[Step], mutant: Option<Mutant>) -> Result<(), String> {
             Step::Deliver(which) if !sent.is_empty() => {
                 let id = sent[which % sent.len()];
                 let forgotten = forgotten_through(&rows).unwrap();
-                let head = rows.get(&client_head_key(id.client)).unwrap();
-                let below = head.map_or(0, |row| ClientHead::decode(&row).unwrap().done_below);
+                let below = rows.window(id.client).unwrap().map_or(0, |window| window.done_below);
                 let done = run_under(&mut rows, &id, now, &limits);
                 let first = answers.get(&(id.client, id.number));
                 match (&done.answer, first) {
@@ -248,9 +244,14 @@ archon_types::shown_by! {
 fn every_mutant_fails_a_test() {
     for mutant in Mutant::ALL {
         assert!(
-            [SHOWN, merge_tests::SHOWN, crate::operations::leadership::tests::SHOWN]
-                .iter()
-                .any(|shown| shown.contains(mutant)),
+            [
+                SHOWN,
+                merge_tests::SHOWN,
+                crate::operations::leadership::tests::SHOWN,
+                crate::exactly_once::window::tests::SHOWN
+            ]
+            .iter()
+            .any(|shown| shown.contains(mutant)),
             "nothing misses {mutant:?}"
         );
     }

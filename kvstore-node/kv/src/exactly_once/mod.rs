@@ -1,5 +1,5 @@
 //! Exactly-once: applied operations, and the clients that a partition remembers.
 
 pub(crate) mod client_index;
-pub(crate) mod client_rows;
 pub(crate) mod dedup;
+pub(crate) mod window;

@@ -1,22 +1,33 @@
 //! Effect: an entry of a partition's log, with rows to write and no decisions.
 //!
-//! An effect is a list of rows set or removed, regardless of their previous state. Applying it twice, or over a newer
-//! copy that later effects overwrite anyway, ends in the same state: replay and copies depend on that. The answer is
-//! not a part of it; the leader that evaluated the operation keeps it until the entry is committed, and a retry finds
-//! the outcome row.
-//!
-//! An effect that clears a range of user keys has its own format, so that an ordinary one does not pay for it.
+//! An effect is a list of rows set or removed, regardless of their previous state, and the record of the operation, which
+//! changes its client's [`Window`](crate::Window). Applying it twice, or over a newer copy that later effects overwrite
+//! anyway, ends in the same state: replay and copies depend on that. The answer is not a part of it; the leader that
+//! evaluated the operation keeps it until the entry is committed, and a retry finds the outcome in the window.
 
 use crate::engine::ENGINE_KEY_BYTES_MAX;
+use crate::exactly_once::window::{Record, put_number};
 use crate::rows::clears::clears;
-use crate::rows::row;
+use crate::rows::row::{self, KIND_VALUE, Outcome, decode_value};
 use archon_types::limits::{MESSAGE_BYTES_MAX, PAGE_BYTES_MAX, PAGE_ROWS_MAX, VALUE_BYTES_MAX};
-use archon_types::{KeyRange, Millis};
+use archon_types::{ClientId, KeyRange, Millis, Revision};
 use bytes::{BufMut, Bytes, BytesMut};
+use uuid::Uuid;
 
-const FORMAT: u8 = 1;
-/// The format of an effect that clears a range.
-const FORMAT_CLEAR: u8 = 2;
+/// The earlier formats had client rows among the changes.
+const FORMAT: u8 = 3;
+/// It clears a range.
+const CLEARS: u8 = 1;
+/// It records an operation.
+const RECORDS: u8 = 2;
+/// It forgets clients.
+const FORGETS: u8 = 4;
+/// Bytes before the range and the changes: format, time, and which of the optional parts there are.
+const HEAD_BYTES: usize = 1 + 8 + 1;
+/// Tag of an outcome: the revision of the row that the first change sets.
+const WRITTEN_BY_CHANGE: u8 = 0;
+/// Bytes of a record beside its outcome, at most.
+const RECORD_BYTES_MAX: usize = 16 + 10 + 10 + 17;
 /// Most changes that an effect is written with: all earlier versions can read this many. Reading is bounded by the
 /// entry's bytes alone, since earlier versions wrote entries with more.
 pub const EFFECT_CHANGES_MAX: usize = 8_192;
@@ -64,14 +75,26 @@ pub struct Effect {
     pub clear: Option<KeyRange>,
     /// Rows to write, in order.
     pub changes: Vec<RowChange>,
+    /// Clients that the partition forgets.
+    pub forget: Vec<ClientId>,
+    /// The operation, if its client may retry it. It applies after the forgetting.
+    pub record: Option<Record>,
 }
 
 /// Error of bytes that are no effect, or of an effect that cannot be written.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EffectError {
     /// Written by a newer version.
-    #[error("a log entry has format {found}, this version reads up to {FORMAT_CLEAR}; run the newer version")]
+    #[error("a log entry has format {found}, this version reads {FORMAT}; run the newer version")]
     Format {
+        /// The format byte found.
+        found: u8,
+    },
+    /// Written by an earlier version.
+    #[error(
+        "a log entry has format {found}, this version reads {FORMAT}; run the earlier version, or start with an empty directory"
+    )]
+    OlderFormat {
         /// The format byte found.
         found: u8,
     },
@@ -112,12 +135,13 @@ pub enum EffectError {
 impl Effect {
     /// Creates an effect with these changes and log time.
     pub const fn new(at: Millis, changes: Vec<RowChange>) -> Self {
-        Self { at, clear: None, changes }
+        Self { at, clear: None, changes, forget: Vec::new(), record: None }
     }
 
-    /// Encodes it: format, time, the range to clear if the format has one (length of its begin, begin, length of its
-    /// end + 1 (0: none), end), number of changes, and per change key length, key, value length + 1 (0: remove), value;
-    /// numbers as LEB128 in as few bytes as possible.
+    /// Encodes it: format, time, flags, the range to clear (length of its begin, begin, length of its end + 1 (0: none),
+    /// end), number of changes, and per change key length, key, value length + 1 (0: remove), value; then the number of
+    /// clients to forget and the clients, and the record: client, number, distance of the done mark from it, outcome.
+    /// The flags mark the optional parts that are present. Numbers are LEB128 in as few bytes as possible.
     ///
     /// # Errors
     /// [`EffectError`] for anything that [`Effect::decode`] refuses, here or in an earlier version: an entry that
@@ -132,6 +156,10 @@ impl Effect {
     /// Checks the bounds that every reader enforces, except the length in bytes.
     fn check(&self) -> Result<(), EffectError> {
         limit("number of changes", self.changes.len() as u64, EFFECT_CHANGES_MAX as u64)?;
+        limit("number of clients", self.forget.len() as u64, EFFECT_CHANGES_MAX as u64)?;
+        if let Some(Record { number, done_below, .. }) = self.record {
+            limit("done mark", done_below, number)?;
+        }
         if let Some(KeyRange { begin, end }) = &self.clear {
             limit("begin", begin.len() as u64, ENGINE_KEY_BYTES_MAX as u64)?;
             limit("end", end.as_ref().map_or(0, |end| end.len() as u64), ENGINE_KEY_BYTES_MAX as u64)?;
@@ -146,15 +174,35 @@ impl Effect {
     }
 
     fn put(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(16 + self.bytes() + 6 * self.changes.len());
-        out.put_u8(if self.clear.is_some() { FORMAT_CLEAR } else { FORMAT });
+        let record_bytes = if self.record.is_some() { RECORD_BYTES_MAX } else { 0 };
+        let parts_bytes = 6 * self.changes.len() + 16 * self.forget.len() + record_bytes;
+        let mut out = BytesMut::with_capacity(16 + self.bytes() + parts_bytes);
+        let flag = |flag: u8, there: bool| if there { flag } else { 0 };
+        out.put_u8(FORMAT);
         out.put_u64(self.at.get());
+        let forgets = flag(FORGETS, !self.forget.is_empty());
+        out.put_u8(flag(CLEARS, self.clear.is_some()) | flag(RECORDS, self.record.is_some()) | forgets);
         if let Some(range) = &self.clear {
             put_pair(&mut out, &range.begin, range.end.as_ref());
         }
         put_number(&mut out, self.changes.len() as u64);
         for change in &self.changes {
             put_pair(&mut out, &change.key, change.value.as_ref());
+        }
+        if !self.forget.is_empty() {
+            put_number(&mut out, self.forget.len() as u64);
+            self.forget.iter().for_each(|client| out.put_slice(client.get().as_bytes()));
+        }
+        if let Some(Record { client, number, done_below, outcome }) = &self.record {
+            out.put_slice(client.get().as_bytes());
+            put_number(&mut out, *number);
+            put_number(&mut out, number.saturating_sub(*done_below));
+            match outcome {
+                Outcome::Written(revision) if written_by(&self.changes) == Some(*revision) => {
+                    out.put_u8(WRITTEN_BY_CHANGE);
+                }
+                outcome => outcome.put(&mut out),
+            }
         }
         out.freeze()
     }
@@ -166,7 +214,7 @@ impl Effect {
     /// As [`Effect::encode`].
     pub fn into_entry(mut self) -> Result<(Bytes, Self), EffectError> {
         let entry = self.encode()?;
-        let mut at = 9;
+        let mut at = HEAD_BYTES;
         if let Some(KeyRange { begin, end }) = &mut self.clear {
             at = share_pair(&entry, at, begin, end);
         }
@@ -185,18 +233,21 @@ impl Effect {
     pub fn decode(bytes: &Bytes) -> Result<Self, EffectError> {
         limit("length", bytes.len() as u64, EFFECT_BYTES_MAX as u64)?;
         let mut reader = ByteReader { bytes, at: 0 };
-        let format = reader.byte("format")?;
-        if ![FORMAT, FORMAT_CLEAR].contains(&format) {
-            return Err(EffectError::Format { found: format });
+        match reader.byte("format")? {
+            FORMAT => {}
+            found if found < FORMAT => return Err(EffectError::OlderFormat { found }),
+            found => return Err(EffectError::Format { found }),
         }
         let time = reader.take(8, "time")?;
         let at = Millis::new(time.iter().fold(0, |time, byte| time << 8 | u64::from(*byte)));
-        let clear = match format {
-            FORMAT_CLEAR => {
+        let flags = reader.byte("flags")?;
+        limit("flags", flags.into(), (CLEARS | RECORDS | FORGETS).into())?;
+        let clear = match flags & CLEARS {
+            0 => None,
+            _ => {
                 let (begin, end) = reader.pair(("begin", ENGINE_KEY_BYTES_MAX), ("end", ENGINE_KEY_BYTES_MAX))?;
                 Some(KeyRange { begin, end })
             }
-            _ => None,
         };
         let found = reader.number("number of changes")?;
         // At most as many as the remaining bytes can hold, so that a false count reserves no memory.
@@ -209,8 +260,10 @@ impl Effect {
             }
             changes.push(RowChange { key, value });
         }
+        let forget = if flags & FORGETS == 0 { Vec::new() } else { reader.clients()? };
+        let record = if flags & RECORDS == 0 { None } else { Some(reader.record(&changes)?) };
         match bytes.len() - reader.at {
-            0 => Ok(Self { at, clear, changes }),
+            0 => Ok(Self { at, clear, changes, forget, record }),
             extra => Err(EffectError::Extra { bytes: bytes.len(), extra }),
         }
     }
@@ -232,6 +285,12 @@ impl Effect {
         let time = RowChange::set(Bytes::from_static(row::LOG_TIME_KEY), row::encode_millis(self.at));
         self.changes.iter().cloned().chain(std::iter::once(time))
     }
+}
+
+/// Returns the revision of the user row that the first change sets.
+fn written_by(changes: &[RowChange]) -> Option<Revision> {
+    let first = changes.first().filter(|change| change.key.first() == Some(&KIND_VALUE))?;
+    first.value.as_ref().and_then(|row| decode_value(row).ok()).map(|(_, revision)| revision)
 }
 
 /// Writes a field, and another one that may be missing.
@@ -257,14 +316,6 @@ fn share_pair(entry: &Bytes, at: usize, first: &mut Bytes, second: &mut Option<B
     let end = begin + second.len();
     *second = entry.slice(begin..end);
     end
-}
-
-fn put_number(out: &mut BytesMut, mut number: u64) {
-    while number >= 0x80 {
-        out.put_u8((number & 0x7F) as u8 | 0x80);
-        number >>= 7;
-    }
-    out.put_u8(number as u8);
 }
 
 /// Returns the number of bytes that [`put_number`] writes.
@@ -297,6 +348,47 @@ impl ByteReader<'_> {
         let byte = self.bytes.get(self.at).ok_or(EffectError::Short { bytes: self.bytes.len(), what })?;
         self.at += 1;
         Ok(*byte)
+    }
+
+    fn client(&mut self) -> Result<ClientId, EffectError> {
+        let client = self.take(16, "client")?;
+        let client =
+            client.first_chunk::<16>().ok_or(EffectError::Short { bytes: self.bytes.len(), what: "client" })?;
+        Ok(ClientId::new(Uuid::from_bytes(*client)))
+    }
+
+    fn clients(&mut self) -> Result<Vec<ClientId>, EffectError> {
+        let found = self.number("number of clients")?;
+        let count = limit("number of clients", found, ((self.bytes.len() - self.at) / 16) as u64)?;
+        if count == 0 {
+            return Err(EffectError::Padded { what: "number of clients" });
+        }
+        (0..count).map(|_| self.client()).collect()
+    }
+
+    fn record(&mut self, changes: &[RowChange]) -> Result<Record, EffectError> {
+        let client = self.client()?;
+        let number = self.number("number")?;
+        let done = self.number("done mark")?;
+        limit("done mark", done, number)?;
+        let written = written_by(changes);
+        let short = EffectError::Short { bytes: self.bytes.len(), what: "outcome" };
+        let mut rest = &self.bytes[self.at..];
+        let outcome = match rest.first() {
+            Some(&WRITTEN_BY_CHANGE) => {
+                self.at += 1;
+                Outcome::Written(written.ok_or(short)?)
+            }
+            _ => {
+                let outcome = Outcome::take(&mut rest).ok_or(short)?;
+                self.at = self.bytes.len() - rest.len();
+                if matches!(outcome, Outcome::Written(revision) if written == Some(revision)) {
+                    return Err(EffectError::Padded { what: "outcome" });
+                }
+                outcome
+            }
+        };
+        Ok(Record { client, number, done_below: number - done, outcome })
     }
 
     /// Reads a pair written by [`put_pair`]: two fields, each with its name and limit.
@@ -346,8 +438,46 @@ mod tests {
             (bytes(1..200), proptest::option::of(bytes(0..300))).prop_map(|(key, value)| RowChange { key, value });
         let range =
             (bytes(0..200), proptest::option::of(bytes(0..200))).prop_map(|(begin, end)| KeyRange { begin, end });
-        (any::<u64>(), proptest::option::of(range), proptest::collection::vec(change, 0..8))
-            .prop_map(|(at, clear, changes)| Effect { clear, ..Effect::new(Millis::new(at), changes) })
+        let parts = (proptest::option::of(range), proptest::collection::vec(change, 0..8));
+        let clients = proptest::collection::vec(any::<u128>().prop_map(client), 0..4);
+        (any::<u64>(), parts, clients, proptest::option::of(record())).prop_map(
+            |(at, (clear, changes), forget, record)| Effect {
+                clear,
+                forget,
+                record,
+                ..Effect::new(Millis::new(at), changes)
+            },
+        )
+    }
+
+    fn client(number: u128) -> ClientId {
+        ClientId::new(Uuid::from_u128(number))
+    }
+
+    fn record() -> impl Strategy<Value = Record> {
+        let outcome = prop_oneof![
+            any::<u64>().prop_map(|revision| Outcome::Written(Revision::new(revision))),
+            any::<bool>().prop_map(Outcome::Deleted),
+            Just(Outcome::NotANumber),
+        ];
+        (any::<u128>(), any::<u64>(), 0..=100_u64, outcome).prop_map(|(owner, number, done, outcome)| Record {
+            client: client(owner),
+            number,
+            done_below: number.saturating_sub(done),
+            outcome,
+        })
+    }
+
+    #[test]
+    fn recorded_put_repeats_no_revision() {
+        let put = RowChange::set(row::value_key(b"k"), row::encode_value(Revision::new(7), b"v"));
+        let of = |outcome| {
+            let record = Record { client: client(3), number: 1_000, done_below: 990, outcome };
+            Effect { record: Some(record), ..Effect::new(Millis::new(9), vec![put.clone()]) }
+        };
+        let plain = Effect::new(Millis::new(9), vec![put.clone()]).encode().unwrap();
+        let bytes = |revision| of(Outcome::Written(Revision::new(revision))).encode().unwrap().len() - plain.len();
+        assert_eq!((bytes(7), bytes(8)), (20, 28));
     }
 
     proptest! {
@@ -376,7 +506,7 @@ mod tests {
         #[test]
         fn decode_rejects_or_round_trips_any_bytes(effect in effect(), mut bytes in proptest::collection::vec(any::<u8>(), 0..100), format in 0..3_u8, at: proptest::sample::Index, byte: u8) {
             if format > 0 && !bytes.is_empty() {
-                bytes[0] = format;
+                bytes[0] = format + 1;
             }
             let mut damaged = effect.encode().unwrap().to_vec();
             let length = damaged.len();
@@ -392,19 +522,20 @@ mod tests {
     #[test]
     fn decode_error_names_invalid_bytes() {
         assert_eq!(Effect::decode(&Bytes::from_static(&[9, 0])), Err(EffectError::Format { found: 9 }));
+        assert_eq!(Effect::decode(&Bytes::from_static(&[1, 0])), Err(EffectError::OlderFormat { found: 1 }));
         let mut long = Effect::new(Millis::new(1), vec![]).encode().unwrap().to_vec();
         long.push(0);
-        assert_eq!(Effect::decode(&Bytes::from(long)), Err(EffectError::Extra { bytes: 11, extra: 1 }));
-        let lying = [&[FORMAT][..], &[0; 8], &[0xFF; 9], &[0x01]].concat();
+        assert_eq!(Effect::decode(&Bytes::from(long)), Err(EffectError::Extra { bytes: 12, extra: 1 }));
+        let lying = [&[FORMAT][..], &[0; 9], &[0xFF; 9], &[0x01]].concat();
         assert!(matches!(Effect::decode(&Bytes::from(lying)), Err(EffectError::Limit { .. })));
-        let padded = [&[FORMAT][..], &[0; 8], &[0x80, 0]].concat();
+        let padded = [&[FORMAT][..], &[0; 9], &[0x80, 0]].concat();
         assert_eq!(Effect::decode(&padded.into()), Err(EffectError::Padded { what: "number of changes" }));
     }
 
     #[test]
-    fn ordinary_effect_keeps_first_format() {
+    fn ordinary_effect_has_a_short_form() {
         let change = RowChange::set(Bytes::from_static(b"k"), Bytes::from_static(b"v"));
-        let written = [&[1][..], &[0, 0, 0, 0, 0, 0, 0, 9], &[1, 1, b'k', 2, b'v']].concat();
+        let written = [&[FORMAT][..], &[0, 0, 0, 0, 0, 0, 0, 9, 0], &[1, 1, b'k', 2, b'v']].concat();
         assert_eq!(Effect::new(Millis::new(9), vec![change]).encode().unwrap(), written);
     }
 
@@ -437,8 +568,8 @@ mod tests {
         let clear = |begin: usize, end: usize| KeyRange { begin: bytes(begin), end: Some(bytes(end)) };
         at_bound(ENGINE_KEY_BYTES_MAX, &|bytes| Effect { clear: Some(clear(bytes, 1)), ..of(vec![]) });
         at_bound(ENGINE_KEY_BYTES_MAX, &|bytes| Effect { clear: Some(clear(1, bytes)), ..of(vec![]) });
-        // Format, time, count, and two lengths beside the key of one byte.
-        let overhead = 1 + 8 + 1 + 1 + 1 + 4;
+        // Count, and two lengths beside the key of one byte.
+        let overhead = HEAD_BYTES + 1 + 1 + 1 + 4;
         at_bound(EFFECT_BYTES_WRITTEN_MAX, &|bytes| of(changes(1, 1, bytes - overhead)));
         let huge = changes(8, 3, EFFECT_BYTES_WRITTEN_MAX / 8);
         assert!(!is_written(of(huge)));

@@ -3,7 +3,7 @@
 
 use super::effect::{Effect, RowChange};
 use crate::engine::PageLimit;
-use crate::exactly_once::dedup::{self, Acceptance, Decision, DedupLimits};
+use crate::exactly_once::dedup::{self, Decision, DedupLimits};
 use crate::mutant::Mutant;
 use crate::ranges::merged::Merged;
 use crate::rows::row::{Outcome, decode_value, encode_value, value_bounds, value_key};
@@ -61,16 +61,15 @@ pub fn evaluate(
         Op::Get { key } => Ok(Evaluation::unchanged(Answer::Value(read(view, &value_key(key))?))),
         Op::Scan { keys, order, limit } => scan(view, keys, *order, *limit),
         write => {
-            let acceptance = match request.id.map(|id| dedup::check(id, view, at, limits)).transpose()? {
-                None => None,
-                Some(Decision::Apply(acceptance)) => Some(acceptance),
+            match request.id.map(|id| dedup::check(id, view, at, limits)).transpose()? {
+                None | Some(Decision::Apply) => {}
                 Some(Decision::Repeat(outcome)) => return Ok(Evaluation::unchanged(answer(outcome))),
                 Some(Decision::Refuse(refusal)) => return Ok(Evaluation { effect: None, answer: Err(refusal) }),
-            };
+            }
             let (change, outcome) = apply(write, view, revision)?;
             let unrecorded = change.is_none() && limits.breaks(Mutant::FailureUnrecorded);
-            let acceptance = acceptance.filter(|_| !unrecorded);
-            Ok(Evaluation { effect: effect(at, change, acceptance, outcome), answer: Ok(answer(outcome)) })
+            let id = request.id.filter(|_| !unrecorded);
+            Ok(Evaluation { effect: effect(at, change, id, outcome), answer: Ok(answer(outcome)) })
         }
     }
 }
@@ -89,7 +88,7 @@ pub fn evaluate_elsewhere(
     let answer = match request.id.map(|id| dedup::check(id, view, at, limits)).transpose()? {
         Some(Decision::Repeat(outcome)) => Ok(answer(outcome)),
         Some(Decision::Refuse(refusal)) => Err(refusal),
-        Some(Decision::Apply(_)) | None => {
+        Some(Decision::Apply) | None => {
             let why = "the key belongs to another partition since this one was split; fetch the table again";
             Err(ErrorDetail::new(ErrorKind::Moved, why))
         }
@@ -122,7 +121,7 @@ pub fn evaluate_merged(
     let answer = match dedup::check(id, view, at, limits)? {
         Decision::Repeat(outcome) => Ok(answer(outcome)),
         Decision::Refuse(refusal) => Err(refusal),
-        Decision::Apply(_) => Err(dedup::maybe_applied(format!(
+        Decision::Apply => Err(dedup::maybe_applied(format!(
             "operation {} is stamped {}, before its key came from another partition",
             id.number, id.stamp
         ))),
@@ -130,12 +129,10 @@ pub fn evaluate_merged(
     Ok(Evaluation { effect: None, answer })
 }
 
-fn effect(at: Millis, change: Option<RowChange>, acceptance: Option<Acceptance>, outcome: Outcome) -> Option<Effect> {
-    let changes = match acceptance {
-        Some(acceptance) => acceptance.record(change, outcome),
-        None => Vec::from_iter(change),
-    };
-    (!changes.is_empty()).then_some(Effect::new(at, changes))
+fn effect(at: Millis, change: Option<RowChange>, id: Option<&OpId>, outcome: Outcome) -> Option<Effect> {
+    let record = id.map(|id| dedup::recorded(id, outcome));
+    let effect = Effect { record, ..Effect::new(at, Vec::from_iter(change)) };
+    (record.is_some() || !effect.changes.is_empty()).then_some(effect)
 }
 
 /// Returns the change and the outcome of a write. Reads never get here.

@@ -1,20 +1,16 @@
-//! Committed rows on their way from a memtable to the engine.
+//! Committed rows and records on their way from a memtable to the engine.
 
 use super::clears::{Clears, clears};
+use super::row::{KIND_CLIENT, client_key};
 use super::row_map::{RowMap, is_value};
+use super::view::ViewError;
+use crate::engine::{Change, Engine};
+use crate::exactly_once::window::{Pieces, Window};
 use crate::operations::effect::RowChange;
-use archon_types::{KeyRange, Seq};
+use archon_types::{ClientId, KeyRange, PlacementId, Seq};
 use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
 use std::sync::{Arc, OnceLock};
-
-/// A committed row.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) value: Option<Bytes>,
-    /// No row below these ones has it, or the frozen ones remove it: removing it leaves nothing to write.
-    pub(crate) fresh: bool,
-}
 
 /// Committed rows on their way to the engine; a removed row has no value. Clones share the rows.
 #[derive(Clone, Debug)]
@@ -22,9 +18,11 @@ pub struct Frozen {
     /// Position up to which the engine will hold everything.
     pub upto: Seq,
     /// Rows by key, unsorted as they were frozen.
-    rows: Arc<RowMap<Held>>,
+    rows: Arc<RowMap<Option<Bytes>>>,
     /// The same in order of key, once the flusher has sorted them.
     sorted: Arc<OnceLock<Box<[RowChange]>>>,
+    /// Records by client.
+    pieces: Arc<Pieces>,
     /// Cleared ranges of user keys, applied before the rows here.
     clears: Arc<[KeyRange]>,
     /// Cost to the budget.
@@ -32,9 +30,36 @@ pub struct Frozen {
 }
 
 impl Frozen {
-    pub(crate) fn new(upto: Seq, rows: RowMap<Held>, clears: Clears, bytes: usize) -> Self {
+    pub(crate) fn new(upto: Seq, rows: RowMap<Option<Bytes>>, pieces: Pieces, clears: Clears, bytes: usize) -> Self {
         let clears = clears.into_ranges().collect();
-        Self { upto, rows: Arc::new(rows), sorted: Arc::default(), clears, bytes }
+        Self { upto, rows: Arc::new(rows), sorted: Arc::default(), pieces: Arc::new(pieces), clears, bytes }
+    }
+
+    /// Returns everything to write to the engine's `space`, in order of key: the rows, and for each client its window,
+    /// which is the engine's joined with what is here. The position row comes last: a part that is written repeats.
+    ///
+    /// Only the engine's one writer may call it, when it has written all earlier rows of the space.
+    ///
+    /// # Errors
+    /// [`ViewError`] if the engine's window of a client cannot be read.
+    pub fn changes(&self, engine: &dyn Engine, space: PlacementId) -> Result<Vec<Change>, ViewError> {
+        let rows = self.rows();
+        let (values, others) = rows.split_at(rows.partition_point(|row| row.key.first() < Some(&KIND_CLIENT)));
+        let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
+        let mut changes: Vec<Change> = values.iter().map(change).collect();
+        for (client, piece) in self.pieces.from(ClientId::NIL) {
+            let key = client_key(client);
+            let stored = if piece.reset { None } else { engine.get(space, &key)? };
+            let stored = stored.map(|row| Window::decode(&row)).transpose()?;
+            let value = piece.over(stored).map(|window| window.encode());
+            changes.push(Change { space, key, value });
+        }
+        changes.extend(others.iter().map(change));
+        Ok(changes)
+    }
+
+    pub(crate) fn pieces(&self) -> &Pieces {
+        &self.pieces
     }
 
     /// Returns the ranges of user keys to remove from the engine before the rows are written. Rows that an entry
@@ -48,20 +73,20 @@ impl Frozen {
         self.bytes
     }
 
-    /// Returns all rows, in order of key. Sorts them once, perhaps a million: not for a thread that others wait for.
+    /// Returns all rows but the windows of clients, in order of key. Sorts them once, perhaps a million: not for a thread that others wait for.
     pub fn rows(&self) -> &[RowChange] {
-        let change = |(key, held): (&Bytes, &Held)| RowChange { key: key.clone(), value: held.value.clone() };
+        let change = |(key, value): (&Bytes, &Option<Bytes>)| RowChange { key: key.clone(), value: value.clone() };
         self.sorted.get_or_init(|| self.rows.rows().into_iter().map(change).collect())
     }
 
     /// Returns user rows, in no order.
     pub fn values(&self) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
-        self.rows.values().map(|(key, held)| (key, held.value.as_ref()))
+        self.rows.values().map(|(key, value)| (key, value.as_ref()))
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<Option<&Bytes>> {
         match self.rows.get(key) {
-            Some(held) => Some(held.value.as_ref()),
+            Some(value) => Some(value.as_ref()),
             None => self.hides(key).then_some(None),
         }
     }
@@ -85,7 +110,7 @@ impl Frozen {
             values.map(|row| (&row.key, row.value.as_ref()))
         });
         let found = sorted.is_none().then(|| self.rows.values_between(from, to).rev());
-        let found = found.map(|rows| rows.map(|(key, held)| (key, held.value.as_ref())));
+        let found = found.map(|rows| rows.map(|(key, value)| (key, value.as_ref())));
         sorted.into_iter().flatten().chain(found.into_iter().flatten())
     }
 
@@ -97,7 +122,7 @@ impl Frozen {
             let within = move |row: &&RowChange| within((Bound::Unbounded, to), row);
             rows[start..].iter().take_while(within).map(|row| (&row.key, row.value.as_ref()))
         });
-        let found = sorted.is_none().then(|| self.rows.range(from, to).map(|(key, held)| (key, held.value.as_ref())));
+        let found = sorted.is_none().then(|| self.rows.range(from, to).map(|(key, value)| (key, value.as_ref())));
         sorted.into_iter().flatten().chain(found.into_iter().flatten())
     }
 }

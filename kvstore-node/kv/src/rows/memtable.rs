@@ -8,6 +8,9 @@
 //! them. So a row overwritten often costs the engine one write per freeze, and a row set and removed in between costs
 //! it none.
 //!
+//! Records of operations change no rows here: committed ones are gathered as one piece per client, which the flusher joins
+//! with the client's row in the engine (docs/design/adr/0091-exactly-once-windows.md).
+//!
 //! An entry that clears a range hides older rows in it from readers that see the entry: rows of earlier entries, frozen
 //! rows, and rows that the engine holds until the flusher has cleared them.
 
@@ -18,21 +21,26 @@ mod model_tests;
 mod read;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use super::clears::{Clears, clear_cost};
-use super::frozen::{Frozen, Held};
+use super::frozen::Frozen;
 use super::growth::{Growing, Growth};
 use super::memtable_budget::MemtableBudget;
 use super::row;
 use super::row_map::{RowMap, is_value};
+use crate::exactly_once::window::{Pieces, Record};
+use crate::mutant::Mutant;
 use crate::operations::effect::{Effect, RowChange};
-use archon_types::{KeyRange, Millis, Seq};
+use archon_types::{ClientId, KeyRange, Millis, Seq};
 use bytes::Bytes;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 
 /// Cost of a row beside its key and value, in bytes.
 const ROW_OVERHEAD_BYTES: usize = 128;
+/// Cost of the record of an uncommitted entry, in bytes.
+const RECORD_BYTES: usize = size_of::<Record>();
 
 /// Reason for refusing a change to the memtable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -62,6 +70,8 @@ struct Open {
     at: Millis,
     clear: Option<KeyRange>,
     changes: Vec<RowChange>,
+    forget: Vec<ClientId>,
+    record: Option<Record>,
 }
 
 impl Open {
@@ -78,7 +88,8 @@ impl Open {
 
     /// Returns its cost to the budget.
     fn cost(&self) -> usize {
-        self.clear.as_ref().map_or(0, clear_cost) + self.changes.iter().map(cost).sum::<usize>()
+        let records = self.record.map_or(0, |_| RECORD_BYTES) + self.forget.len() * size_of::<ClientId>();
+        self.clear.as_ref().map_or(0, clear_cost) + self.changes.iter().map(cost).sum::<usize>() + records
     }
 }
 
@@ -103,10 +114,14 @@ pub struct Memtable {
     open_clears: Clears,
     /// Ranges cleared since the last freeze: frozen and engine rows there are hidden.
     clears: Clears,
-    /// Newest committed version of each row written since the last freeze.
-    rows: RowMap<Held>,
-    /// Bytes of `rows` and `clears`.
+    /// Newest committed version of each row written since the last freeze; `None` for a removed row.
+    rows: RowMap<Option<Bytes>>,
+    /// Bytes of `rows`, `clears` and `pieces`.
     rows_bytes: usize,
+    /// Committed records since the last freeze.
+    pieces: Pieces,
+    /// Newest windows that were looked up, uncommitted records included.
+    newest_windows: RefCell<windows::Newest>,
     frozen: Option<Frozen>,
     last: Seq,
     commit: Seq,
@@ -133,6 +148,8 @@ impl Memtable {
             clears: Clears::default(),
             rows: RowMap::default(),
             rows_bytes: 0,
+            pieces: Pieces::default(),
+            newest_windows: RefCell::default(),
             frozen: None,
             last: flushed,
             commit: flushed,
@@ -146,8 +163,7 @@ impl Memtable {
     }
 
     /// Records that the engine may also hold rows of positions up to `upto`: [`Seq::new`]`(u64::MAX)` while a copy
-    /// brings rows of unknown positions, and after a restart, which may have interrupted one. Until then a removed row
-    /// is removed from the engine as well, even if this memtable brought it.
+    /// brings rows of unknown positions, and after a restart, which may have interrupted one.
     pub fn set_engine_ahead(&mut self, upto: Seq) {
         self.engine_ahead = upto;
     }
@@ -176,8 +192,8 @@ impl Memtable {
         if seq <= self.last {
             return Err(MemtableError::NotNext { found: seq, last: self.last });
         }
-        let Effect { at, clear, changes } = effect;
-        let open = Open { seq, at, clear, changes };
+        let Effect { at, clear, changes, forget, record } = effect;
+        let open = Open { seq, at, clear, changes, forget, record };
         self.bytes += open.cost();
         self.charge();
         if let Some(range) = &open.clear {
@@ -188,6 +204,7 @@ impl Memtable {
                 open.note(newest, values);
             }
         }
+        self.newest_windows.get_mut().apply(&open);
         self.open.push_back(open);
         self.last = seq;
         Ok(())
@@ -198,7 +215,7 @@ impl Memtable {
         self.commit = self.commit.max(seq.min(self.last));
         let mut time = None;
         while let Some(open) = self.open.pop_front_if(|open| open.seq <= self.commit) {
-            time = Some((open.seq, open.at));
+            time = Some(open.at);
             self.bytes -= open.cost();
             if let Some(range) = open.clear {
                 self.open_clears.settled(open.seq);
@@ -208,11 +225,12 @@ impl Memtable {
                 if let Some(newest) = self.newest_mut(is_value(&change.key)) {
                     newest.remove_if(&change.key, |row| row.seq == open.seq);
                 }
-                self.settle(open.seq, change);
+                self.settle(change);
             }
+            self.settle_records(&open.forget, open.record.as_ref(), open.at);
         }
-        if let Some((seq, at)) = time {
-            self.settle(seq, RowChange::set(Bytes::from_static(row::LOG_TIME_KEY), row::encode_millis(at)));
+        if let Some(at) = time {
+            self.settle(RowChange::set(Bytes::from_static(row::LOG_TIME_KEY), row::encode_millis(at)));
             self.charge();
         }
     }
@@ -221,9 +239,9 @@ impl Memtable {
     fn clear(&mut self, seq: Seq, range: KeyRange) {
         let mut freed = 0;
         let growing = &mut self.growing;
-        self.rows.remove_values(&range, |key, held| {
-            freed += row_cost(key, held.value.as_ref());
-            growing.note(key, Growth::of(key, Some(held.value.as_ref()), None));
+        self.rows.remove_values(&range, |key, value| {
+            freed += row_cost(key, value.as_ref());
+            growing.note(key, Growth::of(key, Some(value.as_ref()), None));
         });
         growing.clear();
         let cost = clear_cost(&range);
@@ -233,33 +251,32 @@ impl Memtable {
     }
 
     /// Adds a change to the committed rows.
-    fn settle(&mut self, seq: Seq, change: RowChange) {
-        let cost = cost(&change);
+    fn settle(&mut self, change: RowChange) {
+        let after = cost(&change);
         let RowChange { key, value } = change;
-        // Only an outcome is known to be new: it is recorded once, and only if there was none. If the frozen rows have
-        // this key all the same, they remove it.
-        let new = value.is_some() && row::is_outcome_key(&key) && seq > self.engine_ahead;
-        let (mut before, mut after) = (0, cost);
+        let mut before = 0;
         let growing = &mut self.growing;
         if key == row::MERGED_KEY {
             // The rows of another partition have arrived, in order of their keys.
             growing.forget_trend();
         }
-        self.rows.update(key, |key, held| match held {
-            Some(held) => {
-                before = row_cost(key, held.value.as_ref());
-                growing.note(key, Growth::of(key, Some(held.value.as_ref()), value.as_ref()));
-                if value.is_none() && held.fresh {
-                    after = 0;
-                    return None;
-                }
-                Some(Held { value, fresh: held.fresh })
-            }
-            None => {
-                growing.note(key, Growth::of(key, None, value.as_ref()));
-                Some(Held { value, fresh: new })
-            }
+        self.rows.update(key, |key, held| {
+            before = held.map_or(0, |held| row_cost(key, held.as_ref()));
+            growing.note(key, Growth::of(key, held.map(Option::as_ref), value.as_ref()));
+            Some(value)
         });
+        self.rows_bytes = self.rows_bytes + after - before;
+        self.bytes = self.bytes + after - before;
+    }
+
+    /// Adds what an entry forgets and records to the committed pieces.
+    fn settle_records(&mut self, forget: &[ClientId], record: Option<&Record>, at: Millis) {
+        let before = self.pieces.bytes();
+        if !self.budget.breaks(Mutant::ForgottenKept) {
+            forget.iter().for_each(|client| self.pieces.forget(*client));
+        }
+        record.into_iter().for_each(|record| self.pieces.record(record, at));
+        let after = self.pieces.bytes();
         self.rows_bytes = self.rows_bytes + after - before;
         self.bytes = self.bytes + after - before;
     }
@@ -312,6 +329,9 @@ impl Memtable {
         if cut {
             self.newest_values.take();
             self.newest_others.take();
+            if !self.budget.breaks(Mutant::WindowOutlivesCut) {
+                self.newest_windows.take();
+            }
             self.open_clears.cut(after);
         }
         self.last = self.last.min(after);
@@ -324,8 +344,10 @@ impl Memtable {
         if self.frozen.is_none() && !self.rows.is_empty() {
             self.note_position();
             let (rows, clears) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.clears));
-            let bytes = std::mem::take(&mut self.rows_bytes);
-            self.frozen = Some(Frozen::new(self.commit, rows, clears, bytes));
+            let (pieces, bytes) = (std::mem::take(&mut self.pieces), std::mem::take(&mut self.rows_bytes));
+            // Windows of clients that come back are read again.
+            self.newest_windows.take();
+            self.frozen = Some(Frozen::new(self.commit, rows, pieces, clears, bytes));
         }
         self.frozen.clone()
     }
@@ -335,7 +357,7 @@ impl Memtable {
         self.engine_position = self.engine_position.max(self.commit);
         let change = RowChange::set(Bytes::from_static(row::POSITION_KEY), row::encode_position(self.engine_position));
         let cost = cost(&change);
-        self.rows.update(change.key, |_, _| Some(Held { value: change.value, fresh: false }));
+        self.rows.update(change.key, |_, _| Some(change.value));
         self.rows_bytes += cost;
         self.bytes += cost;
         self.charge();

@@ -1,5 +1,6 @@
 //! Bound on the memory of all memtables of a node.
 
+use crate::mutant::Mutant;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,6 +12,9 @@ pub const RECENT_BYTES_MAX: usize = 256 * 1024 * 1024;
 pub struct MemtableBudget {
     used: Arc<AtomicUsize>,
     max: usize,
+    /// The rule that a test disables in all memtables.
+    #[cfg(any(test, feature = "mutants"))]
+    mutant: Option<Mutant>,
 }
 
 impl Default for MemtableBudget {
@@ -22,7 +26,31 @@ impl Default for MemtableBudget {
 impl MemtableBudget {
     /// Creates a budget of `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
-        Self { used: Arc::default(), max: bytes_max }
+        Self {
+            used: Arc::default(),
+            max: bytes_max,
+            #[cfg(any(test, feature = "mutants"))]
+            mutant: None,
+        }
+    }
+
+    /// Disables a rule in all memtables, for a test that proves its checks.
+    #[cfg(any(test, feature = "mutants"))]
+    #[must_use]
+    pub fn with_mutant(self, mutant: Option<Mutant>) -> Self {
+        Self { mutant, ..self }
+    }
+
+    /// Returns whether a test disables this rule.
+    #[cfg(any(test, feature = "mutants"))]
+    pub(crate) fn breaks(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    #[cfg(not(any(test, feature = "mutants")))]
+    #[allow(clippy::unused_self)]
+    pub(crate) const fn breaks(&self, _: Mutant) -> bool {
+        false
     }
 
     /// Returns whether new writes must be refused. Writes already decided (a follower's entries, a replay) are still

@@ -3,8 +3,7 @@
 //! | key | value |
 //! |---|---|
 //! | `1 ‖ user key` | format, revision, value |
-//! | `2 ‖ client` | format, the client's [`ClientHead`] |
-//! | `2 ‖ client ‖ number` | format, the [`Outcome`] of that operation |
+//! | `2 ‖ client` | the client's [`Window`](crate::Window); no entry sets it |
 //! | `3 ‖ 't'` | format, the log time of the last applied effect |
 //! | `3 ‖ 'p'` | format, the position up to which there are rows: the node's own, see [`engine_position`] |
 //! | `3 ‖ 'f'` | format, the log time up to which clients were forgotten |
@@ -42,10 +41,8 @@ pub const CLEARED_KEY: &[u8] = &[KIND_META, b'c'];
 /// Key of the row that holds the position up to which there are rows.
 pub const POSITION_KEY: &[u8] = &[KIND_META, b'p'];
 
-/// Bytes of the key of a client's head row.
-pub const CLIENT_HEAD_KEY_BYTES: usize = 17;
-/// Bytes of the key of a client's outcome row.
-pub const CLIENT_OUTCOME_KEY_BYTES: usize = 25;
+/// Bytes of the key of a client's row.
+pub const CLIENT_KEY_BYTES: usize = 17;
 
 const FORMAT: u8 = 1;
 
@@ -168,102 +165,27 @@ pub fn note_copied(rows: &mut Vec<Row>, committed: Seq) {
     }
 }
 
-/// Returns the key of a client's head row.
-pub fn client_head_key(client: ClientId) -> Bytes {
-    Bytes::copy_from_slice(&client_head_bytes(client))
+/// Returns the key of a client's row.
+pub fn client_key(client: ClientId) -> Bytes {
+    Bytes::copy_from_slice(&client_key_bytes(client))
 }
 
-/// Returns [`client_head_key`] as an array, for lookups.
-pub(crate) fn client_head_bytes(client: ClientId) -> [u8; CLIENT_HEAD_KEY_BYTES] {
-    let mut key = [KIND_CLIENT; CLIENT_HEAD_KEY_BYTES];
+/// Returns [`client_key`] as an array, for lookups.
+pub(crate) fn client_key_bytes(client: ClientId) -> [u8; CLIENT_KEY_BYTES] {
+    let mut key = [KIND_CLIENT; CLIENT_KEY_BYTES];
     key[1..].copy_from_slice(client.get().as_bytes());
     key
 }
 
-/// Returns the key of the row that holds the outcome of a client's operation.
-pub fn client_outcome_key(client: ClientId, number: u64) -> Bytes {
-    let mut key = BytesMut::with_capacity(CLIENT_OUTCOME_KEY_BYTES);
-    key.put_u8(KIND_CLIENT);
-    key.put_slice(client.get().as_bytes());
-    key.put_u64(number);
-    key.freeze()
-}
-
-/// Returns whether a row holds the outcome of one operation.
-pub fn is_outcome_key(key: &[u8]) -> bool {
-    key.len() == CLIENT_OUTCOME_KEY_BYTES && key[0] == KIND_CLIENT
-}
-
-/// Returns the client in the key of one of its rows, with the operation's number if it is an outcome row.
+/// Returns the client in the key of its row.
 ///
 /// # Errors
 /// [`RowError`] if it is no such key.
-pub fn decode_client_key(key: &[u8]) -> Result<(ClientId, Option<u64>), RowError> {
-    let error = RowError { what: "client key", bytes: key.len() };
-    let [KIND_CLIENT, rest @ ..] = key else { return Err(error) };
-    let Some((client, number)) = rest.split_first_chunk::<16>() else { return Err(error) };
-    let client = ClientId::new(Uuid::from_bytes(*client));
-    match number {
-        [] => Ok((client, None)),
-        number => match <[u8; 8]>::try_from(number) {
-            Ok(number) => Ok((client, Some(u64::from_be_bytes(number)))),
-            Err(_) => Err(error),
-        },
-    }
-}
-
-/// A partition's record of a client as a whole.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClientHead {
-    /// Log time at which this record was begun. An operation stamped at or after it would be recorded if it had been
-    /// applied, since the record has been kept ever since.
-    pub created: Millis,
-    /// Log time of the last operation recorded.
-    pub last: Millis,
-    /// The client has confirmed every operation below this number.
-    pub done_below: u64,
-    /// The highest operation recorded: nothing above it has an outcome row.
-    pub highest: u64,
-    /// Below this number every outcome row was removed.
-    pub removed_below: u64,
-    /// Outcome rows stored, those below `done_below` that were not yet removed included.
-    pub outcomes: u32,
-}
-
-impl ClientHead {
-    const BYTES: usize = 44;
-
-    /// Encodes it as a row.
-    pub fn encode(&self) -> Bytes {
-        let mut row = BytesMut::with_capacity(1 + Self::BYTES);
-        row.put_u8(FORMAT);
-        row.put_u64(self.created.get());
-        row.put_u64(self.last.get());
-        row.put_u64(self.done_below);
-        row.put_u64(self.highest);
-        row.put_u64(self.removed_below);
-        row.put_u32(self.outcomes);
-        row.freeze()
-    }
-
-    /// Decodes a row.
-    ///
-    /// # Errors
-    /// [`RowError`] for anything [`ClientHead::encode`] does not write.
-    pub fn decode(row: &[u8]) -> Result<Self, RowError> {
-        let error = RowError { what: "client", bytes: row.len() };
-        let [FORMAT, rest @ ..] = row else { return Err(error) };
-        let rest = <[u8; Self::BYTES]>::try_from(rest).map_err(|_| error)?;
-        let number = |at: usize| rest[at..at + 8].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
-        Ok(Self {
-            created: Millis::new(number(0)),
-            last: Millis::new(number(8)),
-            done_below: number(16),
-            highest: number(24),
-            removed_below: number(32),
-            outcomes: u32::from_be_bytes([rest[40], rest[41], rest[42], rest[43]]),
-        })
-    }
+pub fn decode_client_key(key: &[u8]) -> Result<ClientId, RowError> {
+    let client = key.strip_prefix(&[KIND_CLIENT]).and_then(|client| <[u8; 16]>::try_from(client).ok());
+    client
+        .map(|client| ClientId::new(Uuid::from_bytes(client)))
+        .ok_or(RowError { what: "client key", bytes: key.len() })
 }
 
 /// Outcome of a write, as far as its answer needs it.
@@ -282,51 +204,51 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Encodes it as a row.
-    pub fn encode(&self) -> Bytes {
-        let mut row = BytesMut::with_capacity(18);
-        row.put_u8(FORMAT);
+    /// Writes it: a tag and its fields.
+    pub(crate) fn put(&self, out: &mut BytesMut) {
         match self {
             Self::Written(revision) => {
-                row.put_u8(1);
-                row.put_u64(revision.get());
+                out.put_u8(1);
+                out.put_u64(revision.get());
             }
             Self::Deleted(existed) => {
-                row.put_u8(2);
-                row.put_u8(u8::from(*existed));
+                out.put_u8(2);
+                out.put_u8(u8::from(*existed));
             }
             Self::ConditionFailed(revision) => {
-                row.put_u8(3);
-                row.put_u64(revision.get());
+                out.put_u8(3);
+                out.put_u64(revision.get());
             }
             Self::Counter(value, revision) => {
-                row.put_u8(4);
-                row.put_i64(*value);
-                row.put_u64(revision.get());
+                out.put_u8(4);
+                out.put_i64(*value);
+                out.put_u64(revision.get());
             }
-            Self::NotANumber => row.put_u8(5),
+            Self::NotANumber => out.put_u8(5),
         }
-        row.freeze()
     }
 
-    /// Decodes a row.
-    ///
-    /// # Errors
-    /// [`RowError`] for anything [`Outcome::encode`] does not write.
-    pub fn decode(row: &[u8]) -> Result<Self, RowError> {
-        let error = RowError { what: "outcome", bytes: row.len() };
-        let [FORMAT, tag, rest @ ..] = row else { return Err(error) };
-        let number = |bytes: &[u8]| <[u8; 8]>::try_from(bytes).map(u64::from_be_bytes).map_err(|_| error.clone());
-        match (*tag, rest) {
-            (1, rest) => Ok(Self::Written(Revision::new(number(rest)?))),
-            (2, [existed @ (0 | 1)]) => Ok(Self::Deleted(*existed == 1)),
-            (3, rest) => Ok(Self::ConditionFailed(Revision::new(number(rest)?))),
-            (4, rest) if rest.len() == 16 => {
-                Ok(Self::Counter(number(&rest[..8])?.cast_signed(), Revision::new(number(&rest[8..])?)))
+    /// Reads one from the beginning of `rest`; `None` for anything that [`Outcome::put`] does not write.
+    pub(crate) fn take(rest: &mut &[u8]) -> Option<Self> {
+        let number = |rest: &mut &[u8]| {
+            let (number, after) = rest.split_first_chunk::<8>()?;
+            *rest = after;
+            Some(u64::from_be_bytes(*number))
+        };
+        let (tag, after) = rest.split_first()?;
+        *rest = after;
+        Some(match tag {
+            1 => Self::Written(Revision::new(number(rest)?)),
+            2 => {
+                let (existed, after) = rest.split_first().filter(|(existed, _)| **existed <= 1)?;
+                *rest = after;
+                Self::Deleted(*existed == 1)
             }
-            (5, []) => Ok(Self::NotANumber),
-            _ => Err(error),
-        }
+            3 => Self::ConditionFailed(Revision::new(number(rest)?)),
+            4 => Self::Counter(number(rest)?.cast_signed(), Revision::new(number(rest)?)),
+            5 => Self::NotANumber,
+            _ => return None,
+        })
     }
 }
 
@@ -341,17 +263,7 @@ mod tests {
         assert_eq!(decode_value(&row).unwrap(), (Bytes::from_static(b"value"), Revision::new(7)));
         assert_eq!(decode_millis(&encode_millis(Millis::new(9))).unwrap(), Millis::new(9));
         let client = ClientId::new(Uuid::from_u128(5));
-        assert_eq!(decode_client_key(&client_head_key(client)).unwrap(), (client, None));
-        assert_eq!(decode_client_key(&client_outcome_key(client, 8)).unwrap(), (client, Some(8)));
-        let head = ClientHead {
-            created: Millis::new(1),
-            last: Millis::new(2),
-            done_below: u64::MAX,
-            highest: 5,
-            removed_below: 4,
-            outcomes: 3,
-        };
-        assert_eq!(ClientHead::decode(&head.encode()).unwrap(), head);
+        assert_eq!(decode_client_key(&client_key(client)).unwrap(), client);
         for outcome in [
             Outcome::Written(Revision::new(u64::MAX)),
             Outcome::Deleted(true),
@@ -360,7 +272,9 @@ mod tests {
             Outcome::Counter(i64::MIN, Revision::new(3)),
             Outcome::NotANumber,
         ] {
-            assert_eq!(Outcome::decode(&outcome.encode()).unwrap(), outcome);
+            let mut written = BytesMut::new();
+            outcome.put(&mut written);
+            assert_eq!(Outcome::take(&mut &written[..]), Some(outcome));
         }
     }
 
@@ -374,11 +288,11 @@ mod tests {
             if let Ok(time) = decode_millis(&row) {
                 prop_assert_eq!(encode_millis(time), row.clone());
             }
-            if let Ok(head) = ClientHead::decode(&row) {
-                prop_assert_eq!(head.encode(), row.clone());
-            }
-            if let Ok(outcome) = Outcome::decode(&row) {
-                prop_assert_eq!(outcome.encode(), row.clone());
+            let mut rest = &row[..];
+            if let Some(outcome) = Outcome::take(&mut rest) {
+                let mut written = BytesMut::new();
+                outcome.put(&mut written);
+                prop_assert_eq!(&written[..], &row[..row.len() - rest.len()]);
             }
             let _ = decode_client_key(&row);
         }

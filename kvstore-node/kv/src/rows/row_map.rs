@@ -1,13 +1,12 @@
 //! Rows in memory: found by key, and on demand in order of key.
 //!
 //! Nearly every access names one row, so user rows are hashed (with a seed per map, since users choose their keys); an
-//! order of their keys is built on first use and kept from then on. The exactly-once table's rows are in queues, and
-//! the few others in a list.
+//! order of their keys is built on first use and kept from then on. The few others are in a list. Client rows are not
+//! here: see `exactly_once::window`.
 
 use super::clears::clears;
 use super::row::KIND_VALUE;
 use crate::engine::is_empty_range;
-use crate::exactly_once::client_rows::{ClientRows, client_key};
 use archon_types::KeyRange;
 use bytes::Bytes;
 use hashbrown::hash_table::Entry;
@@ -24,7 +23,6 @@ pub(crate) struct RowMap<V> {
     hasher: DefaultHashBuilder,
     /// The keys in `values`, copied, in order; built on first use.
     sorted: OnceLock<BTreeSet<Box<[u8]>>>,
-    clients: ClientRows<V>,
     /// In order: a partition's own rows, of which there are a few.
     others: Vec<(Bytes, V)>,
 }
@@ -35,7 +33,6 @@ impl<V> Default for RowMap<V> {
             values: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             sorted: OnceLock::new(),
-            clients: ClientRows::default(),
             others: Vec::new(),
         }
     }
@@ -44,7 +41,7 @@ impl<V> Default for RowMap<V> {
 impl<V> RowMap<V> {
     /// Returns whether there is no row.
     pub(crate) fn is_empty(&self) -> bool {
-        self.values.is_empty() && self.clients.is_empty() && self.others.is_empty()
+        self.values.is_empty() && self.others.is_empty()
     }
 
     /// Returns the row with this key.
@@ -52,28 +49,20 @@ impl<V> RowMap<V> {
         if is_value(key) {
             return self.value(key).map(|(_, value)| value);
         }
-        match client_key(key) {
-            Some(key) => self.clients.get(key),
-            None => self.place_of_other(key).ok().map(|at| &self.others[at].1),
-        }
+        self.place_of_other(key).ok().map(|at| &self.others[at].1)
     }
 
     /// Sets the row of this key to the result of `decide` on the present one, or removes it.
-    pub(crate) fn update(&mut self, key: Bytes, decide: impl FnOnce(&Bytes, Option<&V>) -> Option<V>) {
+    pub(super) fn update(&mut self, key: Bytes, decide: impl FnOnce(&Bytes, Option<&V>) -> Option<V>) {
         if is_value(&key) {
             return self.update_value(key, decide);
         }
-        match client_key(&key) {
-            Some(client) => self.clients.update(key, client, decide),
-            None => {
-                let place = self.place_of_other(&key);
-                match (decide(&key, place.ok().map(|at| &self.others[at].1)), place) {
-                    (Some(value), Ok(at)) => self.others[at] = (key, value),
-                    (Some(value), Err(at)) => self.others.insert(at, (key, value)),
-                    (None, Ok(at)) => drop(self.others.remove(at)),
-                    (None, Err(_)) => {}
-                }
-            }
+        let place = self.place_of_other(&key);
+        match (decide(&key, place.ok().map(|at| &self.others[at].1)), place) {
+            (Some(value), Ok(at)) => self.others[at] = (key, value),
+            (Some(value), Err(at)) => self.others.insert(at, (key, value)),
+            (None, Ok(at)) => drop(self.others.remove(at)),
+            (None, Err(_)) => {}
         }
     }
 
@@ -83,7 +72,7 @@ impl<V> RowMap<V> {
     }
 
     /// Removes the row with this key if it exists and `condition` holds.
-    pub(crate) fn remove_if(&mut self, key: &[u8], condition: impl FnOnce(&V) -> bool) {
+    pub(super) fn remove_if(&mut self, key: &[u8], condition: impl FnOnce(&V) -> bool) {
         if is_value(key) {
             let hash = self.hasher.hash_one(key);
             let Ok(found) = self.values.find_entry(hash, |(held, _)| *held == key) else { return };
@@ -95,15 +84,10 @@ impl<V> RowMap<V> {
             }
             return;
         }
-        match client_key(key) {
-            Some(client) => self.clients.remove_if(client, condition),
-            None => {
-                if let Ok(at) = self.place_of_other(key)
-                    && condition(&self.others[at].1)
-                {
-                    self.others.remove(at);
-                }
-            }
+        if let Ok(at) = self.place_of_other(key)
+            && condition(&self.others[at].1)
+        {
+            self.others.remove(at);
         }
     }
 
@@ -147,10 +131,9 @@ impl<V> RowMap<V> {
 
     /// Returns the rows from `from` to `to`, in order of key.
     pub(crate) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, &V)> {
-        let clients = self.clients.range(from, to);
         let within = move |key: &Bytes| RangeBounds::<[u8]>::contains(&(from, to), &key[..]);
         let others = self.others.iter().filter(move |(key, _)| within(key)).map(|(key, value)| (key, value));
-        merged(self.values_between(from, to), merged(clients, others))
+        merged(self.values_between(from, to), others)
     }
 
     /// Returns user rows from `from` to `to`, in order of key from either end.
@@ -177,15 +160,14 @@ impl<V> RowMap<V> {
     pub(crate) fn rows(&self) -> Vec<(&Bytes, &V)> {
         let mut rows: Vec<_> = self.values().collect();
         rows.sort_unstable_by_key(|(key, _)| *key);
-        rows.extend(self.clients.range(Bound::Unbounded, Bound::Unbounded));
         rows.extend(self.others.iter().map(|(key, value)| (key, value)));
-        // Three sorted lists, which a stable sort detects.
+        // Two sorted lists, which a stable sort detects.
         rows.sort_by_key(|(key, _)| *key);
         rows
     }
 
     /// Returns user rows, in no order.
-    pub(super) fn values(&self) -> impl Iterator<Item = (&Bytes, &V)> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = (&Bytes, &V)> {
         self.values.iter().map(|(key, value)| (key, value))
     }
 }
@@ -220,7 +202,6 @@ fn merged<'a, V: 'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::row::{CLIENT_OUTCOME_KEY_BYTES, KIND_CLIENT};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -299,7 +280,7 @@ mod tests {
 
     #[test]
     fn replaced_row_frees_memory_of_former_key() {
-        for key in [&[KIND_VALUE, 7][..], &[KIND_CLIENT; CLIENT_OUTCOME_KEY_BYTES], b"\x03t"] {
+        for key in [&[KIND_VALUE, 7][..], b"\x03t"] {
             let entry = Bytes::from(key.to_vec());
             let mut map = RowMap::default();
             map.update(entry.clone(), |_, _| Some(1));

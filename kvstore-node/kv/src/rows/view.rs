@@ -1,11 +1,14 @@
 //! View of a partition for operations: its memtable over its engine space, as one map of rows.
 
 use super::memtable::Memtable;
-use super::row::RowError;
+use super::row::{self, KIND_CLIENT, RowError};
 use crate::engine::{Engine, EngineError, Page, PageLimit, Row};
-use archon_types::{PlacementId, ScanOrder};
+use crate::exactly_once::window::Window;
+use archon_types::{ClientId, Millis, PlacementId, ScanOrder};
 use bytes::Bytes;
+use std::collections::BTreeSet;
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// Rows read from the engine at once while merging.
 const MERGE_ROWS: usize = 256;
@@ -50,10 +53,32 @@ pub trait View {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, ViewError>;
 
     /// Returns rows from `from` up to and not including `to`, in this order of key; in descending order user rows only.
+    /// Windows of clients are not among them.
     ///
     /// # Errors
     /// [`ViewError`] if they cannot be read.
     fn page(&self, from: Bound<&[u8]>, to: &[u8], order: ScanOrder, limit: PageLimit) -> Result<Page, ViewError>;
+
+    /// Returns the window of a client, if it has one.
+    ///
+    /// # Errors
+    /// [`ViewError`] if it cannot be read.
+    fn window(&self, client: ClientId) -> Result<Option<Arc<Window>>, ViewError>;
+
+    /// Returns about `clients_max` clients with a window in committed rows, from this one on in order, each with its last
+    /// use, and the client to continue from; `None` after the last one.
+    ///
+    /// # Errors
+    /// [`ViewError`] if they cannot be read.
+    fn clients(&self, from: ClientId, clients_max: usize) -> Result<ClientPage, ViewError>;
+}
+
+/// Some clients with their last use, and the client to continue from.
+pub type ClientPage = (Vec<(ClientId, Millis)>, Option<ClientId>);
+
+/// Returns the client after this one; `None` for the last one there can be.
+pub(crate) fn next_client(client: ClientId) -> Option<ClientId> {
+    client.get().as_u128().checked_add(1).map(|next| ClientId::new(uuid::Uuid::from_u128(next)))
 }
 
 /// The view of one replica: memtable over engine.
@@ -77,6 +102,12 @@ impl<'a> PartitionView<'a> {
     /// Creates the view of `space` for `reader`.
     pub fn new(memtable: &'a Memtable, engine: &'a dyn Engine, space: PlacementId, reader: Reader) -> Self {
         Self { memtable, engine, space, reader }
+    }
+
+    /// Returns the engine's window of a client.
+    fn stored_window(&self, client: ClientId) -> Result<Option<Window>, ViewError> {
+        let row = self.engine.get(self.space, &row::client_key_bytes(client))?;
+        Ok(row.map(|row| Window::decode(&row)).transpose()?)
     }
 }
 
@@ -106,7 +137,9 @@ impl View for PartitionView<'_> {
                 ScanOrder::Ascending => Box::new(self.memtable.range(low, end.unwrap_or(high), self.reader)),
                 ScanOrder::Descending => Box::new(self.memtable.values_back(end.unwrap_or(low), high, self.reader)),
             };
-            let stored = page.rows.into_iter().filter(|row| !self.memtable.hides(&row.key, self.reader));
+            let shown =
+                |row: &Row| row.key.first() != Some(&KIND_CLIENT) && !self.memtable.hides(&row.key, self.reader);
+            let stored = page.rows.into_iter().filter(shown);
             for row in overlaid(stored, overlay, order) {
                 let size = row.key.len() + row.value.len();
                 if limit.is_full(merged.rows.len(), bytes, size) {
@@ -122,6 +155,39 @@ impl View for PartitionView<'_> {
                 (None, _) => return Ok(merged),
             }
         }
+    }
+
+    fn window(&self, client: ClientId) -> Result<Option<Arc<Window>>, ViewError> {
+        self.memtable.window(client, self.reader, || self.stored_window(client))
+    }
+
+    fn clients(&self, from: ClientId, clients_max: usize) -> Result<ClientPage, ViewError> {
+        let limit = PageLimit { rows_max: clients_max.max(1), bytes_max: usize::MAX };
+        let (low, high) = (row::client_key_bytes(from), [KIND_CLIENT + 1]);
+        let keys = (Bound::Included(&low[..]), Bound::Excluded(&high[..]));
+        let page = self.engine.page(self.space, keys, ScanOrder::Ascending, limit)?;
+        let stored = page.rows.into_iter().map(|row| Ok((row::decode_client_key(&row.key)?, row.value)));
+        let stored = stored.collect::<Result<Vec<_>, RowError>>()?;
+        // Beyond the last row of a partial page, the engine may hold clients that the memtable lacks.
+        let end = stored.last().filter(|_| page.more).map(|(client, _)| *client);
+        let mut stored = stored.into_iter().peekable();
+        let here: BTreeSet<ClientId> =
+            self.memtable.clients_from(from).take_while(|client| end.is_none_or(|end| *client <= end)).collect();
+        let mut found = Vec::new();
+        let mut here = here.into_iter().peekable();
+        loop {
+            let next = match (stored.peek(), here.peek()) {
+                (Some((one, _)), Some(other)) => *one.min(other),
+                (Some((one, _)), None) => *one,
+                (None, Some(other)) => *other,
+                (None, None) => break,
+            };
+            let row = stored.next_if(|(client, _)| *client == next);
+            here.next_if_eq(&next);
+            let base = row.map(|(_, row)| Window::decode(&row)).transpose()?;
+            found.extend(self.memtable.committed_window(next, base).map(|window| (next, window.last)));
+        }
+        Ok((found, end.and_then(next_client)))
     }
 }
 

@@ -3,7 +3,8 @@
 
 mod rows;
 
-use archon_kv::{DedupLimits, Effect, Request, View, ViewError, engine, evaluate, row};
+use archon_kv::ClientPage;
+use archon_kv::{DedupLimits, Effect, Request, View, ViewError, Window, engine, evaluate, row};
 use archon_proto::convert::kv::packed::{OpPacker, ReplyPacker, unpack_ops, unpack_replies};
 use archon_proto::convert::kv::{TaggedOp, TaggedReply};
 use archon_proto::v1;
@@ -19,6 +20,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Operations per message, as under load.
@@ -95,9 +97,9 @@ fn values_to_client(count: u64) -> u64 {
     sum
 }
 
-/// A partition's rows without an engine, so that only the evaluation is counted.
+/// A partition's rows and windows without an engine, so that only the evaluation is counted.
 #[derive(Default)]
-struct Rows(BTreeMap<Bytes, Bytes>);
+struct Rows(BTreeMap<Bytes, Bytes>, BTreeMap<ClientId, Arc<Window>>);
 
 impl View for Rows {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
@@ -106,6 +108,14 @@ impl View for Rows {
 
     fn page(&self, _: Bound<&[u8]>, _: &[u8], _: ScanOrder, _: engine::PageLimit) -> Result<engine::Page, ViewError> {
         Ok(engine::Page::default())
+    }
+
+    fn window(&self, client: ClientId) -> Result<Option<Arc<Window>>, ViewError> {
+        Ok(self.1.get(&client).cloned())
+    }
+
+    fn clients(&self, _: ClientId, _: usize) -> Result<ClientPage, ViewError> {
+        Ok(ClientPage::default())
     }
 }
 
@@ -128,6 +138,10 @@ fn evaluate_put(count: u64) -> u64 {
                 Some(value) => drop(rows.0.insert(change.key, value)),
                 None => drop(rows.0.remove(&change.key)),
             }
+        }
+        if let Some(record) = &read.record {
+            let window = rows.1.entry(record.client).or_insert_with(|| Arc::new(Window::new(record, read.at)));
+            Arc::make_mut(window).record(record, read.at);
         }
         sum += number;
     }

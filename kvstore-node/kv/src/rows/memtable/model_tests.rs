@@ -149,16 +149,9 @@ proptest! {
                 Step::Push(rows) => {
                     last += 1;
                     stamp += 1;
-                    let mut present = state(&entries, last);
-                    let changes: Vec<_> = rows.into_iter().filter_map(|(number, removed)| {
+                    let changes: Vec<_> = rows.into_iter().map(|(number, removed)| {
                         let (key, value) = (any_key(number), Bytes::from(stamp.to_string()));
-                        if removed {
-                            present.remove(&key);
-                            return Some(RowChange::remove(key));
-                        }
-                        // An outcome is recorded only if there is none.
-                        let before = present.insert(key.clone(), value.clone());
-                        (before.is_none() || !row::is_outcome_key(&key)).then(|| RowChange::set(key, value))
+                        if removed { RowChange::remove(key) } else { RowChange::set(key, value) }
                     }).collect();
                     push(&mut memtable, last, changes.clone()).unwrap();
                     entries.push((last, Effect::new(Millis::new(last), changes)));

@@ -35,7 +35,7 @@ impl Memtable {
             }
         }
         match self.rows.get(key) {
-            Some(held) => Some(held.value.as_ref()),
+            Some(value) => Some(value.as_ref()),
             None if self.clears.hide(key) => Some(None),
             None => self.frozen.as_ref()?.get(key),
         }
@@ -58,7 +58,7 @@ impl Memtable {
         reader: Reader,
     ) -> impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> {
         let frozen = self.frozen.as_ref().map(|frozen| frozen.range(from, to));
-        let rows = self.rows.range(from, to).map(|(key, held)| (key, held.value.as_ref()));
+        let rows = self.rows.range(from, to).map(|(key, value)| (key, value.as_ref()));
         let newest = |values: bool| {
             let asked = reader == Reader::Newest && (!values || spans_values(from, to));
             let rows = asked.then(|| self.newest(values).range(from, to));
@@ -92,7 +92,7 @@ impl Memtable {
         reader: Reader,
     ) -> impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> {
         let frozen = self.frozen.as_ref().map(|frozen| frozen.values_back(from, to));
-        let rows = self.rows.values_between(from, to).rev().map(|(key, held)| (key, held.value.as_ref()));
+        let rows = self.rows.values_between(from, to).rev().map(|(key, value)| (key, value.as_ref()));
         let newest = (reader == Reader::Newest).then(|| self.newest(true).values_between(from, to).rev());
         let newest = newest.into_iter().flatten().map(|(key, newest)| (key, newest.value.as_ref()));
         let before = |one: &Bytes, other: &Bytes| other.cmp(one);

@@ -4,6 +4,7 @@ use super::*;
 use crate::MemoryEngine;
 use crate::engine::{Change, Engine};
 use crate::ranges::reshape;
+use crate::rows::row::Outcome;
 use crate::rows::view::{PartitionView, Reader, View};
 use archon_types::{ClientId, PlacementId, Version};
 use uuid::Uuid;
@@ -14,9 +15,9 @@ pub(super) fn key(number: u8) -> Bytes {
     Bytes::from(vec![1, number])
 }
 
-/// Keys of all sorts: user rows, and outcomes.
+/// Keys of all sorts: user rows, and a partition's own.
 pub(super) fn any_key(number: u8) -> Bytes {
-    if number < 8 { key(number) } else { outcome(u64::from(number)) }
+    if number < 8 { key(number) } else { Bytes::from(vec![row::KIND_META, number]) }
 }
 
 pub(super) fn set(number: u8, value: u64) -> RowChange {
@@ -107,41 +108,27 @@ fn budget_is_shared_and_returned() {
     assert_eq!(budget.bytes_used(), 0);
 }
 
-pub(super) fn outcome(number: u64) -> Bytes {
-    row::client_outcome_key(ClientId::new(Uuid::from_u128(9)), number)
-}
-
-/// Returns the removals given to the flusher after an outcome was recorded and removed.
-fn removals(memtable: &mut Memtable, at: u64) -> usize {
-    push(memtable, at, [RowChange::set(outcome(1), Bytes::new())]).unwrap();
-    push(memtable, at + 1, [RowChange::remove(outcome(1))]).unwrap();
-    memtable.commit(seq(at + 1));
+#[test]
+fn records_are_charged_until_they_are_flushed() {
+    let budget = MemtableBudget::default();
+    let mut memtable = Memtable::new(seq(4), budget.clone());
+    let record = |number| {
+        let client = ClientId::new(Uuid::from_u128(9));
+        Some(Record { client, number, done_below: 0, outcome: Outcome::NotANumber })
+    };
+    memtable.push(seq(5), Effect { record: record(1), ..Effect::new(Millis::new(5), Vec::new()) }).unwrap();
+    let uncommitted = budget.bytes_used();
+    memtable.commit(seq(5));
+    let committed = budget.bytes_used();
+    assert!(0 < uncommitted && uncommitted < committed, "{uncommitted}, then {committed}");
+    let effect = Effect { record: record(2), ..Effect::new(Millis::new(6), Vec::new()) };
+    memtable.push(seq(6), effect).unwrap();
+    memtable.commit(seq(6));
+    let more = budget.bytes_used() - committed;
+    assert!(more > 0 && more < uncommitted, "an outcome more: {more}");
     let frozen = memtable.freeze().unwrap();
     memtable.flushed(frozen.upto);
-    frozen.rows().iter().filter(|row| row.value.is_none()).count()
-}
-
-#[test]
-fn removed_outcome_costs_no_write_unless_in_engine() {
-    let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
-    assert_eq!(removals(&mut memtable, 5), 0);
-    memtable.set_engine_ahead(seq(8));
-    assert_eq!(removals(&mut memtable, 7), 1, "recorded at 7: the engine may hold it from there");
-}
-
-#[test]
-fn frozen_outcome_is_removed_from_engine() {
-    let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
-    push(&mut memtable, 5, [RowChange::set(outcome(1), Bytes::new())]).unwrap();
-    memtable.commit(seq(5));
-    let on_its_way = memtable.freeze().unwrap();
-    push(&mut memtable, 6, [RowChange::remove(outcome(1))]).unwrap();
-    memtable.commit(seq(6));
-    assert_eq!(memtable.get(&outcome(1), Reader::Newest), Some(None));
-    memtable.flushed(on_its_way.upto);
-    let frozen = memtable.freeze().unwrap();
-    let rows = frozen.rows();
-    assert!(rows.iter().any(|row| row.key == outcome(1) && row.value.is_none()));
+    assert_eq!((budget.bytes_used(), memtable.is_empty()), (0, true));
 }
 
 /// A leader's evaluation goes after the entry that cleared the range, even while that is not committed.
