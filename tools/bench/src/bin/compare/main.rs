@@ -1,4 +1,4 @@
-//! Comparison of Archon with etcd, Redis Cluster and ZooKeeper, each configured to keep acknowledged writes, on one
+//! Comparison of Archon with etcd, Redis Cluster, Valkey and ZooKeeper, each configured to keep acknowledged writes, on one
 //! machine, driven by one program with one workload.
 //!
 //! ```text
@@ -25,6 +25,7 @@ use anyhow::Context;
 use archon_load::{Distribution, Mix};
 use clap::{Parser, ValueEnum};
 use measure::Ladder;
+use redis::Flavor;
 use report::{Machine, Report, Used};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
@@ -46,6 +47,7 @@ const END: &str = "<!-- comparison ends -->";
 enum Which {
     Archon,
     Redis,
+    Valkey,
     Etcd,
     Zookeeper,
 }
@@ -69,11 +71,11 @@ impl Operation {
     }
 }
 
-/// Compares Archon with etcd, Redis Cluster and ZooKeeper on this machine.
+/// Compares Archon with etcd, Redis Cluster, Valkey and ZooKeeper on this machine.
 #[derive(Parser, Clone, Debug)]
 struct Args {
     /// What is compared.
-    #[arg(long, value_delimiter = ',', default_value = "archon,redis,etcd,zookeeper")]
+    #[arg(long, value_delimiter = ',', default_value = "archon,redis,valkey,etcd,zookeeper")]
     systems: Vec<Which>,
     /// What is measured.
     #[arg(long, value_delimiter = ',', default_value = "put,get")]
@@ -170,7 +172,7 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
     let directory = tempfile::Builder::new().prefix("archon-compare-").tempdir()?;
     let machine = Machine::here(directory.path());
     let (mut systems, mut used, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
-    for which in [Which::Archon, Which::Redis, Which::Etcd, Which::Zookeeper] {
+    for which in [Which::Archon, Which::Redis, Which::Valkey, Which::Etcd, Which::Zookeeper] {
         if !args.systems.contains(&which) {
             continue;
         }
@@ -230,7 +232,8 @@ fn start(which: Which, args: &Args, directory: &Path) -> anyhow::Result<Started>
             let version = format!("archon {}", env!("CARGO_PKG_VERSION"));
             Ok(Some((version, archon::start(args.program.as_deref(), args.keys)?)))
         }
-        Which::Redis => redis::start(directory).context("starting Redis Cluster"),
+        Which::Redis => redis::start(Flavor::Redis, directory).context("starting Redis Cluster"),
+        Which::Valkey => redis::start(Flavor::Valkey, directory).context("starting Valkey"),
         Which::Etcd => etcd::start(directory).context("starting etcd"),
         Which::Zookeeper => zookeeper::start(directory).context("starting ZooKeeper"),
     }

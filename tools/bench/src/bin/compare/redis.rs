@@ -1,17 +1,18 @@
-//! Redis Cluster: three masters with a replica each, every write synced before it is answered.
+//! Redis Cluster and Valkey: three masters with a replica each, every write synced before it is answered.
 
 use crate::Started;
-use crate::pipe::Pipe;
+use crate::pipe::{Barrier, Pipe};
 use crate::redis_benchmark::RedisBenchmark;
 use crate::redis_rs::RedisRs;
+use crate::report;
 use crate::resp::{self, DedicatedConnection, Reply, Resp};
 use crate::system::{LIBRARY_CLIENTS, LIBRARY_THREADS, Seen, System, drive, now, program, until, version};
 use anyhow::Context;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::{Process, spawn};
-use archon_load::{Connect, Failure, Store, Workload};
+use archon_load::{Connect, Failure, Mix, Store, Workload};
 use archon_types::slot_of;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::cell::RefCell;
 use std::path::Path;
 use std::process::Command;
@@ -21,6 +22,24 @@ use tokio::net::TcpStream;
 
 const SLOTS: usize = 16_384;
 const SERVERS: usize = 6;
+/// Waits until the master and one replica have synced the writes of this connection; limit in milliseconds.
+const WAITAOF: [&[u8]; 4] = [b"WAITAOF", b"1", b"1", b"10000"];
+
+/// Redis, or its successor with the same protocol.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flavor {
+    Redis,
+    Valkey,
+}
+
+impl Flavor {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Redis => "redis",
+            Self::Valkey => "valkey",
+        }
+    }
+}
 
 /// A Redis Cluster as clients see it.
 #[derive(Debug)]
@@ -28,16 +47,30 @@ pub(crate) struct Redis {
     masters: Vec<String>,
     /// The master of each slot.
     slots: Vec<u8>,
-    /// True if clients share pipelined connections; otherwise each has its own.
-    shared: bool,
+    /// How clients connect.
+    shape: Shape,
 }
 
-/// How clients connect.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// How clients connect, and what a write waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shape {
     OwnConnections,
     Pipelined,
     Library,
+    /// Own connections; each write is followed by `WAITAOF`.
+    OwnConnectionsSynced,
+    /// Pipelined; each write to the socket ends with one `WAITAOF` for all requests in it.
+    PipelinedSynced,
+}
+
+impl Shape {
+    fn is_shared(self) -> bool {
+        matches!(self, Self::Pipelined | Self::PipelinedSynced)
+    }
+
+    fn is_synced(self) -> bool {
+        matches!(self, Self::OwnConnectionsSynced | Self::PipelinedSynced)
+    }
 }
 
 struct RedisSystem<C> {
@@ -47,14 +80,17 @@ struct RedisSystem<C> {
     shape: Shape,
 }
 
-/// Starts the cluster; `None` if Redis is not installed.
-pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
-    let (Some(server), Some(cli)) = (program("redis-server"), program("redis-cli")) else { return Ok(None) };
+/// Starts the cluster; `None` if it is not installed.
+pub(crate) fn start(flavor: Flavor, directory: &Path) -> anyhow::Result<Started> {
+    let server = program(&format!("{}-server", flavor.name()));
+    // Either command line creates a cluster of either server.
+    let cli = program(&format!("{}-cli", flavor.name())).or_else(|| program("redis-cli"));
+    let (Some(server), Some(cli)) = (server, cli) else { return Ok(None) };
     let addresses = free_addresses(2 * SERVERS);
     let (addresses, buses) = addresses.split_at(SERVERS);
     let mut servers = Vec::new();
     for (number, (address, bus)) in addresses.iter().zip(buses).enumerate() {
-        let name = format!("redis-{number}");
+        let name = format!("{}-{number}", flavor.name());
         let data = directory.join(&name);
         std::fs::create_dir_all(&data)?;
         let (data, port, bus) = (data.display().to_string(), port(address), port(bus));
@@ -75,29 +111,46 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
         servers.push(spawn(&server, &name, &arguments, directory));
     }
     for address in addresses {
-        until("Redis to answer", || {
+        until(&format!("{} to answer", flavor.name()), || {
             now(async { Ok(DedicatedConnection::open(address).await?.call(&[b"PING"]).await?) })
         })?;
     }
     let mut create = Command::new(cli);
     create.arg("--cluster").arg("create").args(addresses).args(["--cluster-replicas", "1", "--cluster-yes"]);
     let created = create.output().context("running redis-cli")?;
-    anyhow::ensure!(created.status.success(), "redis-cli: {}", String::from_utf8_lossy(&created.stdout));
-    let (masters, slots) = until("Redis Cluster to be whole", || whole(addresses))?;
+    anyhow::ensure!(created.status.success(), "creating the cluster: {}", String::from_utf8_lossy(&created.stdout));
+    let (masters, slots) = until(&format!("the {} cluster to be complete", flavor.name()), || whole(addresses))?;
     let servers = Rc::new(servers);
-    let [library, own, pipelined, its_own] = crate::report::REDIS_SHAPES;
-    let target = Arc::new(RedisRs::new(&masters)?);
-    let by_library = RedisSystem { target, servers: Rc::clone(&servers), name: library, shape: Shape::Library };
-    let mut systems: Vec<Box<dyn System>> = vec![Box::new(by_library)];
-    systems.extend([(Shape::OwnConnections, own), (Shape::Pipelined, pipelined)].map(|(shape, name)| {
-        let shared = shape == Shape::Pipelined;
-        let target = Arc::new(Redis { masters: masters.clone(), slots: slots.clone(), shared });
+    let by_library = |name| {
+        let target = Arc::new(RedisRs::new(&masters)?);
+        let system = RedisSystem { target, servers: Rc::clone(&servers), name, shape: Shape::Library };
+        Ok::<_, anyhow::Error>(Box::new(system) as Box<dyn System>)
+    };
+    let in_shape = |name, shape| {
+        let target = Arc::new(Redis { masters: masters.clone(), slots: slots.clone(), shape });
         Box::new(RedisSystem { target, servers: Rc::clone(&servers), name, shape }) as Box<dyn System>
-    }));
-    if let Some(program) = program("redis-benchmark") {
-        let address = masters[0].clone();
-        systems.push(Box::new(RedisBenchmark { program, address, servers, name: its_own }));
-    }
+    };
+    let systems = match flavor {
+        Flavor::Redis => {
+            let [library, own, pipelined, its_own] = report::REDIS_SHAPES;
+            let mut systems = vec![
+                by_library(library)?,
+                in_shape(own, Shape::OwnConnections),
+                in_shape(pipelined, Shape::Pipelined),
+            ];
+            if let Some(program) = program("redis-benchmark") {
+                let (address, servers) = (masters[0].clone(), Rc::clone(&servers));
+                systems.push(Box::new(RedisBenchmark { program, address, servers, name: its_own }));
+            }
+            systems
+        }
+        Flavor::Valkey => vec![
+            by_library(report::VALKEY)?,
+            in_shape(report::VALKEY_PIPELINED, Shape::Pipelined),
+            in_shape(report::VALKEY_SYNCED[0], Shape::OwnConnectionsSynced),
+            in_shape(report::VALKEY_SYNCED[1], Shape::PipelinedSynced),
+        ],
+    };
     let version = version(&server, &["--version"]);
     let short = version.split(" sha=").next().unwrap_or_default().to_owned();
     Ok(Some((short, systems)))
@@ -155,13 +208,22 @@ impl<C: Connect> System for RedisSystem<C> {
         let how = match self.shape {
             Shape::OwnConnections => "each client has a connection of its own to each master",
             Shape::Pipelined => "all clients share one connection to each master, pipelined and coalesced",
+            Shape::OwnConnectionsSynced => {
+                "each client has a connection of its own to each master, and sends WAITAOF 1 1 with each write"
+            }
+            Shape::PipelinedSynced => {
+                "all clients share one connection to each master, pipelined and coalesced, with one WAITAOF 1 1 for all \
+                 writes that leave together"
+            }
             Shape::Library => {
                 "four clients of redis-rs on two threads, shared by all tasks, each with one pipelined connection to each master"
             }
         };
-        format!(
-            "{how}; a write is answered when the master has synced it (appendfsync always), before its replica has it"
-        )
+        let answered = match self.shape.is_synced() {
+            true => "the master and its replica have synced it (appendfsync always, WAITAOF 1 1)",
+            false => "the master has synced it (appendfsync always), before its replica has it",
+        };
+        format!("{how}; a write is answered when {answered}")
     }
 
     fn pids(&self) -> Vec<u32> {
@@ -170,14 +232,21 @@ impl<C: Connect> System for RedisSystem<C> {
 
     fn connections(&self, clients: usize) -> usize {
         match self.shape {
-            Shape::OwnConnections => clients,
-            Shape::Pipelined => 1,
+            Shape::OwnConnections | Shape::OwnConnectionsSynced => clients,
+            Shape::Pipelined | Shape::PipelinedSynced => 1,
             Shape::Library => LIBRARY_CLIENTS,
         }
     }
 
     fn threads(&self, asked: usize) -> usize {
         if self.shape == Shape::Library { LIBRARY_THREADS } else { asked }
+    }
+
+    fn does(&self, mix: Mix) -> bool {
+        match self.shape.is_synced() {
+            true => matches!(mix, Mix::Put),
+            false => !matches!(mix, Mix::Scan { .. }),
+        }
     }
 
     fn run(&self, workload: &Workload) -> anyhow::Result<Seen> {
@@ -188,6 +257,8 @@ impl<C: Connect> System for RedisSystem<C> {
 /// One client, or the shared connection.
 pub(crate) struct RedisStore {
     slots: Vec<u8>,
+    /// True if a write is followed by `WAITAOF` on a connection of its own.
+    waits: bool,
     ways: Ways,
 }
 
@@ -200,12 +271,17 @@ impl Connect for Redis {
     type Store = RedisStore;
 
     async fn connect(&self) -> Result<RedisStore, Failure> {
-        let ways = if self.shared {
+        let ways = if self.shape.is_shared() {
             let mut pipes = Vec::new();
             for master in &self.masters {
                 let stream = TcpStream::connect(master).await?;
                 stream.set_nodelay(true)?;
-                pipes.push(Pipe::new(stream, Resp));
+                let barrier = self.shape.is_synced().then(|| {
+                    let mut request = BytesMut::new();
+                    resp::command(&mut request, &WAITAOF);
+                    Barrier { request: request.freeze(), confirms: is_synced }
+                });
+                pipes.push(Pipe::new(stream, Resp, barrier));
             }
             Ways::Shared(pipes)
         } else {
@@ -215,12 +291,17 @@ impl Connect for Redis {
             }
             Ways::DedicatedConnection(own)
         };
-        Ok(RedisStore { slots: self.slots.clone(), ways })
+        Ok(RedisStore { slots: self.slots.clone(), waits: self.shape == Shape::OwnConnectionsSynced, ways })
     }
 }
 
+/// Returns true if `WAITAOF` reports that the master and a replica have synced.
+fn is_synced(reply: &Reply) -> bool {
+    matches!(reply, Reply::Array(copies) if matches!(copies[..], [Reply::Number(1..), Reply::Number(1..)]))
+}
+
 impl RedisStore {
-    async fn call(&self, key: &[u8], parts: &[&[u8]]) -> Result<Reply, Failure> {
+    async fn call(&self, key: &[u8], parts: &[&[u8]], waits: bool) -> Result<Reply, Failure> {
         // Archon's slots are those of Redis Cluster.
         let master = self.slots[usize::from(slot_of(key))] as usize;
         let reply = match &self.ways {
@@ -228,7 +309,17 @@ impl RedisStore {
             Ways::DedicatedConnection(own) => {
                 let taken = own[master].borrow_mut().take();
                 let mut connection = taken.ok_or_else(|| Failure::new("Broken", "the connection broke before"))?;
-                let reply = connection.call(parts).await?;
+                let reply = if waits {
+                    connection.send(&[parts, &WAITAOF]).await?;
+                    let reply = connection.answer().await?;
+                    let synced = connection.answer().await?;
+                    if !is_synced(&synced) {
+                        return Err(Failure::new("Valkey", format!("WAITAOF was answered by {synced:?}")));
+                    }
+                    reply
+                } else {
+                    connection.call(parts).await?
+                };
                 *own[master].borrow_mut() = Some(connection);
                 reply
             }
@@ -242,7 +333,7 @@ impl RedisStore {
 
 impl Store for RedisStore {
     async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Failure> {
-        match self.call(key, &[b"GET", key]).await? {
+        match self.call(key, &[b"GET", key], false).await? {
             Reply::Bulk(value) => Ok(Some(value)),
             Reply::Nil => Ok(None),
             other => Err(Failure::new("Redis", format!("GET was answered by {other:?}"))),
@@ -250,7 +341,7 @@ impl Store for RedisStore {
     }
 
     async fn put(&self, key: &[u8], value: Bytes) -> Result<(), Failure> {
-        match self.call(key, &[b"SET", key, &value]).await? {
+        match self.call(key, &[b"SET", key, &value], self.waits).await? {
             Reply::Simple(text) if text == "OK" => Ok(()),
             other => Err(Failure::new("Redis", format!("SET was answered by {other:?}"))),
         }

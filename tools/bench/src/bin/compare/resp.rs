@@ -143,11 +143,25 @@ impl DedicatedConnection {
 
     /// Sends a request and waits for the answer.
     pub(crate) async fn call(&mut self, parts: &[&[u8]]) -> Result<Reply, Failure> {
+        self.send(&[parts]).await?;
+        self.answer().await
+    }
+
+    /// Sends requests in one write.
+    pub(crate) async fn send(&mut self, requests: &[&[&[u8]]]) -> Result<(), Failure> {
         let mut out = self.buffer.split();
-        command(&mut out, parts);
+        requests.iter().for_each(|parts| command(&mut out, parts));
         self.stream.write_all(&out).await?;
         out.clear();
         self.buffer = out;
+        Ok(())
+    }
+
+    /// Waits for the answer to the oldest request without one.
+    pub(crate) async fn answer(&mut self) -> Result<Reply, Failure> {
+        if let Some(reply) = Resp.next(&mut self.buffer)? {
+            return Ok(reply);
+        }
         loop {
             if self.stream.read_buf(&mut self.buffer).await? == 0 {
                 return Err(Failure::new("Broken", "Redis closed the connection"));

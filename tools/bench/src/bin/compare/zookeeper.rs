@@ -190,7 +190,7 @@ impl Connect for ZooKeeper {
         let length = stream.read_i32().await?;
         let mut welcome = vec![0; usize::try_from(length).unwrap_or(0).min(1_024)];
         stream.read_exact(&mut welcome).await?;
-        Ok(ZooKeeperStore { pipe: Pipe::new(stream, Jute), number: AtomicI32::new(1) })
+        Ok(ZooKeeperStore { pipe: Pipe::new(stream, Jute, None), number: AtomicI32::new(1) })
     }
 }
 
