@@ -38,7 +38,7 @@ use system::{STOP, System};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// First line of the section that the tables replace in a document.
+/// First line of the section of a document that is replaced.
 const BEGIN: &str = "<!-- comparison begins; written by the tool -->";
 const END: &str = "<!-- comparison ends -->";
 
@@ -113,8 +113,8 @@ struct Args {
     /// Write `comparison.json`, `comparison.md` and the plots into this directory.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Put the tables into this document, between its two marks, with the plots from `--out`.
-    #[arg(long, requires = "out")]
+    /// Put conditions and ratios into this document, between its two marks.
+    #[arg(long)]
     document: Option<PathBuf>,
     /// Print JSON instead of the tables.
     #[arg(long)]
@@ -241,39 +241,29 @@ fn start(which: Which, args: &Args, directory: &Path) -> anyhow::Result<Started>
 
 fn publish(args: &Args, report: &Report) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(report)?;
-    let pictures = match (&args.out, &args.document) {
-        (Some(out), Some(document)) => beside(document, out),
-        _ => ".".to_owned(),
-    };
-    let markdown = report.markdown(&pictures);
+    let markdown = report.markdown();
     if let Some(out) = &args.out {
         std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
         std::fs::write(out.join("comparison.json"), &json)?;
-        std::fs::write(out.join("comparison.md"), report.markdown("."))?;
+        std::fs::write(out.join("comparison.md"), &markdown)?;
         for (name, text) in report.plots() {
             std::fs::write(out.join(name), text)?;
         }
     }
     if let Some(document) = &args.document {
         let text = std::fs::read_to_string(document).with_context(|| format!("reading {}", document.display()))?;
-        std::fs::write(document, replaced(&text, &markdown)?)?;
+        std::fs::write(document, replaced(&text, &report.summary())?)?;
     }
     println!("{}", if args.json { &json } else { &markdown });
     Ok(())
 }
 
-/// Returns the directory of the pictures, relative to the document.
-fn beside(document: &Path, out: &Path) -> String {
-    let folder = document.parent().unwrap_or(Path::new(""));
-    out.strip_prefix(folder).unwrap_or(out).display().to_string()
-}
-
-/// Returns the document with the new tables between its marks.
-fn replaced(document: &str, tables: &str) -> anyhow::Result<String> {
+/// Returns the document with the new text between its marks.
+fn replaced(document: &str, section: &str) -> anyhow::Result<String> {
     let missing = || format!("the document needs the lines {BEGIN:?} and {END:?}");
     let (before, rest) = document.split_once(BEGIN).with_context(missing)?;
     let (_, after) = rest.split_once(END).with_context(missing)?;
-    Ok(format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", tables.trim_end()))
+    Ok(format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", section.trim_end()))
 }
 
 #[cfg(test)]
@@ -287,6 +277,5 @@ mod tests {
         assert_eq!(once, format!("before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"));
         assert_eq!(replaced(&once, "new\n").unwrap(), once);
         assert!(replaced("nothing", "new").is_err());
-        assert_eq!(beside(Path::new("docs/P.md"), Path::new("docs/performance")), "performance");
     }
 }

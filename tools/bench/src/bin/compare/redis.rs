@@ -47,11 +47,11 @@ pub(crate) struct Redis {
     masters: Vec<String>,
     /// The master of each slot.
     slots: Vec<u8>,
-    /// How clients connect.
+    /// Connections of clients.
     shape: Shape,
 }
 
-/// How clients connect, and what a write waits for.
+/// Connections of clients, and the syncs that a write waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shape {
     OwnConnections,
@@ -133,11 +133,8 @@ pub(crate) fn start(flavor: Flavor, directory: &Path) -> anyhow::Result<Started>
     let systems = match flavor {
         Flavor::Redis => {
             let [library, own, pipelined, its_own] = report::REDIS_SHAPES;
-            let mut systems = vec![
-                by_library(library)?,
-                in_shape(own, Shape::OwnConnections),
-                in_shape(pipelined, Shape::Pipelined),
-            ];
+            let mut systems =
+                vec![by_library(library)?, in_shape(own, Shape::OwnConnections), in_shape(pipelined, Shape::Pipelined)];
             if let Some(program) = program("redis-benchmark") {
                 let (address, servers) = (masters[0].clone(), Rc::clone(&servers));
                 systems.push(Box::new(RedisBenchmark { program, address, servers, name: its_own }));

@@ -213,8 +213,15 @@ impl Report {
         text.push('\n');
     }
 
-    /// Returns the report as a section of a Markdown document whose pictures are in `pictures`.
-    pub(crate) fn markdown(&self, pictures: &str) -> String {
+    /// Returns the report as a Markdown page whose pictures are in the same directory.
+    pub(crate) fn markdown(&self) -> String {
+        let mut text = self.summary();
+        self.tables(&mut text);
+        text
+    }
+
+    /// Returns conditions and ratios as Markdown.
+    pub(crate) fn summary(&self) -> String {
         let machine = &self.machine;
         let mut text = format!(
             "Measured on {} at commit `{}`: {} cores ({}), {:.0} GiB, Linux {}, {}; one `fdatasync` of 4 KiB took {:.2} ms \
@@ -253,31 +260,34 @@ impl Report {
             }
             text.push('\n');
         }
-        self.scans(&mut text);
+        text
+    }
+
+    fn tables(&self, text: &mut String) {
+        self.scans(text);
         for (operation, title) in [("put", "Puts"), ("get", "Gets")] {
             if !self.points.iter().any(|point| point.operation == operation) {
                 continue;
             }
-            text += &format!("**{title}**: per second · p50 ms · p99 ms\n\n");
+            *text += &format!("**{title}**: per second · p50 ms · p99 ms\n\n");
             let speed = |point: &Point| {
                 let (speed, p50, p99) = (thousands(point.ops_per_second), millis(point.p50_us), millis(point.p99_us));
                 format!("{speed} · {p50} · {p99}")
             };
-            text += &self.table(operation, speed);
-            text += &format!("\n**{title}**: µs of CPU per operation, all servers + driving program\n\n");
-            text += &self.table(operation, |point| format!("{:.1} + {:.1}", point.server_cpu_us, point.client_cpu_us));
-            text += &format!(
-                "\n![{title} per second over clients]({pictures}/{operation}-throughput.svg)\n\
-                 ![p99 of {operation}s over clients]({pictures}/{operation}-p99.svg)\n\n"
+            *text += &self.table(operation, speed);
+            *text += &format!("\n**{title}**: µs of CPU per operation, all servers + driving program\n\n");
+            *text += &self.table(operation, |point| format!("{:.1} + {:.1}", point.server_cpu_us, point.client_cpu_us));
+            *text += &format!(
+                "\n![{title} per second over clients](./{operation}-throughput.svg)\n\
+                 ![p99 of {operation}s over clients](./{operation}-p99.svg)\n\n"
             );
         }
         for used in &self.systems {
-            text += &format!("- **{}** ({}): {}.\n", used.name, used.version, used.shape);
+            *text += &format!("- **{}** ({}): {}.\n", used.name, used.version, used.shape);
         }
         for skipped in &self.skipped {
-            text += &format!("- {skipped}\n");
+            *text += &format!("- {skipped}\n");
         }
-        text
     }
 
     /// Returns the plots: file name and text.
@@ -347,7 +357,10 @@ mod tests {
         ];
         let found = ratios(&points);
         let found: Vec<(f64, bool)> = found.iter().map(|ratio| ((ratio.ratio * 100.0).round(), ratio.met)).collect();
-        assert_eq!(found, [(150.0, true), (250.0, false), (240.0, true), (160.0, false), (120.0, true), (152.0, false)]);
+        assert_eq!(
+            found,
+            [(150.0, true), (250.0, false), (240.0, true), (160.0, false), (120.0, true), (152.0, false)]
+        );
     }
 
     #[test]
