@@ -9,55 +9,58 @@ use std::path::PathBuf;
 /// `archon access …`
 #[derive(Subcommand, Debug)]
 pub(crate) enum AccessVerb {
-    /// Grant clients the right to read a table's rows, or to read and write them; or participants the right to own its leases.
+    /// Grant clients the right to read a table, or to read and write it; or participants the right to own partitions of
+    /// a lease table.
     ///
-    /// It counts from the moment that a node hears of it, which takes a fraction of a second; the answer names the nodes that have
-    /// not within two seconds. Who may do more already goes on to.
+    /// A right takes effect at each node within a fraction of a second. The output names nodes that have not confirmed
+    /// it within two seconds. Rights that already exceed the granted one stay as they are.
     #[command(after_help = "\
 Examples:
   archon access grant write --client shop --table orders
-  archon access grant read --client reports --all-tables     those that are made later included
+  archon access grant read --client reports --all-tables     also tables created later
   archon access grant read --every-client --table prices
   archon access grant own --participant billing-3 --table payments    a lease table")]
     Grant(SetAccessArgs),
-    /// Take a right back.
+    /// Revoke a right.
     ///
-    /// Without reading there is no writing: `revoke read` takes back all that was granted for exactly these clients and tables,
-    /// `revoke write` leaves them to read. What was granted to every client, or for every table, stays: the answer says what the
-    /// client still may. A node that cannot hear of it goes by what it heard last. A participant from which `own` is taken hands its
-    /// partitions of the table over to others that may own them.
+    /// `revoke read` also revokes write; `revoke write` leaves read. A revocation applies to grants for exactly these
+    /// clients and tables. Grants to every client or for every table stay: the output shows the rights that the client
+    /// still has. A node that is cut off from the coordinators keeps applying the rights it knows. A participant that
+    /// loses `own` hands its partitions of the table over to others that may own them.
     #[command(after_help = "\
 Examples:
   archon access revoke read --client shop --table orders
-  archon access revoke write --client shop --table orders    it goes on reading")]
+  archon access revoke write --client shop --table orders    read remains")]
     Revoke(SetAccessArgs),
-    /// Have certificates count no more: a key was stolen, or whoever had it is gone.
+    /// Revoke the certificates of an identity, because a key was stolen or its holder left.
     ///
-    /// It is about all certificates of an identity that begin before now, or before the one that `--keep` names. No member lets in who
-    /// shows one, and whoever is connected by one is turned away at its next word. One that is issued five minutes later
-    /// counts, since `archon cert` has them begin five minutes before they are issued: one that is to count sooner is issued first and named
-    /// by `--keep`, and of one that was withdrawn already `readmit` comes first. Other clients are not told: change the authority if a
-    /// member's key was stolen (docs/operate/certificates.md).
+    /// Revokes all certificates of the identity whose validity begins before now, or before that of the certificate in
+    /// --keep. Members refuse a revoked certificate, and close open connections that use it on their next request.
+    ///
+    /// Certificates issued by `archon cert` begin five minutes before they are issued, so a new certificate is valid
+    /// only if it is issued at least five minutes later. To replace one sooner, issue the new certificate first and
+    /// name it with --keep; if the identity is already revoked, run `readmit` first. Programs that use Archon as
+    /// clients are not notified: change the authority if a member's key was stolen (docs/operate/certificates.md).
     #[command(after_help = "\
 Examples:
   archon access withdraw admin/alice
   archon cert admin alice --force && archon access withdraw admin/alice --keep alice
-  archon access withdraw node/athens --force             it is shut out though it is at work")]
+  archon access withdraw node/athens --force             also while the node is running")]
     Withdraw(WithdrawArgs),
-    /// Have all certificates of an identity count again that the authority has signed.
+    /// Accept all certificates of an identity again that the authority has signed.
     #[command(after_help = "\
 Examples:
   archon access readmit client/shop")]
     Readmit {
-        /// Whose certificates: `client/shop`.
+        /// Identity whose certificates are accepted again: `client/shop`.
         #[arg(value_name = "ROLE/NAME")]
         identity: Identity,
     },
-    /// List what clients may do, and which certificates count no more.
+    /// List the rights of clients, and revoked certificates.
     #[command(after_help = "\
 Examples:
   archon access list
-  archon access list --client shop                   what it may, by what was granted to it and to every client
+  archon access list --client shop                   its own rights and those of every client
   archon access list --client shop --table orders
   archon access list -o json | jq '.rights[] | select(.may == \"write\")'")]
     List(ListAccessArgs),
@@ -68,25 +71,25 @@ Examples:
 #[command(group = ArgGroup::new("whose").required(true).args(["client", "every_client", "participant", "every_participant"]))]
 #[command(group = ArgGroup::new("of_what").required(true).args(["table", "all_tables"]))]
 pub(crate) struct SetAccessArgs {
-    /// `read`, or `write`, which is both; of participants `own`.
+    /// `read`, or `write` (which includes read), for clients; `own` for participants.
     #[arg(value_name = "RIGHT", value_parser = right)]
     pub(crate) right: Right,
-    /// The client: the name in its certificate (`archon cert client NAME`).
+    /// Client: the name in its certificate (`archon cert client NAME`).
     #[arg(long, value_name = "NAME", value_parser = client)]
     pub(crate) client: Option<String>,
-    /// Every client that has a certificate of this cluster.
+    /// All clients with a certificate of this cluster.
     #[arg(long)]
     pub(crate) every_client: bool,
-    /// The participant that may own partitions of the lease table: the name in its certificate (`archon cert participant NAME`).
+    /// Participant: the name in its certificate (`archon cert participant NAME`).
     #[arg(long, value_name = "NAME", value_parser = participant, conflicts_with = "all_tables")]
     pub(crate) participant: Option<String>,
-    /// Every participant that has a certificate of this cluster.
+    /// All participants with a certificate of this cluster.
     #[arg(long, conflicts_with = "all_tables")]
     pub(crate) every_participant: bool,
-    /// The table.
+    /// Name of the table.
     #[arg(long, value_name = "TABLE", value_parser = name)]
     pub(crate) table: Option<String>,
-    /// Every table, those that are made later included.
+    /// All tables, including tables created later.
     #[arg(long)]
     pub(crate) all_tables: bool,
 }
@@ -115,13 +118,14 @@ impl SetAccessArgs {
 /// Options of `archon access withdraw`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct WithdrawArgs {
-    /// Whose certificates: `admin/alice`.
+    /// Identity whose certificates are revoked: `admin/alice`.
     #[arg(value_name = "ROLE/NAME")]
     pub(crate) identity: Identity,
-    /// The certificate that goes on counting, or its directory: only those that begin before it are withdrawn.
+    /// Certificate that stays valid, or its directory: only certificates that begin before it are revoked.
     #[arg(long, value_name = "PATH")]
     pub(crate) keep: Option<PathBuf>,
-    /// Also one by which a coordinator or a node talks that is at work, or by which this is asked: who has it is shut out by that.
+    /// Revoke even certificates in use by a running coordinator or node, or by this command; their holders are locked
+    /// out.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -129,10 +133,10 @@ pub(crate) struct WithdrawArgs {
 /// Options of `archon access list`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ListAccessArgs {
-    /// Only what this client may.
+    /// Show only the rights of this client.
     #[arg(long, value_name = "NAME", value_parser = client)]
     pub(crate) client: Option<String>,
-    /// Only what is about this table.
+    /// Show only the rights for this table.
     #[arg(long, value_name = "TABLE", value_parser = name)]
     pub(crate) table: Option<String>,
 }

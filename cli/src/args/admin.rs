@@ -12,91 +12,93 @@ pub(crate) enum NodeVerb {
     /// List the nodes of the cluster.
     #[command(after_help = "Examples:\n  archon node list\n  archon node list -o json | jq -r '.[].node'")]
     List(WatchArgs),
-    /// Say everything about one node and what it hosts.
+    /// Show all details of one node and of the replicas it hosts.
     #[command(after_help = "Examples:\n  archon node describe athens")]
     Describe(DescribeArgs),
-    /// Give a node nothing new: no new copies, no leadership that another can take. It keeps what it has.
-    #[command(after_help = "Examples:\n  archon node cordon athens\n  archon node uncordon athens          undoes it")]
+    /// Cordon nodes: they receive no new replicas, and leadership only if no other node can take it. Existing replicas
+    /// stay.
+    #[command(after_help = "Examples:\n  archon node cordon athens\n  archon node uncordon athens          reverts it")]
     Cordon(NodeNamesArgs),
-    /// Let a cordoned node take copies again.
+    /// Uncordon nodes: they may receive replicas again.
     #[command(after_help = "Examples:\n  archon node uncordon athens")]
     Uncordon(NodeNamesArgs),
-    /// Give a node another weight, limit or zone while it runs.
+    /// Change the weight, limit or zone of a node while it runs.
     ///
-    /// The change is committed; plans, first assignments and repair go by it at once. Copies that are there stay until
-    /// `archon rebalance apply` moves them. It outlives restarts of the node: the flags a node is started with count when it
-    /// registers for the first time, and again when they were changed since it registered last.
+    /// Plans, first assignments and repair use the new values as soon as they are committed. Existing replicas stay
+    /// until `archon rebalance apply` moves them. The values survive restarts of the node: its flags apply at its first
+    /// registration, and later only if they differ from those at the last registration.
     #[command(after_help = "\
 Examples:
   archon node set athens --weight 50
   archon node set athens --partitions-max 8 --zone east
   archon node set athens --partitions-max none --zone none    no limit, no zone")]
     Set(NodeSetArgs),
-    /// Empty a node: its leaderships go to other nodes first, then every copy is replaced elsewhere.
+    /// Drain nodes: hand over their leaderships, then replace their replicas on other nodes.
     ///
-    /// Checked beforehand: a drain that cannot end is refused (exit 4) with every reason, and nothing is begun. The node
-    /// serves until it is empty, and no partition has fewer copies at any moment. The drain goes on in the cluster whether
-    /// or not this command waits for it.
+    /// A drain that cannot finish is refused (exit 4) with all reasons, and nothing starts. The node serves until it is
+    /// empty, and no partition has fewer replicas at any moment. The drain continues in the cluster even if this
+    /// command does not wait.
     ///
-    /// A participant hands over its leases. It is never refused: what nobody else takes stays with it, and `archon check` says
-    /// so.
+    /// A participant hands over its leases. This is never refused: leases that no other participant can take stay, and
+    /// `archon check` reports them.
     #[command(after_help = "\
 Examples:
-  archon node drain athens --dry-run           what would go where, or why it cannot
+  archon node drain athens --dry-run           show the moves, or why the drain is refused
   archon node drain athens --wait              show progress; Ctrl-C detaches
-  archon node drain athens byzantium --wait    both: the copies of neither go to the other
-  archon node undrain athens                   takes it back")]
+  archon node drain athens byzantium --wait    both; neither receives replicas of the other
+  archon node undrain athens                   cancels it")]
     Drain(DrainArgs),
-    /// Stop emptying nodes: they keep what they still have and take copies again.
+    /// Cancel the drain of nodes: they keep their remaining replicas and may receive replicas again.
     #[command(after_help = "Examples:\n  archon node undrain athens\n  archon node undrain athens byzantium")]
     Undrain(NodeNamesArgs),
-    /// Let a node or participant lead nothing for a while, to work on it: its copies stay.
+    /// Put nodes or participants into maintenance: they lead nothing for a while and keep their replicas.
     ///
-    /// Its leaderships go to others and nothing new comes to it. Its copies stay where they are, and are not replaced while it
-    /// is down. It ends by itself after --for; then what was wanted of it before (to serve, or a cordon) is wanted again.
+    /// Other nodes take over the leaderships, and no new replica is placed here. Existing replicas stay and are not
+    /// replaced while the node is down. Maintenance ends after --for; then the previous state (serving or cordoned) is
+    /// restored.
     #[command(after_help = "\
 Examples:
   archon node maintain athens --for 10m --why 'new kernel'
-  archon node resume athens                  ends it before its time")]
+  archon node resume athens                  ends it early")]
     Maintain(MaintainArgs),
     /// End the maintenance of nodes.
     #[command(after_help = "Examples:\n  archon node resume athens")]
     Resume(NodeNamesArgs),
-    /// Keep all partitions of a table from a node or participant.
+    /// Exclude a node or participant from all partitions of a table.
     ///
-    /// Copies that it has are replaced elsewhere first, then deleted; what it leads is handed over. Refused (exit 4) if too few
-    /// nodes would be left for the copies that the table wants. Of a lease table any participant may be barred: what nobody else
-    /// may own stays with its owner, and `archon check` says so.
+    /// Its replicas are replaced on other nodes first, then deleted; its leaderships are handed over. Refused (exit 4)
+    /// if too few nodes remain for the replication of the table. For a lease table any participant may be excluded: a
+    /// partition that no other participant may own stays with its owner, and `archon check` reports it.
     #[command(
         after_help = "Examples:\n  archon node bar athens --table orders --why 'slow disk'\n  archon node unbar athens --table orders"
     )]
     Bar(BarNodeArgs),
-    /// Take back that a node or participant is barred from a table.
+    /// Revert `archon node bar`: the node or participant may have partitions of the table again.
     #[command(after_help = "Examples:\n  archon node unbar athens --table orders")]
     Unbar(UnbarNodeArgs),
-    /// Forget a node that has stopped and holds nothing that counts.
+    /// Remove a stopped node that holds no in-sync replica from the cluster.
     ///
-    /// Drain it, stop it, remove it. It is refused (exit 4) with every reason while it is alive or holds a copy that counts;
-    /// copies that do not count go with it, and how many is said. A node that is forgotten and started again on an empty
-    /// data directory joins as a new one.
+    /// Drain it, stop it, then remove it. Refused (exit 4) with all reasons while the node is alive or holds an in-sync
+    /// replica. Replicas that are not in sync are discarded; the output shows their number. A removed node that starts
+    /// again with an empty data directory joins as a new node.
     #[command(
-        after_help = "Examples:\n  archon node drain athens --wait     and stop it; then\n  archon node remove athens --dry-run  what would go with it, or why it cannot be\n  archon node remove athens"
+        after_help = "Examples:\n  archon node drain athens --wait      then stop its process\n  archon node remove athens --dry-run  show what would be discarded, or why it is refused\n  archon node remove athens"
     )]
     Remove(RemoveArgs),
-    /// Declare that the data of a failed node will not come back: its copies count no more and are made anew elsewhere.
+    /// Declare the data of a failed node lost: its replicas are discarded and rebuilt on other nodes.
     ///
-    /// Say this if its disk is gone for good; while it may come back, wait. If partitions would lose their last copy that
-    /// counts, it is refused (exit 4) and they are named, unless --accept-data-loss is given.
+    /// Use this only if the disk is gone for good; wait if the node may return. If partitions would lose their last
+    /// in-sync replica, the command names them and refuses (exit 4), unless --accept-data-loss is given.
     #[command(
-        after_help = "Examples:\n  archon node lost athens --dry-run    what would be given up\n  archon node lost athens"
+        after_help = "Examples:\n  archon node lost athens --dry-run    show what would be lost\n  archon node lost athens"
     )]
     Lost(LostArgs),
 }
 
-/// Options of a verb that is about some nodes.
+/// Options of a command for one or more nodes.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct NodeNamesArgs {
-    /// The nodes' names, or their numbers.
+    /// Names or numbers of the nodes.
     #[arg(value_name = "NAME", id = "node", value_parser = name, required = true, num_args = 1..)]
     pub(crate) names: Vec<String>,
 }
@@ -104,21 +106,21 @@ pub(crate) struct NodeNamesArgs {
 /// Options of `archon node set`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct NodeSetArgs {
-    /// The node's name, or its number.
+    /// Name or number of the node.
     #[arg(value_name = "NAME", id = "node", value_parser = name)]
     pub(crate) name: String,
-    /// Its share of partitions relative to other nodes; 100 is ordinary.
+    /// Share of partitions relative to other nodes; the default of a node is 100.
     #[arg(long = "weight", id = "new_weight", value_name = "W", value_parser = weight)]
     pub(crate) weight: Option<u32>,
-    /// Most copies of partitions that it takes, or `none`.
+    /// Maximum number of replicas on the node, or `none` for no limit.
     #[arg(long = "partitions-max", id = "new_partitions_max", value_name = "N|none", value_parser = limit)]
     pub(crate) partitions_max: Option<OrNone<u32>>,
-    /// The failure zone it stands in, or `none`.
+    /// Failure zone of the node, or `none`.
     #[arg(long = "zone", id = "new_zone", value_name = "ZONE|none", value_parser = zone)]
     pub(crate) zone: Option<OrNone<String>>,
 }
 
-/// A value, or the word for its absence.
+/// A value, or `none`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct OrNone<T>(pub(crate) Option<T>);
 
@@ -126,7 +128,7 @@ fn limit(text: &str) -> Result<OrNone<u32>, String> {
     match text.parse() {
         _ if text == "none" => Ok(OrNone(None)),
         Ok(most) if most > 0 => Ok(OrNone(Some(most))),
-        _ => Err(format!("{text:?} is no limit; write a number from 1, or `none`")),
+        _ => Err(format!("{text:?} is not a limit; use a number from 1, or `none`")),
     }
 }
 
@@ -137,10 +139,10 @@ fn zone(text: &str) -> Result<OrNone<String>, String> {
 /// Options of `archon node remove`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct RemoveArgs {
-    /// The node's name, or its number.
+    /// Name or number of the node.
     #[arg(value_name = "NAME", id = "node", value_parser = name)]
     pub(crate) name: String,
-    /// Only say what would go with it, or what stands in the way (exit 4).
+    /// Show what would be discarded, or why the removal is refused (exit 4); change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -151,13 +153,13 @@ pub(crate) struct DrainArgs {
     /// The nodes.
     #[command(flatten)]
     pub(crate) nodes: NodeNamesArgs,
-    /// Only say what would be done, or what stands in the way (exit 4).
+    /// Show the moves, or why the drain is refused (exit 4); change nothing.
     #[arg(long, conflicts_with = "wait")]
     pub(crate) dry_run: bool,
-    /// Wait until the node is empty, showing progress. Ctrl-C detaches: the drain goes on.
+    /// Wait until the nodes are empty, showing progress. Ctrl-C detaches; the drain continues.
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Give up waiting after this time (exit 6); the drain goes on.
+    /// Stop waiting after this time (exit 6); the drain continues.
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "wait")]
     pub(crate) wait_timeout: Option<Duration>,
 }
@@ -165,21 +167,21 @@ pub(crate) struct DrainArgs {
 /// Options of `archon node lost`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct LostArgs {
-    /// The node's name, or its number.
+    /// Name or number of the node.
     #[arg(value_name = "NAME", id = "node", value_parser = name)]
     pub(crate) name: String,
-    /// Go on although partitions lose their last copy that counts, and acknowledged writes with it.
+    /// Proceed even if partitions lose their last in-sync replica, and acknowledged writes with it.
     #[arg(long)]
     pub(crate) accept_data_loss: bool,
-    /// Only say what would be given up, or what stands in the way (exit 4).
+    /// Show what would be lost, or why the command is refused (exit 4); change nothing.
     #[arg(long, conflicts_with = "accept_data_loss")]
     pub(crate) dry_run: bool,
 }
 
-/// Options of a verb whose answer may be watched.
+/// Options of a command with a repeated report.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct WatchArgs {
-    /// Show it again whenever it has changed, until Ctrl-C; with `-o json` one object per line.
+    /// Print the report again after each change, until Ctrl-C; with `-o json`, one object per line.
     #[arg(short, long)]
     pub(crate) watch: bool,
 }
@@ -187,10 +189,10 @@ pub(crate) struct WatchArgs {
 /// Options of `archon node describe`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct DescribeArgs {
-    /// The node's name, or its number.
+    /// Name or number of the node.
     #[arg(value_parser = name)]
     pub(crate) name: String,
-    /// Whether to go on.
+    /// Watch options.
     #[command(flatten)]
     pub(crate) watch: WatchArgs,
 }
@@ -198,29 +200,29 @@ pub(crate) struct DescribeArgs {
 /// `archon rebalance …`
 #[derive(Subcommand, Debug)]
 pub(crate) enum RebalanceVerb {
-    /// Show what would be moved and why, and what cannot be met. Changes nothing.
+    /// Compute and show a plan: its moves with reasons, and constraints it cannot meet. Changes nothing.
     #[command(after_help = "\
 Examples:
   archon rebalance plan
   archon rebalance plan --out plan.json && archon rebalance apply plan.json
-  archon rebalance plan --detailed-exitcode    ends with 10 if there is something to move, 0 if not")]
+  archon rebalance plan --detailed-exitcode    exit 10 if the plan has moves, 0 if not")]
     Plan(PlanArgs),
-    /// Carry out a plan: exactly the one in the file, or (without a file) one made now.
+    /// Apply the plan in a file, or without a file a plan computed now.
     ///
-    /// A plan holds for one version of the table. If the table moved on since, the plan is refused (exit 4) and
-    /// nothing is begun. The moves go on in the cluster whether or not this command waits for them.
+    /// A plan is valid for one version of the partition table. If the table has changed since, the plan is refused
+    /// (exit 4) and nothing starts. The moves continue in the cluster even if this command does not wait.
     #[command(after_help = "\
 Examples:
   archon rebalance apply plan.json
-  archon rebalance apply plan.json --dry-run   is it a plan for this cluster, and of now
-  archon rebalance apply --wait                plan now, apply, show progress; Ctrl-C detaches")]
+  archon rebalance apply plan.json --dry-run   check that the plan fits this cluster and is current
+  archon rebalance apply --wait                plan, apply, show progress; Ctrl-C detaches")]
     Apply(ApplyArgs),
-    /// Show what is being moved, split and merged, how far it is, and what it waits for.
+    /// Show running moves, splits and merges, with their progress and what blocks them.
     #[command(
         after_help = "Examples:\n  archon rebalance status --watch\n  archon rebalance status -o json | jq .running"
     )]
     Status(WatchArgs),
-    /// Stop the rebalance: moves that have not handed over yet are undone.
+    /// Cancel the rebalance: moves that have not handed over yet are undone.
     #[command(after_help = "Examples:\n  archon rebalance cancel")]
     Cancel,
 }
@@ -228,10 +230,10 @@ Examples:
 /// Options of `archon rebalance plan`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct PlanArgs {
-    /// Also write the plan to this file, for `archon rebalance apply FILE`.
+    /// Write the plan to this file as well, for `archon rebalance apply FILE`.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// End with 10 instead of 0 if the plan has moves.
+    /// Exit with 10 instead of 0 if the plan has moves.
     #[arg(long)]
     pub(crate) detailed_exitcode: bool,
 }
@@ -239,16 +241,16 @@ pub(crate) struct PlanArgs {
 /// Options of `archon rebalance apply`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ApplyArgs {
-    /// A plan written by `archon rebalance plan --out FILE`; without it a plan is made now.
+    /// Plan file written by `archon rebalance plan --out FILE`; without it, a plan is computed now.
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Only say what would be moved; a plan in a file is checked as if it were carried out.
+    /// Show the moves and change nothing; a plan in a file is validated as if it were applied.
     #[arg(long, conflicts_with = "wait")]
     pub(crate) dry_run: bool,
-    /// Wait until every move is done, showing progress. Ctrl-C detaches: the moves go on.
+    /// Wait until every move is finished, showing progress. Ctrl-C detaches; the moves continue.
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Give up waiting after this time (exit 6); the moves go on.
+    /// Stop waiting after this time (exit 6); the moves continue.
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "wait")]
     pub(crate) wait_timeout: Option<Duration>,
 }
@@ -256,7 +258,7 @@ pub(crate) struct ApplyArgs {
 /// Options of `archon top`.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct TopArgs {
-    /// Time from one look at the cluster to the next: 200ms to 10m.
+    /// Refresh interval, 200ms to 10m.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = refresh)]
     pub(crate) every: Duration,
 }
@@ -264,10 +266,10 @@ pub(crate) struct TopArgs {
 /// Options of `archon events`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct EventsArgs {
-    /// Show at most this many, the newest.
+    /// Maximum number of events to show, 1 to 10000; older events are omitted.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
-    /// Go on showing what happens, until Ctrl-C; with `-o json` one list per line.
+    /// Print new events as they occur, until Ctrl-C; with `-o json`, one list per line.
     #[arg(short, long)]
     pub(crate) follow: bool,
 }

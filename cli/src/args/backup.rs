@@ -6,42 +6,45 @@ use clap::Subcommand;
 /// `archon backup …`
 #[derive(Subcommand, Debug)]
 pub(crate) enum BackupVerb {
-    /// Take a backup of all tables, or of some, into a directory or an object store.
+    /// Back up all tables, or some, to a directory or an object store.
     ///
-    /// Each partition is read from the node that leads it, as of one position of its log: the backup has everything that was
-    /// acknowledged before it began, and of each partition nothing but a committed prefix. The cluster goes on meanwhile. A backup
-    /// that was interrupted goes on with the same --to; one that is done is never changed. By TLS it takes an admin.
+    /// Each partition is read from its leader, as of one position of its log. The backup contains everything
+    /// acknowledged before it started, and for each partition only a committed prefix of its log. The cluster stays
+    /// available. An interrupted backup resumes if run again with the same --to; a finished backup is never changed.
+    /// With TLS this requires the role admin.
     ///
-    /// Ends with 10 if a table had to be left out, since a restore into it has not ended; named with --table it is refused (exit 4).
+    /// Exits with 10 if a table was skipped because a restore into it has not finished. If --table names such a table,
+    /// the command is refused (exit 4).
     ///
-    /// A place is a directory, or s3://bucket/prefix or gs://bucket/prefix where archon is built with the feature object-store. Credentials
-    /// are taken from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT, or
-    /// GOOGLE_APPLICATION_CREDENTIALS, or the role of the machine.
+    /// PLACE is a directory, or s3://bucket/prefix or gs://bucket/prefix if archon was built with the feature
+    /// object-store. Credentials come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and
+    /// AWS_ENDPOINT, or GOOGLE_APPLICATION_CREDENTIALS), or from the role of the machine.
     #[command(
         after_help = "Examples:\n  archon backup create --to /backups/monday\n  archon backup create --to /backups/monday --table orders --max-rate 50MiB\n  archon backup create --to /backups/tuesday --since /backups/monday\n  archon backup create --to s3://bucket/archon/monday\n  archon backup verify /backups/monday"
     )]
     Create(CreateBackupArgs),
-    /// Read all of a backup and say whether it is as it was written; it takes no cluster.
+    /// Read a whole backup and verify its checksums; works offline.
     ///
-    /// Ends with 0 if it is, with 1 and every file that is damaged, with its table and partition, if not, and with 3 if there is no
-    /// finished backup.
+    /// Exits with 0 if the backup is intact. Exits with 1 and lists every damaged file with its table and partition
+    /// otherwise. Exits with 3 if PLACE holds no finished backup.
     #[command(
         after_help = "Examples:\n  archon backup verify /backups/monday\n  archon backup verify /backups/monday -o json | jq .entries_total"
     )]
     Verify(LookAtBackupArgs),
-    /// Show what a backup says of itself, without reading its entries; it takes no cluster.
+    /// Show the metadata of a backup without reading its entries; works offline.
     #[command(
         after_help = "Examples:\n  archon backup show /backups/monday\n  archon backup show /backups/monday -o json | jq -r '.tables[].table'"
     )]
     Show(LookAtBackupArgs),
     /// Restore all tables of a backup, or one, into new tables of this cluster or another one.
     ///
-    /// What is restored is verified first. Tables are made as they were: with as many partitions and copies, or split at the same keys; a lease
-    /// table holds nothing and is made anew. A table that is there already is refused, and nothing is changed. Values keep their bytes;
-    /// their revisions are new, and no write that a client repeats is known any more. A restore that was interrupted goes on with --resume;
-    /// until it has ended, the table has a row that says so.
+    /// The backup is verified first. Tables are created with their former number of partitions or split keys, and their
+    /// former replication; a lease table is created without owners. If a table already exists, the command refuses and
+    /// changes nothing. Values keep their bytes and get new revisions; requests that clients repeat from before the
+    /// backup are not recognized as duplicates. An interrupted restore continues with --resume; until it finishes, the
+    /// table contains a row that marks it as unfinished.
     #[command(
-        after_help = "Examples:\n  archon backup restore /backups/monday\n  archon backup restore /backups/monday --table orders --as orders_monday\n  archon backup restore /backups/monday --replication 1        into a cluster of one node\n  archon backup restore /backups/monday --resume               after it was interrupted"
+        after_help = "Examples:\n  archon backup restore /backups/monday\n  archon backup restore /backups/monday --table orders --as orders_monday\n  archon backup restore /backups/monday --replication 1        for a cluster of one node\n  archon backup restore /backups/monday --resume               after an interruption"
     )]
     Restore(RestoreBackupArgs),
 }
@@ -49,35 +52,37 @@ pub(crate) enum BackupVerb {
 /// Options of `archon backup create`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct CreateBackupArgs {
-    /// The directory, or s3://bucket/prefix or gs://bucket/prefix: an empty one, a new one, or one in which a backup was begun.
+    /// Directory, or s3://bucket/prefix or gs://bucket/prefix: new, empty, or with an unfinished backup to resume.
     #[arg(long, value_name = "PLACE")]
     pub(crate) to: String,
-    /// An earlier backup of this cluster. Files of partitions that nothing was written to since are taken over from it, once they were
-    /// read and found whole: as a second name of the same file, or copied, within a bucket by the store itself. This goes by partitions, not by rows; of a partition with one
-    /// new row everything is read. The new backup stands on its own, and the earlier one may be deleted.
+    /// Earlier backup of this cluster to reuse. Files of partitions without writes since then are verified and taken
+    /// from it: hard-linked or copied, or copied within the bucket by the object store. Reuse is per partition: a
+    /// partition with one new row is read completely. The new backup is self-contained, and the earlier one may be
+    /// deleted.
     #[arg(long, value_name = "PLACE")]
     pub(crate) since: Option<String>,
-    /// Only these tables, with commas between them.
+    /// Back up only these tables, separated by commas.
     #[arg(long = "table", value_name = "T", value_delimiter = ',', value_parser = name)]
     pub(crate) tables: Vec<String>,
-    /// Read no faster, all partitions together, per second: 1MiB at least.
+    /// Limit of the total read rate per second, at least 1MiB.
     #[arg(long, value_name = "SIZE", value_parser = pace)]
     pub(crate) max_rate: Option<u64>,
-    /// How many partitions are read at once; fewer where --max-rate would leave each less than 512KiB per second.
+    /// Number of partitions read in parallel, 1 to 16; reduced if --max-rate would leave less than 512KiB per second
+    /// for each.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) parallel: u8,
-    /// How it gets on.
+    /// Progress options.
     #[command(flatten)]
     pub(crate) progress: ProgressArgs,
 }
 
-/// Options of the verbs that read a backup alone.
+/// Options of commands that only read a backup.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct LookAtBackupArgs {
-    /// The directory, or s3://bucket/prefix or gs://bucket/prefix, that holds the backup.
+    /// Directory, or s3://bucket/prefix or gs://bucket/prefix, of the backup.
     #[arg(value_name = "PLACE")]
     pub(crate) from: String,
-    /// How it gets on.
+    /// Progress options.
     #[command(flatten)]
     pub(crate) progress: ProgressArgs,
 }
@@ -85,37 +90,37 @@ pub(crate) struct LookAtBackupArgs {
 /// Options of `archon backup restore`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct RestoreBackupArgs {
-    /// The directory, or s3://bucket/prefix or gs://bucket/prefix, that holds the backup.
+    /// Directory, or s3://bucket/prefix or gs://bucket/prefix, of the backup.
     #[arg(value_name = "PLACE")]
     pub(crate) from: String,
-    /// Only this table.
+    /// Restore only this table.
     #[arg(long, value_name = "T", value_parser = name)]
     pub(crate) table: Option<String>,
-    /// The name that the table gets.
+    /// New name of the restored table.
     #[arg(long = "as", value_name = "U", value_parser = name, requires = "table")]
     pub(crate) rename: Option<String>,
-    /// Among how many partitions keys are hashed, 1 to 16384, instead of as many as before; not for tables by ranges.
+    /// Number of hash partitions, 1 to 16384; default: as in the backup. Not for range tables.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
     pub(crate) partitions: Option<u32>,
-    /// Copies of each partition, 1 to 7, instead of as many as before.
+    /// Number of replicas of each partition, 1 to 7; default: as in the backup.
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7))]
     pub(crate) replication: Option<u8>,
-    /// Go on with tables that a restore of this backup has left unfinished, and make those that are not there. Rows that are there
-    /// already stay as they are.
+    /// Continue tables left unfinished by an earlier restore of this backup, and create missing ones. Existing rows
+    /// stay as they are.
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Read the backup no faster, per second: 1MiB at least.
+    /// Limit of the read rate per second, at least 1MiB.
     #[arg(long, value_name = "SIZE", value_parser = pace)]
     pub(crate) max_rate: Option<u64>,
-    /// How it gets on.
+    /// Progress options.
     #[command(flatten)]
     pub(crate) progress: ProgressArgs,
 }
 
-/// How it is told how something gets on.
+/// Progress options.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct ProgressArgs {
-    /// Say on standard error how far it is and how long the rest takes; on a terminal that is shown without asking.
+    /// Print progress and remaining time to standard error; automatic on a terminal.
     #[arg(long)]
     pub(crate) progress: bool,
 }

@@ -5,7 +5,7 @@ use clap::{Arg, ArgMatches, Command};
 use std::collections::BTreeMap;
 
 /// Settings of the whole cluster, from flags and variables. The first leader writes them into the log; afterwards the
-/// log counts.
+/// values in the log apply.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BootstrapArgs {
     said: BTreeMap<Setting, u64>,
@@ -33,9 +33,9 @@ fn failover_flag() -> Arg {
         format!("{}, {}, {} ms", timing.heartbeat_ms, timing.lease_ms, timing.failure_timeout_ms)
     };
     let help = format!(
-        "How soon others take over from a node that died, in one word for --heartbeat-ms, --lease-ms and --failure-timeout-ms: \
-         `standard` ({}) or `fast` ({}), which means twice the heartbeats, and is refused where a timer comes more than {} ms late; \
-         otherwise standard",
+        "Profile that sets --heartbeat-ms, --lease-ms and --failure-timeout-ms together: `standard` ({}) or `fast` ({}). `fast` fails \
+         over sooner, doubles the number of heartbeats, and is refused on a machine whose timers are more than {} ms late; \
+         default: standard",
         said(Failover::Standard),
         said(Failover::Fast),
         Failover::Fast.timing().stall_ms_trusted()
@@ -67,8 +67,8 @@ pub(crate) fn variable_of(setting: Setting) -> String {
 /// Describes the default of a setting.
 fn otherwise(setting: Setting) -> String {
     match setting {
-        Setting::Replication => "3, or as many as --min-nodes if that is less".to_owned(),
-        Setting::MinNodes => "as many as there are copies".to_owned(),
+        Setting::Replication => "3, or --min-nodes if that is less".to_owned(),
+        Setting::MinNodes => "the replication".to_owned(),
         other => other.default_value().to_string(),
     }
 }
@@ -77,7 +77,7 @@ fn flag(setting: Setting) -> Arg {
     let (range, milliseconds) = (setting.range(), setting.unit() == SettingUnit::Milliseconds);
     let unit = if milliseconds { " ms" } else { "" };
     let meaning = setting.meaning().trim_end_matches('.');
-    let help = format!("{meaning}; {} to {}{unit}; otherwise {}", range.start(), range.end(), otherwise(setting));
+    let help = format!("{meaning}; {} to {}{unit}; default: {}", range.start(), range.end(), otherwise(setting));
     Arg::new(setting.as_str())
         .long(flag_of(setting))
         .env(variable_of(setting))
@@ -90,7 +90,7 @@ fn flag(setting: Setting) -> Arg {
 impl clap::Args for BootstrapArgs {
     fn augment_args(command: Command) -> Command {
         let command =
-            command.next_help_heading("Settings of the cluster (used once, when it is created; see `archon config`)");
+            command.next_help_heading("Settings of the cluster (used only when it is created; see `archon config`)");
         Setting::ALL.iter().fold(command.arg(failover_flag()), |command, setting| command.arg(flag(*setting)))
     }
 

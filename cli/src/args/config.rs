@@ -9,36 +9,36 @@ use clap::Subcommand;
 /// `archon config …`
 #[derive(Subcommand, Debug)]
 pub(crate) enum ConfigVerb {
-    /// Show every setting: what it is, what it would be by default, what it may be, and whether it can be changed.
+    /// Show all settings: current value, default, range, and whether the setting can be changed.
     #[command(after_help = "\
 Examples:
   archon config show
   archon config show -o json | jq '.settings[] | select(.current != .default)'")]
     Show(WatchArgs),
-    /// Change settings while the cluster runs: all that are given, or none.
+    /// Change settings while the cluster runs: either all the given ones, or none.
     ///
-    /// The change is committed and stands in the events; coordinators go by it from then on, and each node from its next
-    /// heartbeat. What leases rest on (heartbeat_ms, lease_ms, margin_ms) stays as it was when the cluster was created, and
-    /// so does what was used up then (partitions, replication): that is refused (exit 4) and it is said why. A value out of
-    /// its range, or one that does not fit another setting, is wrong usage (exit 2).
+    /// The change is committed and recorded as an event; coordinators apply it at once, and each node from its next
+    /// heartbeat. Timings that leases depend on (heartbeat_ms, lease_ms, margin_ms) and settings used only at creation
+    /// (partitions, replication) cannot be changed: the command refuses (exit 4) with the reason. A value out of range,
+    /// or inconsistent with another setting, is wrong usage (exit 2).
     #[command(after_help = "\
 Examples:
   archon config set replace_after_ms=60000
   archon config set failure_timeout_ms=3s replace_after_ms=10m --dry-run
-  archon config set copies_per_node_max=4 --if-version 812    only if nobody changed them since `config show`")]
+  archon config set copies_per_node_max=4 --if-version 812    only if unchanged since `config show`")]
     Set(SetArgs),
 }
 
 /// Options of `archon config set`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct SetArgs {
-    /// Setting name as in `archon config show`, and its new value; a time in milliseconds, or with a unit (5m).
+    /// Name of a setting (see `archon config show`) and its new value; times in milliseconds, or with a unit (5m).
     #[arg(value_name = "KEY=VALUE", required = true, num_args = 1.., value_parser = change)]
     pub(crate) changes: Vec<SettingChange>,
-    /// Only say what would change, or why it cannot (exit 4).
+    /// Show the change, or why it is refused (exit 4); change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Only if the settings are as of this version; refused otherwise (exit 4).
+    /// Apply only if the settings have this version; otherwise refuse (exit 4).
     #[arg(long, value_name = "VERSION")]
     pub(crate) if_version: Option<u64>,
 }

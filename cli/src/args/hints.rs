@@ -37,8 +37,8 @@ pub(super) fn added(mut error: clap::Error, args: &[OsString]) -> clap::Error {
     let no_text = args.iter().enumerate().find(|(_, arg)| arg.to_str().is_none());
     if let Some((place, arg)) = no_text.filter(|_| error.kind() == ErrorKind::InvalidUtf8) {
         let message = format!(
-            "word {place} behind `archon`, {arg:?}, is not UTF-8; keys and names are UTF-8, and a value that is not comes from standard \
-             input: archon kv put KEY -\n"
+            "argument {place}, {arg:?}, is not UTF-8; keys and names must be UTF-8; pass a binary value on standard input: \
+             archon kv put KEY -\n"
         );
         return clap::Error::raw(ErrorKind::InvalidUtf8, message);
     }
@@ -58,7 +58,7 @@ pub(super) fn added(mut error: clap::Error, args: &[OsString]) -> clap::Error {
     if let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand)
         && let Some((_, here)) = CALLED.iter().find(|(called, _)| called == verb)
     {
-        let tip = StyledStr::from(format!("that is `{here}` here"));
+        let tip = StyledStr::from(format!("the command is `{here}`"));
         error.remove(ContextKind::SuggestedSubcommand);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }
@@ -66,7 +66,7 @@ pub(super) fn added(mut error: clap::Error, args: &[OsString]) -> clap::Error {
         && let Some((.., instead)) =
             INSTEAD.iter().find(|(noun, called, _)| called == verb && args.iter().any(|arg| arg == noun))
     {
-        let tip = StyledStr::from(format!("a coordinator joins by itself when it is started: `{instead}`"));
+        let tip = StyledStr::from(format!("start the new coordinator; it joins by itself: `{instead}`"));
         error.remove(ContextKind::SuggestedSubcommand);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }

@@ -1,19 +1,20 @@
-//! Options of the verbs that read and write keys.
+//! Options of the commands that read and write keys.
 
 use super::parse::{address, name};
 use clap::Subcommand;
 use std::path::{Path, PathBuf};
 
-/// Options of `archon kv`, and its verbs.
+/// Options of `archon kv`, and its commands.
 #[derive(clap::Args, Debug)]
 pub(crate) struct KvArgs {
-    /// The table.
+    /// Name of the table.
     #[arg(long, global = true, value_name = "T", default_value = "default", value_parser = name)]
     pub(crate) table: String,
-    /// Go to this node alone: it passes on what other nodes lead. No coordinator need be named then.
+    /// Connect to this node only; it forwards requests for partitions led by other nodes. --coordinators is not needed
+    /// then.
     #[arg(long, global = true, value_name = "H:P", value_parser = address)]
     pub(crate) via: Option<String>,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) verb: KvVerb,
 }
@@ -27,13 +28,13 @@ Examples:
   archon kv put city/1 athens
   archon kv put picture - < picture.png        the value comes from standard input, at most 1 MiB")]
     Put {
-        /// The key: 1 to 4096 bytes of UTF-8.
+        /// Key: 1 to 4096 bytes of UTF-8.
         key: String,
-        /// The value; `-` reads it from standard input.
+        /// Value; `-` reads it from standard input.
         #[arg(allow_hyphen_values = true)]
         value: String,
     },
-    /// Print the value of a key, alone and byte for byte; exit 3 if there is none.
+    /// Print the bytes of the value of a key; exit 3 if the key does not exist.
     ///
     /// On a terminal, control characters and bytes that are not UTF-8 are escaped unless --raw is given.
     #[command(after_help = "\
@@ -41,45 +42,45 @@ Examples:
   archon kv get city/1
   archon kv get picture > picture.png
   archon kv get city/1 -o json                 with its revision
-  archon kv get city/1 --stale                 also while nobody leads; perhaps not the newest")]
+  archon kv get city/1 --stale                 works without a leader; may be outdated")]
     Get {
-        /// The key.
+        /// Key.
         key: String,
-        /// Read at any copy, leader or not: what was committed as of some revision, which may be long ago.
+        /// Read from any replica, leader or not: the result may be outdated by any amount of time.
         #[arg(long)]
         stale: bool,
-        /// Print the bytes as they are, also on a terminal, which obeys what they command.
+        /// Print the bytes unescaped, even on a terminal, which interprets control characters.
         #[arg(long)]
         raw: bool,
     },
-    /// Remove a key; exit 3 if there was none.
+    /// Delete a key; exit 3 if it does not exist.
     #[command(visible_alias = "delete", after_help = "Examples:\n  archon kv del city/1")]
     Del {
-        /// The key.
+        /// Key.
         key: String,
     },
-    /// Write a key if nobody has changed it meanwhile; exit 4 if somebody has.
+    /// Write a key if it has the given revision; exit 4 otherwise (compare and set).
     ///
-    /// The key must have the revision that you read before (`archon kv get KEY -o json`, `archon kv scan`). With
-    /// --revision 0 it must be absent, so that of several who try to create a key exactly one succeeds.
+    /// Read the revision with `archon kv get KEY -o json` or `archon kv scan`. With --revision 0 the key must not
+    /// exist, so that exactly one of several concurrent creators succeeds.
     #[command(after_help = "\
 Examples:
-  archon kv cas leader alice --revision 0      create it, if nobody did before
-  archon kv cas city/1 athens --revision 17    overwrite revision 17 and no other")]
+  archon kv cas leader alice --revision 0      create it, unless it exists
+  archon kv cas city/1 athens --revision 17    overwrite revision 17 only")]
     Cas {
-        /// The key: 1 to 4096 bytes of UTF-8.
+        /// Key: 1 to 4096 bytes of UTF-8.
         key: String,
-        /// The new value; `-` reads it from standard input.
+        /// New value; `-` reads it from standard input.
         #[arg(allow_hyphen_values = true)]
         value: String,
-        /// The revision it must have; 0 if it must be absent.
+        /// Expected revision; 0 if the key must not exist.
         #[arg(long, value_name = "N")]
         revision: u64,
     },
-    /// Add to a number and print the sum; a key that is absent counts as 0.
+    /// Add to a number and print the sum; a missing key counts as 0.
     ///
-    /// The value is a decimal integer of 64 bits. A value that is none, or a sum that does not fit, is refused (exit 4)
-    /// and nothing is changed. A retry after a lost answer does not add twice.
+    /// The value is a decimal 64-bit integer. If the value is not such a number, or the sum overflows, the command
+    /// refuses (exit 4) and changes nothing. A retry after a lost answer does not add twice.
     #[command(
         visible_alias = "increment",
         after_help = "\
@@ -89,20 +90,20 @@ Examples:
   archon kv incr stock/7 -3"
     )]
     Incr {
-        /// The key.
+        /// Key.
         key: String,
-        /// What to add; may be negative.
+        /// Number to add; may be negative.
         #[arg(value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
         by: i64,
     },
-    /// Run several operations in one call, one per line, from a file or standard input.
+    /// Run several operations, one per line, from a file or standard input.
     ///
-    /// This is not a transaction: each operation stands on its own, in no order, and some may succeed while others fail.
-    /// All results are printed; if an operation failed, the exit code is that of the first that did. At most 4096
-    /// operations and 4 MiB of keys and values.
+    /// A batch is not a transaction: operations are independent and unordered, and some may succeed while others fail.
+    /// All results are printed; the exit code is that of the first failed operation. At most 4096 operations and 4 MiB
+    /// of keys and values.
     ///
-    /// A value is the rest of its line; a key ends at the first space. Write either as a JSON string to give it spaces,
-    /// line breaks or quotes. Empty lines and lines that begin with `#` are skipped.
+    /// A value is the rest of its line; a key ends at the first space. Write either as a JSON string to include spaces,
+    /// line breaks or quotes. Empty lines and lines starting with `#` are skipped.
     #[command(after_help = "\
 Lines:
   put KEY VALUE            get KEY            cas KEY REVISION VALUE
@@ -112,63 +113,67 @@ Examples:
   archon kv batch changes.txt
   printf 'put city/1 athens\\nincr visits\\nget \"a key\"\\n' | archon kv batch")]
     Batch {
-        /// The file; without it, or for `-`, standard input is read.
+        /// Input file; default, or with `-`: standard input.
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
     /// List keys in order, with their values.
     ///
-    /// The list is not a snapshot: each partition is read as of its own moment.
+    /// The list is not a snapshot: each partition is read at its own time.
     #[command(after_help = "\
 Examples:
   archon kv scan city/
   archon kv scan city/ --after city/17 --limit 100 -o json     the next page
-  archon kv scan --prefix --flags                              a prefix may begin with a dash")]
+  archon kv scan --prefix --flags                              a prefix that starts with a dash")]
     Scan(ScanArgs),
-    /// Write every key of a table with its value to standard output or a file, in lines of JSON or as CSV.
+    /// Export all keys and values of a table to standard output or a file, as JSON lines or CSV.
     ///
-    /// A line of JSON is {"key":"…","value":"…"}; a value that is not UTF-8 stands as "value_hex", two hexadecimal digits for each byte, as
-    /// in `kv scan -o json`. CSV has the columns key, value and value_hex, of which the last is empty for a value that is text. Keys
-    /// are UTF-8 always. Revisions are not exported: they belong to the table, and an import makes new ones.
+    /// A JSON line is {"key":"…","value":"…"}; a value that is not UTF-8 is stored in "value_hex", with two hexadecimal
+    /// digits per byte, as in `kv scan -o json`. CSV has the columns key, value and value_hex; value_hex is empty for
+    /// UTF-8 values. Keys are always UTF-8. Revisions are not exported: an import assigns new ones.
     ///
-    /// Rows come in order of the keys, a page at a time, so that a table of any size needs little memory. It is no snapshot: each
-    /// partition is read as of its own moment. A file stands under its name only once it is whole.
+    /// Rows are read page by page in key order, so memory use does not depend on the size of the table. The export is
+    /// not a snapshot: each partition is read at its own time. An output file appears under its name only when it is
+    /// complete.
     #[command(after_help = "\
 Examples:
   archon kv export orders > orders.jsonl
-  archon kv export orders --to orders.csv                      CSV, by the name of the file
+  archon kv export orders --to orders.csv                      CSV, because of the file name
   archon kv export orders | archon kv import copy-of-orders")]
     Export(ExportArgs),
-    /// Write the rows of a file or of standard input into a table, from lines of JSON or from CSV, as `kv export` writes them.
+    /// Import rows from a file or standard input into a table, as JSON lines or CSV in the format of `kv export`.
     ///
-    /// A key that is there already is written over. Of two lines with one key the later one counts. The first line that is wrong ends it, and
-    /// is told by number: what stands before it is written, and nothing after it. To go on, mend the line and import the whole again.
+    /// Existing keys are overwritten. If a key occurs on several lines, the last one is stored. The first invalid line
+    /// stops the import; the error gives its number. Rows before it are written, rows after it are not. To continue,
+    /// correct the line and import the whole file again.
     ///
-    /// JSON: an object on each line, with `key`, and `value` or `value_hex`; `revision` may stand there and is not looked at. What
-    /// `kv scan -o json` prints is one list of such objects: `| jq -c '.[]'` puts each on its line. CSV: a header with `key`, and `value` or `value_hex` or both, in any order; the
-    /// last line must end, too, so that a file that was cut off is told from a whole one.
+    /// JSON: one object per line with `key`, and `value` or `value_hex`; `revision` is allowed and ignored. `kv scan -o
+    /// json` prints one list of such objects: convert it with `| jq -c '.[]'`. CSV: a header with `key`, and `value` or
+    /// `value_hex` or both, in any order; the last line must end with a line break, so that a truncated file is
+    /// detected.
     #[command(after_help = "\
 Examples:
   archon kv import orders orders.jsonl
-  archon kv import orders orders.csv --dry-run                 checks every line, and asks no cluster
+  archon kv import orders orders.csv --dry-run                 check every line without a cluster
   zcat orders.csv.gz | archon kv import orders --format csv
   archon kv scan paid/ --limit 1000 -o json | jq -c '.[]' | archon kv import paid-orders")]
     Import(ImportArgs),
 }
 
-/// How rows are written in a file.
+/// Format of rows in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum RowFormat {
-    /// An object of JSON on each line.
+    /// One JSON object per line.
     Jsonl,
     /// CSV with a header.
     Csv,
 }
 
-/// How rows are written, where that is said.
+/// Format option.
 #[derive(clap::Args, Clone, Default, Debug)]
 pub(crate) struct FormatArgs {
-    /// `jsonl` (an object of JSON on each line) or `csv`; otherwise by the file's name (.csv), or jsonl.
+    /// Format: `jsonl` (one JSON object per line) or `csv`; default: `csv` for a file name that ends with .csv, `jsonl`
+    /// otherwise.
     #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     format: Option<RowFormat>,
 }
@@ -184,13 +189,13 @@ impl FormatArgs {
 /// Options of `archon kv export`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ExportArgs {
-    /// The table.
+    /// Name of the table.
     #[arg(value_name = "T", value_parser = name)]
     pub(crate) of: String,
-    /// The file; without it rows go to standard output.
+    /// Output file; default: standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
-    /// How rows are written.
+    /// Format option.
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
@@ -198,16 +203,16 @@ pub(crate) struct ExportArgs {
 /// Options of `archon kv import`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ImportArgs {
-    /// The table.
+    /// Name of the table.
     #[arg(value_name = "T", value_parser = name)]
     pub(crate) into: String,
-    /// The file; without it, or for `-`, standard input is read.
+    /// Input file; default, or with `-`: standard input.
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// How rows are written.
+    /// Format option.
     #[command(flatten)]
     pub(crate) format: FormatArgs,
-    /// Check every line, and write nothing; no cluster is asked.
+    /// Check every line without writing; needs no cluster.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -215,25 +220,25 @@ pub(crate) struct ImportArgs {
 /// Options of `archon kv scan`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ScanArgs {
-    /// Only keys that begin with this.
+    /// Only keys with this prefix.
     #[arg(value_name = "PREFIX", conflicts_with = "dashed")]
     prefix: Option<String>,
-    /// The same, also for one that begins with a dash.
+    /// Same as PREFIX, also for a prefix that starts with a dash.
     #[arg(long = "prefix", id = "dashed", value_name = "PREFIX", allow_hyphen_values = true)]
     dashed: Option<String>,
-    /// Only this key and greater ones: the lower end, whatever the order.
+    /// Lower bound: only this key and greater ones, also with --reverse.
     #[arg(long, value_name = "K", allow_hyphen_values = true)]
     pub(crate) from: Option<String>,
-    /// Only keys that are less than this one.
+    /// Upper bound: only keys less than this one.
     #[arg(long, value_name = "K", allow_hyphen_values = true)]
     pub(crate) to: Option<String>,
-    /// The greatest key first. --from stays the lower end.
+    /// List in descending order; --from stays the lower bound.
     #[arg(long)]
     pub(crate) reverse: bool,
-    /// Only keys beyond this one, in the order listed: to go on where a listing ended.
+    /// Only keys after this one in the listed order: continues an earlier listing.
     #[arg(long, value_name = "K", default_value = "", allow_hyphen_values = true)]
     pub(crate) after: String,
-    /// At most this many; 100000 at most.
+    /// Maximum number of keys, 1 to 100000.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
 }

@@ -49,11 +49,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Archon decides which node owns which partition, moves partitions when nodes come and go, and never lets two nodes
-/// act as owner at once.
+/// Archon assigns partitions to nodes, moves them when nodes join, leave or fail, and guarantees that a partition never
+/// has two owners.
 ///
-/// A quorum of three or five coordinators keeps the partition table in a Raft log; nodes host the partitions; every
-/// other verb here asks or tells the quorum something, or reads and writes keys.
+/// A quorum of three or five coordinators keeps the partition table in a Raft log. Nodes host the partitions. All other
+/// commands are clients: they query or change the cluster, or read and write keys.
 #[derive(Parser, Debug)]
 #[command(
     name = "archon",
@@ -64,51 +64,56 @@ use std::time::Duration;
 )]
 #[command(after_help = "\
 Examples:
-  archon demo                                       the whole story, on this machine
+  archon demo                                       a guided tour on this machine
   export ARCHON_COORDINATORS=127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103
-  archon status                                     is it well, and if not, what is it waiting for
+  archon status                                     health of the cluster, and what blocks it
   archon kv put city/1 athens && archon kv get city/1
 
 Exit codes:
-  0 done              3 not found                   5 unreachable or no quorum: retry
-  1 failed            4 refused as things stand     6 time-out: a write may have happened
-  2 wrong usage         (stale plan, in progress)  10 plan --detailed-exitcode: there are moves;
-                                                      check: look before long;
-                                                      backup create: a table was left out
-                                                   11 check: look now; doctor: an error")]
+   0  success
+   1  failure
+   2  wrong usage
+   3  not found
+   4  refused in the present state (stale plan, operation in progress)
+   5  unreachable, or no quorum: retry
+   6  time-out: a write may have taken effect
+  10  plan --detailed-exitcode: there are moves; check: needs attention soon;
+      backup create: a table was skipped
+  11  check: needs attention now; doctor: found an error")]
 pub(crate) struct Cli {
-    /// Whom to ask and how to answer.
+    /// Connection and output options.
     #[command(flatten)]
     pub(crate) connection: Connection,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
 
-/// Options that every verb takes.
+/// Options that every command accepts.
 #[derive(clap::Args, Clone, Debug)]
-#[command(next_help_heading = "Options of every verb")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Connection {
-    /// Coordinators or nodes (one that answers is enough; the leader is found), as H:P separated by commas.
+    /// Addresses of coordinators or nodes, as HOST:PORT separated by commas. One reachable address is enough: the
+    /// leader is found through it.
     #[arg(long, global = true, env = "ARCHON_COORDINATORS", value_name = "H:P,…", value_delimiter = ',')]
     #[arg(value_parser = address, hide_env_values = true, alias = "endpoints")]
     pub(crate) coordinators: Vec<String>,
-    /// Print columns for people, or one JSON document for programs.
+    /// Output format: columns for people, or one JSON document for programs.
     #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT", hide_possible_values = true)]
-    #[arg(help = "Print `table` (columns for people) or `json` (one document)")]
+    #[arg(help = "Output format: `table` (columns for people) or `json` (one document)")]
     pub(crate) output: Format,
-    /// The same as `-o json`.
+    /// Same as `-o json`.
     #[arg(long, global = true, hide = true, conflicts_with = "output")]
     pub(crate) json: bool,
-    /// How long one request may take, retries included: 500ms, 5s, 1m.
+    /// Time limit of one request, retries included: 500ms, 5s, 1m.
     #[arg(long, global = true, env = "ARCHON_TIMEOUT", value_name = "TIME", default_value = "5s")]
     #[arg(value_parser = duration, hide_env_values = true)]
     pub(crate) timeout: Duration,
-    /// Allow plaintext traffic beyond this machine; without it only loopback addresses are accepted.
+    /// Allow plaintext connections to other machines. Without it, only loopback addresses are accepted.
     #[arg(long, global = true, env = "ARCHON_INSECURE", hide_env_values = true)]
     #[arg(value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) insecure: bool,
-    /// Talk by TLS, with the credentials in this directory (ca.crt, tls.crt and tls.key, as `archon cert` writes them).
+    /// Use TLS, with the credentials in this directory: ca.crt, tls.crt and tls.key, as written by `archon cert`.
     #[arg(long, global = true, env = "ARCHON_TLS_DIR", value_name = "DIR", hide_env_values = true)]
     pub(crate) tls_dir: Option<PathBuf>,
 }
@@ -128,45 +133,49 @@ impl Connection {
     }
 }
 
-/// What to do.
+/// The command.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    /// Show the whole story on this machine: quorum, nodes, keys, a rebalance, killed processes, a service.
+    /// Run a guided tour on this machine: quorum, nodes, keys, a rebalance, killed processes, a service with leases.
     ///
-    /// Starts real processes on free ports in a temporary directory, tells what happens step by step and checks every
-    /// step. It keeps running until Ctrl-C so that you can try commands on it; with --exit it stops after the story.
+    /// Starts real processes on free ports in a temporary directory, explains each step and verifies its result. Keeps
+    /// the cluster running until Ctrl-C, so that you can try commands on it; --exit stops it at the end of the tour.
     #[command(after_help = "\
 Examples:
-  archon demo                 tell the story, then stay up for you to play with
-  archon demo --exit          tell the story and end: with 0 if everything was as it should be
-  archon demo --keys 20000    with more data")]
+  archon demo                 run the tour, then keep the cluster running
+  archon demo --exit          run the tour and stop; exit 0 if every step succeeded
+  archon demo --keys 20000    use more data")]
     Demo(DemoArgs),
 
-    /// Run a coordinator: one voter of the quorum that keeps the partition table.
+    /// Run a coordinator: a voter of the quorum that keeps the partition table.
     ///
-    /// Settings come from, in rising order of precedence: the defaults, a TOML file (--config), the environment
-    /// (ARCHON_…), the flags. Keys of the file are the long flags with `_` for `-`, without those of logging and of every
-    /// verb but `insecure` and `tls_dir`; what is a list separated by commas there is an array here. SIGTERM and Ctrl-C
-    /// hand the leadership over and stop in order; another signal, a second or more later, stops at once.
+    /// Settings come from defaults, a TOML file (--config), environment variables (ARCHON_…) and flags; later sources
+    /// override earlier ones. Keys of the file are the long flags with `_` for `-`; lists are arrays. The file has no
+    /// keys for logging options and global options, except `insecure` and `tls_dir`.
+    ///
+    /// SIGTERM and Ctrl-C transfer leadership and shut down gracefully. A second signal, at least a second later, stops
+    /// at once.
     #[command(after_help = "\
 Examples:
   archon coordinator --id 1 --listen 127.0.0.1:7101 --data-dir /var/lib/archon/c1 \\
       --peers 1=127.0.0.1:7101,2=127.0.0.1:7102,3=127.0.0.1:7103 --partitions 9 --min-nodes 3
   archon coordinator --config /etc/archon/coordinator.toml
 
-A file may say:
+Example of a file:
   id = 1
   listen = \"127.0.0.1:7101\"
   peers = [\"1=127.0.0.1:7101\", \"2=127.0.0.1:7102\", \"3=127.0.0.1:7103\"]
   data_dir = \"/var/lib/archon/c1\"")]
     Coordinator(CoordinatorArgs),
 
-    /// Run a node that hosts partitions; or, with a verb, look at the nodes of a cluster, empty or remove one.
+    /// Run a node that hosts partitions; with a subcommand, show or manage the nodes of a cluster.
     ///
-    /// Settings come from, in rising order of precedence: the defaults, a TOML file (--config), the environment
-    /// (ARCHON_…), the flags. Keys of the file are the long flags with `_` for `-`, without those of logging and of every
-    /// verb but `coordinators`, `insecure` and `tls_dir`; what is a list separated by commas there is an array here.
-    /// SIGTERM and Ctrl-C hand the node's leaderships over and stop in order; another signal, a second or more later, stops at once.
+    /// Settings come from defaults, a TOML file (--config), environment variables (ARCHON_…) and flags; later sources
+    /// override earlier ones. Keys of the file are the long flags with `_` for `-`; lists are arrays. The file has no
+    /// keys for logging options and global options, except `coordinators`, `insecure` and `tls_dir`.
+    ///
+    /// SIGTERM and Ctrl-C hand the node's leaderships over and shut down gracefully. A second signal, at least a second
+    /// later, stops at once.
     #[command(after_help = "\
 Examples:
   archon node --name athens --listen 127.0.0.1:7201 --data-dir /var/lib/archon/athens \\
@@ -176,14 +185,14 @@ Examples:
   archon node describe athens
   archon node drain athens --wait
 
-A file may say:
+Example of a file:
   name = \"athens\"
   listen = \"127.0.0.1:7201\"
   coordinators = [\"127.0.0.1:7101\", \"127.0.0.1:7102\", \"127.0.0.1:7103\"]
   data_dir = \"/var/lib/archon/athens\"")]
     Node(NodeArgs),
 
-    /// Say on one screen how the cluster is: leader, quorum, nodes, skew, moves, and what it waits for.
+    /// Show the state of the cluster: leader, quorum, nodes, skew, moves, and what blocks it.
     #[command(after_help = "\
 Examples:
   archon status
@@ -191,26 +200,26 @@ Examples:
   archon status -o json | jq .nodes_alive")]
     Status(WatchArgs),
 
-    /// Look the cluster over for what somebody should do something about; for scripts and monitoring.
+    /// Report conditions that need an operator's attention; for scripts and monitoring.
     ///
-    /// Ends with 0 if there is nothing new to look at, 10 if the cluster needs attention soon (a node failed, a coordinator does not
-    /// answer, an order may have been forgotten), and 11 if it needs attention now (a partition is not served, there is too little
-    /// room, no majority of coordinators answers).
+    /// Exits with 0 if nothing needs attention. Exits with 10 if something needs attention soon: a node failed, a
+    /// coordinator does not answer, an order may have been forgotten. Exits with 11 if something needs attention now: a
+    /// partition is unavailable, disk space is low, no majority of coordinators answers.
     #[command(after_help = "\
 Examples:
   archon check
-  archon check --min-members 66 --of jobs      alert if fewer participants than that take partitions of `jobs`
+  archon check --min-members 66 --of jobs      alert if fewer participants take partitions of `jobs`
   archon check -o json | jq -r '.alerts[].message'")]
     Check(CheckArgs),
 
-    /// Say what is wrong with this machine or the cluster, and what to do about it.
+    /// Diagnose this machine and the cluster, and suggest remedies. Changes nothing.
     ///
-    /// Looks at the machine: its clock, open files, the data directory (rights, file system, space, how long small writes take until they are
-    /// durable, who uses it), addresses, credentials. What is to be looked at is said by flags, or by the file that a coordinator or node is
-    /// started with; run it as the user that these run as. Then it looks at the cluster, if coordinators are named: its quorum, alerts, and
-    /// what each member says of its version, clock, files and disk. Nothing is changed.
+    /// Checks the machine: clock, open files, data directory (permissions, file system, free space, latency of small
+    /// durable writes, owning process), addresses, credentials. Name what to check with flags, or with the file that a
+    /// coordinator or node is started with; run the command as the same user. Then checks the cluster, if coordinators
+    /// are named: quorum, alerts, and the version, clock, files and disk that each member reports.
     ///
-    /// Ends with 0 if there is no error, warnings or not, and with 11 if there is one.
+    /// Exits with 0 if no check found an error, even if there are warnings; with 11 if one did.
     #[command(after_help = "\
 Examples:
   archon doctor --config /etc/archon/node.toml              before or while the node runs
@@ -218,7 +227,7 @@ Examples:
   archon doctor -o json | jq '.findings[] | select(.verdict != \"ok\")'")]
     Doctor(DoctorArgs),
 
-    /// Look at tables (named keyspaces), create or drop one.
+    /// Show, create, change or drop tables (named keyspaces).
     #[command(
         subcommand,
         after_help = "\
@@ -228,7 +237,7 @@ Examples:
     )]
     Table(TableVerb),
 
-    /// Look at partitions: where they are, which one a key belongs to, how one is; or force a leader, as the last resort.
+    /// Show partitions and locate keys; split, merge, restart or exclude partitions; force a leader as a last resort.
     #[command(
         subcommand,
         after_help = "\
@@ -239,19 +248,19 @@ Examples:
     )]
     Partition(PartitionVerb),
 
-    /// Plan how partitions should be spread, apply a plan, watch it, or stop it.
+    /// Plan the distribution of partitions over nodes; apply, watch or cancel a plan.
     #[command(
         subcommand,
         after_help = "\
 Examples:
-  archon rebalance plan --out plan.json      look first
-  archon rebalance apply plan.json --wait    then do exactly that
+  archon rebalance plan --out plan.json      review the plan
+  archon rebalance apply plan.json --wait    carry out exactly this plan
   archon rebalance status
   archon rebalance cancel"
     )]
     Rebalance(RebalanceVerb),
 
-    /// Look at the settings of the cluster, or change them while it runs.
+    /// Show the settings of the cluster, or change them while it runs.
     #[command(
         subcommand,
         after_help = "\
@@ -261,10 +270,11 @@ Examples:
     )]
     Config(ConfigVerb),
 
-    /// Say what clients may do to the rows of tables, and whose certificates count no more, where a cluster talks by TLS.
+    /// Manage the rights of clients on tables, and revoke certificates; for clusters that use TLS.
     ///
-    /// A certificate says who a client is. What it may do is granted here, table by table, and kept by the coordinators; what was
-    /// not granted it may not. Admins may read and write every table; who owns which lease, everybody may ask.
+    /// A certificate identifies a client. Its rights are granted here per table and stored by the coordinators;
+    /// anything not granted is refused. Admins may read and write every table. Every client may query the owner of a
+    /// lease.
     #[command(
         subcommand,
         after_help = "\
@@ -276,31 +286,32 @@ Examples:
     )]
     Access(AccessVerb),
 
-    /// Say who the coordinators are, and change that while the cluster runs.
+    /// Show the coordinators, or change them while the cluster runs.
     ///
-    /// A newcomer is started with `archon coordinator --join`; it copies the log, and then becomes a voter. Changes are carried out one at
-    /// a time and by the coordinators themselves, so that it does not matter what fails on the way.
+    /// Start a new coordinator with `archon coordinator --join`: it copies the log and then becomes a voter. The
+    /// coordinators carry out one change at a time by themselves, so a change survives failures on the way.
     #[command(
         subcommand,
         after_help = "\
 Examples:
   archon quorum list
-  archon quorum replace 3 4 --wait     4 was started with --join H:P --learner
+  archon quorum replace 3 4 --wait     after starting 4 with --join H:P --learner
   archon quorum transfer-leader 2"
     )]
     Quorum(QuorumVerb),
 
-    /// Say which protocol the cluster speaks, and whether it rises, while members are replaced by a newer version.
+    /// Show and control the protocol version during a rolling upgrade.
     ///
-    /// Each version speaks the protocol of the one before as well, so members are replaced one by one while the cluster runs. Once all
-    /// speak the next protocol it rises by itself, and older versions cannot take part any more; until then every member can go back.
+    /// Each version of archon also supports the protocol of the previous version, so members are replaced one by one
+    /// while the cluster runs. Once all members support the next protocol, the cluster switches to it automatically,
+    /// and older versions can no longer take part. Until then every member can be rolled back.
     #[command(
         subcommand,
         after_help = "\
 Examples:
   archon upgrade status
-  archon upgrade hold          before the upgrade, to try the new version first
-  archon upgrade finalize      once it is to stay"
+  archon upgrade hold          before the upgrade: keep the way back open
+  archon upgrade finalize      after the upgrade: switch to the new protocol"
     )]
     Upgrade(UpgradeVerb),
 
@@ -313,7 +324,7 @@ Examples:
   archon kv export orders --to orders.csv")]
     Kv(KvArgs),
 
-    /// Take a backup of tables from a running cluster, verify one, restore one into new tables.
+    /// Create a backup of tables from a running cluster, verify it, or restore it into new tables.
     #[command(
         subcommand,
         after_help = "\
@@ -324,10 +335,11 @@ Examples:
     )]
     Backup(BackupVerb),
 
-    /// Measure how fast a cluster is (writes, reads, both, scans), or how long a dying node or moving data holds it up.
+    /// Measure the throughput and latency of a cluster, or pauses while a node fails or data moves.
     ///
-    /// The keys are `bench/0000000000` and so on, or `gaps/…` of failover and rebalance; they stay there. Each `bench/` key
-    /// always has the same value, and every read is checked. Latencies are those that the clients see.
+    /// Writes the keys `bench/0000000000` and so on, or `gaps/…` for failover and rebalance, and leaves them in the
+    /// table. Each `bench/` key always has the same value, and every read is verified. Latencies are measured at the
+    /// clients.
     #[command(after_help = "\
 Examples:
   archon bench put --clients 256
@@ -335,7 +347,7 @@ Examples:
   archon bench mixed --read-percent 95 --rate 20000")]
     Bench(BenchArgs),
 
-    /// List what happened in the cluster, newest last.
+    /// List events of the cluster, newest last.
     #[command(after_help = "\
 Examples:
   archon events
@@ -343,24 +355,25 @@ Examples:
   archon events --follow")]
     Events(EventsArgs),
 
-    /// Show the cluster live on the terminal: nodes, load, moves, events.
+    /// Show a live view of the cluster on the terminal: nodes, load, moves, events.
     ///
-    /// The picture is drawn anew without flicker. While no coordinator answers the last one stays, and says so. It takes four
-    /// requests for each look, however many nodes there are. Keys: `s` sorts the nodes by something else, the arrows, PageUp,
-    /// PageDown, Home and End move through them, `?` explains what is shown, `q`, Esc or Ctrl-C quits. Off a terminal see
-    /// `archon status --watch`.
+    /// Each refresh takes four requests, whatever the number of nodes. While no coordinator answers, the last state
+    /// stays on the screen, marked as outdated. Keys: `s` changes the sort order of the nodes; the arrows, PageUp,
+    /// PageDown, Home and End scroll; `?` shows help; `q`, Esc or Ctrl-C quits. Without a terminal, use `archon status
+    /// --watch`.
     #[command(after_help = "\
 Examples:
   archon top
   archon top --every 5s
-  NO_COLOR=1 archon top      without colour; what is wrong is said in words either way")]
+  NO_COLOR=1 archon top      without colour; faults are also marked by words")]
     Top(TopArgs),
 
-    /// Make certificates: an authority of the cluster's own, and one for each process and person.
+    /// Create certificates: an authority for the cluster, and a certificate for each process and person.
     ///
-    /// A certificate says who somebody is (coordinator/1, node/athens, client/shop, admin/alice), and with that what he may
-    /// do. Whoever is started with a directory of credentials, ca.crt, tls.crt and tls.key, shows the certificate and
-    /// believes those whom the authority vouches for. These verbs read and write files only, and ask no member.
+    /// A certificate names an identity (coordinator/1, node/athens, client/shop, admin/alice), whose role determines
+    /// its permissions. A process started with a directory of credentials (ca.crt, tls.crt and tls.key) presents the
+    /// certificate and trusts identities signed by the authority. These commands only read and write files and contact
+    /// no member, except `members`.
     #[command(
         subcommand,
         after_help = "\
@@ -374,7 +387,7 @@ Examples:
     )]
     Cert(CertVerb),
 
-    /// Print which version of archon this is.
+    /// Print the version of archon.
     #[command(after_help = "Examples:\n  archon version\n  archon version -o json")]
     Version,
 
@@ -418,7 +431,7 @@ fn refuse_idle_flags(matches: &ArgMatches) -> Result<(), clap::Error> {
     });
     match idle {
         Some(flag) => {
-            let message = format!("--{flag} says how a node is run; it means nothing to `archon node {verb}`");
+            let message = format!("--{flag} configures a running node; `archon node {verb}` does not use it");
             Err(command.error(ErrorKind::ArgumentConflict, message))
         }
         None => Ok(()),
@@ -431,7 +444,7 @@ fn refuse_second_table(matches: &ArgMatches) -> Result<(), clap::Error> {
     match given.subcommand() {
         Some((verb @ ("export" | "import"), of)) if of.value_source("table") == Some(ValueSource::CommandLine) => {
             let message =
-                format!("the table stands behind `archon kv {verb}`, and --table names another one; say one of them");
+                format!("the table is given twice: as argument of `archon kv {verb}` and by --table; give it once");
             let mut command = Cli::command();
             command.build();
             let own = command.find_subcommand_mut("kv").and_then(|kv| kv.find_subcommand_mut(verb));

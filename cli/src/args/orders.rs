@@ -11,17 +11,17 @@ use std::time::Duration;
 pub(crate) struct PartitionArgs {
     /// Its number within its table.
     pub(crate) id: u32,
-    /// The table.
+    /// Name of the table.
     pub(crate) table: String,
 }
 
 /// A partition as it is written.
 #[derive(clap::Args, Clone, Debug)]
 struct WrittenPartition {
-    /// The partition's number; or the table and its number, as in orders/7.
+    /// Number of the partition; or its table and number, as in orders/7.
     #[arg(value_name = "ID", value_parser = partition, allow_negative_numbers = true)]
     id: (Option<String>, u32),
-    /// The table.
+    /// Name of the table.
     #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
     table: String,
 }
@@ -32,7 +32,7 @@ impl clap::FromArgMatches for PartitionArgs {
         let said = matches.value_source("table") == Some(ValueSource::CommandLine);
         match of {
             Some(of) if said && of != table => {
-                let message = format!("{of}/{id} is of table {of}, and --table names {table}; say one of them\n");
+                let message = format!("{of}/{id} names the table {of}, but --table names {table}; give the table once\n");
                 Err(clap::Error::raw(ErrorKind::ArgumentConflict, message))
             }
             Some(of) => Ok(Self { id, table: of }),
@@ -56,10 +56,10 @@ impl clap::Args for PartitionArgs {
     }
 }
 
-/// Why something is ordered.
+/// Reason for an order.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct WhyArgs {
-    /// Why, for those who wonder later: in the events, and beside what stands. Up to 200 characters.
+    /// Reason, up to 200 characters; shown in events and beside the order as long as it is in force.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) why: String,
 }
@@ -67,10 +67,10 @@ pub(crate) struct WhyArgs {
 /// Options of `archon partition bump | offline`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct OrderPartitionArgs {
-    /// Which one.
+    /// Partition.
     #[command(flatten)]
     pub(crate) partition: PartitionArgs,
-    /// Why.
+    /// Reason.
     #[command(flatten)]
     pub(crate) why: WhyArgs,
 }
@@ -78,10 +78,10 @@ pub(crate) struct OrderPartitionArgs {
 /// Options of `archon partition unbar`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct UnbarPartitionArgs {
-    /// Which one.
+    /// Partition.
     #[command(flatten)]
     pub(crate) partition: PartitionArgs,
-    /// The node's or participant's name, or its number.
+    /// Name or number of the node or participant.
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub(crate) node: String,
 }
@@ -89,10 +89,10 @@ pub(crate) struct UnbarPartitionArgs {
 /// Options of `archon partition bar`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct BarPartitionArgs {
-    /// Which one, and from whom.
+    /// Partition and node.
     #[command(flatten)]
     pub(crate) unbar: UnbarPartitionArgs,
-    /// Why.
+    /// Reason.
     #[command(flatten)]
     pub(crate) why: WhyArgs,
 }
@@ -100,10 +100,10 @@ pub(crate) struct BarPartitionArgs {
 /// Options of `archon node unbar`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct UnbarNodeArgs {
-    /// The node's or participant's name, or its number.
+    /// Name or number of the node or participant.
     #[arg(value_name = "NAME", id = "node", value_parser = name)]
     pub(crate) name: String,
-    /// The table.
+    /// Name of the table.
     #[arg(long, value_name = "T", value_parser = name)]
     pub(crate) table: String,
 }
@@ -111,10 +111,10 @@ pub(crate) struct UnbarNodeArgs {
 /// Options of `archon node bar`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct BarNodeArgs {
-    /// Who, and from what.
+    /// Node and table.
     #[command(flatten)]
     pub(crate) unbar: UnbarNodeArgs,
-    /// Why.
+    /// Reason.
     #[command(flatten)]
     pub(crate) why: WhyArgs,
 }
@@ -125,10 +125,10 @@ pub(crate) struct MaintainArgs {
     /// The nodes.
     #[command(flatten)]
     pub(crate) nodes: super::NodeNamesArgs,
-    /// When it ends by itself: 10m, 2h, 3d; a second to 30 days.
+    /// Duration, after which maintenance ends automatically: 10m, 2h, 3d; from a second to 30 days.
     #[arg(long = "for", id = "lasts", value_name = "TIME", value_parser = standing)]
     pub(crate) lasts: Duration,
-    /// Why.
+    /// Reason.
     #[command(flatten)]
     pub(crate) why: WhyArgs,
 }
@@ -136,18 +136,19 @@ pub(crate) struct MaintainArgs {
 /// Options of `archon check`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct CheckArgs {
-    /// Alert if the lease of somebody who owns partitions was not extended for so long, up to 30d; for twice its failure time-out
-    /// unless said. Three heartbeats that did not come are a notice.
+    /// Alert if the lease of a member that owns partitions was not extended for this time, up to 30d; default: twice
+    /// its failure time-out. Three missed heartbeats are reported as a notice.
     #[arg(long, value_name = "TIME", value_parser = threshold)]
     pub(crate) stale_after: Option<Duration>,
-    /// Alert if fewer nodes, or participants of the table --of, take partitions; cordoned, drained and failed ones do not.
+    /// Alert if fewer nodes, or participants of the table --of, take partitions; cordoned, drained and failed ones do
+    /// not count.
     #[arg(long, value_name = "N")]
     pub(crate) min_members: Option<u32>,
-    /// The table whose participants --min-members counts.
+    /// Lease table whose participants --min-members counts.
     #[arg(long, value_name = "TABLE", value_parser = name, requires = "min_members")]
     pub(crate) of: Option<String>,
-    /// Warn if an order stands for so long, up to 30d: a bar, a partition offline, a cordon, a drain, maintenance. Those that stand for
-    /// less are notices.
+    /// Warn about orders in force for at least this time, up to 30d: exclusions, offline partitions, cordons, drains,
+    /// maintenance. Newer ones are notices.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = threshold)]
     pub(crate) held_for: Duration,
 }
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(read(&["times/7", "--table", "times"]), is("times", 7));
         assert_eq!(read(&["7", "--table", "times"]), is("times", 7));
         for (line, part) in [
-            (&["times/7", "--table", "orders"][..], "say one of them"),
+            (&["times/7", "--table", "orders"][..], "give the table once"),
             (&["-1"], "begin with 0"),
             (&["times/x"], "a number, or a table and a number"),
             (&["a b/1"], "name"),

@@ -8,105 +8,112 @@ use clap::Subcommand;
 /// `archon partition …`
 #[derive(Subcommand, Debug)]
 pub(crate) enum PartitionVerb {
-    /// List the partitions of a table and who holds them.
+    /// List the partitions of a table with their leaders and replicas.
     #[command(after_help = "Examples:\n  archon partition list\n  archon partition list --table orders -o json")]
     List(PartitionListArgs),
-    /// Say which partition a key belongs to and who leads it.
+    /// Show the partition of a key, and its leader.
     #[command(after_help = "Examples:\n  archon partition locate city/1\n  archon partition locate '{user7}/cart'")]
     Locate(LocateArgs),
-    /// Say everything about one partition: its copies, what it waits for, and what could be done.
+    /// Show all details of one partition: replicas, blockers, and possible actions.
     #[command(
         after_help = "Examples:\n  archon partition describe 3\n  archon partition describe 0 --table orders -o json"
     )]
     Describe(DescribePartitionArgs),
-    /// Let the leader of a partition, or the owner of a lease, begin anew in the next epoch.
+    /// Restart the leadership of a partition, or the ownership of a lease, in a new epoch.
     ///
-    /// It is told to stop, says that it has, and leads again; whatever it held in memory for this partition begins afresh, and
-    /// writes of the former epoch are refused everywhere. The partition pauses for some milliseconds.
+    /// The leader stops, acknowledges, and leads again in the next epoch. Its state in memory for this partition is
+    /// rebuilt, and all replicas refuse writes of the former epoch. The partition pauses for some milliseconds.
     ///
-    /// The owner of a lease is asked to release it first, and may take 8 failure time-outs for that (10 s, unless it has a timing of
-    /// its own). Then it loses it.
+    /// The owner of a lease has 8 failure time-outs to release it (10 s, unless the owner has its own timing). After
+    /// that the lease is revoked.
     #[command(
         after_help = "Examples:\n  archon partition bump 3\n  archon partition bump 3 --table jobs --why 'stuck worker'"
     )]
     Bump(OrderPartitionArgs),
-    /// Let nobody lead a partition: its leader stops, its copies stay.
+    /// Take a partition offline: its leader stops, its replicas stay.
     ///
-    /// The owner of a lease is asked to release it first, and loses it after 8 failure time-outs.
+    /// The owner of a lease has 8 failure time-outs to release it. After that the lease is revoked.
     #[command(
         after_help = "Examples:\n  archon partition offline 3 --why 'poisoned message'\n  archon partition online 3"
     )]
     Offline(OrderPartitionArgs),
-    /// Let a partition be led again.
+    /// Bring a partition back online.
     #[command(after_help = "Examples:\n  archon partition online 3")]
     Online(PartitionArgs),
-    /// Keep a partition from a node or participant: it gets no copy of it and does not lead it.
+    /// Exclude a node or participant from a partition: it gets no replica and does not lead.
     ///
-    /// A copy that it has is replaced elsewhere first, then deleted; what it leads is handed over. Refused (exit 4) if too few
-    /// nodes would be left for the copies that the table wants. Of a lease any participant may be barred: if nobody else may own
-    /// it, its owner stays, and `archon check` says so.
+    /// An existing replica is replaced on another node first, then deleted; leadership is handed over. Refused (exit 4)
+    /// if too few nodes remain for the replication of the table. For a lease any participant may be excluded: if no
+    /// other participant may own it, its owner stays, and `archon check` reports it.
     #[command(
         after_help = "Examples:\n  archon partition bar 3 --node athens --why 'bad blocks'\n  archon partition unbar 3 --node athens"
     )]
     Bar(BarPartitionArgs),
-    /// Take back that a node or participant is barred from a partition.
+    /// Revert `archon partition bar`: the node or participant may have the partition again.
     #[command(after_help = "Examples:\n  archon partition unbar 3 --node athens")]
     Unbar(UnbarPartitionArgs),
-    /// Split a partition of a table by ranges in two: from --at on its keys become a new partition's.
+    /// Split a partition of a range table in two: keys from --at on move to a new partition.
     ///
-    /// Without --at the new partition gets the upper half of its bytes: its leader walks over its rows for the middle, slowly, so that
-    /// it serves all the while; some seconds for each GiB. With --dry-run it is only said where that is.
+    /// Without --at, the leader scans its rows for the key that halves their bytes, and the new partition gets the
+    /// upper half. The scan is throttled so that the leader keeps serving; it takes some seconds per GiB. With
+    /// --dry-run, the command only shows that key.
     ///
-    /// The new partition gets a copy beside each copy of the old one, made by each node from its own: nothing crosses the network. If a
-    /// node dies or lags meanwhile, the split goes on without its copy as long as as many are made as writes need (`archon partition
-    /// describe` says how many); the others are loaded later. Every key is served while the copies are made, which takes half an hour at
-    /// most; then those from --at on wait for some milliseconds, 5 s at most. What is not done by then is given up, and the partition
-    /// keeps its keys. `archon partition describe` says how far it is, `archon events` how it ended. With --wait that is waited for;
-    /// Ctrl-C leaves it to go on.
+    /// Each node with a replica of the old partition builds a replica of the new one from its own data, without network
+    /// traffic. If a node dies or lags meanwhile, the split continues without its replica as long as enough replicas
+    /// for writes exist (`archon partition describe` shows the number); missing replicas are loaded later.
     ///
-    /// Who is barred from the partition is barred from the new one, too. If the table has --merge-below, the two are merged again once
-    /// they have held that or less together for a minute.
+    /// Every key is served while the replicas are built, for half an hour at most. Then requests for keys from --at on
+    /// wait for some milliseconds, 5 s at most. A split that exceeds a limit is abandoned, and the partition keeps its
+    /// keys. `archon partition describe` shows progress, `archon events` the result. --wait waits for the result;
+    /// Ctrl-C detaches, and the split continues.
     ///
-    /// Refused (exit 4) while the partition is being moved or split, a copy of it does not count, a node that has one is down, or more
-    /// than a third of the nodes are.
+    /// Exclusions from the partition also apply to the new one. If the table has --merge-below, the two are merged
+    /// again once their combined size has stayed at or below it for a minute.
+    ///
+    /// Refused (exit 4) while the partition is being moved or split, while a replica is not in sync, while a node with
+    /// a replica is down, or while more than a third of the nodes are down.
     #[command(after_help = "\
 Examples:
-  archon partition split 0 --table times --at 2026-06 --dry-run    what it would do
+  archon partition split 0 --table times --at 2026-06 --dry-run    show the result, change nothing
   archon partition split 0 --table times --at 2026-06 --wait
-  archon partition split 0 --table times --dry-run                 where its middle is
+  archon partition split 0 --table times --dry-run                 show the key that halves it
   archon partition split 0 --table times --wait
-  archon partition split 0 --table times --cancel                  as long as it is not done")]
+  archon partition split 0 --table times --cancel                  abandon the running split")]
     Split(SplitPartitionArgs),
-    /// Merge a partition of a table by ranges with its right neighbour: the one that begins where it ends, which is none any more then.
+    /// Merge a partition of a range table with its right neighbour, which is then deleted.
     ///
-    /// The neighbour's keys go through the log of the partition that gets them, so that all of its copies have them, wherever these are.
-    /// Meanwhile nobody serves them: for some milliseconds up to seconds with the amount of data, and 10 s at most. Then the merge is
-    /// given up, and both keep their keys. The partition's own keys are served all the while. `archon partition describe` says
-    /// that it goes on, `archon events` how it ended. With --wait that is waited for; Ctrl-C leaves it to go on.
+    /// The keys of the neighbour pass through the log of the remaining partition, so that all replicas of the latter
+    /// receive them. Meanwhile these keys are unavailable: for milliseconds to seconds, depending on the amount of
+    /// data, and 10 s at most. After that the merge is abandoned, and both partitions keep their keys. The keys of the
+    /// remaining partition stay available.
     ///
-    /// Refused (exit 4) while one of the two is being moved, split or merged, a copy does not count, a node that has one is down, or more
-    /// than a third of the nodes are; and if the neighbour has more than 16 MiB.
+    /// `archon partition describe` shows a running merge, `archon events` its result. --wait waits for the result;
+    /// Ctrl-C detaches, and the merge continues.
+    ///
+    /// Refused (exit 4) while one of the two partitions is being moved, split or merged, while a replica is not in
+    /// sync, while a node with a replica is down, or while more than a third of the nodes are down. Also refused if the
+    /// neighbour holds more than 16 MiB.
     #[command(after_help = "\
 Examples:
-  archon partition merge 0 --table times --dry-run    what it would do
+  archon partition merge 0 --table times --dry-run    show the result, change nothing
   archon partition merge 0 --table times --wait
-  archon partition merge 0 --table times --cancel     as long as it is not done")]
+  archon partition merge 0 --table times --cancel     abandon the running merge")]
     Merge(MergePartitionArgs),
-    /// Make one copy lead although acknowledged writes may be lost: the last resort.
+    /// Force a replica to lead although acknowledged writes may be lost: the last resort.
     ///
-    /// For a partition that lost every copy that counts. The copy on --node, or else the best one that is whole or of an
-    /// earlier time (of several the one that ceased to count last), leads with what it holds; all others are deleted. A
-    /// copy of which only a part may be left leads only if --node names it; otherwise the partition begins empty. Without
-    /// --accept-data-loss it is refused (exit 4) and says what would be lost. It is also refused while nothing needs to be
-    /// lost.
+    /// For a partition that lost all in-sync replicas. The replica on --node leads with its data; all others are
+    /// deleted. Without --node, the best replica that is complete or complete as of an earlier time leads; among
+    /// several, the one that left the in-sync set last. A replica that may hold only a part of the data leads only if
+    /// --node names it; otherwise the partition starts empty. Without --accept-data-loss the command shows the possible
+    /// loss and refuses (exit 4). It also refuses while no data needs to be lost.
     ///
-    /// A side that is cut off from the coordinators may go on acknowledging writes until it hears of this; those writes
-    /// are lost too.
+    /// Replicas cut off from the coordinators may acknowledge writes until they learn of the change. Those writes are
+    /// lost too.
     #[command(
         name = "force-leader",
         after_help = "\
 Examples:
-  archon partition force-leader 3                              what would be lost
+  archon partition force-leader 3                              show what would be lost
   archon partition force-leader 3 --accept-data-loss
   archon partition force-leader 3 --node athens --accept-data-loss"
     )]
@@ -116,10 +123,10 @@ Examples:
 /// Options of `archon partition describe`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct DescribePartitionArgs {
-    /// Which one.
+    /// Partition.
     #[command(flatten)]
     pub(crate) partition: PartitionArgs,
-    /// Whether to go on.
+    /// Watch options.
     #[command(flatten)]
     pub(crate) watch: WatchArgs,
 }
@@ -127,19 +134,19 @@ pub(crate) struct DescribePartitionArgs {
 /// Options of `archon partition split`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct SplitPartitionArgs {
-    /// Which one.
+    /// Partition.
     #[command(flatten)]
     pub(crate) partition: PartitionArgs,
-    /// The first key of the new partition; if it is not given, the one in the middle of what the partition holds.
+    /// First key of the new partition; default: the key that halves the bytes of the partition.
     #[arg(long, value_name = "KEY", conflicts_with = "cancel")]
     pub(crate) at: Option<String>,
-    /// Only say what it would do.
+    /// Show the result and change nothing.
     #[arg(long, conflicts_with_all = ["cancel", "wait"])]
     pub(crate) dry_run: bool,
-    /// Wait until it is done or given up.
+    /// Wait until the operation has finished or was abandoned.
     #[arg(long, conflicts_with = "cancel")]
     pub(crate) wait: bool,
-    /// Give up the split that is under way; the partition keeps its keys.
+    /// Abandon the running split; the partition keeps its keys.
     #[arg(long)]
     pub(crate) cancel: bool,
 }
@@ -147,16 +154,16 @@ pub(crate) struct SplitPartitionArgs {
 /// Options of `archon partition merge`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct MergePartitionArgs {
-    /// Which one gets the keys of its right neighbour.
+    /// Partition that receives the keys of its right neighbour.
     #[command(flatten)]
     pub(crate) partition: PartitionArgs,
-    /// Only say what it would do.
+    /// Show the result and change nothing.
     #[arg(long, conflicts_with_all = ["cancel", "wait"])]
     pub(crate) dry_run: bool,
-    /// Wait until it is done or given up.
+    /// Wait until the operation has finished or was abandoned.
     #[arg(long, conflicts_with = "cancel")]
     pub(crate) wait: bool,
-    /// Give up the merge that is under way; both partitions keep their keys.
+    /// Abandon the running merge; both partitions keep their keys.
     #[arg(long)]
     pub(crate) cancel: bool,
 }
@@ -164,13 +171,13 @@ pub(crate) struct MergePartitionArgs {
 /// Options of `archon partition force-leader`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ForceLeaderArgs {
-    /// Which one.
+    /// Partition.
     #[command(flatten)]
     pub(crate) partition: PartitionArgs,
-    /// The node whose copy is to lead; otherwise the best one that is whole or of an earlier time.
+    /// Node whose replica is to lead; default: the best replica that is complete, or complete as of an earlier time.
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub(crate) node: Option<String>,
-    /// Accept that acknowledged writes are lost.
+    /// Accept the loss of acknowledged writes.
     #[arg(long)]
     pub(crate) accept_data_loss: bool,
 }
@@ -178,10 +185,10 @@ pub(crate) struct ForceLeaderArgs {
 /// Options of `archon partition list`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct PartitionListArgs {
-    /// The table.
+    /// Name of the table.
     #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
     pub(crate) table: String,
-    /// Whether to go on.
+    /// Watch options.
     #[command(flatten)]
     pub(crate) watch: WatchArgs,
 }
@@ -189,9 +196,9 @@ pub(crate) struct PartitionListArgs {
 /// Options of `archon partition locate`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct LocateArgs {
-    /// The key.
+    /// Key to locate.
     pub(crate) key: String,
-    /// The table.
+    /// Name of the table.
     #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
     pub(crate) table: String,
 }

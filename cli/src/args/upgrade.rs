@@ -5,21 +5,22 @@ use clap::Subcommand;
 /// `archon upgrade …`
 #[derive(Subcommand, Debug)]
 pub(crate) enum UpgradeVerb {
-    /// Show the protocol that the cluster speaks, what each member speaks, and who keeps it from rising.
+    /// Show the protocol of the cluster, the protocols that each member supports, and members that block the next one.
     #[command(after_help = "Examples:\n  archon upgrade status\n  archon upgrade status -o json | jq '.protocol'")]
     Status,
-    /// Have the protocol stay as it is, so that members can go back to the version before.
+    /// Hold the protocol at its present version, so that members can be rolled back.
     ///
-    /// Say it before the first member is replaced. Refused (exit 4) while the cluster speaks protocol 1: start one of the coordinators
-    /// with --protocol-max 1 instead.
+    /// Run this before the first member is replaced. Refused (exit 4) while the cluster uses protocol 1: start one of
+    /// the coordinators with --protocol-max 1 instead.
     #[command(after_help = "Examples:\n  archon upgrade hold")]
     Hold,
-    /// Have the protocol rise by itself again, once every member speaks the next one.
+    /// Release the hold: the protocol rises again once every member supports the next one.
     #[command(after_help = "Examples:\n  archon upgrade release")]
     Release,
-    /// Raise the protocol now, also if it was held. From then on members cannot go back to the version before.
+    /// Raise the protocol now, even if it is held. Members can then no longer be rolled back.
     ///
-    /// Refused (exit 4), with their names, while members do not speak it. Where no member speaks a newer one, only the hold is over.
+    /// Refused (exit 4) while members do not support it; the error names them. If no member supports a newer protocol,
+    /// the command only ends the hold.
     #[command(after_help = "Examples:\n  archon upgrade finalize")]
     Finalize,
 }

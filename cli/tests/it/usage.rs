@@ -406,5 +406,5 @@ fn key_that_is_no_utf_8_is_reported_with_its_position() {
     command.args(["kv", "get", "--coordinators", "127.0.0.1:1"]).arg(key);
     let output = command.timeout(HANG).output().expect("the binary runs");
     assert_eq!(code(&output), 2);
-    assert!(stderr(&output).contains(r#"word 5 behind `archon`, "caf\xE9", is not UTF-8"#), "{output:?}");
+    assert!(stderr(&output).contains(r#"argument 5, "caf\xE9", is not UTF-8"#), "{output:?}");
 }

@@ -57,72 +57,72 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// The request itself is wrong: a field missing, too long, malformed.
+    /// The request is invalid: a field is missing, too long or malformed.
     InvalidArgument = 1, "invalid_argument",
     /// The named thing does not exist (a node, a table, a plan).
     NotFound = 2, "not_found",
     /// The named thing exists already (a table).
     AlreadyExists = 3, "already_exists",
-    /// The request carries another cluster's id.
+    /// The request carries the id of another cluster.
     WrongCluster = 4, "wrong_cluster",
     /// The request is meant for another node.
     WrongNode = 5, "wrong_node",
-    /// The message belongs to an older life of its sender or receiver.
+    /// The message belongs to an older incarnation of its sender or receiver.
     StaleIncarnation = 6, "stale_incarnation",
-    /// A node that is alive with another storage id holds this name or address.
+    /// A live node with another storage id has this name or address.
     NameTaken = 7, "name_taken",
-    /// Sender and receiver share no protocol version.
+    /// Sender and receiver have no protocol version in common.
     ProtocolMismatch = 8, "protocol_mismatch",
-    /// This coordinator does not lead; `leader` may say who does.
+    /// This coordinator is not the leader; `leader` names the leader, if known.
     NotCoordinatorLeader = 9, "not_coordinator_leader",
     /// No quorum of coordinators answered in time.
     NoQuorum = 10, "no_quorum",
-    /// Fewer nodes that are alive than the minimum; see `have` and `need`.
+    /// Too few live nodes; see `have` and `need`.
     NotEnoughNodes = 11, "not_enough_nodes",
-    /// A plan is being carried out; only one runs at a time.
+    /// A plan is running; only one can run at a time.
     AssignmentInProgress = 12, "assignment_in_progress",
-    /// The plan was made for another table version; see `have` (now) and `need` (the plan's).
+    /// The plan was computed for another table version; see `have` (current) and `need` (of the plan).
     StalePlan = 13, "stale_plan",
-    /// The guard of an edit did not match the present row.
+    /// The expected version of a change does not match the current row.
     StaleVersion = 14, "stale_version",
     /// No rebalance is running.
     NothingRunning = 15, "nothing_running",
-    /// This node does not lead the partition; `leader` may say who does.
+    /// This node does not lead the partition; `leader` names the leader, if known.
     NotPartitionLeader = 16, "not_partition_leader",
-    /// The partition has no leader now, or its leader is just taking over.
+    /// The partition has no leader, or its leader is taking over.
     Unavailable = 17, "unavailable",
-    /// This node's lease has run out, so it may not answer.
+    /// The lease of this node has expired, so it must not answer.
     NoLease = 18, "no_lease",
-    /// Fewer Live replicas than `min_in_sync`: new writes are refused.
+    /// Fewer in-sync replicas than `min_in_sync`: writes are refused.
     NotEnoughReplicas = 19, "not_enough_replicas",
     /// The message carries a lower epoch than the receiver has persisted.
     StaleEpoch = 20, "stale_epoch",
-    /// A queue is full; try again after `retry_after_ms`.
+    /// A queue is full; retry after `retry_after_ms`.
     Overloaded = 21, "overloaded",
-    /// The disk is full: reads go on, writes are refused.
+    /// The disk is full: reads work, writes are refused.
     ReadOnly = 22, "read_only",
     /// The process is stopping.
     ShuttingDown = 23, "shutting_down",
-    /// The deadline passed; whether the operation took effect is unknown.
+    /// The deadline passed; the operation may have taken effect.
     DeadlineExceeded = 24, "deadline_exceeded",
-    /// The operation may have taken effect and cannot be told apart any more.
+    /// The operation may have taken effect, and its result is no longer known.
     MaybeApplied = 25, "maybe_applied",
-    /// The condition of a compare-and-set did not hold; `have` is the present revision.
+    /// The condition of a compare-and-set failed; `have` is the current revision.
     ConditionFailed = 26, "condition_failed",
-    /// The stored value is not what the operation needs (an increment of text).
+    /// The stored value has the wrong type for the operation (an increment of text).
     WrongValueType = 27, "wrong_value_type",
-    /// A defect on the server's side; the message says where.
+    /// A server error; the message names the place.
     Internal = 28, "internal",
-    /// Nobody could be reached.
+    /// No server could be reached.
     Unreachable = 29, "unreachable",
-    /// The change would leave the system short of something; the message lists it.
+    /// The change is refused in the present state; the message lists the obstacles.
     Refused = 30, "refused",
-    /// The change would lose acknowledged writes, and whoever asked for it did not say that they accept that.
+    /// The change would lose acknowledged writes, and the request does not accept that loss.
     DataLoss = 31, "data_loss",
-    /// The key belongs to another partition since that one was split; a write was not done here, and will not be.
+    /// The key moved to another partition by a split; the write was not applied here and will not be.
     Moved = 32, "moved",
-    /// The member has lived in another history of this cluster: in a later generation, or in one of the same number that was begun
-    /// from another state.
+    /// The member belonged to another history of this cluster: a later generation, or one with the same number that
+    /// started from another state.
     OtherHistory = 33, "other_history",
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Ordered {
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Order {
-    /// Be emptied.
+    /// Hand over all replicas.
     Drain,
     /// Be emptied no more.
     Undrain,

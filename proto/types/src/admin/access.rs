@@ -25,9 +25,9 @@ words! {
     pub enum Right: "right" {
         /// Own partitions of a lease table: the right of a participant. It gives no right to rows, so it is the lowest.
         Own = "own",
-        /// Look at rows.
+        /// Read rows.
         Read = "read",
-        /// Look at rows and change them: who increments a counter, or sets a value on a condition, learns what is there.
+        /// Read and write rows; it includes reading, because increments and conditional writes reveal values.
         Write = "write",
     }
 }

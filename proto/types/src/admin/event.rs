@@ -6,109 +6,110 @@ words! {
     /// Code of an event.
     #[non_exhaustive]
     pub enum EventCode: "event" {
-        /// The cluster came into being.
+        /// The cluster was created.
         Bootstrapped = "bootstrapped",
-        /// A node that was never seen before registered.
+        /// A new node registered.
         NodeRegistered = "node_registered",
         /// A known node registered again.
         NodeReturned = "node_returned",
-        /// A node was silent too long, or stopped.
+        /// A node was silent for too long, or stopped.
         NodeFailed = "node_failed",
-        /// Clients do not reach a node whose heartbeats come.
+        /// Clients cannot reach a node that sends heartbeats.
         NodeUnreached = "node_unreached",
-        /// Clients reach it again.
+        /// Clients can reach the node again.
         NodeReached = "node_reached",
-        /// Another data directory took over a node's name: its data is gone.
+        /// A new data directory took over the name of a node: its former data is lost.
         NodeLost = "node_lost",
-        /// An operator declared that a node's data is lost.
+        /// An operator declared the data of a node lost.
         NodeDeclaredLost = "node_declared_lost",
-        /// An operator had a node forgotten.
+        /// An operator removed a node.
         NodeRemoved = "node_removed",
-        /// A node is being emptied.
+        /// The drain of a node started.
         NodeDraining = "node_draining",
-        /// A node that was being emptied holds nothing any more.
+        /// The drain of a node finished: it holds no replicas.
         NodeDrained = "node_drained",
-        /// An operator wants something else of a node.
+        /// An operator changed the goal of a node.
         GoalChanged = "goal_changed",
-        /// An operator gave a node another zone, weight or limit.
+        /// An operator changed the zone, weight or limit of a node.
         NodeAltered = "node_altered",
-        /// A node found its copy damaged; it counts no more.
+        /// A node found its replica damaged; it left the in-sync set.
         CopyDamaged = "copy_damaged",
-        /// Two copies disagree about what was committed: one of them lost data.
+        /// Two replicas disagree about committed data: one of them lost data.
         DataDisputed = "data_disputed",
-        /// A copy knew an epoch that nobody had granted.
+        /// A replica knew a higher epoch than the coordinators had granted.
         EpochSurpassed = "epoch_surpassed",
-        /// A copy that counted counts no more: its data is gone, or is not what the node last stored.
+        /// An in-sync replica was removed from the in-sync set: its data is gone, or differs from what the node stored
+        /// last.
         ReplicaLost = "replica_lost",
-        /// A new copy is being loaded in place of another one.
+        /// A replacement replica is being loaded.
         RepairStarted = "repair_started",
-        /// A copy that was loaded for a repair counts now.
+        /// A replacement replica is in sync.
         RepairDone = "repair_done",
-        /// A copy that is not needed any more is to be deleted.
+        /// A surplus replica is to be deleted.
         CopyRetired = "copy_retired",
-        /// An operator wants a leadership renewed.
+        /// An operator started a new epoch of a partition.
         LeadershipBumped = "leadership_bumped",
-        /// An operator barred a member from partitions.
+        /// An operator excluded a member from partitions.
         MemberBarred = "member_barred",
-        /// An operator took a bar back.
+        /// An operator lifted an exclusion.
         BarLifted = "bar_lifted",
         /// An operator took a partition offline.
         PartitionOffline = "partition_offline",
-        /// An operator brought a partition back.
+        /// An operator brought a partition back online.
         PartitionOnline = "partition_online",
-        /// A member is being worked on.
+        /// Maintenance of a member started.
         MaintenanceBegun = "maintenance_begun",
-        /// The maintenance of a member is over.
+        /// Maintenance of a member ended.
         MaintenanceOver = "maintenance_over",
-        /// A table was made.
+        /// A table was created.
         TableCreated = "table_created",
-        /// Another number of copies is wanted of each partition of a table.
+        /// The replication or the limits of a table changed.
         TableAltered = "table_altered",
-        /// A table was dropped, with everything in it.
+        /// A table was dropped with all its data.
         TableDropped = "table_dropped",
-        /// A partition is being split.
+        /// A split started.
         SplitBegun = "split_begun",
-        /// The copies of the new partition have the keys, which are given up now.
+        /// The replicas of the new partition hold its keys; the old partition gives the keys up.
         SplitCut = "split_cut",
-        /// A split is done: there is another partition.
+        /// A split finished: the new partition exists.
         Parted = "parted",
-        /// A split was given up: the partition keeps its keys.
+        /// A split was abandoned: the partition keeps its keys.
         SplitAbandoned = "split_abandoned",
-        /// A partition is being merged with its right neighbour.
+        /// A merge of a partition with its right neighbour started.
         MergeBegun = "merge_begun",
-        /// A merge is done: the neighbour is no partition any more.
+        /// A merge finished: the neighbour no longer exists.
         Merged = "merged",
-        /// A merge was given up: both partitions keep their keys.
+        /// A merge was abandoned: both partitions keep their keys.
         MergeAbandoned = "merge_abandoned",
         /// An operator changed settings of the cluster.
         SettingsChanged = "settings_changed",
-        /// An operator gave clients a right, or took one from them.
+        /// An operator granted or revoked a right.
         AccessChanged = "access_changed",
-        /// An operator withdrew certificates, or has them count again.
+        /// An operator revoked certificates, or accepts them again.
         CertificatesWithdrawn = "certificates_withdrawn",
-        /// The quorum is being changed.
+        /// A change of the quorum started.
         QuorumChangeBegun = "quorum_change_begun",
-        /// The quorum was changed.
+        /// A change of the quorum finished.
         QuorumChanged = "quorum_changed",
-        /// An operator does not want a change of the quorum any more.
+        /// An operator cancelled a change of the quorum.
         QuorumChangeCancelled = "quorum_change_cancelled",
         /// The coordinators were recovered from less than a majority.
         RecoveryBegun = "recovery_begun",
-        /// A recovery of the coordinators has taken the place of the former coordinators.
+        /// A recovery replaced the former coordinators.
         RecoveryTookOver = "recovery_took_over",
-        /// A recovery of the coordinators has come to its end.
+        /// A recovery of the coordinators finished.
         RecoverySettled = "recovery_settled",
-        /// Every member speaks a newer protocol, and so does the cluster from now on.
+        /// The cluster switched to a newer protocol.
         ProtocolRaised = "protocol_raised",
-        /// An operator wants the protocol to stay as it is, or to rise by itself again.
+        /// An operator held the protocol, or released it.
         ProtocolHeld = "protocol_held",
-        /// A plan is being carried out.
+        /// A plan started.
         PlanStarted = "plan_started",
-        /// An operator wants the running plan undone.
+        /// An operator cancelled the running plan.
         PlanCancelled = "plan_cancelled",
-        /// A move is over, well or not.
+        /// A move ended, successfully or not.
         MoveOver = "move_over",
-        /// An operator accepted that acknowledged writes of a partition are lost.
+        /// An operator accepted the loss of acknowledged writes of a partition.
         DataLossAccepted = "data_loss_accepted",
     }
 }

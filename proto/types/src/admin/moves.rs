@@ -7,9 +7,9 @@ words! {
     /// Object of a move.
     #[derive(Serialize, Deserialize)]
     pub enum MoveKind: "kind of move" {
-        /// A copy, and the leadership if that copy leads.
+        /// A replica, with the leadership if it leads.
         Copy = "copy",
-        /// The leadership alone, to a copy that counts already: nothing is copied.
+        /// Only the leadership, to a replica that is already in sync: no data is copied.
         Leadership = "leadership",
     }
 }
@@ -18,23 +18,23 @@ words! {
     /// Phase of a move.
     #[non_exhaustive]
     pub enum MovePhase: "phase of a move" {
-        /// It waits until its nodes copy less.
+        /// Waits for the copy limits of its nodes.
         Queued = "queued",
-        /// The copy is being made.
+        /// The new replica is being loaded.
         Copying = "copying",
-        /// The copy counts, and the source still leads; or the leadership is about to be handed over.
+        /// The new replica is in sync and the source still leads; or the leadership is about to be handed over.
         InSync = "in_sync",
-        /// The new leader takes over.
+        /// The new leader is taking over.
         HandOver = "hand_over",
-        /// The old copy is being deleted.
+        /// The old replica is being deleted.
         Cleanup = "cleanup",
-        /// It reached its goal.
+        /// Completed.
         Done = "done",
-        /// It was undone at the operator's wish.
+        /// Cancelled by an operator and undone.
         Cancelled = "cancelled",
-        /// It was given up because the cluster changed meanwhile and it had lost its point.
+        /// Abandoned because a change of the cluster made it pointless.
         Superseded = "superseded",
-        /// It could not go on, and was undone.
+        /// Failed and undone.
         Failed = "failed",
     }
 }
@@ -55,13 +55,13 @@ words! {
     /// Reason for a planned move.
     #[non_exhaustive]
     pub enum MoveCode: "reason for a move" {
-        /// The node has more copies than its share.
+        /// The node holds more replicas than its share.
         Balance = "balance",
-        /// The node leads more for its weight than the one that is to lead.
+        /// The node leads more partitions, relative to its weight, than the target.
         Lead = "lead",
-        /// The other node leads as many, and passes one on to a node that leads fewer.
+        /// The target leads equally many, and passes one on to a node that leads fewer.
         PassOn = "pass_on",
-        /// Only full nodes may take a copy that is missing: the move makes room on one of them.
+        /// Only full nodes may take a missing replica: the move frees capacity on one of them.
         MakeRoom = "make_room",
     }
 }
@@ -70,15 +70,15 @@ words! {
     /// Goal that a plan cannot reach.
     #[non_exhaustive]
     pub enum UnmetCode: "unmet goal" {
-        /// The node is to be emptied, and copies of it have nowhere to go.
+        /// The node is being drained, and no other node can take some of its replicas.
         NotEmptied = "not_emptied",
-        /// The node keeps more than its share: no other node may take more.
+        /// The node keeps more than its share, because no other node may take more.
         AboveShare = "above_share",
-        /// The table's partitions have no copies yet.
+        /// The partitions of the table have no replicas yet.
         NotAssigned = "not_assigned",
-        /// Partitions of the table keep two copies in one zone.
+        /// Partitions of the table keep two replicas in one zone.
         ZonesDoubled = "zones_doubled",
-        /// The node is not alive, so its copies are not moved.
+        /// The node is not alive, so its replicas are not moved.
         NotAlive = "not_alive",
     }
 }

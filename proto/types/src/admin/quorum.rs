@@ -8,23 +8,23 @@ words! {
     /// Unknown fact during a recovery of the coordinators.
     #[non_exhaustive]
     pub enum DoubtKind: "doubt" {
-        /// A node has not told what it holds.
+        /// A node has not reported its replicas.
         Unheard = "unheard",
-        /// Coordinators of a generation before may work with a majority.
+        /// Coordinators of an earlier generation may still have a majority.
         FormerQuorum = "former_quorum",
-        /// Nodes were told of changes that are lost.
+        /// Nodes know of changes that are lost.
         Behind = "behind",
-        /// A node has lived in another history than the one that this state continues.
+        /// A node belonged to a history that diverged from this state.
         OtherHistory = "other_history",
-        /// A node came with an older copy of its data directory.
+        /// A node registered with an older copy of its data directory.
         Older = "older",
-        /// Ranges of keys may have been split or merged by changes that are lost.
+        /// Lost changes may include splits or merges of key ranges.
         Ranges = "ranges",
-        /// Nobody holds a copy of a partition.
+        /// No node holds a replica of a partition.
         NoCopy = "no_copy",
-        /// A node holds copies of partitions that are not known.
+        /// A node holds replicas of unknown partitions.
         Unknown = "unknown",
-        /// The copy with the most entries knows less of leaderships than another one.
+        /// The replica with the most entries knows an older epoch than another one.
         Contested = "contested",
     }
 }

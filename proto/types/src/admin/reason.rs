@@ -6,111 +6,114 @@ words! {
     /// Reason for a wait or a state.
     #[non_exhaustive]
     pub enum ReasonCode: "reason" {
-        /// Too few nodes have registered for the first assignment.
+        /// Too few nodes are registered for the first assignment.
         NotEnoughNodes = "not_enough_nodes",
         /// No participant takes partitions of the table.
         NoParticipant = "no_participant",
         /// A lease table waits for its first participant.
         AwaitsFirstParticipant = "awaits_first_participant",
-        /// The first assignment follows at once.
+        /// The first assignment is about to happen.
         AboutToBeAssigned = "about_to_be_assigned",
-        /// The nodes that could take a copy are at their limits.
+        /// All nodes that could take a replica are at their limits.
         NodesAtLimit = "nodes_at_limit",
-        /// A node is not alive, and somebody works on it.
+        /// A node in maintenance is not alive.
         InMaintenance = "in_maintenance",
-        /// Nodes in maintenance lead partitions of data, since nobody else takes them.
+        /// Nodes in maintenance still lead partitions, because no other node can take them.
         OnlyInMaintenance = "only_in_maintenance",
-        /// An operator has taken it offline.
+        /// An operator took it offline.
         Offline = "offline",
-        /// Every participant that takes partitions of its table is barred from it.
+        /// All participants that serve its table are excluded from it.
         AllBarred = "all_barred",
-        /// A participant is to give up leases and owns them still, since nobody else may.
+        /// A participant that should give up leases still owns them, because no other participant may.
         OwnerStays = "owner_stays",
-        /// A participant serves a table that is not there, or holds data.
+        /// A participant serves a table that does not exist, or that is not a lease table.
         NoLeaseTable = "no_lease_table",
-        /// A participant serves a lease table that it was not granted.
+        /// A participant serves a lease table without the right `own`.
         TableNotGranted = "table_not_granted",
         /// A member owns partitions, and its heartbeats are overdue: it may be dead.
         HeartbeatsOverdue = "heartbeats_overdue",
-        /// Every participant that could own it gave it up a moment ago.
+        /// All participants that could own it gave it up recently.
         GivenUp = "given_up",
-        /// Partitions that ought to be served are not, for longer than a failover takes.
+        /// Partitions have been unavailable for longer than a failover takes.
         NotServed = "not_served",
-        /// All members together take fewer partitions or copies than there are.
+        /// The limits of all members together are below the number of partitions or replicas.
         TooLittleRoom = "too_little_room",
-        /// There is room, but not without the member that takes most.
+        /// The capacity is sufficient, but would not be without the largest member.
         NoSpareRoom = "no_spare_room",
-        /// Fewer members take partitions than should.
+        /// Fewer members than required take partitions.
         TooFewMembers = "too_few_members",
-        /// A member owns partitions, and its lease was not extended for long.
+        /// A member owns partitions, and its lease was not extended for a long time.
         LeaseStale = "lease_stale",
-        /// An order of an operator stands: a bar, a cordon, a drain, maintenance.
+        /// An order of an operator is in force: an exclusion, a cordon, a drain, maintenance.
         OrderStands = "order_stands",
-        /// An order of an operator stands for long: a bar, a partition offline, a cordon, a drain, maintenance.
+        /// An order of an operator has been in force for a long time: an exclusion, an offline partition, a cordon, a
+        /// drain, maintenance.
         HeldTooLong = "held_too_long",
-        /// A leader hears too few of the other copies, and takes no writes.
+        /// A leader reaches too few followers to accept writes.
         LeaderHearsTooFew = "leader_hears_too_few",
-        /// So many nodes are failed that no copy is made in place of theirs.
+        /// Too many nodes are failed: their replicas are not replaced.
         RepairWithheld = "repair_withheld",
-        /// A leader is named and does not serve yet.
+        /// A leader is assigned and does not serve yet.
         TakingOver = "taking_over",
-        /// A copy knew an epoch that nobody had granted.
+        /// A replica knew a higher epoch than the coordinators had granted.
         EpochSurpassed = "epoch_surpassed",
-        /// The former leader's lease may still run.
+        /// The lease of the former leader may not have expired yet.
         WaitingForLease = "waiting_for_lease",
-        /// The copies that count are on nodes that are not alive.
+        /// All in-sync replicas are on nodes that are not alive.
         NoLiveReplica = "no_live_replica",
-        /// The node of a copy that counts is just coming back.
+        /// The node of an in-sync replica is registering.
         HolderRegistering = "holder_registering",
-        /// A leader is just being chosen.
+        /// A leader is about to be elected.
         AboutToBeElected = "about_to_be_elected",
-        /// No copy that counts is left.
+        /// No in-sync replica is left.
         DataLost = "data_lost",
-        /// Fewer copies count than are wanted.
+        /// Fewer replicas are in sync than the table requires.
         UnderReplicated = "under_replicated",
-        /// A lost or damaged copy is kept until enough others count on nodes that are alive.
+        /// A lost or damaged replica is kept until enough others are in sync on live nodes.
         LostCopyKept = "lost_copy_kept",
-        /// A move waits.
+        /// A move is blocked.
         MoveWaits = "move_waits",
-        /// Copies of partitions that are no more are not deleted yet.
+        /// Replicas of deleted partitions are not deleted yet.
         CopiesCondemned = "copies_condemned",
-        /// A node fell silent or stopped.
+        /// A node stopped sending heartbeats, or reported its stop.
         NodeFailed = "node_failed",
-        /// A node lives, and clients do not reach it.
+        /// A node sends heartbeats, but clients cannot reach it.
         NodeUnreached = "node_unreached",
-        /// A disk has too little space: a node takes no writes, or a coordinator nothing new into its log.
+        /// Disk space is low: a node refuses writes, or a coordinator appends nothing to its log.
         DiskFull = "disk_full",
-        /// Old entries of one copy keep much of a node's write-ahead log.
+        /// Old entries of one replica pin a large part of a node's write-ahead log.
         LogPinned = "log_pinned",
-        /// A coordinator's disk refuses another file.
+        /// A coordinator cannot create files on its disk.
         DiskFails = "disk_fails",
-        /// A coordinator has no space for a snapshot, and cannot cut its log or catch up.
+        /// A coordinator has no space for a snapshot, and cannot truncate its log or catch up.
         SnapshotWaits = "snapshot_waits",
-        /// A member's certificate is to be renewed.
+        /// The certificate of a member should be renewed.
         CertificateExpires = "certificate_expires",
-        /// A member's certificate has expired, or does within a day: whoever connects anew is refused then.
+        /// The certificate of a member has expired, or expires within a day; new connections fail then.
         CertificateExpired = "certificate_expired",
-        /// A member does not take the new certificate in its directory, and goes on with the old one.
+        /// A member cannot use the new certificate in its directory, and keeps the old one.
         CertificateNotTaken = "certificate_not_taken",
-        /// Members talk by certificates of different authorities: one takes over from another, or somebody was left behind.
+        /// Members use certificates of different authorities: a change of authority is incomplete.
         AuthoritiesDiffer = "authorities_differ",
-        /// So few coordinators vote that none of them may fail.
+        /// The quorum has too few voters to tolerate a failure.
         TooFewVoters = "too_few_voters",
-        /// A coordinator holds another state than the others.
+        /// The state of a coordinator differs from that of the others.
         StatesDiffer = "states_differ",
-        /// A member is refused that has lived in another history of the cluster: two recoveries were given one number, or a later one runs.
+        /// A member of a diverged history of the cluster is refused: two recoveries used the same number, or a later
+        /// recovery exists.
         OtherHistory = "other_history",
-        /// A coordinator does not answer the leading one.
+        /// A coordinator does not answer the leading coordinator.
         CoordinatorUnreachable = "coordinator_unreachable",
-        /// The coordinators begin anew from less than a majority, and nothing is decided of data before they were told what is true.
+        /// The coordinators are being recovered from less than a majority; decisions about data wait for the reports of
+        /// the nodes.
         BeingRecovered = "being_recovered",
-        /// A change of the quorum's members is under way.
+        /// A change of the quorum's members is in progress.
         QuorumChanging = "quorum_changing",
-        /// Members speak a newer protocol than the cluster does: an upgrade is under way, or held.
+        /// Members support a newer protocol than the cluster uses: an upgrade is in progress or held.
         Upgrading = "upgrading",
-        /// The coordinators cannot be reached, or no majority of them answers.
+        /// The coordinators are unreachable, or no majority of them answers.
         NoQuorum = "no_quorum",
-        /// The quorum takes no changes.
+        /// The quorum accepts no changes.
         ReadOnly = "read_only",
     }
 }
@@ -118,17 +121,17 @@ words! {
 words! {
     /// Severity of a reason, for people who monitor a cluster.
     pub enum Severity: "severity" {
-        /// It passes by itself, or is as somebody wants it.
+        /// Resolves by itself, or is intended.
         Notice = "notice",
-        /// Somebody should look before long: a spare is gone, something may have been forgotten.
+        /// Needs attention soon: redundancy is reduced, or something may have been forgotten.
         Warning = "warning",
-        /// Somebody should look now: something is not served, or data is lost or about to be.
+        /// Needs attention now: something is unavailable, or data is lost or at risk.
         Alarm = "alarm",
     }
 }
 
 /// Remedy for a member that is refused because it has lived in another history of the cluster.
-pub const OTHER_HISTORY_REMEDY: &str = "say which coordinators are to be kept, and stop the others: docs/operate/runbooks/majority-lost.md, \"A number was used twice\"";
+pub const OTHER_HISTORY_REMEDY: &str = "decide which coordinators to keep, and stop the others: docs/operate/runbooks/majority-lost.md, \"A number was used twice\"";
 
 impl ReasonCode {
     /// Returns the severity.

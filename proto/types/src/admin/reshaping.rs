@@ -8,9 +8,9 @@ words! {
     #[derive(Serialize, Deserialize)]
     #[non_exhaustive]
     pub enum ReshapingKind: "kind of reshaping" {
-        /// Its keys from one on become those of a new partition.
+        /// The keys from a split key on move to a new partition.
         Split = "split",
-        /// It gets the keys of its right neighbour, which ends.
+        /// The keys of the right neighbour move to this partition; the neighbour is deleted.
         Merge = "merge",
     }
 }
@@ -19,11 +19,11 @@ words! {
     /// Phase of a split or merge.
     #[non_exhaustive]
     pub enum ReshapingPhase: "phase of a split or merge" {
-        /// Of a split: the new partition's copies get the keys, and everything is served.
+        /// Of a split: the replicas of the new partition are built, and all keys are served.
         Copying = "copying",
-        /// Of a split: the keys are given up; they wait for the new partition's copies to be whole.
+        /// Of a split: the moved keys are unavailable until the replicas of the new partition are complete.
         Forming = "forming",
-        /// Of a merge: the right partition's keys are given up; they wait for the left one to have them.
+        /// Of a merge: the keys of the right partition are unavailable until the left one holds them.
         Absorbing = "absorbing",
     }
 }

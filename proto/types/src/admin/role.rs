@@ -6,15 +6,15 @@ words! {
     /// Role of a coordinator in the quorum.
     #[non_exhaustive]
     pub enum CoordinatorRole: "role of a coordinator" {
-        /// It leads.
+        /// Leads the quorum.
         Leader = "leader",
-        /// It follows.
+        /// Follows the leader.
         Follower = "follower",
-        /// It copies the log, and has no vote.
+        /// Copies the log without a vote.
         Learner = "learner",
-        /// It stands for election.
+        /// Is a candidate in an election.
         Candidate = "candidate",
-        /// The leading coordinator does not hear it.
+        /// Does not answer the leading coordinator.
         Unreachable = "unreachable",
     }
 }

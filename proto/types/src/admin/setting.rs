@@ -22,33 +22,34 @@ words! {
     /// A numeric cluster setting. Its word is the key in a file and in `archon config`, and the flag with `-` for `_`.
     #[derive(Serialize, Deserialize)]
     pub enum Setting: "setting" {
-        /// Partitions of the table `default`, when the cluster is created.
+        /// Number of partitions of the table `default`, when the cluster is created.
         Partitions = "partitions",
-        /// Copies of each partition of the table `default`, when the cluster is created.
+        /// Number of replicas of each partition of the table `default`, when the cluster is created.
         Replication = "replication",
-        /// Live nodes that must have registered before partitions are assigned for the first time.
+        /// Number of live nodes required before partitions are assigned for the first time.
         MinNodes = "min_nodes",
-        /// How often a node heartbeats.
+        /// Interval of a node's heartbeats.
         HeartbeatMs = "heartbeat_ms",
-        /// How long an answered heartbeat lets a node serve: more than three heartbeats.
+        /// Lease granted by an answered heartbeat; longer than three heartbeat intervals.
         LeaseMs = "lease_ms",
-        /// How long a node may be silent before it is failed: more than 1.01 leases and the margin.
+        /// Silence after which a node is failed; longer than 1.01 leases and the margin.
         FailureTimeoutMs = "failure_timeout_ms",
-        /// Allowance between the end of a lease and the failure time-out.
+        /// Safety margin between the end of a lease and the failure time-out.
         MarginMs = "margin_ms",
-        /// Copies that may be under way to or from one node at once.
+        /// Maximum number of replicas being copied to or from one node at once.
         CopiesPerNodeMax = "copies_per_node_max",
-        /// How long a node stays failed before its copies are made anew elsewhere: at least the failure time-out.
+        /// Time after which the replicas of a failed node are rebuilt on other nodes; at least the failure time-out.
         ReplaceAfterMs = "replace_after_ms",
-        /// How long a follower may leave its leader without an answer before it is dropped: at least two heartbeats.
+        /// Silence after which a leader removes a follower from the in-sync set; at least two heartbeat intervals.
         ReplicationTimeoutMs = "replication_timeout_ms",
-        /// Live nodes from which on some of them relay the heartbeats of the others: 0 for never.
+        /// Number of live nodes from which some relay the heartbeats of the others; 0 disables relays.
         RelaysFrom = "relays_from",
-        /// How often the door of each node is knocked at, as a client would: 0 for never.
+        /// Interval of probes that test whether clients can reach a node; 0 disables probes.
         DoorEveryMs = "door_every_ms",
-        /// How long the door of a node is shut to both of its keepers before others lead what it led: at least two knocks.
+        /// Time for which both probers of a node must fail before other nodes take over its leaderships; at least two
+        /// probe intervals.
         DoorSilentMs = "door_silent_ms",
-        /// How long a door has been open again before its node may lead again.
+        /// Time for which a node must be reachable again before it may lead.
         DoorTrustMs = "door_trust_ms",
     }
 }
@@ -58,7 +59,7 @@ words! {
     pub enum SettingUnit: "unit of a setting" {
         /// Milliseconds.
         Milliseconds = "milliseconds",
-        /// It is a number of things.
+        /// A plain number.
         Count = "count",
     }
 }
@@ -169,14 +170,14 @@ impl Setting {
     pub const fn fixed(self) -> Option<&'static str> {
         match self {
             Self::Partitions => {
-                Some("it was used when the cluster was created; the number of a table's partitions never changes")
+                Some("it applies only when the cluster is created; the number of partitions of a hash table never changes")
             }
             Self::Replication => {
-                Some("it was used when the cluster was created; a table says itself how many copies it wants")
+                Some("it applies only when the cluster is created; change the replication of a table: archon table alter")
             }
             Self::HeartbeatMs | Self::LeaseMs | Self::MarginMs => Some(
-                "leases of this length run, and a successor is named by it: another length needs another cluster; \
-                 failure_timeout_ms can be changed alone",
+                "takeovers rely on the length of leases granted so far: another length needs a new cluster; \
+                 only failure_timeout_ms can be changed",
             ),
             Self::MinNodes
             | Self::FailureTimeoutMs

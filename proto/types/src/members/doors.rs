@@ -28,13 +28,13 @@ words! {
 words! {
     /// Reachability of a node, as the leading coordinator sees it.
     pub enum DoorState: "state of a door" {
-        /// Nobody says otherwise.
+        /// No prober reports a failure.
         Open = "open",
-        /// A keeper of it finds it shut.
+        /// One prober cannot reach the node.
         Doubted = "doubted",
-        /// Both of its keepers find it shut: the node leads nothing that another copy can lead.
+        /// Both probers cannot reach the node: it leads only partitions that no other replica can lead.
         Unreached = "unreached",
-        /// It answers again; the node is given leaderships once it has done so for a while.
+        /// Reachable again; the node may lead once it has stayed reachable for `door_trust_ms`.
         Returning = "returning",
     }
 }

@@ -10,11 +10,11 @@ words! {
     /// Status of a node, as the coordinator believes.
     #[derive(Serialize, Deserialize)]
     pub enum NodeStatus: "node status" {
-        /// It heartbeats.
+        /// Sends heartbeats.
         Alive = "alive",
-        /// It was silent for the failure time-out.
+        /// Was silent for the failure time-out.
         Failed = "failed",
-        /// Its data is gone: another storage id took over its name, or an operator said so.
+        /// Its data is lost: another storage id took over its name, or an operator declared it lost.
         Lost = "lost",
     }
 }
@@ -23,13 +23,14 @@ words! {
     /// Desired state of a node, set by the operator.
     #[derive(Serialize, Deserialize)]
     pub enum NodeGoal: "goal of a node" {
-        /// Host what it is given.
+        /// Host replicas and lead partitions.
         Serve = "serve",
-        /// Keep what it has, get nothing new.
+        /// Keep existing replicas, receive no new ones.
         Cordon = "cordon",
-        /// Be emptied.
+        /// Hand over all replicas.
         Drain = "drain",
-        /// Lead nothing and get nothing new for a while; keep its copies, which are not replaced while it is down.
+        /// Lead nothing and receive nothing new for a while; keep the replicas, which are not replaced while the node
+        /// is down.
         Maintain = "maintain",
     }
 }

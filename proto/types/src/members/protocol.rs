@@ -61,7 +61,7 @@ words! {
         Coordinator = "coordinator",
         /// A node of the key-value store.
         Node = "node",
-        /// A member that owns partitions for a service of its own.
+        /// A process of a user's service that owns partitions of lease tables.
         Participant = "participant",
     }
 }

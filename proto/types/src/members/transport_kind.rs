@@ -5,11 +5,11 @@ use crate::admin::word::words;
 words! {
     /// Transport between members, and between them and clients.
     pub enum TransportKind: "transport" {
-        /// By TLS, with certificates on both sides.
+        /// TLS with certificates on both sides.
         Tls = "tls",
-        /// In plaintext, which does not leave this machine.
+        /// Plaintext on this machine only.
         Loopback = "loopback",
-        /// In plaintext beyond this machine: whoever reaches a port may do anything.
+        /// Plaintext beyond this machine: anyone who reaches a port has full access.
         Insecure = "insecure",
     }
 }

@@ -7,13 +7,13 @@ words! {
     /// Remaining data in a copy that is not in sync. Ordered from worst to best.
     #[derive(Serialize, Deserialize)]
     pub enum Condition: "condition of a copy" {
-        /// It counted once, and its data is damaged, missing, or was thrown away to be copied anew.
+        /// Was in sync once; its data is damaged, missing, or was discarded to be copied again.
         Gone = "gone",
-        /// It never counted: a copy under way, with an unknown part of the data.
+        /// Was never in sync: an unfinished copy with an unknown part of the data.
         Partial = "partial",
-        /// It is from an older or another state of its node's directory: whole once, nobody knows as of when.
+        /// From an older or different state of its node's directory: complete as of an unknown time.
         Older = "older",
-        /// It holds everything up to the moment it ceased to count.
+        /// Complete up to the moment it left the in-sync set.
         Whole = "whole",
     }
 }

@@ -12,9 +12,9 @@ words! {
     /// State of a replica in its partition.
     #[derive(Serialize, Deserialize)]
     pub enum ReplicaState: "state of a copy" {
-        /// Copying; does not count.
+        /// Being loaded; not in sync.
         Load = "load",
-        /// In sync; holds every acknowledged write durably; counts.
+        /// In sync: holds every acknowledged write durably.
         Live = "live",
         /// To be deleted.
         Unload = "unload",
@@ -38,13 +38,13 @@ words! {
     pub enum PartitionStatus: "partition status" {
         /// No placement yet: too few nodes have registered.
         Unassigned = "unassigned",
-        /// A leader is named and has not yet said that it serves.
+        /// A leader is assigned and has not reported yet that it serves.
         Assigned = "assigned",
         /// The leader serves.
         Online = "online",
         /// No leader: no Live replica is reachable.
         Unavailable = "unavailable",
-        /// No leader, for an operator has taken it offline.
+        /// No leader: an operator took it offline.
         Offline = "offline",
     }
 }

@@ -19,9 +19,9 @@ words! {
     /// Content of a table's partitions.
     #[derive(Serialize, Deserialize)]
     pub enum Holds: "what a table holds" {
-        /// Rows, in copies on nodes of the key-value store.
+        /// Rows, in replicas on nodes of the key-value store.
         Data = "data",
-        /// Nothing but who owns each: leases for the participants of another service.
+        /// Only owners: leases for the participants of another service.
         Lease = "lease",
     }
 }
