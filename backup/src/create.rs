@@ -48,14 +48,14 @@ pub struct CreateOptions {
     pub since: Option<Store>,
 }
 
-/// A table that is not in a backup of all tables, since it is not whole: a restore of it was interrupted, or goes on.
+/// A table skipped by a backup of all tables, because a restore into it has not finished.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct LeftOut {
-    /// Its name.
+    /// Name of the table.
     pub table: String,
-    /// How many files of the backup that it is restored from are written.
+    /// Number of files restored so far.
     pub files_restored: u32,
-    /// Of how many.
+    /// Number of files in total.
     pub files_total: u32,
 }
 

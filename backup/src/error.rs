@@ -64,13 +64,13 @@ pub enum BackupError {
     /// The table exists already.
     #[error("table {table} exists already: a backup is restored into a new table only; nothing was changed")]
     TableExists {
-        /// Its name.
+        /// Name of the table.
         table: String,
     },
     /// The table is incomplete: a restore was interrupted or is in progress.
     #[error("table {table} is not whole: a restore into it has written {done} of {total} files and has not ended")]
     Unfinished {
-        /// Its name.
+        /// Name of the table.
         table: String,
         /// Number of written files.
         done: u32,
@@ -83,7 +83,7 @@ pub enum BackupError {
          table {from_table} of another backup, with {total} files of it, of which {done} are written"
     )]
     OfAnotherBackup {
-        /// Its name.
+        /// Name of the table.
         table: String,
         /// The named backup.
         place: String,
@@ -97,9 +97,9 @@ pub enum BackupError {
     /// The table needs more copies than there are nodes.
     #[error("table {table} has {copies} copies of each partition, and {nodes} nodes are alive; nothing was changed")]
     TooFewNodes {
-        /// Its name.
+        /// Name of the table.
         table: String,
-        /// Number of copies.
+        /// Number of replicas.
         copies: u32,
         /// Number of live nodes.
         nodes: u32,

@@ -21,25 +21,26 @@ pub(crate) const DATA: &str = "data/";
 /// Folder of the records of finished pieces, until the manifest replaces them.
 pub(crate) const JOURNAL: &str = "journal/";
 
-/// What a backup holds.
+/// Manifest of a backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {
-    /// The format of the backup.
+    /// Version of the backup format.
     pub format: u32,
-    /// The version of the program that took it.
+    /// Version of the program that created the backup.
     pub archon_version: String,
-    /// The UUID of the cluster that it was taken from.
+    /// UUID of the cluster it was taken from.
     pub cluster_id: String,
-    /// The generation of the cluster: a recovery from a lost majority of coordinators begins another.
+    /// Generation of the cluster; each recovery from a lost majority of coordinators begins a new one.
     pub generation: u64,
-    /// Tells it from other generations of that number, as two recoveries begin them; none of the first one.
+    /// Key that distinguishes it from other generations with the same number, as created by two recoveries; absent for
+    /// the first generation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation_key: Option<String>,
-    /// When it was begun, in milliseconds since 1970: every write that was acknowledged before is in it.
+    /// Unix time in milliseconds of its begin: every write acknowledged before is included.
     pub begun_at_ms: u64,
-    /// When it was done, in milliseconds since 1970.
+    /// Unix time in milliseconds of its end.
     pub finished_at_ms: u64,
-    /// Its tables.
+    /// Tables.
     pub tables: Vec<TableBackup>,
 }
 
@@ -49,34 +50,34 @@ pub struct TableBackup {
     /// What it was in the cluster.
     #[serde(flatten)]
     pub table: TableSummary,
-    /// Where its entries are, in order of partitions or of keys; nothing of a lease table, which has none.
+    /// Files with its entries, in order of partitions or of keys; empty for a lease table.
     pub pieces: Vec<Piece>,
 }
 
-/// What was in a partition as of one position of its log; in a table by ranges, which may be split or merged meanwhile, perhaps a part.
+/// Contents of a partition, or of a part of its keys, as of one position of its log.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Piece {
     /// The partition's number within its table.
     pub partition: u32,
-    /// The first of the keys, as hexadecimal digits; empty: from the first one on.
+    /// First key in hexadecimal; empty for no lower bound.
     pub begin_hex: String,
-    /// The first key beyond, as hexadecimal digits; none: up to the last one.
+    /// First key after the range in hexadecimal; null for no upper bound.
     pub end_hex: Option<String>,
-    /// The epoch of the last entry of the partition's log that is seen.
+    /// Epoch of the last log entry that is included.
     pub epoch: u64,
-    /// The number of that entry.
+    /// Sequence number of that entry.
     pub seq: u64,
-    /// Its log time, in milliseconds since 1970.
+    /// Log time of the last included entry, Unix time in milliseconds.
     pub log_time_at_ms: u64,
-    /// The file, within the backup.
+    /// Path of the file within the backup.
     pub file: String,
-    /// The file's length.
+    /// Length of the file in bytes.
     pub file_bytes: u64,
-    /// The file's blocks.
+    /// Number of blocks of the file.
     pub blocks: u64,
-    /// The file's entries.
+    /// Number of entries in the file.
     pub entries: u64,
-    /// The checksum (CRC-32C) of the whole file.
+    /// CRC-32C checksum of the whole file.
     pub crc32c: u32,
 }
 

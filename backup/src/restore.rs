@@ -46,15 +46,15 @@ pub struct RestoreOptions {
     pub resume: bool,
 }
 
-/// A table that was restored.
+/// A restored table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct RestoredTable {
     /// The table as it is now.
     #[serde(flatten)]
     pub table: TableSummary,
-    /// What it was called in the backup.
+    /// Name of the table in the backup.
     pub from_table: String,
-    /// How many entries of the backup are in it.
+    /// Number of restored entries.
     pub entries_total: u64,
 }
 

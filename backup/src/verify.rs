@@ -11,18 +11,18 @@ use archon_types::{op, partition_of, slot_of};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What a backup holds, in numbers.
+/// Contents of a backup in numbers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct BackupSummary {
-    /// The UUID of the cluster that it was taken from.
+    /// UUID of the cluster it was taken from.
     pub cluster_id: String,
-    /// How many tables it has.
+    /// Number of tables.
     pub tables_total: u32,
-    /// How many files of entries.
+    /// Number of entry files.
     pub files_total: u32,
-    /// How many bytes these have.
+    /// Number of bytes in these files.
     pub bytes_total: u64,
-    /// How many entries.
+    /// Number of entries.
     pub entries_total: u64,
 }
 

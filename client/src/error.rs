@@ -30,7 +30,7 @@ pub enum Error {
         /// The input, what is wrong with it, and what is allowed.
         message: String,
     },
-    /// The condition of a compare-and-set failed; `have` is the current revision.
+    /// The condition of a compare-and-set failed; nothing changed.
     #[error("the key has revision {found}, not the expected one; read it and decide again")]
     ConditionFailed {
         /// The revision found; [`Revision::ZERO`] if the key is absent.

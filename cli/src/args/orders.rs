@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(read(&["7", "--table", "times"]), is("times", 7));
         for (line, part) in [
             (&["times/7", "--table", "orders"][..], "give the table once"),
-            (&["-1"], "begin with 0"),
+            (&["-1"], "0 or more"),
             (&["times/x"], "a number, or a table and a number"),
             (&["a b/1"], "name"),
         ] {

@@ -53,7 +53,7 @@ fn duration_within(text: &str, least: (&str, f64), most: (&str, f64)) -> Result<
         "d" => 24.0 * HOUR_MS,
         "" if text.is_empty() => return Err("a time is missing; write 500ms or 5s".to_owned()),
         "" if text.parse() == Ok(0.0) => return out_of_bounds(),
-        "" => return Err(format!("a time needs a unit: say {text}s or {text}ms")),
+        "" => return Err(format!("a time needs a unit: write {text}s or {text}ms")),
         other => return Err(format!("{other:?} is no unit of time; use ms, s, m, h or d, as in 500ms or 5s")),
     };
     let number: f64 = number.parse().map_err(|_| format!("{number:?} is no number; write 500ms or 5s"))?;
@@ -82,7 +82,7 @@ fn size(text: &str) -> Result<u64, String> {
         // Zero needs no unit; the caller decides whether it is possible.
         "" if text.parse() == Ok(0.0) => 1.0,
         _ if text == "none" => return Err("to have none, leave the option out".to_owned()),
-        "" => return Err(format!("a size needs a unit: say {text}MiB or {text}GiB")),
+        "" => return Err(format!("a size needs a unit: write {text}MiB or {text}GiB")),
         other => {
             return Err(format!("{other:?} is no unit of size; use B, KiB, MiB, GiB or TiB, as in 512MiB or 1GiB"));
         }
@@ -90,7 +90,7 @@ fn size(text: &str) -> Result<u64, String> {
     let number: f64 = number.parse().map_err(|_| format!("{number:?} is no number; write 512MiB or 1GiB"))?;
     let bytes = number * bytes_each;
     if bytes >= u64::MAX as f64 {
-        return Err(format!("{text} is more than can be counted: a size is less than 16777216TiB"));
+        return Err(format!("{text} is too large: a size is less than 16777216TiB"));
     }
     Ok(bytes as u64)
 }
@@ -102,7 +102,7 @@ fn size(text: &str) -> Result<u64, String> {
 pub(crate) fn memory(text: &str) -> Result<u64, String> {
     match size(text)? {
         little if little < MEMORY_BYTES_MIN => {
-            Err(format!("{text:?} is too little for a node; give {} MiB at least", MEMORY_BYTES_MIN >> 20))
+            Err(format!("{text:?} is too little for a node; the minimum is {} MiB", MEMORY_BYTES_MIN >> 20))
         }
         bytes => Ok(bytes),
     }
@@ -118,7 +118,7 @@ const PACE_MIN: u64 = 1 << 20;
 pub(crate) fn pace(text: &str) -> Result<u64, String> {
     match size(text)? {
         slow if slow < PACE_MIN => {
-            Err(format!("{text:?} per second is too slow for a partition to come to its end; give 1MiB at least"))
+            Err(format!("{text:?} per second is too slow to finish a partition; the minimum is 1MiB"))
         }
         pace => Ok(pace),
     }
@@ -150,7 +150,7 @@ pub(crate) fn merge_size(text: &str) -> Result<u64, String> {
 /// Description of the fault.
 pub(crate) fn split_point(text: &str) -> Result<String, String> {
     if text.is_empty() {
-        return Err("a key is empty: nothing stands before, behind or between commas".to_owned());
+        return Err("a key is empty; write keys separated by single commas".to_owned());
     }
     limits::check_key(text.as_bytes()).map_err(|error| error.message)?;
     Ok(text.to_owned())
@@ -183,7 +183,7 @@ pub(crate) fn address(text: &str) -> Result<String, String> {
     let trimmed = text.trim();
     let bare = trimmed.strip_prefix("http://").unwrap_or(trimmed).trim_end_matches('/');
     if bare.starts_with("https://") {
-        return Err("https is not spoken yet; write host:port".to_owned());
+        return Err("https:// is not supported; write host:port, and use --tls-dir for TLS".to_owned());
     }
     if bare.is_empty() {
         return Err("an address is missing; write host:port, as in 127.0.0.1:7101".to_owned());
@@ -228,9 +228,9 @@ pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
 /// Description of the fault, and a valid example.
 pub(crate) fn peer(text: &str) -> Result<(u64, String), String> {
     let Some((id, at)) = text.trim().split_once('=') else {
-        return Err(format!("{text:?} names no voter; write ID=H:P, as in 1=127.0.0.1:7101"));
+        return Err(format!("{text:?} is not a voter; write ID=H:P, as in 1=127.0.0.1:7101"));
     };
-    let id: u64 = id.trim().parse().map_err(|_| format!("{id:?} is no coordinator id; use 1, 2, 3, …"))?;
+    let id: u64 = id.trim().parse().map_err(|_| format!("{id:?} is not a coordinator id; use 1, 2, 3, …"))?;
     if id == 0 {
         return Err("coordinator ids begin at 1".to_owned());
     }
@@ -247,10 +247,10 @@ pub(crate) fn partition(text: &str) -> Result<(Option<String>, u32), String> {
         None => (None, text),
     };
     if number.parse::<i64>().is_ok_and(|number| number < 0) {
-        return Err("partitions have numbers that begin with 0".to_owned());
+        return Err("a partition number is 0 or more".to_owned());
     }
     let number = number.parse().map_err(|_| {
-        format!("{text:?} is no partition; write a number, or a table and a number, as in 7 or orders/7")
+        format!("{text:?} is not a partition; write a number, or a table and a number, as in 7 or orders/7")
     })?;
     Ok((table, number))
 }
@@ -266,7 +266,7 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
 
 /// Parses a node's weight.
 pub(crate) fn weight(text: &str) -> Result<u32, String> {
-    let weight = text.parse().map_err(|_| format!("{text:?} is no number; 100 is ordinary"))?;
+    let weight = text.parse().map_err(|_| format!("{text:?} is not a number; the default is 100"))?;
     let traits = NodeTraits { weight, ..NodeTraits::default() };
     traits.check().map_err(|error| error.message)?;
     Ok(weight)

@@ -48,11 +48,11 @@ fn help_of_a_coordinator_names_the_defaults() {
         let flag = coordinator.get_arguments().find(|arg| arg.get_id() == setting.as_str()).unwrap();
         let help = flag.get_help().unwrap().to_string();
         let default = match setting {
-            archon_types::Setting::MinNodes => "as many as there are copies".to_owned(),
-            archon_types::Setting::Replication => "3, or as many as --min-nodes if that is less".to_owned(),
+            archon_types::Setting::MinNodes => "the replication".to_owned(),
+            archon_types::Setting::Replication => "3, or --min-nodes if that is less".to_owned(),
             other => other.default_value().to_string(),
         };
-        assert!(help.ends_with(&format!("otherwise {default}")), "{setting}: {help}");
+        assert!(help.ends_with(&format!("default: {default}")), "{setting}: {help}");
     }
 }
 
@@ -75,7 +75,7 @@ fn table_named_twice_is_refused() {
     let read = |line: &[&str]| parse(line.iter().map(OsString::from));
     for line in [["archon", "kv", "--table", "a", "export", "b"], ["archon", "kv", "import", "b", "--table", "a"]] {
         let error = read(&line).unwrap_err();
-        assert!(error.kind() == ErrorKind::ArgumentConflict && error.to_string().contains("behind"), "{error}");
+        assert!(error.kind() == ErrorKind::ArgumentConflict && error.to_string().contains("twice"), "{error}");
         assert!(error.to_string().contains("Usage: archon kv "), "{error}");
     }
     assert!(read(&["archon", "kv", "export", "b"]).is_ok());
@@ -105,7 +105,7 @@ const SOURCES: [&str; 14] = [
     "tools/load/src",
     "member/src",
     "proto",
-    "security",
+    "base/security",
     "member/session/src",
     "base/telemetry/src",
 ];

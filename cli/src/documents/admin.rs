@@ -1,4 +1,4 @@
-//! Documents of the verbs that show a cluster or change it.
+//! Documents of the commands that show a cluster or change it.
 
 use archon_backup::{BackupSummary, LeftOut};
 use archon_client::{
@@ -7,31 +7,31 @@ use archon_client::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A backup that was taken.
+/// A finished backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct BackupTaken {
-    /// What it holds.
+    /// Contents in numbers.
     #[serde(flatten)]
     pub(crate) summary: BackupSummary,
-    /// How many of its files were taken over from the earlier backup that --since names; they are files of this one now.
+    /// Number of files reused from the earlier backup named by --since; they belong to this backup as well.
     pub(crate) files_taken_over: u32,
-    /// How many bytes these have.
+    /// Number of bytes in these files.
     pub(crate) bytes_taken_over: u64,
-    /// Tables that are not in it, since a restore into them has not ended; then it ends with 10.
+    /// Tables skipped because a restore into them has not finished; the command then exits with 10.
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// What a node is and holds, and what could be done to it.
+/// A node, its replicas, and the effects of possible commands.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct NodeDescription {
-    /// The node, and what could be done to it.
+    /// The node and the effects of possible commands.
     #[serde(flatten)]
     pub(crate) check: NodeCheck,
-    /// The copies on it.
+    /// Replicas on the node.
     pub(crate) copies: Vec<HostedCopy>,
 }
 
-/// A copy of a partition on a described node.
+/// A replica on a described node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct HostedCopy {
     /// The table's number.
@@ -40,96 +40,96 @@ pub(crate) struct HostedCopy {
     pub(crate) table: String,
     /// The partition's number within its table.
     pub(crate) partition: u32,
-    /// The copy's number.
+    /// Number of the placement (the replica).
     pub(crate) placement_id: u64,
-    /// What it is to its partition.
+    /// State of the replica.
     pub(crate) state: Word<ReplicaState>,
-    /// Whether it leads.
+    /// True if it leads.
     pub(crate) leads: bool,
 }
 
-/// What was asked of the quorum.
+/// Result of a change of the quorum.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct QuorumChanged {
-    /// What, in a sentence.
+    /// Requested change, in a sentence.
     pub(crate) change: String,
-    /// Whether it was not so already, or on its way.
+    /// False if the requested state was already in force, or the change was already running.
     pub(crate) changed: bool,
-    /// The quorum: when it was done if that was waited for, else when it was begun.
+    /// The quorum: after the change with `--wait`, otherwise after its start.
     #[serde(flatten)]
     pub(crate) quorum: Quorum,
 }
 
-/// What is left of a quorum, and what was begun with it.
+/// Remaining state of a quorum, and its recovery.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct QuorumRecovered {
     /// The cluster's UUID.
     pub(crate) cluster_id: String,
-    /// The generation that begins.
+    /// Number of the new generation.
     pub(crate) generation: u64,
-    /// The last entry of the log that is left.
+    /// Index of the last remaining log entry.
     pub(crate) base_index: u64,
-    /// When the last of the events in it happened. Unix time.
+    /// Unix time in milliseconds of the last recorded event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_event_at_ms: Option<u64>,
-    /// How many nodes are known.
+    /// Number of known nodes.
     pub(crate) nodes_total: usize,
-    /// How many tables are known.
+    /// Number of known tables.
     pub(crate) tables_total: usize,
-    /// How many partitions are known.
+    /// Number of known partitions.
     pub(crate) partitions_total: usize,
-    /// The directory that was made; absent if none was.
+    /// Directory created; absent if none was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) data_dir: Option<String>,
 }
 
-/// What a file holds that was saved of the coordinators.
+/// Contents of a snapshot file of the coordinators.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct QuorumSnapshotFile {
     /// The cluster's UUID.
     pub(crate) cluster_id: String,
     /// The cluster's generation.
     pub(crate) generation: u64,
-    /// The last entry of the log that is in it.
+    /// Index of the last log entry that it includes.
     pub(crate) last_index: u64,
-    /// When the last of the events in it happened. Unix time.
+    /// Unix time in milliseconds of the last recorded event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_event_at_ms: Option<u64>,
-    /// How many nodes are known.
+    /// Number of known nodes.
     pub(crate) nodes_total: usize,
-    /// How many tables are known.
+    /// Number of known tables.
     pub(crate) tables_total: usize,
-    /// How many partitions are known.
+    /// Number of known partitions.
     pub(crate) partitions_total: usize,
 }
 
-/// Who was made to lead.
+/// Result of a transfer of leadership.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct LeadTransferred {
-    /// The coordinator that leads, if that was known at once.
+    /// Number of the new leader, if known when the command ended.
     pub(crate) leader_id: Option<u64>,
 }
 
-/// What was done to a node.
+/// Effect of a command on a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct NodeChanged {
     /// The node's number.
     pub(crate) node_id: u64,
     /// The node's name.
     pub(crate) node: String,
-    /// What is wanted of it now; absent if nothing was changed, or it is gone.
+    /// Goal of the node now; absent if nothing was changed, or if it was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) goal: Option<Word<NodeGoal>>,
-    /// Copies it holds; absent if it is gone.
+    /// Number of replicas it holds; absent if it was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) copies_held: Option<u32>,
-    /// What draining it does.
+    /// Effect of draining it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) drain: Option<DrainCheck>,
-    /// Copies that went with it when it was removed, or would; none of them counts.
+    /// Number of replicas discarded by its removal, or by a removal in a trial run; none of them was in sync.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) copies_removed: Option<u32>,
-    /// What declaring its data lost did, or would do.
+    /// Effect of declaring its data lost, or expected effect in a trial run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) loss: Option<NodeLoss>,
 }
@@ -142,32 +142,33 @@ impl NodeChanged {
     }
 }
 
-/// The outcome of an order about a partition.
+/// Result of an order for a partition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct PartitionOrdered {
     /// The table's name.
     pub(crate) table: String,
     /// The partition's number within its table.
     pub(crate) partition: u32,
-    /// The node or participant that the order is about, if it is about one.
+    /// Node or participant of the order, if it concerns one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) node: Option<String>,
-    /// Whether it was not so already.
+    /// False if the requested state was already in force.
     pub(crate) changed: bool,
 }
 
-/// The outcome of an order about a node or participant.
+/// Result of an order for a node or participant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct NodeOrdered {
-    /// Its name.
+    /// Name of the node or participant.
     pub(crate) node: String,
-    /// The table that the order is about, if it is about one.
+    /// Table of the order, if it concerns one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) table: Option<String>,
-    /// Partitions that it goes on leading in maintenance, since nobody else takes them; absent of other orders.
+    /// Number of partitions that it still leads in maintenance, because no other node can take them; absent for other
+    /// orders.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) partitions_still_led: Option<u32>,
-    /// Whether it was not so already.
+    /// False if the requested state was already in force.
     pub(crate) changed: bool,
 }
 
@@ -178,14 +179,14 @@ impl NodeOrdered {
     }
 }
 
-/// The outcome of carrying out a plan.
+/// Outcome of applying a plan.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Applied {
-    /// The table version that the plan was made for.
+    /// Table version that the plan was computed for.
     pub(crate) table_version: u64,
-    /// Moves that were begun.
+    /// Number of moves started.
     pub(crate) moves_started: u32,
-    /// Where things stood at the end, with `--wait`.
+    /// Progress when the command ended; only with `--wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) result: Option<RebalanceStatus>,
 }

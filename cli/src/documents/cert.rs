@@ -6,62 +6,62 @@ use serde::Serialize;
 /// A certificate in a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct CertificateSummary {
-    /// The file; of one that a member shows, the member's address.
+    /// Path of the file; the address of the member for a certificate that a member presents.
     pub(crate) file: String,
-    /// Who it is of, as `node/athens`; null of an authority, and of what Archon has not issued.
+    /// Identity, such as `node/athens`; null for an authority, and for certificates not issued for Archon.
     pub(crate) identity: Option<String>,
-    /// Whether it is of an authority, which vouches for others.
+    /// True for the certificate of an authority.
     pub(crate) is_authority: bool,
-    /// Who it is of, for people.
+    /// Subject of the certificate, as text.
     pub(crate) holder: String,
-    /// Who issued it, for people.
+    /// Issuer of the certificate, as text.
     pub(crate) issuer: String,
-    /// SHA-256 of the authority that has signed it, of those in the `ca.crt` beside it or of whoever looks; null of an authority, and if it
-    /// is none of them. Two authorities of one cluster may be called the same.
+    /// SHA-256 fingerprint of the issuing authority, if it is in the `ca.crt` beside the certificate or in that of the
+    /// caller; null otherwise, and for an authority. Two authorities of one cluster may have the same name.
     pub(crate) authority_fingerprint: Option<String>,
-    /// Names and addresses under which its holder is reached; those who are not reached by others have none.
+    /// Host names and addresses of its holder; empty for members without a listener.
     pub(crate) hosts: Vec<String>,
-    /// From when it holds. Unix time.
+    /// Begin of validity, Unix time in milliseconds.
     pub(crate) begins_at_ms: u64,
-    /// Until when it holds. Unix time.
+    /// End of validity, Unix time in milliseconds.
     pub(crate) expires_at_ms: u64,
-    /// SHA-256 of it: 32 pairs of hexadecimal digits, with colons between.
+    /// SHA-256 fingerprint: 32 pairs of hexadecimal digits, separated by colons.
     pub(crate) fingerprint: String,
 }
 
-/// What a directory of credentials holds, which fits together and can be used now.
+/// Contents of a directory of usable credentials.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct CertificateCheck {
     /// The certificate.
     pub(crate) certificate: CertificateSummary,
-    /// The authorities that are believed.
+    /// Trusted authorities.
     pub(crate) authorities: Vec<CertificateSummary>,
-    /// Whether the certificate should be renewed.
+    /// True if the certificate should be renewed.
     pub(crate) certificate_ends_soon: bool,
-    /// Whether another authority should take over.
+    /// True if the authority should be replaced soon.
     pub(crate) authority_ends_soon: bool,
 }
 
-/// What the members of a cluster show to whoever connects.
+/// Certificates that the members of a cluster present.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct MemberCertificates {
     /// Coordinators, then nodes.
     pub(crate) members: Vec<ShownCertificate>,
 }
 
-/// What a member shows to whoever connects.
+/// Certificate that a member presents.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct ShownCertificate {
-    /// Who is expected, as `node/athens`.
+    /// Expected identity, such as `node/athens`.
     pub(crate) member: String,
-    /// Where.
+    /// Address as HOST:PORT.
     pub(crate) address: String,
-    /// The certificate that it shows; absent if there was none to see.
+    /// Presented certificate; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) certificate: Option<CertificateSummary>,
-    /// Whether that should be renewed.
+    /// True if the certificate should be renewed.
     pub(crate) ends_soon: bool,
-    /// Why it could not be used, if so.
+    /// Reason why the certificate cannot be used, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<String>,
 }
@@ -71,8 +71,8 @@ pub(crate) struct ShownCertificate {
 pub(crate) struct CertificateRequest {
     /// The file.
     pub(crate) file: String,
-    /// Who it is for, as `node/athens`.
+    /// Requested identity, such as `node/athens`.
     pub(crate) identity: String,
-    /// Names and addresses under which that one is reached.
+    /// Host names and addresses in the request.
     pub(crate) hosts: Vec<String>,
 }

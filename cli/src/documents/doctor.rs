@@ -3,81 +3,81 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What is wrong with this machine and the cluster, and what is not.
+/// Result of all checks of this machine and the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Diagnosis {
-    /// The worst of all findings.
+    /// Worst verdict of all findings.
     pub(crate) verdict: Verdict,
-    /// What was looked at: this machine first, then the cluster.
+    /// Results of the checks: first of this machine, then of the cluster.
     pub(crate) findings: Vec<Finding>,
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Finding {
-    /// What was looked at.
+    /// Kind of check.
     pub(crate) code: FindingCode,
-    /// Of whom or of what: `this machine`, a directory, an address, a member as `node/athens`.
+    /// Checked object: `this machine`, a directory, an address, or a member such as `node/athens`.
     pub(crate) about: String,
-    /// How it is.
+    /// Verdict of the check.
     pub(crate) verdict: Verdict,
-    /// What was seen, in a sentence.
+    /// Result, in a sentence.
     pub(crate) message: String,
-    /// What to do, if there is anything to do.
+    /// Suggested remedy, if there is one.
     pub(crate) remedy: Option<String>,
 }
 
-/// How something is.
+/// Verdict of a check.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(extend("type" = "string"))]
 pub(crate) enum Verdict {
-    /// It could not be looked at here; the message says why.
+    /// Not checked here; the message gives the reason.
     NotChecked,
-    /// As it should be.
+    /// No fault found.
     Ok,
-    /// It works, and is worse than it could be or may not last.
+    /// Works, but is degraded or may fail soon.
     Warning,
-    /// It does not work, or data is at risk.
+    /// Does not work, or data is at risk.
     Error,
 }
 
-/// What is looked at.
+/// Kind of check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(extend("type" = "string"))]
 pub(crate) enum FindingCode {
-    /// The file of settings of a coordinator or node, or what was said on the command line.
+    /// Configuration file and flags of a coordinator or node.
     Configuration,
-    /// Which version of archon runs.
+    /// Version of archon.
     Version,
-    /// Whether the clock is kept right, and agrees with others.
+    /// Clock synchronization, and agreement with other members.
     ClockSet,
-    /// Whether the clock goes on evenly, without leaps.
+    /// Steadiness of the clock: no jumps.
     ClockSteady,
-    /// Whether timers come in time.
+    /// Latency of timers.
     Timers,
-    /// The data directory: whether it is there, can be written, and is private.
+    /// Data directory: existence, write permission, privacy.
     Directory,
-    /// Which process uses the data directory.
+    /// Process that uses the data directory.
     DirectoryLock,
-    /// The kind of file system that the data directory is on.
+    /// File system type of the data directory.
     FileSystem,
-    /// Space left on that file system.
+    /// Free space of that file system.
     DiskSpace,
-    /// How long the disk takes to make a write durable.
+    /// Latency of durable writes.
     DiskSync,
-    /// How many files a process may have open.
+    /// Limit of open files.
     OpenFiles,
-    /// Whether an address can be listened on, or who does.
+    /// Availability of a listen address, or the process that uses it.
     Port,
-    /// Credentials: dates, authorities, and who may read the key.
+    /// Credentials: validity, authorities, permissions of the key file.
     Certificate,
-    /// The coordinators: who leads, how many may fail, who lags behind.
+    /// Coordinators: leader, tolerated failures, lag.
     Quorum,
-    /// A member, and whether it answers.
+    /// Reachability and reports of a member.
     Member,
-    /// What the leading coordinator says somebody should look at.
+    /// Condition reported by the leading coordinator.
     Alert,
 }
 

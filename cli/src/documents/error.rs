@@ -1,25 +1,25 @@
-//! The document of a verb that failed before it printed another one.
+//! The document of a command that failed before it printed another one.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Why a verb failed.
+/// Failure of a command.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct ErrorDocument {
-    /// Why.
+    /// The error.
     pub(crate) error: ErrorBody,
 }
 
 /// An error.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct ErrorBody {
-    /// What kind of error: a word of `ErrorKind`, or `failed` where none of them says it.
+    /// Kind of error: a code of `ErrorKind`, or `failed` if none applies.
     pub(crate) kind: &'static str,
-    /// What was wrong with which input.
+    /// Description of the error, naming the input that caused it.
     pub(crate) message: String,
-    /// What to do next, if there is anything to say.
+    /// Suggested remedy, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) remedy: Option<String>,
-    /// The exit code that goes with it.
+    /// Exit code of the command.
     pub(crate) exit_code: u8,
 }

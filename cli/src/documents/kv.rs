@@ -1,52 +1,52 @@
-//! Documents of the verbs that read and write keys.
+//! Documents of the commands that read and write keys.
 
 use super::ErrorBody;
 use archon_console::ValueText;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A key that was written.
+/// A written key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Written {
     /// The key.
     pub(crate) key: String,
-    /// Its revision now.
+    /// Revision after the write.
     pub(crate) revision: u64,
 }
 
-/// A number that was added to.
+/// Result of adding to a number.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Counted {
     /// The key.
     pub(crate) key: String,
-    /// The sum, in decimal: text as every value, since not every reader of JSON has integers of 64 bits.
+    /// The sum as decimal text, since some JSON parsers do not support 64-bit integers.
     pub(crate) value: String,
-    /// Its revision now.
+    /// Revision after the write.
     pub(crate) revision: u64,
 }
 
-/// A key that was asked for or removed, whether or not it was there.
+/// A key that was read or deleted, existing or not.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Key {
     /// The key.
     pub(crate) key: String,
-    /// Whether it was there.
+    /// True if the key existed.
     pub(crate) existed: bool,
-    /// The value that was read.
+    /// Value read.
     #[serde(flatten)]
     pub(crate) value: ValueText,
-    /// The revision of the value that was read.
+    /// Revision of the value read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revision: Option<u64>,
-    /// The revision of the key's partition as of which it was so; only of a stale read.
+    /// Revision of the partition as of which the key was read; only for a stale read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) as_of_revision: Option<u64>,
-    /// The address of the node whose copy was read; only of a stale read.
+    /// Address of the node whose replica was read; only for a stale read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) address: Option<String>,
 }
 
-/// A row as `kv export` writes it on a line, and `kv import` reads it.
+/// A row in the format of `kv export` and `kv import`, one per line.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Row {
     /// The key.
@@ -56,51 +56,51 @@ pub(crate) struct Row {
     pub(crate) value: ValueText,
 }
 
-/// A table that was written to a file.
+/// A table exported to a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Exported {
     /// The table's name.
     pub(crate) table: String,
     /// The file.
     pub(crate) file: String,
-    /// Rows in it.
+    /// Number of rows in the file.
     pub(crate) rows_written: u64,
-    /// Its length.
+    /// Length of the file in bytes.
     pub(crate) bytes_written: u64,
 }
 
-/// Rows that were written into a table.
+/// Result of an import.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Imported {
     /// The table's name.
     pub(crate) table: String,
-    /// Rows that were read, all of which can be written.
+    /// Number of valid rows read.
     pub(crate) rows_read: u64,
-    /// Rows that were written; none with `--dry-run`.
+    /// Number of rows written; 0 with `--dry-run`.
     pub(crate) rows_written: u64,
 }
 
-/// What became of one operation of a batch.
+/// Result of one operation of a batch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Outcome {
-    /// The line that asked for it.
+    /// Number of its line, from 1.
     pub(crate) line: usize,
     /// `put`, `get`, `del`, `cas` or `incr`.
     pub(crate) operation: &'static str,
     /// The key.
     pub(crate) key: String,
-    /// Whether it was carried out. A `get` of a key that is absent was, and `existed` says so.
+    /// True if it succeeded. A `get` of a missing key succeeds with `existed` false.
     pub(crate) ok: bool,
-    /// Whether the key was there; only of `get` and `del`.
+    /// True if the key existed; only for `get` and `del`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) existed: Option<bool>,
-    /// The value that was read, or the sum.
+    /// Value read, or the sum.
     #[serde(flatten)]
     pub(crate) value: ValueText,
-    /// The revision that was read or written.
+    /// Revision read or written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revision: Option<u64>,
-    /// Why it was not carried out.
+    /// Error, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<ErrorBody>,
 }

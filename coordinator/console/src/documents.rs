@@ -9,7 +9,7 @@ pub struct ValueText {
     /// The value, if it is UTF-8.
     #[serde(rename = "value", skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The value, if it is not UTF-8: two hexadecimal digits for each byte.
+    /// The value, if it is not UTF-8: two hexadecimal digits per byte.
     #[serde(rename = "value_hex", skip_serializing_if = "Option::is_none")]
     pub hex: Option<String>,
 }
@@ -40,6 +40,6 @@ pub struct Entry {
     /// The value.
     #[serde(flatten)]
     pub value: ValueText,
-    /// Its revision.
+    /// Revision of the value.
     pub revision: u64,
 }

@@ -18,7 +18,7 @@ pub(crate) struct ApiError {
 /// Why a request was not met.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ErrorAnswer {
-    /// Why.
+    /// The error.
     error: ErrorBody,
 }
 

@@ -10,14 +10,15 @@ use serde::{Deserialize, Serialize};
 /// Rights of clients to the rows of tables, and of participants to lease tables. Without TLS clients have no identity, and no right is needed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AccessSummary {
-    /// The version of all rights: a log index, another one after each change.
+    /// Version of all rights: a log index that rises with each change.
     pub access_version: u64,
-    /// Granted rights: those of every client first, then by the client's name.
+    /// Granted rights: first those of every client, then by client name.
     pub rights: Vec<AccessRight>,
-    /// The client's right to the table by all grants, if both were named and it has one.
+    /// Effective right of the client to the table, from all grants; absent if it has none, or if client or table was
+    /// not named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may: Option<Word<Right>>,
-    /// Withdrawn certificates, by identity; of one client if that was named, and none if a table was.
+    /// Revoked certificates by identity; only those of the client if one was named, and none if a table was named.
     #[serde(default)]
     pub withdrawn: Vec<WithdrawnCertificates>,
 }
@@ -27,34 +28,35 @@ pub struct AccessSummary {
 pub struct WithdrawnCertificates {
     /// The identity: `admin/alice`.
     pub identity: String,
-    /// An admin withdrew those that begin before this moment (`not before`), Unix time; absent: none was withdrawn.
+    /// Certificates that begin (`not before`) before this moment are revoked, Unix time in milliseconds; absent if none
+    /// was revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begins_before_at_ms: Option<u64>,
-    /// Removed from the quorum: none of the coordinator's certificates counts. Coordinators let it ask whether it was removed,
-    /// unless its certificate was withdrawn as well.
+    /// True for a coordinator that was removed from the quorum: all its certificates are refused. It may still ask
+    /// whether it was removed, unless its certificate was revoked as well.
     #[serde(default)]
     pub removed: bool,
 }
 
-/// The effect of withdrawing or readmitting certificates.
+/// Effect of revoking or readmitting certificates.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CertificatesWithdrawn {
     /// The identity: `admin/alice`.
     pub identity: String,
-    /// False: it was so already.
+    /// False if the requested state was already in force.
     pub changed: bool,
-    /// The certificates that are refused now; absent: none.
+    /// Certificates refused from now on; absent if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withdrawn_now: Option<WithdrawnCertificates>,
-    /// The version of all rights as they are now.
+    /// Version of all rights after the change: a log index.
     pub access_version: u64,
-    /// Live nodes that do not go by it yet; at most twenty are named.
+    /// Live nodes that do not apply the change yet, at most 20.
     pub nodes_behind: Vec<String>,
     /// Number of live nodes that do not apply the change yet.
     pub nodes_behind_count: u32,
 }
 
-/// A right that was granted.
+/// A granted right.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AccessRight {
     /// The name in the certificate of the client, or of the participant if the right is `own`; absent: all of them.
@@ -70,7 +72,7 @@ pub struct AccessRight {
     pub may: Word<Right>,
 }
 
-/// The effect of granting a right or taking one back.
+/// Effect of granting or revoking a right.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AccessChanged {
     /// The client's name; absent: every client.
@@ -79,34 +81,35 @@ pub struct AccessChanged {
     /// The table's name; absent: every table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
-    /// False: it was so already.
+    /// False if the requested state was already in force.
     pub changed: bool,
-    /// The right granted now for exactly this client and table; absent: none.
+    /// Right granted now for exactly this client and table; absent if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted: Option<Word<Right>>,
-    /// The client's right to the table by all grants, if both were named and it has one.
+    /// Effective right of the client to the table, from all grants; absent if it has none, or if client or table was
+    /// not named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may: Option<Word<Right>>,
-    /// The version of all rights as they are now.
+    /// Version of all rights after the change: a log index.
     pub access_version: u64,
-    /// Live nodes that do not go by it yet; at most twenty are named.
+    /// Live nodes that do not apply the change yet, at most 20.
     pub nodes_behind: Vec<String>,
     /// Number of live nodes that do not apply the change yet.
     pub nodes_behind_count: u32,
 }
 
-/// Asks for the rights that were granted; with a name only those of that client, or about that table.
+/// Lists granted rights; with a name, only those of that client, or for that table.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListAccess {
-    /// Only rights of this client, those of every client included.
+    /// Returns only rights of this client, including those of every client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// Only rights to this table, those to every table included.
+    /// Returns only rights for this table, including those for every table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
 }
 
-/// Grants a right, or takes one back.
+/// Grants or revokes a right.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SetAccess {
     /// The client's name; a participant's if the right is `own`.
@@ -123,23 +126,23 @@ pub struct SetAccess {
     pub every_table: bool,
     /// The right.
     pub may: Word<Right>,
-    /// Takes the right back instead: `read` also takes back `write`.
+    /// Revokes the right instead; `read` also revokes `write`.
     #[serde(default)]
     pub revoke: bool,
 }
 
-/// Withdraws certificates of an identity, or has all of them count again.
+/// Revokes certificates of an identity, or accepts all of them again.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Withdraw {
     /// The identity: `admin/alice`.
     pub identity: String,
-    /// Certificates that begin before this moment, Unix time; absent: before now.
+    /// Revokes certificates that begin before this moment, Unix time in milliseconds; absent: now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begins_before_at_ms: Option<u64>,
-    /// Has all certificates of the identity count again instead.
+    /// Accepts all certificates of the identity again instead.
     #[serde(default)]
     pub readmit: bool,
-    /// Also withdraws a certificate that a running member uses.
+    /// Revokes even a certificate that a running member uses.
     #[serde(default)]
     pub force: bool,
 }

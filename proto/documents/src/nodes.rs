@@ -16,49 +16,49 @@ pub struct NodeSummary {
     /// The node's name.
     #[serde(rename = "node")]
     pub name: String,
-    /// Its address.
+    /// Address as HOST:PORT.
     pub address: String,
-    /// Its state, as the coordinators believe.
+    /// State, as seen by the coordinators.
     pub status: Word<NodeStatus>,
-    /// Unix time of the last change of its status.
+    /// Unix time in milliseconds of the last change of its status.
     pub status_changed_at_ms: u64,
-    /// Its goal, set by an operator.
+    /// Goal set by an operator.
     pub goal: Word<NodeGoal>,
     /// Log index of its last registration.
     pub incarnation: u64,
-    /// Copies it holds.
+    /// Number of replicas it holds.
     pub copies_held: u32,
-    /// Partitions it leads.
+    /// Number of partitions it leads.
     pub partitions_led: u32,
-    /// Its failure zone, if it has one.
+    /// Failure zone, if it has one.
     pub zone: Option<String>,
-    /// Its share relative to other nodes; 100 is ordinary.
+    /// Share relative to other nodes; the default is 100.
     pub weight: u32,
-    /// Most copies it takes, if limited.
+    /// Maximum number of replicas; null for no limit.
     pub partitions_max: Option<u32>,
-    /// Bytes it stores, by its last report; null if the leading coordinator has none.
+    /// Bytes stored, by its last report; null if the leading coordinator has no report.
     pub bytes_stored: Option<u64>,
-    /// Keys it stores, about; null as `bytes_stored`.
+    /// Approximate number of keys stored; null like `bytes_stored`.
     pub keys_stored: Option<u64>,
-    /// Operations it answered in its last second; null as `bytes_stored`.
+    /// Operations answered in the last second; null like `bytes_stored`.
     pub operations_per_second: Option<u64>,
-    /// Time since its last heartbeat, as the leading coordinator saw it; null if that heard none.
+    /// Milliseconds since its last heartbeat reached the leading coordinator; null if none did.
     pub silent_for_ms: Option<u64>,
-    /// The node that relayed its last heartbeat; null if it came straight.
+    /// Node that relayed its last heartbeat; null if the heartbeat arrived directly.
     pub via: Option<String>,
     /// Reachability for clients; null if no prober tests it.
     pub door: Option<Door>,
-    /// It takes no writes, for its disk is full.
+    /// True if it refuses writes because its disk is full.
     pub disk_full: bool,
-    /// It is failed because it reported its own stop.
+    /// True if it is failed because it reported its stop.
     pub stopped: bool,
-    /// Its heartbeat timing; null if the coordinator did not send it.
+    /// Heartbeat timing; null if the coordinator did not send it.
     pub timing: Option<MemberTiming>,
-    /// Lease tables that it serves, if it is a participant; empty for a node of the key-value store.
+    /// Lease tables served by a participant; empty for a node of the key-value store.
     pub serves: Vec<String>,
-    /// Unix time at which its maintenance ends by itself, if it is in one.
+    /// Unix time in milliseconds at which its maintenance ends; null if it is not in maintenance.
     pub maintenance_ends_at_ms: Option<u64>,
-    /// Its bars.
+    /// Exclusions of the node.
     pub bars: Vec<BarSummary>,
 }
 
@@ -67,20 +67,20 @@ pub struct NodeSummary {
 pub struct Door {
     /// The state.
     pub state: Word<DoorState>,
-    /// For how long, if it is not just open.
+    /// Milliseconds since it entered this state; null while it is open.
     pub state_for_ms: Option<u64>,
-    /// The nodes that find it shut.
+    /// Nodes that cannot reach it.
     pub shut_to: Vec<String>,
 }
 
 /// Heartbeat timing of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MemberTiming {
-    /// Time between two heartbeats.
+    /// Interval of heartbeats in milliseconds.
     pub heartbeat_for_ms: u64,
-    /// Time for which it may serve after an answered heartbeat.
+    /// Lease in milliseconds granted by an answered heartbeat.
     pub lease_for_ms: u64,
-    /// After so much silence it is failed, and others take over.
+    /// Silence in milliseconds after which it is failed and others take over.
     pub failure_timeout_for_ms: u64,
 }
 
@@ -101,59 +101,59 @@ impl From<LeaseTiming> for MemberTiming {
     }
 }
 
-/// The effect of draining a node.
+/// Effect of draining a node.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DrainCheck {
-    /// Obstacles; empty if it can be done.
+    /// Obstacles; empty if the operation is possible.
     pub obstacles: Vec<String>,
-    /// Leaderships that go to other nodes.
+    /// Number of leaderships that move to other nodes.
     pub leaderships_moved: u32,
-    /// Copies that go to other nodes.
+    /// Number of replicas that move to other nodes.
     pub copies_moved: u32,
-    /// The nodes that get them.
+    /// Nodes that receive them.
     pub gains: Vec<NodeGain>,
-    /// Partitions of which two copies will stand in one zone, and do not now.
+    /// Number of partitions that will have two replicas in one zone, and have not now.
     pub zones_doubled: u32,
 }
 
-/// Copies that a node would get.
+/// Replicas that a node would receive.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodeGain {
     /// The node's number.
     pub node_id: u64,
     /// The node's name.
     pub node: String,
-    /// Number of copies.
+    /// Number of replicas.
     pub copies_gained: u32,
 }
 
-/// The effect of removing a node.
+/// Effect of removing a node.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RemoveCheck {
-    /// Obstacles; empty if it can be done.
+    /// Obstacles; empty if the operation is possible.
     pub obstacles: Vec<String>,
-    /// Copies that would go with it; none of them counts.
+    /// Number of replicas that would be discarded; none of them is in sync.
     pub copies_removed: u32,
 }
 
-/// The effect of declaring a node's data lost.
+/// Effect of declaring the data of a node lost.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LossCheck {
-    /// Obstacles; empty if it can be done.
+    /// Obstacles; empty if the operation is possible.
     pub obstacles: Vec<String>,
     /// Copies that would be given up.
     #[serde(flatten)]
     pub loss: NodeLoss,
 }
 
-/// Copies lost with a node's data.
+/// Replicas lost with the data of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct NodeLoss {
-    /// Copies that are given up, those that do not count included.
+    /// Number of discarded replicas, in sync or not.
     pub copies_lost: u32,
-    /// In-sync copies among these.
+    /// Number of in-sync replicas among these.
     pub counting_copies_lost: u32,
-    /// Partitions that lose their last copy that counts, and acknowledged writes with it.
+    /// Number of partitions that lose their last in-sync replica, and acknowledged writes with it.
     pub last_copies_lost: u32,
 }
 
@@ -163,15 +163,15 @@ pub struct NodeCheck {
     /// The node.
     #[serde(flatten)]
     pub node: NodeSummary,
-    /// The effect of draining it.
+    /// Effect of draining it.
     pub drain: DrainCheck,
-    /// The effect of removing it.
+    /// Effect of removing it.
     pub remove: RemoveCheck,
-    /// The effect of declaring its data lost.
+    /// Effect of declaring its data lost.
     pub lost: LossCheck,
 }
 
-/// Asks for every node; a lost one only as long as no other has taken over its name.
+/// Lists the nodes; a lost node only until another one takes over its name.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListNodes {}
 
@@ -180,11 +180,11 @@ pub struct ListNodes {}
 pub struct NodeList {
     /// The nodes.
     pub nodes: Vec<NodeSummary>,
-    /// The version of the newest row.
+    /// Version of the newest row of the tables.
     pub table_version: u64,
 }
 
-/// Sets the goal of a node: to serve, to get nothing new, or to be emptied.
+/// Sets the goal of a node: serve, cordon or drain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SetNode {
     /// The node's name.
@@ -215,37 +215,37 @@ pub struct AlterNode {
 pub struct NodeAltered {
     /// The node as it is now.
     pub node: NodeSummary,
-    /// False: it was so already.
+    /// False if the requested state was already in force.
     pub changed: bool,
 }
 
-/// Asks for the effect of draining, removing or giving up a node.
+/// Computes the effect of draining or removing a node, or of declaring it lost.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CheckNode {
     /// The node's name.
     pub node: String,
 }
 
-/// Forgets a node that is not alive and holds nothing that counts.
+/// Removes a node that is not alive and holds no in-sync replica.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RemoveNode {
     /// The node's name.
     pub node: String,
 }
 
-/// A node was forgotten.
+/// A node was removed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodeRemoved {
-    /// Copies that went with it; none of them counted.
+    /// Number of discarded replicas; none of them was in sync.
     pub copies_removed: u32,
 }
 
-/// Declares that a failed node's data is lost.
+/// Declares the data of a failed node lost.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LoseNode {
     /// The node's name.
     pub node: String,
-    /// Accepts that partitions lose their last copy that counts.
+    /// Accepts that partitions lose their last in-sync replica.
     #[serde(default)]
     pub accept_data_loss: bool,
 }

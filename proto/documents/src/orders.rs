@@ -15,18 +15,18 @@ pub const MAINTENANCE_MS: RangeInclusive<u64> = 1_000..=30 * 24 * 3_600_000;
 /// Default age, in milliseconds, from which an order may have been forgotten.
 pub const HELD_FOR_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// Findings that an operator should look at.
+/// Conditions that need an operator's attention.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
     /// Severity of the worst finding; `notice` if there is none.
     pub severity: Word<Severity>,
     /// The findings, the worst first.
     pub alerts: Vec<Alert>,
-    /// There are more than are listed.
+    /// True if the list was cut off.
     pub more: bool,
 }
 
-/// One thing to be looked at.
+/// A condition that needs attention.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Alert {
     /// Severity.
@@ -36,20 +36,20 @@ pub struct Alert {
     pub reason: Reason,
 }
 
-/// A bar that stands.
+/// An exclusion in force.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BarSummary {
-    /// The barred member's number.
+    /// Number of the excluded member.
     pub node_id: u64,
-    /// The barred member's name.
+    /// Name of the excluded member.
     pub node: String,
-    /// The partition or table from which it is barred.
+    /// Partition or table from which it is excluded.
     pub subject: Subject,
     /// The operator's reason; may be empty.
     pub why: String,
     /// The operator.
     pub by: Cause,
-    /// Unix time.
+    /// Unix time in milliseconds.
     pub at_ms: u64,
 }
 
@@ -61,19 +61,20 @@ impl Check {
     }
 }
 
-/// Asks for what an operator should look at.
+/// Lists the conditions that need an operator's attention.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CheckCluster {
-    /// Alert on leases that were not extended for so long, at least 1; absent: by each member's own timing.
+    /// Alert on leases not extended for this many milliseconds, at least 1; absent: twice the failure time-out of each
+    /// member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale_after_ms: Option<u64>,
     /// Alert if fewer members take partitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub members_min: Option<u32>,
-    /// Count the participants of this lease table; absent: nodes.
+    /// Counts the participants of this lease table; absent: nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub members_of: Option<String>,
-    /// Alert on orders that stand for so long, at least 1.
+    /// Warn about orders in force for this many milliseconds, at least 1.
     #[serde(default = "held_for_ms")]
     pub held_for_ms: u64,
 }
@@ -104,21 +105,21 @@ pub struct GiveOrder {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub enum Order {
-    /// The same leader in the next epoch.
+    /// Starts a new epoch with the same leader.
     Bump(PartitionName),
-    /// A member gets and leads nothing of a partition or table.
+    /// Excludes a member from a partition or table.
     Bar(BarName),
-    /// The bar is taken back.
+    /// Lifts the exclusion instead.
     Unbar(BarName),
-    /// The partition has no leader; its copies stay.
+    /// Takes the partition offline: no leader; its replicas stay.
     Offline(PartitionName),
-    /// The partition has a leader again.
+    /// Brings the partition back online.
     Online(PartitionName),
-    /// A member leads nothing for a while; its copies stay.
+    /// Puts a member into maintenance: it leads nothing and keeps its replicas.
     Maintain {
         /// The member's name.
         node: String,
-        /// For how long: 1 second to 30 days.
+        /// Duration in milliseconds, from 1 second to 30 days.
         for_ms: u64,
     },
     /// The maintenance of a member ends.
@@ -128,7 +129,7 @@ pub enum Order {
     },
 }
 
-/// A member, and the partition or table from which it is barred.
+/// A member, and the partition or table from which it is excluded.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BarName {
     /// The member's name.
@@ -144,9 +145,9 @@ pub struct BarName {
 /// The effect of an order.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct OrderGiven {
-    /// False: it was so already.
+    /// False if the requested state was already in force.
     pub changed: bool,
-    /// Partitions that a member in maintenance leads on, since no other takes them.
+    /// Number of partitions that a member in maintenance still leads, because no other member can take them.
     #[serde(default)]
     pub partitions_still_led: u32,
 }

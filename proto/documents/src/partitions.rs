@@ -51,23 +51,23 @@ pub struct PartitionSummary {
     /// The partition's number within its table.
     #[serde(rename = "partition")]
     pub id: u32,
-    /// Generation of its leadership.
+    /// Epoch of its leadership; rises with each one.
     pub epoch: u64,
-    /// Log index of its row's last change.
+    /// Log index of the last change of its row.
     pub version: u64,
-    /// In a table by ranges, the keys that it has.
+    /// Range of its keys, in a range table.
     pub range: Option<RangeSummary>,
     /// Its status.
     pub status: Word<PartitionStatus>,
-    /// The leading node's number, if one leads.
+    /// Number of the leading node, if there is one.
     pub leader_id: Option<u64>,
-    /// The leading node's name, if one leads.
+    /// Name of the leader, if there is one.
     pub leader: Option<String>,
-    /// The number of the partition that is being split off it, if it is being split.
+    /// Number of the new partition in a running split, if there is one.
     pub splits_into: Option<u32>,
-    /// The number of the neighbour with which it is being merged, if it is.
+    /// Number of the neighbour in a running merge, if there is one.
     pub merges_with: Option<u32>,
-    /// Its copies.
+    /// Replicas.
     pub copies: Vec<CopySummary>,
 }
 
@@ -104,9 +104,9 @@ impl PartitionSummary {
 /// A range of keys.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RangeSummary {
-    /// The least key in it; empty: from the first one on.
+    /// First key; empty for no lower bound.
     pub begin: String,
-    /// The least key beyond it, if it does not go up to the last one.
+    /// First key after the range; null for no upper bound.
     pub end: Option<String>,
 }
 
@@ -117,36 +117,36 @@ impl From<&KeyRange> for RangeSummary {
     }
 }
 
-/// One copy of a partition.
+/// One replica of a partition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CopySummary {
-    /// The copy's number.
+    /// Number of the placement (the replica).
     pub placement_id: u64,
     /// The node's number.
     pub node_id: u64,
     /// The node's name.
     pub node: String,
-    /// The node's state, as the coordinators believe.
+    /// State of the node, as seen by the coordinators.
     pub node_status: Word<NodeStatus>,
-    /// Its state in the partition.
+    /// State of the replica.
     pub state: Word<ReplicaState>,
 }
 
-/// The place of a key.
+/// Partition of a key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Located {
     /// The key.
     pub key: String,
-    /// Its slot, `0..16384`, where keys are hashed.
+    /// Hash slot of the key, `0..16384`; null in a range table.
     pub slot: Option<u16>,
     /// Its partition.
     #[serde(flatten)]
     pub partition: PartitionSummary,
-    /// The leading node's address, if one leads.
+    /// Address of the leader, if there is one.
     pub leader_address: Option<String>,
 }
 
-/// Everything about one partition.
+/// All details of one partition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PartitionDescription {
     /// The table's number.
@@ -156,80 +156,80 @@ pub struct PartitionDescription {
     /// The partition's number within its table.
     #[serde(rename = "partition")]
     pub id: u32,
-    /// Generation of its leadership.
+    /// Epoch of its leadership; rises with each one.
     pub epoch: u64,
-    /// Log index of its row's last change.
+    /// Log index of the last change of its row.
     pub version: u64,
     /// Its status.
     pub status: Word<PartitionStatus>,
-    /// The leading node's number, if one leads.
+    /// Number of the leading node, if there is one.
     pub leader_id: Option<u64>,
-    /// The leading node's name, if one leads.
+    /// Name of the leader, if there is one.
     pub leader: Option<String>,
     /// Data or leases.
     pub holds: Word<Holds>,
-    /// Copies wanted.
+    /// Number of replicas that the table requires.
     pub replication: u32,
-    /// Below this number of copies that count, no new write is admitted.
+    /// Number of in-sync replicas that writes require.
     pub min_in_sync: u32,
-    /// Its copies.
+    /// Replicas.
     pub copies: Vec<PartitionCopy>,
-    /// In a table by ranges, the keys that it has.
+    /// Range of its keys, in a range table.
     pub range: Option<RangeSummary>,
-    /// The split or merge that it takes part in, while one is under way.
+    /// The running split or merge, if there is one.
     pub reshaping: Option<Reshaping>,
-    /// Reasons why it is not served, or not as it should be.
+    /// Reasons why it is unavailable or degraded.
     pub reasons: Vec<Reason>,
-    /// The move under way, if there is one.
+    /// The running move, if there is one.
     #[serde(rename = "move")]
     pub running_move: Option<MoveStatus>,
-    /// The effect of forcing a leader.
+    /// Effect of forcing a leader.
     pub force_leader: ForceLeaderCheck,
-    /// Members barred from it, or from its table.
+    /// Members excluded from it, or from its table.
     pub bars: Vec<BarSummary>,
 }
 
-/// One copy of a described partition.
+/// One replica of a described partition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PartitionCopy {
-    /// The copy's number.
+    /// Number of the placement (the replica).
     pub placement_id: u64,
     /// The node's number.
     pub node_id: u64,
     /// The node's name.
     pub node: String,
-    /// The node's state, as the coordinators believe.
+    /// State of the node, as seen by the coordinators.
     pub node_status: Word<NodeStatus>,
-    /// Its state in the partition.
+    /// State of the replica.
     pub state: Word<ReplicaState>,
     /// True if it leads.
     pub leads: bool,
-    /// Bytes it stores, as far as is known; zero while they are not counted.
+    /// Bytes stored; 0 until the size is known.
     pub bytes_stored: u64,
 }
 
-/// The effect of forcing a leader.
+/// Effect of forcing a leader.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ForceLeaderCheck {
-    /// Obstacles, or the reason why it need not be done; empty if it can be done.
+    /// Obstacles, or the reason why it is unnecessary; empty if the operation is possible.
     pub obstacles: Vec<String>,
-    /// The number of the node that would lead; null: the partition would begin empty.
+    /// Number of the node that would lead; null if the partition would start empty.
     pub leader_id: Option<u64>,
-    /// The name of the node that would lead.
+    /// Name of the node that would lead.
     pub leader: Option<String>,
-    /// Completeness of the copy.
+    /// Completeness of the replica.
     pub condition: Option<Word<Condition>>,
-    /// Nodes of which starting one again would lose nothing.
+    /// Nodes that are not alive and hold complete data: starting one of them would lose nothing.
     pub lose_nothing: Vec<NodeName>,
-    /// Nodes that are not alive and hold a better copy: starting one of them first would lose less.
+    /// Nodes that are not alive and hold a better replica: starting one of them first would lose less.
     pub lose_less: Vec<NodeName>,
-    /// Without a leader: live nodes that hold a part of the data.
+    /// If no leader was found: live nodes that hold a part of the data and can be named by --node.
     pub could_be_named: Vec<NodeName>,
-    /// Nodes that would have their copies deleted.
+    /// Nodes whose replicas would be deleted.
     pub retired: Vec<NodeName>,
 }
 
-/// The effect of a forced leader.
+/// Effect of a forced leader.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ForcedLeader {
     /// The table's number.
@@ -238,15 +238,15 @@ pub struct ForcedLeader {
     pub table: String,
     /// The partition's number within its table.
     pub partition: u32,
-    /// The number of the node that leads; null: the partition begins empty.
+    /// Number of the node that leads; null if the partition starts empty.
     pub leader_id: Option<u64>,
-    /// The name of the node that leads.
+    /// Name of the node that leads.
     pub leader: Option<String>,
     /// Its epoch.
     pub epoch: u64,
 }
 
-/// Asks for everything about one partition.
+/// Describes one partition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DescribePartition {
     /// The partition.
@@ -254,38 +254,38 @@ pub struct DescribePartition {
     pub partition: PartitionName,
 }
 
-/// Makes one copy lead although acknowledged writes may be lost, and retires all others.
+/// Makes one replica lead although acknowledged writes may be lost, and deletes all others.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ForceLeader {
     /// The partition.
     #[serde(flatten)]
     pub partition: PartitionName,
-    /// The node of the copy that is to lead; absent: the best copy.
+    /// Node of the replica that is to lead; absent: the best replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Accepts that acknowledged writes are lost.
+    /// Accepts the loss of acknowledged writes.
     #[serde(default)]
     pub accept_data_loss: bool,
 }
 
-/// The effect of merging a partition with its right neighbour.
+/// Effect of merging a partition with its right neighbour.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PartitionMerge {
     /// The table's number.
     pub table_id: u64,
     /// The table's name.
     pub table: String,
-    /// The number within its table of the partition that gets the keys.
+    /// Number within its table of the partition that receives the keys.
     pub partition: u32,
-    /// The number of its right neighbour, which ends.
+    /// Number of its right neighbour, which is deleted.
     pub right: u32,
-    /// The keys that the partition has when it is done; of a cancelled merge those that it has.
+    /// Key range of the partition after the merge; of a cancelled merge, its present range.
     pub range: RangeSummary,
     /// Bytes that the neighbour stores, if known.
     pub right_bytes: Option<u64>,
 }
 
-/// The effect of splitting a partition.
+/// Effect of splitting a partition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PartitionSplit {
     /// The table's number.
@@ -294,26 +294,26 @@ pub struct PartitionSplit {
     pub table: String,
     /// The partition's number within its table.
     pub partition: u32,
-    /// The number of the new partition; of a cancelled split the one that it would have had.
+    /// Number of the new partition; of a cancelled split, its planned number.
     pub right: u32,
-    /// The keys that the partition keeps.
+    /// Key range that the partition keeps.
     pub left_keys: RangeSummary,
-    /// The keys that the new one gets; absent of a cancelled split.
+    /// Key range of the new partition; null for a cancelled split.
     pub right_keys: Option<RangeSummary>,
-    /// The nodes on which the new one gets copies.
+    /// Nodes that get a replica of the new partition.
     pub nodes: Vec<NodeName>,
 }
 
-/// Splits a partition of a table by ranges, reports the effect, or gives up a split under way.
+/// Splits a partition of a range table, reports the effect, or abandons a running split.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SplitPartition {
     /// The partition.
     #[serde(flatten)]
     pub partition: PartitionName,
-    /// The first key of the new partition; absent: the middle of its bytes, as its leader finds it.
+    /// First key of the new partition; absent: the key that halves its bytes, as found by its leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<KeyText>,
-    /// Gives up the split under way instead.
+    /// Abandons the running split instead.
     #[serde(default)]
     pub cancel: bool,
     /// Only reports the effect.
@@ -324,18 +324,18 @@ pub struct SplitPartition {
 /// The answer to a split.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SplitAnswer {
-    /// The split; absent while the leader walks over the rows to find their middle: ask again.
+    /// The split; absent while the leader scans its rows for the split key: repeat the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<PartitionSplit>,
 }
 
-/// Merges a partition with its right neighbour, reports the effect, or gives up a merge under way.
+/// Merges a partition with its right neighbour, reports the effect, or abandons a running merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MergePartition {
     /// The partition that gets the keys.
     #[serde(flatten)]
     pub partition: PartitionName,
-    /// Gives up the merge under way instead.
+    /// Abandons the running merge instead.
     #[serde(default)]
     pub cancel: bool,
     /// Only reports the effect.

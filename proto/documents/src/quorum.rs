@@ -7,7 +7,7 @@ use archon_types::{CoordinatorRole, DoubtKind, ErrorDetail, QuorumChange, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The Raft quorum as one coordinator sees it.
+/// State of the Raft quorum, as seen by one coordinator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Quorum {
     /// The answering coordinator's number.
@@ -15,37 +15,38 @@ pub struct Quorum {
     pub id: u64,
     /// Its role.
     pub role: Word<CoordinatorRole>,
-    /// The leader's number, if it knows one.
+    /// Number of the leader, if known.
     pub leader_id: Option<u64>,
-    /// The leader's address, if it knows one.
+    /// Address of the leader, if known.
     pub leader_address: Option<String>,
     /// Its term.
     pub term: u64,
-    /// Its last log entry.
+    /// Index of its last log entry.
     pub last_log_index: u64,
-    /// The last entry it applied.
+    /// Index of the last log entry that it applied.
     pub applied_index: u64,
     /// The members.
     pub coordinators: Vec<CoordinatorStatus>,
-    /// Voters that may still fail before nothing can be decided; only a leader that has a majority knows.
+    /// Number of voters that may fail without losing the majority; known only to a leader with a majority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spare_voters: Option<u32>,
-    /// The change under way.
+    /// The running change, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<PendingQuorumChange>,
-    /// Numbers of coordinators that were removed; they are not used again.
+    /// Numbers of removed coordinators, which are never reused.
     pub retired_ids: Vec<u64>,
-    /// The cluster's UUID; empty while it is not bootstrapped.
+    /// UUID of the cluster; empty until the cluster is bootstrapped.
     pub cluster_id: String,
-    /// Number of times the state was started from less than a majority, the first start included.
+    /// Generation of the coordinators' state: 1 at first, and one more after each recovery from less than a majority.
     pub generation: u64,
-    /// Tells it from other generations of that number, as two recoveries begin them; none of the first one.
+    /// Key that distinguishes it from other generations with the same number, as created by two recoveries; absent for
+    /// the first generation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation_key: Option<String>,
-    /// The recovery under way.
+    /// The running recovery, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<QuorumRecovery>,
-    /// Reason why the leader, which answers, grants no lease: coordinators of another generation.
+    /// Reason why the leader grants no leases: coordinators of another generation exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<String>,
 }
@@ -57,41 +58,41 @@ impl Quorum {
     }
 }
 
-/// The coordinators' state was taken from less than a majority, and is not taken for true yet.
+/// A recovery of the coordinators' state from less than a majority that is not finished yet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QuorumRecovery {
-    /// Unix time of its begin.
+    /// Unix time in milliseconds of its begin.
     pub began_at_ms: u64,
-    /// The last entry of the log that the state holds.
+    /// Index of the last log entry that the state includes.
     pub base_index: u64,
-    /// Doubts that keep it from ending, the first hundred.
+    /// Open questions that block its end, the first 100.
     pub doubts: Vec<RecoveryDoubt>,
-    /// Number of doubts.
+    /// Number of open questions.
     pub doubts_total: u32,
 }
 
-/// A doubt that keeps a recovery from ending.
+/// An open question that blocks the end of a recovery.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RecoveryDoubt {
-    /// The kind of doubt.
+    /// Kind of question.
     pub kind: Word<DoubtKind>,
     /// A node, a table or a partition.
     pub about: String,
-    /// The doubt, in a sentence.
+    /// The question, in a sentence.
     pub text: String,
-    /// True if an operator may accept the loss of acknowledged writes by it; a silent node is waited for.
+    /// True if an operator may accept the possible loss of acknowledged writes; false for a node that has not reported.
     pub may_be_accepted: bool,
 }
 
-/// A change of the quorum that is under way.
+/// A running change of the quorum.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PendingQuorumChange {
     /// The requested change, in a sentence.
     pub change: String,
-    /// The next step, in a sentence; absent where only the leading coordinator knows.
+    /// Next step, in a sentence; absent if the answering coordinator is not the leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// Since when. Unix time.
+    /// Unix time in milliseconds of its begin.
     pub began_at_ms: u64,
     /// The operator.
     pub by: Cause,
@@ -103,7 +104,7 @@ pub struct CoordinatorStatus {
     /// The coordinator's number.
     #[serde(rename = "coordinator_id")]
     pub id: u64,
-    /// Its address.
+    /// Address as HOST:PORT.
     pub address: String,
     /// Its role in the quorum.
     pub role: Word<CoordinatorRole>,
@@ -111,21 +112,22 @@ pub struct CoordinatorStatus {
     pub learner: bool,
     /// Log entries behind the leader, if known.
     pub entries_behind: Option<u64>,
-    /// The reason why it appends nothing to its log, in a sentence, if so.
+    /// Reason why it appends nothing to its log, if so.
     pub lack: Option<String>,
 }
 
-/// Asks for the quorum as the answering coordinator sees it, with or without a leader.
+/// Returns the quorum as seen by the answering coordinator, with or without a leader.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ShowQuorum {}
 
-/// Changes the members of the quorum, cancels the change under way, or ends a recovery. It is answered once it has begun.
+/// Changes the members of the quorum, cancels the running change, or ends a recovery. The answer is sent once the
+/// change has started.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeQuorum {
     /// The requested action.
     #[serde(flatten)]
     pub action: QuorumAction,
-    /// Accepts that no other voter may fail afterwards, or that acknowledged writes may be lost.
+    /// Accepts that no other voter may fail afterwards, or the possible loss of acknowledged writes.
     #[serde(default)]
     pub force: bool,
 }
@@ -163,7 +165,7 @@ pub enum QuorumAction {
         /// `host:port`.
         address: String,
     },
-    /// Cancels the change under way.
+    /// Cancels the running change.
     Cancel,
     /// Ends a recovery, so that partitions continue from the reported replicas.
     Settle,
@@ -200,7 +202,7 @@ impl From<QuorumChange> for QuorumAction {
 /// The effect of a request about the quorum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QuorumChanged {
-    /// False: it was so already, or is under way.
+    /// False if the requested state was already in force, or the change was already running.
     pub changed: bool,
 }
 

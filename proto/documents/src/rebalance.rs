@@ -11,43 +11,43 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// Maximum number of moves in a plan: those that fit into one entry of the coordinators' log. The next plan goes on from there.
 pub const PLAN_MOVES_MAX: usize = 32_768;
 
-/// Progress of a rebalance, and the splits and merges beside it.
+/// Progress of a rebalance, and of running splits and merges.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RebalanceStatus {
-    /// True while a move is under way; splits and merges are no moves.
+    /// True while a move is running; splits and merges do not count.
     pub running: bool,
     /// All moves together.
     pub summary: RebalanceSummary,
     /// The moves of the present or last plan.
     pub moves: Vec<MoveStatus>,
-    /// Splits and merges under way, the first 256 of them.
+    /// Running splits and merges, the first 256.
     pub reshapings: Vec<Reshaping>,
-    /// Number of splits and merges.
+    /// Number of running splits and merges.
     pub reshapings_total: u32,
 }
 
 /// The moves of the present or last plan, counted by phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RebalanceSummary {
-    /// Tells plans apart; zero if there was none.
+    /// Number of the plan; 0 if there was none.
     pub plan_id: u64,
     /// All moves of the plan.
     pub moves_total: u32,
-    /// Moves that wait until their nodes copy less.
+    /// Moves that wait for the copy limits of their nodes.
     pub queued: u32,
-    /// Moves that copy.
+    /// Moves that load the new replica.
     pub copying: u32,
-    /// Moves with an in-sync copy, or a leadership that is being handed over.
+    /// Moves whose new replica is in sync, or whose leadership is about to be handed over.
     pub in_sync: u32,
-    /// Moves with a new leader that takes over.
+    /// Moves whose new leader is taking over.
     pub hand_over: u32,
-    /// Moves that delete the old copy.
+    /// Moves that delete the old replica.
     pub cleanup: u32,
     /// Moves that reached their goal.
     pub done: u32,
     /// Moves that an operator cancelled.
     pub cancelled: u32,
-    /// Moves that lost their purpose.
+    /// Moves abandoned because a change of the cluster made them pointless.
     pub superseded: u32,
     /// Moves that failed.
     pub failed: u32,
@@ -66,13 +66,13 @@ impl RebalanceSummary {
     }
 }
 
-/// One move as it goes on.
+/// A move and its progress.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MoveStatus {
     /// The move's number.
     #[serde(rename = "move_id")]
     pub id: u64,
-    /// The kind of move.
+    /// Kind of move.
     pub kind: Word<MoveKind>,
     /// The table's number.
     pub table_id: u64,
@@ -80,13 +80,13 @@ pub struct MoveStatus {
     pub table: String,
     /// The partition's number within its table.
     pub partition: u32,
-    /// The number of the node it leaves.
+    /// Number of the source node.
     pub from_id: u64,
-    /// The name of the node it leaves.
+    /// Name of the source node.
     pub from: String,
-    /// The number of the node it goes to.
+    /// Number of the target node.
     pub to_id: u64,
-    /// The name of the node it goes to.
+    /// Name of the target node.
     pub to: String,
     /// Its phase.
     pub phase: Word<MovePhase>,
@@ -96,7 +96,7 @@ pub struct MoveStatus {
     pub bytes_done: u64,
     /// Bytes to copy, an estimate.
     pub bytes_total: u64,
-    /// The reason why it is made, waits, was given up or failed, in a sentence.
+    /// Reason for the move, or for its wait, cancellation or failure, in a sentence.
     pub message: String,
 }
 
@@ -117,33 +117,33 @@ impl MoveStatus {
     }
 }
 
-/// A split or merge that is under way.
+/// A running split or merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Reshaping {
     /// The table's number.
     pub table_id: u64,
     /// The table's name.
     pub table: String,
-    /// The number within its table of the partition that is split, or gets the keys of the other.
+    /// Number within its table of the partition that is split, or that receives the keys of a merge.
     pub partition: u32,
     /// Split or merge.
     pub kind: Word<ReshapingKind>,
     /// Its phase.
     pub reshaping_phase: Word<ReshapingPhase>,
-    /// The number of the partition that is split off, or merged away.
+    /// Number of the new partition of a split, or of the partition deleted by a merge.
     pub right: u32,
-    /// The first key of that one.
+    /// First key of the right partition.
     pub at: String,
-    /// How much is done, `0..=99`: the mean over the copies of a split, of which one counts nothing until it has every key. Of a merge
-    /// nothing is known in between.
+    /// Progress, `0..=99`. For a split: the mean over its replicas, where a replica counts only once it has every key.
+    /// Not measured for a merge.
     pub percent: u32,
-    /// Of a split: number of copies wanted for the new partition.
+    /// Number of replicas to build for the new partition of a split.
     pub copies_total: u32,
-    /// Copies among these that have completed this phase.
+    /// Number of these replicas that have completed the present phase.
     pub copies_ready: u32,
-    /// The nodes that are waited for, by name.
+    /// Names of the nodes that it waits for.
     pub waits_for: Vec<String>,
-    /// The blocker, in a sentence.
+    /// Present step or blocker, in a sentence.
     pub message: String,
 }
 
@@ -154,22 +154,22 @@ impl Reshaping {
     }
 }
 
-/// The effect of cancelling a rebalance.
+/// Effect of cancelling a rebalance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Cancelled {
-    /// Moves undone.
+    /// Number of moves being undone.
     pub moves_cancelled: u32,
-    /// Moves past the point of return, which go on.
+    /// Number of moves past the point of no return, which continue.
     pub moves_too_late: u32,
 }
 
-/// Asks for the progress of the present or last rebalance.
+/// Returns the progress of the current or last rebalance.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ShowRebalance {
-    /// Most moves in the answer, up to 1,024; absent or 0: the summary alone.
+    /// Maximum number of moves in the answer, up to 1,024; absent or 0: only the summary.
     #[serde(default)]
     pub most: u32,
-    /// Only moves with a higher number.
+    /// Returns only moves with a higher number.
     #[serde(default)]
     pub after: u64,
 }
@@ -188,7 +188,7 @@ pub struct RebalancePage {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CancelRebalance {}
 
-/// Asks for a plan: the moves that a rebalance would make.
+/// Computes a plan: the moves of a rebalance.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PlanRebalance {}
 

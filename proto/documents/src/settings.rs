@@ -7,12 +7,12 @@ use archon_types::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The settings of a cluster.
+/// Settings of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SettingsSummary {
-    /// The version of the settings: a log index, another one after each change.
+    /// Version of the settings: a log index that rises with each change.
     pub settings_version: u64,
-    /// Each of them.
+    /// All settings.
     pub settings: Vec<SettingSummary>,
 }
 
@@ -21,46 +21,46 @@ pub struct SettingsSummary {
 pub struct SettingSummary {
     /// The setting.
     pub setting: Word<Setting>,
-    /// Its value now.
+    /// Current value.
     pub current: u64,
-    /// Its default.
+    /// Default value.
     pub default: u64,
-    /// The least that it may be.
+    /// Minimum value.
     pub lowest: u64,
-    /// The most that it may be.
+    /// Maximum value.
     pub highest: u64,
     /// Its unit.
     pub unit: Word<SettingUnit>,
     /// True if it can be changed while the cluster runs.
     pub changeable: bool,
-    /// The reason if it cannot.
+    /// Reason why it cannot be changed; absent if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fixed_because: Option<String>,
     /// Its meaning, in a sentence.
     pub meaning: String,
 }
 
-/// The effect of a change of settings.
+/// Effect of a change of settings.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SettingsChanged {
-    /// The version of the settings as they are now.
+    /// Version of the settings after the change: a log index.
     pub settings_version: u64,
-    /// The changed settings; those that had their values already are left out.
+    /// Changed settings, without those that already had their value.
     pub changes: Vec<SettingChanged>,
 }
 
-/// A setting that was changed, or would be.
+/// Change of a setting, applied or proposed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SettingChanged {
     /// The setting.
     pub setting: Word<Setting>,
-    /// Its value before.
+    /// Old value.
     pub before: u64,
-    /// Its value after.
+    /// New value.
     pub after: u64,
 }
 
-/// Asks for the settings of the cluster.
+/// Returns the settings of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListSettings {}
 
@@ -69,7 +69,7 @@ pub struct ListSettings {}
 pub struct Configure {
     /// The new values, each setting once.
     pub changes: Vec<SettingValue>,
-    /// Only if the settings have this version.
+    /// Applies only if the settings have this version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_version: Option<u64>,
     /// Only reports the effect.

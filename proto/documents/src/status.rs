@@ -10,66 +10,66 @@ use serde::{Deserialize, Serialize};
 /// Most events or reasons in an answer.
 pub const LIST_MAX: u32 = 10_000;
 
-/// The cluster at a glance.
+/// Overview of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
-    /// The cluster's UUID; empty while it is not bootstrapped.
+    /// UUID of the cluster; empty until the cluster is bootstrapped.
     pub cluster_id: String,
-    /// The leading coordinator's number, if there is one.
+    /// Number of the leading coordinator, if there is one.
     pub leader_id: Option<u64>,
     /// The Raft term.
     pub term: u64,
     /// The voters.
     pub coordinators: Vec<CoordinatorStatus>,
-    /// The transport of the leading coordinator.
+    /// Transport of the leading coordinator.
     pub transport: Word<TransportKind>,
-    /// The version of the newest row.
+    /// Version of the newest row of the tables.
     pub table_version: u64,
-    /// Nodes that heartbeat.
+    /// Number of nodes that send heartbeats.
     pub nodes_alive: u32,
-    /// Nodes that fell silent.
+    /// Number of nodes that stopped sending heartbeats.
     pub nodes_failed: u32,
-    /// Nodes that heartbeat, and that do not answer as clients ask.
+    /// Number of nodes that send heartbeats and that clients cannot reach.
     pub nodes_unreached: u32,
-    /// Nodes that must be alive before the first assignment.
+    /// Number of live nodes required before the first assignment.
     pub nodes_min: u32,
-    /// Partitions of all tables.
+    /// Number of partitions of all tables.
     pub partitions_total: u32,
-    /// Partitions that are served.
+    /// Number of partitions with a serving leader or owner.
     pub partitions_online: u32,
-    /// Assigned partitions of which fewer copies count than are wanted.
+    /// Number of assigned partitions with fewer in-sync replicas than required.
     pub partitions_under_replicated: u32,
-    /// Copies of deleted partitions (dropped, merged, abandoned splits) that are still to be deleted.
+    /// Number of replicas of deleted partitions (dropped, merged, abandoned splits) that are not deleted yet.
     pub copies_condemned: u32,
-    /// Moves under way.
+    /// Number of running moves.
     pub moves_running: u32,
-    /// Splits and merges of partitions under way.
+    /// Number of running splits and merges.
     pub reshapings_running: u32,
-    /// Reasons why something waits, most urgent first.
+    /// Reasons for waits, most urgent first.
     pub reasons: Vec<Reason>,
 }
 
-/// A reason why something waits or is as it is.
+/// Reason for a wait or a state.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
-    /// The kind of reason.
+    /// Code of the reason.
     pub code: Word<ReasonCode>,
     /// The object.
     pub subject: Subject,
     /// The reason, in a sentence.
     pub message: String,
-    /// Since when, if known. Unix time.
+    /// Unix time in milliseconds of its begin, if known.
     pub began_at_ms: Option<u64>,
-    /// The remedy, if there is one.
+    /// Suggested remedy, if there is one.
     pub remedy: Option<String>,
 }
 
 /// Something that happened.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
-    /// Its log index.
+    /// Log index of the event.
     pub index: u64,
-    /// Unix time.
+    /// Unix time in milliseconds.
     pub at_ms: u64,
     /// The kind of event.
     pub code: Word<EventCode>,
@@ -81,14 +81,14 @@ pub struct Event {
     pub message: String,
 }
 
-/// Asks for the state of the cluster at a glance.
+/// Returns an overview of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ShowStatus {}
 
-/// Asks for reasons why partitions and nodes are as they are.
+/// Lists the reasons for the states of partitions and nodes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Explain {
-    /// Most reasons, up to 10,000; absent or 0: 100.
+    /// Maximum number of reasons, up to 10,000; absent or 0: 100.
     #[serde(default)]
     pub most: u32,
 }
@@ -100,10 +100,10 @@ pub struct ReasonList {
     pub reasons: Vec<Reason>,
 }
 
-/// Asks for the newest events.
+/// Lists the newest events.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListEvents {
-    /// Most events, up to 10,000; absent or 0: 100.
+    /// Maximum number of events, up to 10,000; absent or 0: 100.
     #[serde(default)]
     pub most: u32,
 }

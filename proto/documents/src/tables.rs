@@ -21,17 +21,17 @@ pub struct TableSummary {
     /// The table's name.
     #[serde(rename = "table")]
     pub name: String,
-    /// Number of its partitions.
+    /// Number of partitions.
     pub partitions_total: u32,
     /// Hashed keys or ranges.
     pub keys: Word<KeysBy>,
-    /// Bytes of keys and values above which a partition is split by itself; none: never.
+    /// Size of keys and values in bytes above which a partition is split automatically; null: never.
     pub split_above_bytes: Option<u64>,
-    /// Operations per second above which a partition is split by itself; none: never.
+    /// Operations per second above which a partition is split automatically; null: never.
     pub split_above_rate: Option<u64>,
-    /// Bytes up to which two neighbours are merged by themselves if they have them together; none: never.
+    /// Total size in bytes up to which two neighbours are merged automatically; null: never.
     pub merge_below_bytes: Option<u64>,
-    /// Copies wanted of each.
+    /// Number of replicas of each partition.
     pub replication: u32,
     /// Data or leases.
     pub holds: Word<Holds>,
@@ -39,19 +39,19 @@ pub struct TableSummary {
     pub version: u64,
 }
 
-/// The effect of dropping a table.
+/// Effect of dropping a table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TableCheck {
     /// The table.
     #[serde(flatten)]
     pub table: TableSummary,
-    /// Its copies on all nodes.
+    /// Number of replicas on all nodes.
     pub copies_deleted: u32,
-    /// Bytes of all copies, as reported by the nodes.
+    /// Bytes of all replicas, as reported by the nodes.
     pub bytes_deleted: u64,
-    /// Nodes that hold copies.
+    /// Number of nodes that hold replicas.
     pub nodes_holding: u32,
-    /// The nodes among these that are not alive, at most 20: they delete their copies when they return.
+    /// Nodes among these that are not alive, at most 20: they delete their replicas when they return.
     pub nodes_away: Vec<NodeName>,
 }
 
@@ -74,7 +74,7 @@ impl TableSummary {
     }
 }
 
-/// Asks for every table.
+/// Lists the tables.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListTables {}
 
@@ -88,27 +88,27 @@ pub struct Tables {
 /// Creates a table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CreateTable {
-    /// Its name.
+    /// Name.
     pub table: String,
-    /// Number of partitions among which keys are hashed; absent: its keys are in ranges.
+    /// Number of hash partitions; absent for a range table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partitions: Option<u32>,
     /// The first key of each range but the first, in order of bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub split_at: Vec<KeyText>,
-    /// Limits above or below which ranges are split and merged by themselves.
+    /// Limits for automatic splits and merges of ranges.
     #[serde(default)]
     pub limits: RangeLimits,
-    /// Copies of each partition, 1 to 7; 1 of leases.
+    /// Number of replicas of each partition, 1 to 7; 1 for a lease table.
     pub replication: u8,
     /// Data or leases.
     pub holds: Word<Holds>,
 }
 
-/// Changes a table; what is absent stays as it is.
+/// Changes a table; absent values stay as they are.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AlterTable {
-    /// Its name.
+    /// Name.
     pub table: String,
     /// The change.
     #[serde(flatten)]
@@ -120,58 +120,58 @@ pub struct AlterTable {
 pub struct TableAltered {
     /// The table as it is now.
     pub table: TableSummary,
-    /// False: it was so already.
+    /// False if the requested state was already in force.
     pub changed: bool,
 }
 
-/// Asks for the effect of dropping a table.
+/// Computes the effect of dropping a table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CheckTable {
-    /// Its name.
+    /// Name.
     pub table: String,
 }
 
-/// Asks for everything about one table.
+/// Describes one table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DescribeTable {
-    /// Its name.
+    /// Name.
     pub table: String,
-    /// True: with every partition.
+    /// Includes every partition.
     #[serde(default)]
     pub partitions: bool,
 }
 
-/// Everything about one table.
+/// All details of one table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TableDescription {
     /// The table.
     #[serde(flatten)]
     pub table: TableSummary,
-    /// Partitions that are served.
+    /// Number of partitions with a serving leader or owner.
     pub partitions_online: u32,
-    /// Partitions that have a leader; of leases: an owner.
+    /// Number of partitions that have a leader or owner.
     pub partitions_led: u32,
-    /// Partitions with fewer in-sync copies than wanted; 0 of leases.
+    /// Number of partitions with fewer in-sync replicas than required; 0 for a lease table.
     pub partitions_under_replicated: u32,
-    /// Copies wanted of all its partitions; 0 of leases.
+    /// Number of replicas required for all partitions; 0 for a lease table.
     pub copies_wanted: u32,
-    /// Copies on nodes, in sync or not; 0 of leases.
+    /// Number of replicas on nodes, in sync or not; 0 for a lease table.
     pub copies_held: u32,
-    /// Copies in sync; 0 of leases.
+    /// Number of in-sync replicas; 0 for a lease table.
     pub copies_in_sync: u32,
-    /// Bytes of the leading copies, as far as they are known: the size of the data.
+    /// Bytes of all leading replicas, as far as known: the size of the data.
     pub bytes_led: u64,
-    /// Bytes of all copies, as far as they are known.
+    /// Bytes of all replicas, as far as known.
     pub bytes_stored: u64,
-    /// Moves under way.
+    /// Number of running moves.
     pub moves_running: u32,
-    /// Splits and merges under way.
+    /// Number of running splits and merges.
     pub reshapings_running: u32,
-    /// Nodes with copies; of leases: participants that own some. By name.
+    /// Nodes with replicas, or participants that own partitions of a lease table; sorted by name.
     pub holders: Vec<TableHolder>,
-    /// Findings about the table, its partitions and its holders, the worst first, at most 100.
+    /// Conditions of the table, its partitions and its holders that need attention, worst first, at most 100.
     pub alerts: Vec<Alert>,
-    /// Every partition, if requested: by number, or in the order of its keys.
+    /// All partitions, if requested; sorted by number, or by key in a range table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partitions: Option<Vec<TablePartition>>,
 }
@@ -183,15 +183,15 @@ pub struct TableHolder {
     pub node_id: u64,
     /// The node's name.
     pub node: String,
-    /// The node's state, as the coordinators believe.
+    /// State of the node, as seen by the coordinators.
     pub node_status: Word<NodeStatus>,
-    /// Partitions it leads; of leases: partitions it owns.
+    /// Number of partitions it leads, or owns in a lease table.
     pub partitions_led: u32,
-    /// Copies it holds; 0 of leases.
+    /// Number of replicas it holds; 0 in a lease table.
     pub copies_held: u32,
-    /// Copies among these that are in sync.
+    /// Number of in-sync replicas among these.
     pub copies_in_sync: u32,
-    /// Bytes of its copies, as far as they are known.
+    /// Bytes of its replicas, as far as known.
     pub bytes_stored: u64,
 }
 
@@ -201,28 +201,28 @@ pub struct TablePartition {
     /// The partition's number within its table.
     #[serde(rename = "partition")]
     pub id: u32,
-    /// In a table by ranges, the keys that it has.
+    /// Range of its keys, in a range table.
     pub range: Option<RangeSummary>,
     /// Its status.
     pub status: Word<PartitionStatus>,
-    /// Generation of its leadership.
+    /// Epoch of its leadership; rises with each one.
     pub epoch: u64,
-    /// The leading node's number, if one leads; of leases the owner's.
+    /// Number of the leader, or of the owner in a lease table, if there is one.
     pub leader_id: Option<u64>,
-    /// The leading node's name, if one leads; of leases the owner's.
+    /// Name of the leader, or of the owner in a lease table, if there is one.
     pub leader: Option<String>,
-    /// Copies on nodes, in sync or not; 0 of leases.
+    /// Number of replicas on nodes, in sync or not; 0 for a lease table.
     pub copies_held: u32,
-    /// Copies in sync; 0 of leases.
+    /// Number of in-sync replicas; 0 for a lease table.
     pub copies_in_sync: u32,
-    /// Bytes of the leading copy, as far as they are known.
+    /// Bytes of the leading replica, as far as known.
     pub bytes_led: u64,
 }
 
-/// Drops a table with everything in it.
+/// Drops a table with all its data.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DropTable {
-    /// Its name.
+    /// Name.
     pub table: String,
     /// Its number, as it was checked: a later table of that name is not dropped.
     pub table_id: u64,
@@ -231,7 +231,7 @@ pub struct DropTable {
 /// A table was dropped.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TableDropped {
-    /// Copies that nodes delete.
+    /// Number of replicas that nodes delete.
     pub copies_deleted: u32,
 }
 

@@ -5,46 +5,46 @@ use archon_types::{MemberKind, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The protocol of the cluster, and what each member speaks.
+/// Protocol of the cluster, and the protocols that each member supports.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UpgradeSummary {
-    /// The protocol that the cluster speaks.
+    /// Protocol that the cluster uses.
     pub protocol: u32,
-    /// The newest one that any member speaks; above `protocol` while an upgrade is under way.
+    /// Newest protocol that any member supports; above `protocol` during an upgrade.
     pub protocol_newest: u32,
-    /// True if it rises only by an operator's request.
+    /// True if only an operator's request raises it.
     pub held: bool,
     /// Coordinators, nodes and participants.
     pub spoken_by: Vec<UpgradeMember>,
 }
 
-/// Somebody who must speak a protocol before the cluster does.
+/// A member that must support a protocol before the cluster uses it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UpgradeMember {
     /// Coordinator, node or participant.
     pub kind: Word<MemberKind>,
-    /// Its number, among coordinators or among nodes and participants.
+    /// Number of the member; coordinators are numbered separately from nodes and participants.
     pub id: u64,
-    /// Its name; of a coordinator its address.
+    /// Name of the member; the address of a coordinator.
     pub name: String,
-    /// The oldest protocol that it supports, by its last report; absent for a coordinator that does not answer.
+    /// Oldest protocol that it supports, by its last report; absent for a coordinator that does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_min: Option<u32>,
-    /// The newest one.
+    /// Newest protocol that it supports; absent like `protocol_min`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_max: Option<u32>,
     /// True if it is alive, or answers the leading coordinator.
     pub answers: bool,
 }
 
-/// The effect of a request about the protocol.
+/// Effect of a request about the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UpgradeChanged {
-    /// False: it was so already.
+    /// False if the requested state was already in force.
     pub changed: bool,
-    /// The protocol that the cluster speaks now.
+    /// Protocol that the cluster uses now.
     pub protocol: u32,
-    /// True if that is newer than before.
+    /// True if this request raised it.
     pub raised: bool,
 }
 
@@ -59,7 +59,7 @@ impl UpgradeSummary {
     }
 }
 
-/// Asks for the protocol of the cluster and of each member.
+/// Returns the protocol of the cluster and of each member.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ShowUpgrade {}
 
@@ -74,11 +74,11 @@ pub struct ChangeUpgrade {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UpgradeAction {
-    /// It rises now, if every member supports a newer one.
+    /// Finalize: the protocol rises now, if every member supports a newer one.
     Finalize,
-    /// It stays as it is.
+    /// Hold: the protocol stays as it is.
     Hold,
-    /// It rises by itself again.
+    /// Release: the protocol rises by itself again.
     Release,
 }
 

@@ -12,12 +12,12 @@ use serde::Serialize;
 /// Maximum number of reported moves.
 pub(crate) const MOVES_MAX: u32 = 256;
 
-/// The outcome of carrying out a plan.
+/// Outcome of applying a plan.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Applied {
-    /// The table version that the plan was made for.
+    /// Table version that the plan was computed for.
     table_version: u64,
-    /// Moves that were begun.
+    /// Number of moves started.
     moves_started: u32,
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct Rows {
 /// A row that was removed.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Removed {
-    /// Whether it was there.
+    /// True if the key existed.
     existed: bool,
 }
 

@@ -18,7 +18,7 @@ const REPLICATION_DEFAULT: u8 = 3;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewTable {
-    /// Its name.
+    /// Name of the table.
     name: String,
     /// What it holds, and how its keys are spread.
     kind: Kind,

@@ -20,7 +20,7 @@ impl fmt::Display for NodeName {
     }
 }
 
-/// What something is about.
+/// Object of a reason, an event or an order.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -29,9 +29,9 @@ pub enum Subject {
     Cluster,
     /// All coordinators together.
     Coordinators,
-    /// Copies of several partitions.
+    /// Replicas of several partitions.
     Copies,
-    /// The rebalance that runs or ran last.
+    /// The current or last rebalance.
     Rebalance,
     /// A coordinator.
     Coordinator {
@@ -61,7 +61,7 @@ pub enum Subject {
         /// The partition's number within its table.
         partition: u32,
     },
-    /// Something that a newer coordinator knows and this program does not.
+    /// A kind of object that this program does not know, from a newer coordinator.
     #[serde(other)]
     Unknown,
 }
@@ -82,7 +82,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Who caused something.
+/// Originator of a change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -109,7 +109,7 @@ pub enum Cause {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         via: Option<String>,
     },
-    /// Somebody that a newer coordinator knows and this program does not.
+    /// A kind of originator that this program does not know, from a newer coordinator.
     #[serde(other)]
     Unknown,
 }

@@ -9,7 +9,7 @@ words! {
         Tls = "tls",
         /// Plaintext on this machine only.
         Loopback = "loopback",
-        /// Plaintext beyond this machine: anyone who reaches a port has full access.
+        /// Plaintext beyond this machine: every process that reaches a port has full access.
         Insecure = "insecure",
     }
 }

@@ -15,7 +15,7 @@ pub const SPLIT_RATE_MIN: u64 = 100;
 /// Inverse of the fraction of the split limits below which two partitions together may be merged automatically.
 const MERGE_PART: u64 = 2;
 
-/// When partitions of a table by ranges are split and merged by themselves; without any limit none is.
+/// Limits for automatic splits and merges in a range table; no limit means never.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RangeLimits {
     /// Splits a partition above this many bytes of keys and values, at least [`SPLIT_BYTES_MIN`].
@@ -57,18 +57,18 @@ pub struct TableTraits {
 /// A change of a table; `None` stays as it is. In JSON an absent field stays as it is, and `null` is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TableChange {
-    /// Copies of each partition: 1 to 7.
+    /// Number of replicas of each partition, 1 to 7.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replication: Option<u8>,
-    /// The bytes above which a partition is split; null: none is.
+    /// Size in bytes above which a partition is split; null: never.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub split_above_bytes: Option<Option<u64>>,
-    /// The operations per second above which a partition is split; null: none is.
+    /// Operations per second above which a partition is split; null: never.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub split_above_rate: Option<Option<u64>>,
-    /// The bytes up to which two neighbours are merged; null: none are.
+    /// Size in bytes up to which two neighbours are merged; null: never.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub merge_below_bytes: Option<Option<u64>>,

@@ -198,7 +198,7 @@ pub struct TableDelta {
     pub table: Table,
     /// Every row newer than this is in the delta; zero for the whole table.
     pub since: Version,
-    /// The version of the newest row.
+    /// Version of the newest row of the tables.
     pub version: Version,
     /// Changed partitions.
     pub partitions: Vec<Partition>,
