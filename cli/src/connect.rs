@@ -82,7 +82,7 @@ fn endpoints(connection: &Connection, transport: &Transport) -> Result<Vec<Strin
     if connection.coordinators.is_empty() {
         return Err(Failure::usage(
             "no coordinator is named",
-            "say --coordinators 127.0.0.1:7101 or set ARCHON_COORDINATORS; `archon demo` starts a cluster to try",
+            "give --coordinators 127.0.0.1:7101 or set ARCHON_COORDINATORS; `archon demo` starts a cluster for trying",
         ));
     }
     for address in &connection.coordinators {

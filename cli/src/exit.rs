@@ -158,7 +158,7 @@ impl From<archon_client::Error> for Failure {
         let failure = Self { kind: error.kind().as_str(), ..Self::new(exit, error.to_string()) };
         let remedy = match error.kind() {
             _ if says_how(error.kind(), &failure.message) => None,
-            ErrorKind::DeadlineExceeded if !error.outcome_unknown() => Some("try again, or give a longer --timeout"),
+            ErrorKind::DeadlineExceeded if !error.outcome_unknown() => Some("retry, or give a longer --timeout"),
             ErrorKind::Unreachable | ErrorKind::Refused if says_withdrawn(&failure.message) => Some(READMIT),
             ErrorKind::Unreachable | ErrorKind::Refused if is_of_certificates(&failure.message) => Some(COMPARE),
             kind => remedy_for(kind),
@@ -224,8 +224,8 @@ pub(crate) fn says_how(kind: ErrorKind, message: &str) -> bool {
 }
 
 /// Remedy for a member that refuses this process's certificate because an administrator has revoked it.
-const READMIT: &str = "an administrator has withdrawn it: use a new certificate, or, if nobody else has its key, have an administrator \
-                       run `archon access readmit ROLE/NAME`";
+const READMIT: &str = "an administrator has revoked it: use a new certificate; or, if the key was not stolen, ask an \
+                       administrator to run `archon access readmit ROLE/NAME`";
 
 /// Returns true if another member refuses this process's certificate as revoked.
 fn says_withdrawn(message: &str) -> bool {
@@ -236,33 +236,36 @@ fn says_withdrawn(message: &str) -> bool {
 const fn remedy_for(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::Unreachable => {
-            Some("check the addresses after --coordinators (or in ARCHON_COORDINATORS) and that these processes run")
+            Some("check the addresses in --coordinators or ARCHON_COORDINATORS, and that these processes are running")
         }
         ErrorKind::NoQuorum | ErrorKind::NotCoordinatorLeader => Some(
-            "a majority of the coordinators must run and reach each other (at the first start all); then try again",
+            "start a majority of the coordinators (all at the first start), check the network between them, and retry",
         ),
-        ErrorKind::NotEnoughNodes => Some("start more nodes (`archon node --help`); `archon status` counts them"),
+        ErrorKind::NotEnoughNodes => Some("start more nodes (`archon node --help`); `archon status` shows their \
+                                           number"),
         ErrorKind::AssignmentInProgress => {
-            Some("`archon rebalance status` shows what runs; `archon rebalance cancel` stops moves")
+            Some("`archon rebalance status` shows the running moves; `archon rebalance cancel` cancels them")
         }
-        ErrorKind::NotFound => Some("`archon table list` and `archon node list` say what there is"),
+        ErrorKind::NotFound => Some("see `archon table list` and `archon node list`"),
         ErrorKind::NothingRunning => Some("`archon rebalance status` shows how the last one ended"),
-        ErrorKind::StalePlan => Some("look at the table as it is now: `archon rebalance plan`"),
+        ErrorKind::StalePlan => Some("make a new plan: `archon rebalance plan`"),
         ErrorKind::Unavailable | ErrorKind::NotPartitionLeader | ErrorKind::NoLease => {
-            Some("`archon status` says what the partition waits for; a longer --timeout lets the command wait with it")
+            Some("`archon status` shows what the partition waits for; with a longer --timeout the command waits as \
+                  well")
         }
         ErrorKind::NotEnoughReplicas | ErrorKind::Overloaded | ErrorKind::ShuttingDown => {
-            Some("try again, or give a longer --timeout")
+            Some("retry, or give a longer --timeout")
         }
         ErrorKind::DeadlineExceeded => {
-            Some("whether a write took effect is unknown: read it back, or give a longer --timeout")
+            Some("a write may have taken effect: read it back, or give a longer --timeout")
         }
-        ErrorKind::MaybeApplied => Some("read it back before you write again"),
-        ErrorKind::DataLoss => Some("nothing was changed; if you accept that, say the same with --accept-data-loss"),
+        ErrorKind::MaybeApplied => Some("read the key back before you write again"),
+        ErrorKind::DataLoss => Some("nothing was changed; to accept the loss, repeat the command with \
+                                     --accept-data-loss"),
         ErrorKind::WrongValueType => Some("look at the value: `archon kv get KEY`"),
         ErrorKind::ReadOnly => Some(
-            "free disk space where the message says; if Archon fills that disk: `archon table drop NAME`, a larger volume, or add a node and \
-             `archon node drain` the full one; reads go on meanwhile",
+            "free disk space on the machine in the message; if Archon itself fills the disk: `archon table drop NAME`, \
+             enlarge the volume, or add a node and `archon node drain` the full one; reads still work",
         ),
         _ => None,
     }
@@ -363,13 +366,14 @@ mod tests {
         let error = Failure::from(Error::from(detail)).document().error;
         assert_eq!((error.kind, error.exit_code), ("stale_plan", 4));
         assert!(error.remedy.unwrap().contains("archon rebalance plan"));
-        let plain = Failure::new(Exit::TimedOut, "still under way").document().error;
+        let plain = Failure::new(Exit::TimedOut, "still running").document().error;
         assert_eq!((plain.kind, plain.remedy), ("deadline_exceeded", None));
     }
 
     #[test]
     fn error_document_omits_terminal_text() {
-        let rendered = "error: unexpected argument '--verbos' found\n\n  tip: a similar argument exists: '--version'\n\n\
+        let rendered = "error: unexpected argument '--verbos' found\n\n  tip: a similar argument exists: \
+                        '--version'\n\n\
                         Usage: archon status [OPTIONS]\n\nFor more information, try '--help'.\n";
         assert_eq!(
             plain(rendered),

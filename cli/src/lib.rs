@@ -107,10 +107,11 @@ fn whole(verb: &Verb) -> Result<(Option<spans::Spans>, tracing::Span), Failure> 
     use tracing_subscriber::util::SubscriberInitExt as _;
     let Some(spans) = spans::Spans::start("archon")? else { return Ok((None, tracing::Span::none())) };
     let started = tracing_subscriber::registry().with(spans.layer()).try_init();
-    started.map_err(|error| Failure::failed(format!("starting to tell spans: {error}")))?;
+    started.map_err(|error| Failure::failed(format!("starting the export of spans: {error}")))?;
     // Only the verb's name: keys and values are not exported.
     let verb = format!("{verb:?}").split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_lowercase();
-    let whole = tracing::info_span!(target: archon_client::trace::TARGET, "command", otel.name = %format_args!("archon {verb}"));
+    let whole = tracing::info_span!(target: archon_client::trace::TARGET, "command", otel.name = %format_args!("archon \
+                                                                           {verb}"));
     Ok((Some(spans), whole))
 }
 

@@ -23,10 +23,11 @@ pub(crate) fn run(args: &QuorumRecoverArgs, output: &Output) -> Result<Exit, Fai
         if output.is_json() {
             output.json(&document(&summary, generation, None))?;
         }
-        let words = "nothing is begun: changes that the lost majority had agreed on after that may be missing, and acknowledged \
-                     writes with them";
+        let words = "nothing was created: later decisions of the lost majority may be missing, and acknowledged writes \
+                     with them";
         return Err(Failure::new(Exit::Refused, words).with_remedy(
-            "look at the other coordinators' directories first, if any is left; then `archon quorum recover --from PATH --into DIR \
+            "look at the other coordinators' directories first, if any is left; then `archon quorum recover --from \
+             PATH --into DIR \
              --id ID --address H:P --accept-data-loss`",
         ));
     };
@@ -42,8 +43,9 @@ pub(crate) fn run(args: &QuorumRecoverArgs, output: &Output) -> Result<Exit, Fai
         args.from.display()
     ))?;
     output.talk(format!(
-        "1. never start any of the old coordinators again, nor any that were begun from them before\n2. archon coordinator --id {id} --listen {address} --data-dir {}\n3. \
-         archon quorum list: what the nodes tell, and what to do\n4. other coordinators come with --join",
+        "1. never start any of the old coordinators again, nor any recovered from them before\n2. archon coordinator \
+         --id {id} --listen {address} --data-dir {}\n3. archon quorum list: reports of the nodes, and the next \
+         step\n4. add other coordinators with --join",
         into.display()
     ));
     Ok(Exit::Done)

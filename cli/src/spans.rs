@@ -45,7 +45,7 @@ impl Spans {
         let wrong = |error: &dyn std::fmt::Display| {
             Failure::usage(
                 format!("{endpoint}: {error}"),
-                "name a collector that takes OTLP by gRPC: http://127.0.0.1:4317",
+                "name a collector that accepts OTLP over gRPC: http://127.0.0.1:4317",
             )
         };
         let mut runtime = tokio::runtime::Builder::new_multi_thread();

@@ -26,8 +26,8 @@ pub(crate) fn too_long(timing: LeaseTiming, seen: Duration) -> Option<String> {
     let (LeaseTiming { heartbeat_ms, lease_ms, .. }, trusted_ms) = (timing, timing.stall_ms_trusted());
     (seen > Duration::from_millis(trusted_ms)).then(|| {
         format!(
-            "a timer of this machine came {} ms late within {} s, without any load of archon's, and may come {trusted_ms} ms late: half \
-             of what ends a lease, {lease_ms} ms − 2 × {heartbeat_ms} ms",
+            "a timer of this machine was {} ms late within {} s, without any load by archon; the limit is {trusted_ms} \
+             ms: half of {lease_ms} ms − 2 × {heartbeat_ms} ms, the delay that ends a lease",
             seen.as_millis(),
             WATCHED.as_secs()
         )

@@ -40,7 +40,7 @@ pub(crate) fn in_words(problem: &str) -> String {
         Some(_) => "an object of keys and values",
         None => found,
     };
-    format!("{found} stands where {wanted} should{place}")
+    format!("expected {wanted}, found {found}{place}")
 }
 
 #[cfg(test)]

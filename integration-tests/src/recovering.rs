@@ -26,7 +26,7 @@ impl Cluster {
         let (from, into, number) = (from.display().to_string(), into.display().to_string(), id.to_string());
         let asked = ["quorum", "recover", "--from", &from, "--into", &into, "--id", &number, "--address", &address];
         let timid = self.archon(&asked);
-        assert!(timid.code == 4 && timid.stderr.contains("nothing is begun"), "{timid:?}");
+        assert!(timid.code == 4 && timid.stderr.contains("nothing was created"), "{timid:?}");
         let told = self.json(&[&asked[..], flags, &["--accept-data-loss"]].concat());
         let told = told.unwrap_or_else(|error| panic!("{error}"));
         self.start_coordinator(id - 1);

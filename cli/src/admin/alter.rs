@@ -15,7 +15,7 @@ pub(crate) async fn node(args: &NodeSetArgs, admin: &Admin, output: &Output) -> 
         partitions_max: args.partitions_max.clone().map(|OrNone(most)| most),
     };
     if change == TraitsChange::default() {
-        return Err(Failure::usage("nothing is said that could be set", "say --weight, --partitions-max or --zone"));
+        return Err(Failure::usage("no change is given", "give --weight, --partitions-max or --zone"));
     }
     let (node, changed) = match admin.alter_node(&args.name, &change).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -43,8 +43,8 @@ pub(crate) async fn table(args: &AlterTableArgs, admin: &Admin, output: &Output)
         merge_below_bytes: args.merge_below.clone().map(|OrNone(bytes)| bytes),
     };
     if change == TableChange::default() {
-        let remedy = "say --replication, --split-above, --split-above-rate or --merge-below";
-        return Err(Failure::usage("nothing is said that could be changed", remedy));
+        let remedy = "give --replication, --split-above, --split-above-rate or --merge-below";
+        return Err(Failure::usage("no change is given", remedy));
     }
     let (table, changed) = match admin.alter_table(&args.name, &change).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -61,7 +61,7 @@ pub(crate) async fn table(args: &AlterTableArgs, admin: &Admin, output: &Output)
     let limits = limits_text(&table).map_or_else(String::new, |limits| format!(", {limits}"));
     output.line(format!("table {} {verb} {copies} of each partition{limits}", table.name))?;
     if changed && change.replication.is_some() {
-        output.talk("copies are made, or deleted, one after the other: archon status");
+        output.talk("copies are added or deleted one after the other; progress: archon status");
     }
     Ok(Exit::Done)
 }

@@ -74,7 +74,7 @@ fn text(check: &Check, output: &Output) -> String {
         lines.extend(reason.remedy.iter().map(|remedy| format!("         {remedy}")));
     }
     if check.more {
-        lines.push("         … and more; mend these first".to_owned());
+        lines.push("         … and more; resolve these first".to_owned());
     }
     lines.join("\n")
 }
@@ -94,7 +94,8 @@ mod tests {
         assert_eq!(check.severity, Severity::Alarm);
         assert_eq!(
             text(&check, &plain),
-            "alarm    NoQuorum: no leading coordinator answers: nobody answers (coordinators)\n         see `archon status`; \
+            "alarm    NoQuorum: no leading coordinator answers: nobody answers (coordinators)\n         see `archon \
+             status`; \
              start a majority of the coordinators"
         );
         // A majority may be running, and not accept this certificate.

@@ -54,7 +54,7 @@ fn rows(settings: &[SettingSummary], output: &Output) -> String {
             setting.meaning.trim_end_matches('.').to_owned(),
         ]
     });
-    output.rows_text(&columns, rows.collect(), "the coordinators tell no settings")
+    output.rows_text(&columns, rows.collect(), "the coordinators report no settings")
 }
 
 /// Changes settings, or predicts the change.
@@ -70,14 +70,14 @@ pub(crate) async fn set(args: &SetArgs, admin: &Admin, output: &Output) -> Resul
     }
     output.line(text(&changed, args.dry_run))?;
     if args.dry_run && !changed.changes.is_empty() {
-        output.talk("nothing was changed; to do it, say the same without --dry-run");
+        output.talk("nothing was changed; to apply it, repeat the command without --dry-run");
     }
     Ok(Exit::Done)
 }
 
 fn text(changed: &SettingsChanged, dry_run: bool) -> String {
     if changed.changes.is_empty() {
-        return format!("nothing to change: it is so already (settings of version {})", changed.settings_version);
+        return format!("nothing to change: the values are already set (settings of version {})", changed.settings_version);
     }
     let verb = if dry_run { "would change" } else { "changed" };
     let lines = changed
@@ -99,6 +99,6 @@ mod tests {
         assert_eq!(text(&changed, false), "changed replace_after_ms from 300000 to 60000");
         assert_eq!(text(&changed, true), "would change replace_after_ms from 300000 to 60000");
         let nothing = SettingsChanged { changes: vec![], ..changed };
-        assert_eq!(text(&nothing, false), "nothing to change: it is so already (settings of version 7)");
+        assert_eq!(text(&nothing, false), "nothing to change: the values are already set (settings of version 7)");
     }
 }

@@ -18,7 +18,7 @@ use archon_client::{Admin, Error, ErrorKind};
 pub(crate) async fn bump(args: &OrderPartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let PartitionArgs { id, table } = &args.partition;
     admin.bump(table, *id, &args.why.why).await.map_err(partition_failure)?;
-    say(&args.partition, None, true, output, "its leadership is being renewed")
+    say(&args.partition, None, true, output, "a new epoch starts")
 }
 
 /// Takes a partition offline: it has no leader.
@@ -44,7 +44,7 @@ pub(crate) async fn bar(args: &BarPartitionArgs, admin: &Admin, output: &Output)
     let UnbarPartitionArgs { partition, node } = &args.unbar;
     let barred = admin.bar(node, &partition.table, Some(partition.id), &args.why.why).await;
     let changed = barred.map_err(partition_failure)?;
-    let text = format!("{node} {}", if changed { "is barred from it" } else { "was barred from it already" });
+    let text = format!("{node} {}", if changed { "is excluded from it" } else { "was excluded from it already" });
     say(partition, Some(node), changed, output, &text)?;
     if changed {
         output.talk(format!("undo: archon partition unbar {} --node {node}", operand(partition.id, &partition.table)));
@@ -56,7 +56,7 @@ pub(crate) async fn bar(args: &BarPartitionArgs, admin: &Admin, output: &Output)
 pub(crate) async fn unbar(args: &UnbarPartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let UnbarPartitionArgs { partition, node } = args;
     let changed = admin.unbar(node, &partition.table, Some(partition.id)).await.map_err(partition_failure)?;
-    let text = format!("{node} {}", if changed { "is no longer barred from it" } else { "was not barred from it" });
+    let text = format!("{node} {}", if changed { "is no longer excluded from it" } else { "was not excluded from it" });
     say(partition, Some(node), changed, output, &text)
 }
 
@@ -68,7 +68,7 @@ pub(crate) async fn bar_node(args: &BarNodeArgs, admin: &Admin, output: &Output)
         output.json(&NodeOrdered::new(name, Some(table), changed))?;
         return Ok(Exit::Done);
     }
-    output.line(format!("{name} {} from table {table}", if changed { "is barred" } else { "was barred already" }))?;
+    output.line(format!("{name} {} from table {table}", if changed { "is excluded" } else { "was excluded already" }))?;
     if changed {
         output.talk(format!("undo: archon node unbar {name} --table {table}"));
     }
@@ -85,7 +85,7 @@ pub(crate) async fn unbar_node(args: &UnbarNodeArgs, admin: &Admin, output: &Out
     }
     output.line(format!(
         "{name} {} from table {table}",
-        if changed { "is no longer barred" } else { "was not barred" }
+        if changed { "is no longer excluded" } else { "was not excluded" }
     ))?;
     Ok(Exit::Done)
 }
@@ -103,9 +103,9 @@ pub(crate) async fn maintain(args: &MaintainArgs, admin: &Admin, output: &Output
         output
             .line(format!("{name} is in maintenance for {lasts}: {}", maintained(words.in_maintenance, still_led)))?;
         if still_led > 0 {
-            output.talk("nobody serves these once it stops: archon check");
+            output.talk("these become unavailable when it stops: archon check");
         }
-        output.talk(format!("end it before: archon node resume {name}"));
+        output.talk(format!("end it early: archon node resume {name}"));
         Ok(())
     };
     let judged = each::judge(names, async |name: &str| look(name, admin).await).await?;
@@ -120,7 +120,7 @@ pub(crate) async fn resume(args: &NodeNamesArgs, admin: &Admin, output: &Output)
         if output.is_json() {
             return output.json(&NodeOrdered::new(name, None, true));
         }
-        output.line(format!("the maintenance of {name} is over"))?;
+        output.line(format!("the maintenance of {name} has ended"))?;
         output.talk(words(&node).maintained);
         Ok(())
     };
@@ -134,7 +134,7 @@ fn maintained(all_leaves: &str, still_led: u32) -> String {
         0 => all_leaves.to_owned(),
         led => {
             let partitions = count_text(led as usize, "partition", "partitions");
-            format!("it gets nothing new, and keeps {partitions}, which nobody else takes")
+            format!("it receives nothing new, and still leads {partitions} that no other member can take")
         }
     }
 }
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(maintained("it leads nothing", 0), "it leads nothing");
         assert_eq!(
             maintained("it leads nothing", 1),
-            "it gets nothing new, and keeps 1 partition, which nobody else takes"
+            "it receives nothing new, and still leads 1 partition that no other member can take"
         );
     }
 }

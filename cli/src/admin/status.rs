@@ -47,7 +47,7 @@ fn screen(status: &Status, members: &[Node], output: &Output) -> String {
         };
         let lack = coordinator.lack.as_ref();
         let lack =
-            lack.map(|lack| output.bad(&format!(", takes nothing new into its log, {lack}"))).unwrap_or_default();
+            lack.map(|lack| output.bad(&format!(", appends nothing to its log, {lack}"))).unwrap_or_default();
         lines.push(format!("            {}  {}  {role}{behind}{lack}", coordinator.id, coordinator.address));
     }
     lines.push(format!("nodes       {}", nodes_line(status, output)));
@@ -126,8 +126,8 @@ fn relays_text(nodes: &[&Node]) -> Option<String> {
     }
     let heard = nodes.iter().filter(|node| node.status == NodeStatus::Alive && node.silent_for_ms.is_some());
     let straight = heard.filter(|node| node.via.is_none() && !relays.contains(node.name.as_str())).count();
-    let by = format!("heartbeats by {}", count_text(relays.len(), "relay", "relays"));
-    Some(if straight == 0 { by } else { format!("{by}, of {} straight", count_text(straight, "node", "nodes")) })
+    let by = format!("heartbeats through {}", count_text(relays.len(), "relay", "relays"));
+    Some(if straight == 0 { by } else { format!("{by}, directly from {}", count_text(straight, "node", "nodes")) })
 }
 
 fn names_line(nodes: &[&Node]) -> Option<String> {
@@ -174,19 +174,19 @@ pub(super) fn partitions_line(status: &Status, nodes: &[&Node], output: &Output)
     let online = match status.partitions_under_replicated {
         0 => online,
         short => {
-            let short = output.bad(&format!("{short} with fewer copies than wanted"));
+            let short = output.bad(&format!("{short} under-replicated"));
             format!("{online}, {short}")
         }
     };
     let online = match status.copies_condemned {
         0 => online,
         left => format!(
-            "{online}, {} of partitions that are no more to be deleted",
+            "{online}, {} of deleted partitions to delete",
             count_text(left as usize, "copy", "copies")
         ),
     };
     match skew(nodes) {
-        Some((least, most)) => format!("{online}, between {least} and {most} copies per node that serves"),
+        Some((least, most)) => format!("{online}, between {least} and {most} copies per serving node"),
         None => online,
     }
 }

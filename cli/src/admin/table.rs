@@ -66,7 +66,7 @@ fn list_rows(tables: &[TableSummary], output: &Output) -> String {
             table.version.to_string(),
         ]
     });
-    output.rows_text(&columns, rows.collect(), "there is no table yet: the cluster is not bootstrapped")
+    output.rows_text(&columns, rows.collect(), "no tables yet: the cluster is not bootstrapped")
 }
 
 /// Adds the remedy for a wrong name to an error.
@@ -105,7 +105,7 @@ fn description(found: &TableDescription, output: &Output) -> String {
         let (in_sync, wanted, held) = (found.copies_in_sync, found.copies_wanted, found.copies_held);
         let each = count_text(table.replication as usize, "copy", "copies");
         lines.push(format!(
-            "copies      {in_sync} in sync of {wanted} wanted, {each} of each partition; {held} on nodes"
+            "copies      {in_sync} in sync of {wanted} required, {each} per partition; {held} on nodes"
         ));
         let (once, all) = (bytes_text(found.bytes_led), bytes_text(found.bytes_stored));
         lines.push(format!("size        {once}, with all copies {all}"));
@@ -257,7 +257,7 @@ pub(crate) async fn drop(args: &DropTableArgs, admin: &Admin, output: &Output) -
         let partitions = count_text(found.table.partitions_total as usize, "partition", "partitions");
         let number = found.table.id;
         output.line(format!(
-            "dropped lease table {name} (number {number}) with {partitions}: nobody owns them any more"
+            "dropped lease table {name} (number {number}) with {partitions}, which have no owners now"
         ))?;
         return Ok(Exit::Done);
     }
@@ -291,7 +291,8 @@ fn unconfirmed(found: &TableCheck) -> Failure {
         false => format!(" (not alive now: {})", list_text(&found.nodes_away)),
     };
     let message = format!(
-        "nothing was dropped: this would delete table {name} (number {id}) for good, with {}, {} on {}{away} and {} in them",
+        "nothing was dropped: this would delete table {name} (number {id}) for good, with {}, {} on {}{away} and {} in \
+         them",
         count_text(*partitions as usize, "partition", "partitions"),
         count_text(found.copies_deleted as usize, "copy", "copies"),
         count_text(found.nodes_holding as usize, "node", "nodes"),

@@ -26,10 +26,10 @@ const NODE: Words = Words {
     many: "copies",
     has: "holds",
     takes: "copies",
-    drained: "what has gone elsewhere comes back by a plan: archon rebalance plan",
-    maintained: "leaderships that have gone elsewhere come back by a plan: archon rebalance plan",
-    in_maintenance: "it leads nothing, and its copies stay",
-    removed: "its data directory cannot join again: to use the machine, start a node with an empty --data-dir",
+    drained: "moved copies return with a plan: archon rebalance plan",
+    maintained: "moved leaderships return with a plan: archon rebalance plan",
+    in_maintenance: "it leads nothing and keeps its copies",
+    removed: "its data directory cannot join again: to reuse the machine, start a node with an empty --data-dir",
 };
 
 const PARTICIPANT: Words = Words {
@@ -37,10 +37,10 @@ const PARTICIPANT: Words = Words {
     many: "leases",
     has: "owns",
     takes: "leases",
-    drained: "its share comes back by itself: lease tables even themselves out",
-    maintained: "its share comes back by itself: lease tables even themselves out",
-    in_maintenance: "it hands over what it owns, and gets nothing",
-    removed: "a process that is started under its name joins as a new participant",
+    drained: "its share returns automatically: lease tables are balanced continuously",
+    maintained: "its share returns automatically: lease tables are balanced continuously",
+    in_maintenance: "it hands over its leases and receives no new ones",
+    removed: "a process started with its name joins as a new participant",
 };
 
 /// Returns the phrases for this member.

@@ -48,7 +48,7 @@ async fn create(args: &CreateBackupArgs, connection: &Connection, output: &Outpu
         let failure = failure(error);
         let remedy = failure.remedy.clone().map_or_else(String::new, |remedy| format!("{remedy}; then "));
         match goes_on {
-            true => failure.with_remedy(format!("{remedy}the same command goes on with what is done")),
+            true => failure.with_remedy(format!("{remedy}repeat the command to resume the backup")),
             false => failure,
         }
     })?;
@@ -68,7 +68,7 @@ async fn create(args: &CreateBackupArgs, connection: &Connection, output: &Outpu
     if let Some(since) = &args.since {
         let files = count_text(files_taken_over as usize, "file", "files");
         let bytes = bytes_text(bytes_taken_over);
-        output.line(format!("taken over from {since}: {files}, {bytes} that no node had to give"))?;
+        output.line(format!("reused from {since}: {files}, {bytes}"))?;
     }
     for left in &taken.left_out {
         output.line(left_out_text(left))?;
@@ -80,9 +80,8 @@ async fn create(args: &CreateBackupArgs, connection: &Connection, output: &Outpu
 fn left_out_text(left: &LeftOut) -> String {
     let LeftOut { table, files_restored, files_total } = left;
     format!(
-        "left out: table {table}, which is not whole: a restore into it has written {files_restored} of {files_total} files and has not \
-         ended; `archon backup restore --resume` of the backup that it comes from goes on with it, `archon table drop {table} --yes` \
-         gives it up"
+        "skipped: table {table} is incomplete: a restore into it has written {files_restored} of {files_total} files; \
+         `archon backup restore --resume` of its backup completes it, `archon table drop {table} --yes` deletes it"
     )
 }
 
@@ -90,7 +89,7 @@ async fn verify(args: &LookAtBackupArgs, output: &Output) -> Result<Exit, Failur
     let store = Store::at(&args.from).map_err(failure)?;
     let progress = Progress::default();
     let manifest = shown(archon_backup::verify(&store, &progress), &progress, args.progress, output).await;
-    told(&store, &manifest.map_err(failure)?, "as it was written", output)?;
+    told(&store, &manifest.map_err(failure)?, "intact", output)?;
     Ok(Exit::Done)
 }
 
@@ -166,8 +165,9 @@ async fn restore(args: &RestoreBackupArgs, connection: &Connection, output: &Out
         BackupError::Damaged { .. } | BackupError::DamagedFiles { .. } => {
             let message = format!("{error}; nothing was restored");
             let remedy = match &args.table {
-                Some(_) => "restore another backup; `archon backup verify` says whether it is whole",
-                None => "restore another backup, or of this one the tables that are whole, each with --table; `archon backup verify` says which are not",
+                Some(_) => "restore another backup; check it with `archon backup verify`",
+                None => "restore another backup, or the intact tables of this one, each with --table; `archon backup \
+                         verify` lists the damaged ones",
             };
             Failure::new(Exit::Refused, message).with_remedy(remedy)
         }
@@ -186,13 +186,13 @@ async fn restore(args: &RestoreBackupArgs, connection: &Connection, output: &Out
 /// Reports a restore that Ctrl-C ended.
 fn interrupted(args: &RestoreBackupArgs) -> Failure {
     let (what, table) = match args.rename.as_ref().or(args.table.as_ref()) {
-        Some(table) => (format!("table {table} is not whole"), table.as_str()),
+        Some(table) => (format!("table {table} is incomplete"), table.as_str()),
         None => {
-            ("the table that was being restored is not whole, and those after it were not begun".to_owned(), "TABLE")
+            ("the table being restored is incomplete, and the following tables were not started".to_owned(), "TABLE")
         }
     };
     Failure::failed(format!("interrupted: {what}")).with_remedy(format!(
-        "the same command with --resume goes on with it; `archon table drop {table} --yes` gives it up"
+        "repeat the command with --resume to complete it; `archon table drop {table} --yes` deletes it"
     ))
 }
 
@@ -217,11 +217,12 @@ fn failure(error: BackupError) -> Failure {
     let refused = |message| Failure::new(Exit::Refused, message);
     match error {
         BackupError::NoBackup { .. } => {
-            Failure::new(Exit::NotFound, message).with_remedy("name the place that --to named")
+            Failure::new(Exit::NotFound, message).with_remedy("give the PLACE of --to")
         }
         BackupError::Newer { .. } | BackupError::Occupied { .. } => refused(message),
         BackupError::Earlier { .. } => {
-            refused(message).with_remedy("name another earlier backup, or leave --since out: then all is read from the nodes")
+            refused(message).with_remedy("name another earlier backup, or omit --since to read everything from the \
+                                          nodes")
         }
         BackupError::TableExists { table } => {
             let kind = ErrorKind::AlreadyExists.as_str();
@@ -229,13 +230,13 @@ fn failure(error: BackupError) -> Failure {
             Failure { kind, ..refused(message) }.with_remedy(remedy)
         }
         BackupError::OfAnotherBackup { table, .. } => refused(message).with_remedy(format!(
-            "name that backup, or give the table up: `archon table drop {table} --yes`"
+            "name that backup, or delete the table: `archon table drop {table} --yes`"
         )),
         BackupError::Unfinished { table, .. } => refused(message).with_remedy(format!(
-            "`archon backup restore --resume` of the backup that it comes from goes on with it; `archon table drop {table} --yes` gives it up"
+            "`archon backup restore --resume` of its backup completes it; `archon table drop {table} --yes` deletes it"
         )),
         BackupError::Partial { table, .. } => Failure::failed(message).with_remedy(format!(
-            "the same command with --resume goes on with it; `archon table drop {table} --yes` gives it up"
+            "repeat the command with --resume to complete it; `archon table drop {table} --yes` deletes it"
         )),
         BackupError::TooFewNodes { nodes, .. } => refused(message)
             .with_remedy(format!("give it fewer copies (--replication {}), or start more nodes", nodes.max(1))),

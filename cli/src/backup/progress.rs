@@ -61,7 +61,7 @@ fn text(progress: &Progress) -> String {
     let left = progress.left().map_or_else(String::new, |left| format!(", about {} s left", left.as_secs()));
     let again = match progress.begun_again() {
         0 => String::new(),
-        again => format!(", {again} begun anew"),
+        again => format!(", {again} restarted"),
     };
     format!(
         "{}{of}, {} entries, {} files{again}, {}/s{left}",

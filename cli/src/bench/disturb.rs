@@ -129,7 +129,7 @@ impl Report {
     pub(super) fn verdict(&self) -> Result<Exit, Failure> {
         let Some(first) = self.missing.first() else { return Ok(Exit::Done) };
         let count = self.missing.len();
-        Err(Failure::failed(format!("{count} acknowledged writes are not there, the first: {first}")))
+        Err(Failure::failed(format!("{count} acknowledged writes are lost, the first: {first}")))
     }
 
     pub(super) fn print(&self, output: &Output) -> Result<(), Failure> {

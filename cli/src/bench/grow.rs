@@ -86,7 +86,7 @@ pub(super) async fn run(args: &GrowArgs, connection: &Connection, output: &Outpu
     }
     match growing.keys_missing {
         0 => Ok(Exit::Done),
-        lost => Err(Failure::failed(format!("{lost} of {} keys are not there or hold what nobody wrote", args.keys))),
+        lost => Err(Failure::failed(format!("{lost} of {} keys are lost or have a wrong value", args.keys))),
     }
 }
 

@@ -139,7 +139,7 @@ async fn measure(plan: &Plan, connection: &Connection, output: &Output) -> Resul
     let cost = match (before, Counted::now(&admin).await) {
         (Ok(before), Ok(after)) => Some(before.until(&after, measured.ops_with_warm_up)),
         (Err(error), _) | (_, Err(error)) => {
-            output.talk(format!("what the nodes spent is not known: {error}"));
+            output.talk(format!("the resource use of the nodes is unknown: {error}"));
             None
         }
     };

@@ -91,7 +91,7 @@ pub(super) async fn rebalance(
     let connection = local::connection(local.as_ref(), connection)?;
     if local.is_none() && connect::admin(&connection)?.plan().await?.moves.is_empty() {
         return Err(Failure::new(Exit::Refused, "there is nothing to move, so there is nothing to measure")
-            .with_remedy("start another node, or drain one (`archon node drain`), or say --local"));
+            .with_remedy("start another node, drain one (`archon node drain`), or use --local"));
     }
     let load = args.keys.map(|keys| Load::new(keys, args.value_bytes, args.clients, table, &connection)).transpose()?;
     let load = load.map(|load| load.at_rate(args.rate));
@@ -112,7 +112,7 @@ pub(super) async fn rebalance(
     let Moved { moves, copies } = tokio::select! {
         moved = watch::rebalance(&stage.admin, MOVES_TIMEOUT) => moved?,
         _ = tokio::signal::ctrl_c() => {
-            return Err(Failure::failed("interrupted; the moves go on in the cluster")
+            return Err(Failure::failed("interrupted; the moves continue in the cluster")
                 .with_remedy("`archon rebalance status` watches them, `archon rebalance cancel` stops them"));
         }
     };
@@ -154,7 +154,7 @@ pub(super) async fn rebalance(
     }
     match &moving.load {
         Some(load) if load.keys_missing > 0 => Err(Failure::failed(format!(
-            "{} of {} keys are not there or hold what nobody wrote",
+            "{} of {} keys are lost or have a wrong value",
             load.keys_missing, load.keys
         ))),
         _ => moving.probed.verdict(),
@@ -178,7 +178,8 @@ impl Moving {
         ))?;
         let Some(plain) = &load.beside_cp else { return Ok(()) };
         output.line(format!(
-            "cp --sparse=never of as many bytes: {:.0} MB/s, and {:.0} MB/s until they were on the disk; moving them was {:.2} and {:.2} as fast",
+            "cp --sparse=never of as many bytes: {:.0} MB/s, and {:.0} MB/s until they were on the disk; moving them \
+             was {:.2} and {:.2} as fast",
             plain.megabytes_per_second,
             plain.synced_megabytes_per_second,
             load.megabytes_per_second / plain.megabytes_per_second,

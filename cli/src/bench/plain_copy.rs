@@ -28,7 +28,7 @@ pub(super) struct PlainCopy {
 pub(super) fn plain_copy(beside: &Path, bytes: u64) -> Result<PlainCopy, Failure> {
     let failed = |what: &str| {
         let what = what.to_owned();
-        move |error: io::Error| Failure::failed(format!("cannot {what} to compare with: {error}"))
+        move |error: io::Error| Failure::failed(format!("cannot {what} for the comparison: {error}"))
     };
     let directory = tempfile::tempdir_in(beside).map_err(failed("make a directory for a file"))?;
     let (from, to) = (directory.path().join("from"), directory.path().join("to"));

@@ -191,7 +191,7 @@ impl<'a> Rounds<'a> {
             self.cluster.check_alive()?;
             Ok(match admin.status().await.map(|status| status.leader_id.filter(|id| *id != former)) {
                 Ok(Some(leader)) => Look::Yes(leader),
-                Ok(None) => Look::NotYet("nobody leads".to_owned()),
+                Ok(None) => Look::NotYet("no leader".to_owned()),
                 Err(error) => Look::NotYet(error.to_string()),
             })
         })

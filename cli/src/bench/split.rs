@@ -176,7 +176,7 @@ async fn until_one(admin: &Admin) -> Result<(), Failure> {
     watch::until("the merge", SPLIT_TIMEOUT, look).await?;
     match admin.table(TABLE).await?.len() {
         1 => Ok(watch::until_served(admin, TABLE, 1, TIMEOUT).await?),
-        _ => Err(Failure::failed("the merge was given up").with_remedy("`archon events` says why")),
+        _ => Err(Failure::failed("the merge was abandoned").with_remedy("`archon events` shows the reason")),
     }
 }
 
@@ -205,7 +205,7 @@ async fn until_over(admin: &Admin, right: u32) -> Result<(), Failure> {
     match admin.describe_partition(TABLE, right).await {
         Ok(_) => Ok(watch::until_served(admin, TABLE, 2, TIMEOUT).await?),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            Err(Failure::failed("the split was given up").with_remedy("`archon events` says why"))
+            Err(Failure::failed("the split was abandoned").with_remedy("`archon events` shows the reason"))
         }
         Err(error) => Err(error.into()),
     }
@@ -242,12 +242,12 @@ impl Splitting {
     fn verdict(&self) -> Result<Exit, Failure> {
         if let Some(first) = self.missing.first() {
             let count = self.missing.len();
-            return Err(Failure::failed(format!("{count} acknowledged writes are not there, the first: {first}")));
+            return Err(Failure::failed(format!("{count} acknowledged writes are lost, the first: {first}")));
         }
         match self.keys_missing {
             0 => Ok(Exit::Done),
             lost => {
-                Err(Failure::failed(format!("{lost} of {} keys are not there or hold what nobody wrote", self.keys)))
+                Err(Failure::failed(format!("{lost} of {} keys are lost or have a wrong value", self.keys)))
             }
         }
     }

@@ -48,8 +48,8 @@ pub(super) fn by_hand(ended: &[String], watched: Duration) -> Result<String, Fai
     if ended.is_empty() {
         let message = format!("no node was seen to end within {watched:?}, so there is nothing to report");
         return Err(Failure::failed(message).with_remedy(
-            "end a node early in a longer --duration (its failure is noticed a second and a half later), name one with \
-             --pid, or say --local",
+            "kill a node early in a longer --duration (its failure is detected 1.5 s later), name one with --pid, or \
+             use --local",
         ));
     }
     let were = if ended.len() == 1 { "was" } else { "were" };

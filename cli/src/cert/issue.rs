@@ -22,8 +22,8 @@ pub(super) fn authority(args: &AuthorityArgs, output: &Output) -> Result<Exit, F
         output.line(format!("  in {}, fingerprint {}", path_text(&args.out), made.fingerprint))?;
     }
     output.talk(format!(
-        "keep {} where no member runs, best on a disk that is not attached, and keep a copy: who has it can make \
-         himself an administrator, and without it nothing can be renewed",
+        "keep {} away from the members, preferably offline, and keep a copy: its holder can issue an administrator's \
+         certificate, and no certificate can be renewed without it",
         args.out.join(AUTHORITY_KEY_FILE).display()
     ));
     Ok(Exit::Done)
@@ -66,7 +66,8 @@ pub(super) fn report_dropped_hosts(identity: &Identity, earlier: &[String], new:
     let dropped: Vec<&String> = earlier.iter().filter(|host| !new.contains(host)).collect();
     if !dropped.is_empty() {
         output.talk(format!(
-            "{identity} was reached at {}, and is reached at {}: connections to {} will be refused with this certificate",
+            "{identity} was reached at {}, and is reached at {}: connections to {} will be refused with this \
+             certificate",
             hosts_text(earlier),
             hosts_text(new),
             hosts_text(&dropped)
@@ -90,7 +91,8 @@ pub(super) fn say_if_cut_short(
     let end = authority.certificate().not_after;
     if now + valid_for(identity, term) > end {
         output.talk(
-            "it ends with its authority, sooner than asked for: docs/operate/certificates.md says how another authority takes over",
+            "it expires with its authority, earlier than requested; to change the authority, see \
+             docs/operate/certificates.md",
         );
     }
 }

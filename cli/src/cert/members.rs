@@ -27,7 +27,7 @@ async fn look(connection: &Connection, output: &Output) -> Result<Exit, Failure>
     if transport.tls().is_none() {
         return Err(Failure::usage(
             "members show certificates by TLS alone",
-            "say --tls-dir with credentials of yours",
+            "give your credentials with --tls-dir",
         ));
     }
     let admin = connect::admin(connection)?;
@@ -47,7 +47,7 @@ async fn look(connection: &Connection, output: &Output) -> Result<Exit, Failure>
         return Ok(Exit::Failed);
     }
     if soon > 0 {
-        output.talk("renew those that end soon: docs/operate/certificates.md says how, without a restart");
+        output.talk("renew those that expire soon, without a restart: see docs/operate/certificates.md");
         return Ok(Exit::Refused);
     }
     Ok(Exit::Done)

@@ -80,7 +80,7 @@ fn read(file: &Path) -> Result<Request, Failure> {
     let mut bytes = Vec::new();
     File::open(file).map_err(failed)?.take(READ_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
     Request::read(&bytes).map_err(|error: CertificatesError| {
-        Failure::from(error).with_remedy(format!("see what is in {}", path_text(file)))
+        Failure::from(error).with_remedy(format!("check the contents of {}", path_text(file)))
     })
 }
 

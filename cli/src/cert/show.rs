@@ -41,7 +41,7 @@ pub(super) fn show(args: &ShowArgs, output: &Output) -> Result<Exit, Failure> {
 /// Remedy for a certificate that expires soon.
 pub(crate) const RENEW: &str = "renew the certificate: issue it again with --force, or have its request signed again";
 /// Remedy for an authority that expires soon.
-pub(crate) const CHANGE: &str = "the authority ends soon: docs/operate/certificates.md says how another one takes over";
+pub(crate) const CHANGE: &str = "the authority expires soon; to change it, see docs/operate/certificates.md";
 
 /// Checks a directory like a process that is started with it.
 ///

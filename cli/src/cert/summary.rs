@@ -124,7 +124,7 @@ pub(super) fn whose(certificate: &CertificateSummary) -> String {
     match (&certificate.identity, certificate.is_authority) {
         (_, true) => format!("the authority {}", certificate.holder),
         (Some(identity), false) => identity.clone(),
-        (None, false) => format!("{}, nobody to Archon", certificate.holder),
+        (None, false) => format!("{}, not an identity of Archon", certificate.holder),
     }
 }
 

@@ -31,7 +31,7 @@ const TO_TRY_WITH_ANOTHER: &[&str] = &[
     "archon rebalance plan",
     "archon rebalance apply --wait",
     "archon node drain athens --wait",
-    "kill $DELPHI                    yours to end: the demonstration ends only what it started",
+    "kill $DELPHI                    stop it yourself: the tour stops only its own processes",
 ];
 
 /// Prints the story to standard output, or to standard error when standard output is for JSON.

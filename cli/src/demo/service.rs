@@ -30,7 +30,7 @@ struct Owned {
 pub(super) async fn service(cluster: &mut Cluster, admin: &Admin, say: &Narrator) -> Result<u64, Failure> {
     say.step(
         "A service of yours, and an owner is killed (kill -9)",
-        "Three processes share six partitions of a table of leases, which holds nothing but who owns each.",
+        "Three processes share six partitions of a lease table, which stores only the owner of each partition.",
     );
     let table = admin.create_lease_table(JOBS, PARTITIONS).await?;
     if cluster.transport(Role::Admin)?.tls().is_some() {
@@ -63,7 +63,8 @@ pub(super) async fn service(cluster: &mut Cluster, admin: &Admin, say: &Narrator
     say.checked(format!("{} own two partitions each", NAMES.join(", ")));
 
     let (victim, _) = wait_for("partition 0 to be owned for a while", async || owned_for_a_while(&workers, 1)).await?;
-    let killed = workers.get_mut(&victim).ok_or_else(|| Failure::failed(format!("{victim} is no process of ours")))?;
+    let killed = workers.get_mut(&victim).ok_or_else(|| Failure::failed(format!("{victim} is not a process of this \
+                                                                                 tour")))?;
     let pid = killed.pid();
     killed.kill();
     let (_, took) = wait_for("the others to own everything", async || {
@@ -92,13 +93,13 @@ pub(super) async fn service(cluster: &mut Cluster, admin: &Admin, say: &Narrator
     let both = two_at_once(&owners);
     ensure(both.is_none(), "never two owners of one partition", || format!("{both:?}"))?;
     let first = owners.get(&0).into_iter().flat_map(in_turn).find(|(before, _)| before.name == victim);
-    let (before, after) = first.ok_or_else(|| Failure::failed("no log says who owned partition 0 after that"))?;
+    let (before, after) = first.ok_or_else(|| Failure::failed("no log names an owner of partition 0 after that"))?;
     let millis = |from: u64, until: u64| until.saturating_sub(from) / 1_000_000;
     let gap = millis(before.until_ns, after.from_ns);
     say.show(&format!("{JOBS}/0  {} for {} ms", before.name, millis(before.from_ns, before.until_ns)));
-    say.show(&format!("        nobody for {gap} ms"));
+    say.show(&format!("        no owner for {gap} ms"));
     say.show(&format!("        {} for {} ms", after.name, millis(after.from_ns, after.until_ns)));
-    say.checked("each noted by one clock what it owned: never two the same");
+    say.checked("each logged its partitions by one clock: never two owners");
     // Removes all traces for later experiments with the cluster.
     admin.drop_table(JOBS, table.id).await?;
     for name in NAMES {

@@ -141,7 +141,7 @@ async fn quorum(cluster: &mut Cluster, say: &Narrator) -> Result<(Status, Durati
         say.say(format!("Look at it in a browser while it happens: {first}"));
         if first.starts_with("https") {
             say.say(
-                "It asks for a certificate, as all of this cluster does: docs/operate/console.md says how a browser gets one.",
+                "It requires a client certificate, like all of this cluster: see docs/operate/console.md for browsers.",
             );
         }
     }
@@ -174,7 +174,7 @@ async fn three_cities(cluster: &mut Cluster, admin: &Admin, say: &Narrator) -> R
     let (partitions, took) = all_whole(cluster, admin).await?;
     let picture = picture(&partitions, &FIRST_NODES);
     say.show(&draw(&picture, SMALL.partitions, &BTreeSet::new()));
-    say.show("[3] leads, 3 follows: it holds every write before the writer is told");
+    say.show("[3] leads, 3 follows: it holds every write before it is acknowledged");
     ensure(copies(&picture) == [9, 9, 9], "nine copies on each node", || format!("{:?}", copies(&picture)))?;
     ensure(leaders(&picture) == [3, 3, 3], "three leaders on each node", || format!("{:?}", leaders(&picture)))?;
     say.checked(format!("nine partitions online {} ms after the third node registered", took.as_millis()));
@@ -211,7 +211,7 @@ async fn late_node_joins(cluster: &mut Cluster, admin: &Admin, say: &Narrator) -
 async fn plan(admin: &Admin, say: &Narrator) -> Result<Plan, Failure> {
     say.step("The plan (archon rebalance plan)", "As few moves as will do, each with its reason. Nothing happens yet.");
     // Nodes report their sizes periodically; an earlier plan would show moves of no bytes.
-    wait_for("the nodes to say how much they hold", async || {
+    wait_for("the nodes to report their sizes", async || {
         Ok(match admin.list_nodes().await {
             Ok(nodes)
                 if nodes
@@ -259,7 +259,7 @@ async fn rebalance(
 ) -> Result<(u64, u64, u64), Failure> {
     say.step(
         "Applied, and the leading coordinator is killed (kill -9)",
-        "Clients write and read on. The moves are in the replicated log, so whoever leads next carries on.",
+        "Clients keep writing and reading. The moves are in the replicated log, so the next leader continues them.",
     );
     let leader = admin.status().await?.leader_id.or(first.leader_id).unwrap_or(1);
     let applied = Instant::now();
@@ -307,7 +307,7 @@ async fn rebalance(
 }
 
 async fn outcome(admin: &Admin, before: &Picture, plan: &Plan, say: &Narrator) -> Result<Picture, Failure> {
-    say.step("Afterwards", "Only what the plan named has moved (*).");
+    say.step("Afterwards", "Only the partitions of the plan have moved (*).");
     let (partitions, _) =
         wait_for("nine partitions online with three copies each", async || look_whole(admin).await).await?;
     let after = picture(&partitions, &[&FIRST_NODES[..], &[LATE_NODE]].concat());

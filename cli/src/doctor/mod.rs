@@ -66,8 +66,8 @@ fn sum_text(diagnosis: &Diagnosis, output: &Output) -> String {
     let unseen = |finding: &Finding| finding.code == FindingCode::Quorum && finding.verdict == Verdict::NotChecked;
     let wrong = match (errors + warnings, diagnosis.findings.iter().any(unseen)) {
         // A user without the right to query the cluster must not read that all is well.
-        (0, true) => "nothing was seen of the cluster, and nothing else is wrong".to_owned(),
-        (0, false) => output.good("nothing is wrong"),
+        (0, true) => "the cluster was not checked; no faults found".to_owned(),
+        (0, false) => output.good("no faults found"),
         _ => output.bad(&wrong),
     };
     format!("{wrong}; {} ok, {} not checked", count(Verdict::Ok), count(Verdict::NotChecked))
@@ -84,10 +84,10 @@ mod tests {
         let sum = |finding| {
             sum_text(&Diagnosis::of(vec![Finding::ok(FindingCode::Version, MACHINE, "0.1.0"), finding]), &plain)
         };
-        let refused = Finding::not_checked(FindingCode::Quorum, CLUSTER, "these credentials may not ask");
-        assert_eq!(sum(refused), "nothing was seen of the cluster, and nothing else is wrong; 1 ok, 1 not checked");
+        let refused = Finding::not_checked(FindingCode::Quorum, CLUSTER, "these credentials have no right to ask");
+        assert_eq!(sum(refused), "the cluster was not checked; no faults found; 1 ok, 1 not checked");
         let unnamed = Finding::not_checked(FindingCode::Directory, MACHINE, "no data directory is named");
-        assert_eq!(sum(unnamed), "nothing is wrong; 1 ok, 1 not checked");
+        assert_eq!(sum(unnamed), "no faults found; 1 ok, 1 not checked");
     }
 
     #[test]
@@ -100,7 +100,8 @@ mod tests {
         ]);
         assert_eq!(
             text(&diagnosis, 2, &plain),
-            "this machine\n  ok          Version: archon 0.1.0\n  error       FileSystem: it is on tmpfs (/data)\n              put it on a \
+            "this machine\n  ok          Version: archon 0.1.0\n  error       FileSystem: it is on tmpfs (/data)\n     \
+                      put it on a \
              disk\nthe cluster\n  not checked Quorum: no coordinator is named\n1 error, 0 warnings; 1 ok, 1 not checked"
         );
     }

@@ -33,12 +33,12 @@ impl Target {
             Some((path, Ok(found))) => {
                 let whose = found.member.as_deref().unwrap_or("a member without a name");
                 let finding =
-                    Finding::ok(FindingCode::Configuration, &path, format!("it can be read, and is of {whose}"));
+                    Finding::ok(FindingCode::Configuration, &path, format!("readable, for {whose}"));
                 (Some(finding), found)
             }
             Some((path, Err(error))) => {
                 let failure = crate::exit::Failure::from(error);
-                let remedy = failure.remedy.unwrap_or_else(|| "mend the file".to_owned());
+                let remedy = failure.remedy.unwrap_or_else(|| "correct the file".to_owned());
                 let finding = Finding::error(FindingCode::Configuration, &path, failure.message, remedy);
                 (Some(finding), FilePlace::default())
             }
@@ -71,7 +71,7 @@ impl Target {
 
     /// Returns the finding of a machine check without a target.
     pub(super) fn unnamed(code: FindingCode, what: &str, flag: &str) -> Finding {
-        Finding::not_checked(code, MACHINE, format!("no {what} is named; say --{flag}, or --config FILE"))
+        Finding::not_checked(code, MACHINE, format!("no {what} is named; give --{flag}, or --config FILE"))
     }
 }
 

@@ -105,7 +105,7 @@ fn schema() -> Value {
     definitions.values_mut().for_each(absent_instead_of_null);
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "What archon prints with -o json",
+        "title": "Output of archon with -o json",
         "verbs": verbs,
         "$defs": definitions,
     })
@@ -188,7 +188,7 @@ fn definition(out: &mut String, name: &str, schema: &Value) {
     match schema["oneOf"].as_array() {
         None => keys(out, schema),
         Some(words) if text(schema, "type") == "string" => {
-            out.push_str("| word | people read | |\n|---|---|---|\n");
+            out.push_str("| code | shown as | |\n|---|---|---|\n");
             for word in words {
                 let (word, meaning) = (text(word, "const"), cell(text(word, "description")));
                 let _ = writeln!(out, "| `{word}` | {} | {meaning} |", shown(word));
@@ -209,7 +209,7 @@ fn page(schema: &Value) -> String {
     }
     let (words, objects): (Vec<_>, Vec<_>) =
         schema["$defs"].as_object().into_iter().flatten().partition(|(_, schema)| text(schema, "type") == "string");
-    for (heading, definitions) in [("What they are made of", objects), ("Words", words)] {
+    for (heading, definitions) in [("Types", objects), ("Words", words)] {
         let _ = write!(out, "\n## {heading}\n");
         definitions.into_iter().for_each(|(name, schema)| definition(&mut out, name, schema));
     }
@@ -230,8 +230,8 @@ fn hold(file: &str, wanted: &str) {
     let differs = found.lines().zip(wanted.lines()).find(|(found, wanted)| found != wanted);
     assert!(
         found == wanted,
-        "docs/reference/{file} is not what the types say ({differs:?}); if that is meant, write it anew: \
-         {UPDATE}=1 cargo test -p archon-cli --lib contract, and tell scripts of it in CHANGELOG.md"
+        "docs/reference/{file} does not match the types ({differs:?}); if the change is intended, regenerate it: \
+         {UPDATE}=1 cargo test -p archon-cli --lib contract, and list it in CHANGELOG.md"
     );
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn read(file: Option<&Path>) -> Result<Vec<Step>, Failure> {
         return Err(too_large(&format!("{name} is too long for one batch")));
     }
     let text = text_input::decode(&text).map_err(|problem| {
-        Failure::usage(format!("{name}: {problem}"), "write bytes that are no text with `archon kv put`")
+        Failure::usage(format!("{name}: {problem}"), "write binary values with `archon kv put`")
     })?;
     parse(text, &name)
 }
@@ -87,16 +87,16 @@ fn step(line: &str) -> Result<(String, Op), String> {
         "del" | "delete" => nothing_more(rest).map(|()| Op::Delete { key: bytes })?,
         "cas" => {
             let (revision, rest) = word(rest)?.ok_or("cas needs a revision and a value")?;
-            let expected = revision.parse().map_err(|_| format!("{revision:?} is no revision; write 0, 1, 2, …"))?;
+            let expected = revision.parse().map_err(|_| format!("{revision:?} is not a revision; write 0, 1, 2, …"))?;
             Op::CompareAndSet { key: bytes, expected: Revision::new(expected), value: value(rest)? }
         }
         "incr" | "increment" => {
             let (by, rest) = word(rest)?.unwrap_or_else(|| ("1".to_owned(), ""));
             nothing_more(rest)?;
-            let by = by.parse().map_err(|_| format!("{by:?} is no integer of 64 bits"))?;
+            let by = by.parse().map_err(|_| format!("{by:?} is not a 64-bit integer"))?;
             Op::Increment { key: bytes, by }
         }
-        other => return Err(format!("{other:?} is no operation")),
+        other => return Err(format!("{other:?} is not an operation")),
     };
     Ok((key, op))
 }
@@ -273,10 +273,10 @@ mod tests {
             ("get \"a", "JSON string"),
             ("put \"a\"b c", "space is missing"),
             ("put a \"b\" c", "too much after the value"),
-            ("cas k v w", "is no revision"),
+            ("cas k v w", "is not a revision"),
             ("cas k 1", "value is missing"),
-            ("incr n x", "is no integer"),
-            ("fetch k", "is no operation"),
+            ("incr n x", "is not a 64-bit integer"),
+            ("fetch k", "is not an operation"),
             ("get \"\"", "key is empty"),
         ] {
             let problem = one(line).unwrap_err();

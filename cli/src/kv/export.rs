@@ -28,7 +28,7 @@ pub(crate) fn check(args: &ExportArgs, output: &Output) -> Result<(), Failure> {
     match output.is_json() && args.to.is_none() {
         true => Err(Failure::usage(
             "rows go to standard output, where -o json would print its document",
-            "say --to FILE, or leave out -o json: rows are lines of JSON anyway",
+            "give --to FILE, or omit -o json: rows are JSON lines anyway",
         )),
         false => Ok(()),
     }

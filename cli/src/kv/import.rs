@@ -43,9 +43,10 @@ pub(crate) fn check(args: &ImportArgs) -> Result<(), Failure> {
     let is_file = args.file.is_none() && Path::new(&args.into).is_file();
     match is_file {
         true => Err(Failure::usage(
-            format!("{} is a file, and stands where the table is named", args.into),
+            format!("{} is a file, but the first argument is the table", args.into),
             format!(
-                "archon kv import TABLE {0}; if it is the table's name, and rows come by standard input: archon kv import {0} -",
+                "archon kv import TABLE {0}; if it is the table's name, and rows come by standard input: archon kv \
+                 import {0} -",
                 args.into
             ),
         )),
@@ -59,7 +60,7 @@ pub(crate) async fn dry_run(args: &ImportArgs, output: &Output) -> Result<Exit, 
     loop {
         match parts.recv().await {
             Some(Part::Rows(rows)) => progress.add(rows.len() as u64, rows.iter().map(|(_, row)| row.bytes()).sum()),
-            Some(Part::Bad(bad)) => return Err(bad_line(args, &bad, "nothing was written, as --dry-run says")),
+            Some(Part::Bad(bad)) => return Err(bad_line(args, &bad, "nothing was written (--dry-run)")),
             Some(Part::End) => break,
             None => return Err(unread(args, &progress)),
         }
@@ -116,7 +117,8 @@ pub(crate) async fn run(args: &ImportArgs, client: &Client, output: &Output) -> 
             Err(bad_line(args, &bad, &format!("{} before it, and nothing after it", progress.text())))
         }
         None if interrupted => Err(Failure::failed(format!("interrupted; {}", progress.text()))
-            .with_remedy("to go on, import the whole again: what is there is written over by the same")),
+            .with_remedy("to continue, import the whole file again: existing rows are overwritten with the same \
+                          values")),
         Some(_) => told(args, progress.rows, progress.rows, &progress.text(), output),
         None => Err(unread(args, &progress)),
     }
@@ -136,7 +138,7 @@ fn told(args: &ImportArgs, rows_read: u64, rows_written: u64, text: &str, output
         output.talk(text);
     }
     if rows_read == 0 {
-        output.talk(format!("warning: there are no rows in {}", shown(args)));
+        output.talk(format!("warning: no rows in {}", shown(args)));
     }
     Ok(Exit::Done)
 }
@@ -151,7 +153,7 @@ fn shown(args: &ImportArgs) -> String {
 }
 
 fn bad_line(args: &ImportArgs, bad: &Bad, what: &str) -> Failure {
-    let remedy = "mend the line, and import the whole again: what is there is written over by the same";
+    let remedy = "correct the line and import the whole file again: existing rows are overwritten with the same values";
     Failure::usage(format!("{}, line {}: {}; {what}", shown(args), bad.line, bad.why), remedy)
 }
 
@@ -278,7 +280,8 @@ fn not_written(args: &ImportArgs, failed: NotWritten, progress: &Progress) -> Fa
         progress.text()
     );
     Failure { message, ..failure }
-        .with_remedy("see `archon status`, then import the whole again: what is there is written over by the same")
+        .with_remedy("see `archon status`, then import the whole file again: existing rows are overwritten with the \
+                      same values")
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ fn condition_failed(key: &str, expected: u64, found: u64) -> Failure {
         (expected, found) => format!("{key:?} has revision {found}, not {expected}; nothing was changed"),
     };
     let refused = Failure { kind: ErrorKind::ConditionFailed.as_str(), ..Failure::new(Exit::Refused, message) };
-    refused.with_remedy("read it again (`archon kv get KEY -o json`) and decide anew")
+    refused.with_remedy("read it again (`archon kv get KEY -o json`) and retry with the new revision")
 }
 
 /// Adds to a number and prints the sum.
@@ -136,7 +136,7 @@ pub(crate) async fn scan(args: &ScanArgs, client: &Client, output: &Output) -> R
     }
     if let Some(last) = found.last().filter(|_| more) {
         let last = String::from_utf8_lossy(&last.key);
-        output.talk(format!("there may be more: say --after {last:?}, or give a higher --limit"));
+        output.talk(format!("there may be more: give --after {last:?}, or a higher --limit"));
     }
     Ok(Exit::Done)
 }
@@ -146,7 +146,8 @@ fn nothing_between(args: &ScanArgs) -> Option<String> {
     let (from, to) = (args.from.as_deref()?, args.to.as_deref()?);
     (from >= to).then(|| {
         let (from, to) = (shown_key(from.as_bytes()), shown_key(to.as_bytes()));
-        format!("no key is from {from} on and less than {to}: --from is the lower end, also with --reverse, and --to is not included")
+        format!("no key is from {from} on and less than {to}: --from is the lower end, also with --reverse, and --to \
+                 is not included")
     })
 }
 
@@ -163,7 +164,7 @@ pub(crate) fn check_scan(args: &ScanArgs) -> Result<(), Failure> {
     ];
     for (what, text) in bounds {
         if text.len() > limits::KEY_BYTES_MAX {
-            let message = format!("{what} has {} bytes; keys have at most 4096", text.len());
+            let message = format!("{what} has {} bytes; the maximum is 4096", text.len());
             return Err(Failure::usage(message, "give a shorter one"));
         }
     }
@@ -226,7 +227,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), Failure> {
 }
 
 fn absent(key: &str) -> Failure {
-    Failure::new(Exit::NotFound, format!("there is no key {key:?}"))
+    Failure::new(Exit::NotFound, format!("key {key:?} does not exist"))
 }
 
 fn entry(key: &[u8], value: &[u8], revision: u64) -> Entry {

@@ -78,7 +78,7 @@ impl ConfigFile {
             self.error(
                 error.span().map(|span| span.start),
                 error.message(),
-                "mend the TOML: one `key = value` per line",
+                "correct the TOML: one `key = value` per line",
             )
         })?;
         for key in keys.keys() {
@@ -118,7 +118,7 @@ impl ConfigFile {
             let Some(value) = values.get(key) else { continue };
             let Some(number) = value.get_ref().as_integer() else {
                 let range = setting.range();
-                let wanted = format!("this is no number; write one from {} to {}", range.start(), range.end());
+                let wanted = format!("not a number; write one from {} to {}", range.start(), range.end());
                 return Err(self.refuse(key, value, &wanted));
             };
             let number = setting.parse(&number.to_string()).map_err(|message| self.refuse(key, value, &message))?;
@@ -347,7 +347,9 @@ mod tests {
     /// ignored.
     #[test]
     fn lists_of_keys_are_complete() {
-        let own = "id = 1\nlisten = ''\nmetrics_listen = ''\nhttp_listen = ''\nadvertise = ''\npeers = ['']\njoin = ['']\nlearner = true\ndata_dir = ''\ninsecure = true\ntls_dir = ''\nfailover = ''\nquorum_heartbeat_ms = 50\n";
+        let own = "id = 1\nlisten = ''\nmetrics_listen = ''\nhttp_listen = ''\nadvertise = ''\npeers = ['']\njoin = \
+                   ['']\nlearner = true\ndata_dir = ''\ninsecure = true\ntls_dir = ''\nfailover = \
+                   ''\nquorum_heartbeat_ms = 50\n";
         let cluster =
             Setting::ALL.iter().map(|setting| format!("{} = {}\n", setting.as_str(), setting.default_value()));
         let whole = format!("{own}{}", cluster.collect::<String>());
@@ -356,7 +358,8 @@ mod tests {
         let text = format!("{found:?}");
         assert!(!text.contains("None"), "{text}");
         assert_eq!(file(&whole).cluster().unwrap().len(), Setting::ALL.len());
-        let whole = "name = ''\nlisten = ''\nmetrics_listen = ''\ncoordinators = ['']\ndata_dir = ''\ninsecure = true\ntls_dir = ''\nzone = ''\nweight = 1\n\
+        let whole = "name = ''\nlisten = ''\nmetrics_listen = ''\ncoordinators = ['']\ndata_dir = ''\ninsecure = \
+                     true\ntls_dir = ''\nzone = ''\nweight = 1\n\
                      advertise = ''\npartitions_max = 1\nconnections_max = 2\nengine = ''\nmemory = ''\n\
                      copy_bytes_per_second = 1\nslow_operation_ms = 1\n";
         let found: NodeFile = file(whole).settings(NodeFile::KEYS).unwrap();

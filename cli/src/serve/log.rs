@@ -36,7 +36,7 @@ fn filter_of(text: &str) -> Result<EnvFilter, String> {
             return Err("it is empty, or a part of it is".to_owned());
         }
         if !directive.contains(['=', '[']) && directive.parse::<LevelFilter>().is_err() {
-            return Err(format!("{directive:?} is no level; for a module, say how much: {directive}=debug"));
+            return Err(format!("{directive:?} is not a level; for a module, add its level: {directive}=debug"));
         }
     }
     EnvFilter::builder().parse(with_quiet_libraries(&directives.join(","))).map_err(|error| error.to_string())

@@ -122,7 +122,7 @@ impl LogQueue {
             drop(state);
             shared.written.notify_all();
             if dropped > 0 {
-                tracing::warn!(lines = dropped, "log lines were dropped: nobody read the log for too long");
+                tracing::warn!(lines = dropped, "log lines were dropped: the reader of the log was too slow");
             }
         }
     }

@@ -68,8 +68,8 @@ fn check_timers(settings: &CoordinatorSettings) -> Result<(), Failure> {
     match stalls::too_long(settings.cluster.timing, stalls::longest(stalls::WATCHED)) {
         None => Ok(()),
         Some(why) => Err(Failure::usage(
-            format!("leases would end by themselves here: {why}"),
-            "say --failover standard, or give this machine processors that others do not use up",
+            format!("leases would expire on this machine: {why}"),
+            "use --failover standard, or give this machine CPUs without other load",
         )),
     }
 }

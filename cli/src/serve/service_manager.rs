@@ -121,14 +121,14 @@ impl ServiceManager {
             return;
         }
         told.0 = Told::Stopping;
-        let status = format!("hands over what it leads and stops, within {} s", deadline.as_secs());
+        let status = format!("handing over leaderships, stopping within {} s", deadline.as_secs());
         let micros = u32::try_from(deadline.as_micros()).unwrap_or(u32::MAX);
         self.tell(&[NotifyState::Stopping, NotifyState::Status(&status), NotifyState::ExtendTimeoutUsec(micros)]);
     }
 
     fn tell(&self, states: &[NotifyState<'_>]) {
         if let Some(Err(error)) = self.send.as_ref().map(|send| send(states)) {
-            tracing::warn!(%error, "the service manager is not told how far this process is (NOTIFY_SOCKET)");
+            tracing::warn!(%error, "cannot report the state of this process to the service manager (NOTIFY_SOCKET)");
         }
     }
 }
@@ -175,7 +175,7 @@ mod tests {
         service_manager.stopping(Duration::from_secs(40));
         service_manager.stopping(Duration::from_secs(40));
         service_manager.look(&Ok(()), ReadyWhen::Serving);
-        let status = "STATUS=hands over what it leads and stops, within 40 s";
+        let status = "STATUS=handing over leaderships, stopping within 40 s";
         assert_eq!(*heard.lock(), ["STOPPING=1", status, "EXTEND_TIMEOUT_USEC=40000000"]);
     }
 }

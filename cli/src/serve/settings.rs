@@ -57,7 +57,7 @@ pub(crate) fn transport(insecure: bool, tls_dir: Option<&Path>) -> Result<Transp
         None => Ok(Transport::plaintext(insecure)),
         Some(_) if insecure => Err(Failure::usage(
             "--insecure allows plaintext, and --tls-dir allows nothing but TLS",
-            "say one of them; unset ARCHON_INSECURE or ARCHON_TLS_DIR if it comes from there",
+            "use only one of them; unset ARCHON_INSECURE or ARCHON_TLS_DIR if it comes from the environment",
         )),
         Some(directory) => Tls::open(directory).map(Transport::Tls).map_err(|error| {
             Failure::usage(
@@ -78,10 +78,11 @@ pub(crate) fn allowed(flag: &str, address: &str, transport: &Transport) -> Resul
     transport.check(address).map_err(|_| {
         Failure::usage(
             format!(
-                "--{flag} {address} is no loopback address, and traffic is plaintext: anybody on the way could read and change it"
+                "--{flag} {address} is not a loopback address, and plaintext traffic can be read and changed on the \
+                 network"
             ),
-            "name credentials by --tls-dir (`archon cert` makes them), say --insecure (ARCHON_INSECURE=true) on a network that you \
-             trust, or use a loopback address, such as 127.0.0.1",
+            "give credentials with --tls-dir (create them with `archon cert`), use --insecure (ARCHON_INSECURE=true) \
+             on a trusted network, or use a loopback address, such as 127.0.0.1",
         )
     })
 }
@@ -92,7 +93,7 @@ fn required<T>(value: Option<T>, key: &str, example: &str) -> Result<T, Failure>
         let variable = key.to_uppercase();
         Failure::usage(
             format!("--{flag} is missing"),
-            format!("say {example}, set ARCHON_{variable}, or put `{key}` into the file of --config"),
+            format!("give {example}, set ARCHON_{variable}, or put `{key}` into the file of --config"),
         )
     })
 }

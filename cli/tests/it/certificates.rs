@@ -58,7 +58,7 @@ fn authority_issues_all_certificates_of_a_cluster() {
     let root = tempfile::tempdir().expect("a directory");
     let at = root.path();
     let made = archon(at, "cert ca --cluster shop", 0);
-    made.says(&["Archon authority of shop", "keep ca/ca.key where no member runs", "(in 365"]);
+    made.says(&["Archon authority of shop", "keep ca/ca.key away from the members", "(in 365"]);
     assert_eq!(fs::metadata(at.join("ca/ca.key")).expect("a key").permissions().mode() & 0o777, 0o600);
     archon(at, "cert coordinator 1 --host c1.example.org --host 10.0.0.1", 0)
         .says(&["wrote coordinator-1: coordinator/1, reached at c1.example.org, 10.0.0.1, until", "(in 90 days)"]);
@@ -230,8 +230,9 @@ fn usable_but_expiring_credentials_are_reported() {
     // An authority that expires soon, beside one that does not.
     let ending = Authority::create("shop", ago(3_500)).expect("an authority");
     ending.write(&at.join("ca")).expect("written");
-    archon(at, "cert client shop --days 365", 0).says(&["client/shop", "(in 152 days)", "it ends with its authority"]);
-    archon(at, "cert check shop", 4).says(&["the authority ends soon"]);
+    archon(at, "cert client shop --days 365", 0).says(&["client/shop", "(in 152 days)", "it expires with its \
+                authority"]);
+    archon(at, "cert check shop", 4).says(&["the authority expires soon"]);
     let both = [ending.believed_pem(), authority.believed_pem()].concat();
     fs::write(at.join("ca/ca.crt"), both).expect("written");
     archon(at, "cert client shop --force", 0);

@@ -232,7 +232,7 @@ fn batch_is_checked_line_by_line_before_any_call() {
     let address = nobody();
     for (text, part) in [
         ("put k v\nfetch k\n", "standard input, line 2"),
-        ("cas k one v\n", "is no revision"),
+        ("cas k one v\n", "is not a revision"),
         ("get \"k\n", "JSON string"),
     ] {
         let mut command = Command::cargo_bin("archon").expect("the binary is built");

@@ -254,7 +254,7 @@ fn lost_store_ends_backup_with_how_to_resume() {
     scene.server = Server::start();
     let ended = cut_off.wait_exit(LONG);
     let log = cut_off.log();
-    assert!(ended.code() == Some(5) && log.contains("the same command goes on with what is done"), "{ended}: {log}");
+    assert!(ended.code() == Some(5) && log.contains("repeat the command to resume the backup"), "{ended}: {log}");
     assert!(log.contains(&to) && !log.contains(SECRET), "{log}");
     scene.server = Server::again(address, kept);
     let taken = scene.done(&["backup", "create", "--to", &to]);

@@ -192,7 +192,7 @@ fn invalid_merge_is_refused_with_the_reason() {
     says(&cluster, &["0", "--table", "times", "--cancel"], 4, "not being merged");
     says(&cluster, &["0", "--table", "times", "--wait", "--cancel"], 2, "cannot be used with");
     let planned = cluster.done(&["partition", "merge", "0", "--table", "times", "--dry-run"]);
-    assert!(planned.contains("would get all keys of times/1"), "{planned}");
+    assert!(planned.contains("would receive all keys of times/1"), "{planned}");
     assert_eq!(cluster.partitions("times").len(), 2, "nothing was changed");
     cluster.take_node("cyrene").kill();
     cluster.wait_node("cyrene", "failed");

@@ -45,7 +45,7 @@ async fn interrupted_wait_does_not_stop_the_rebalance() {
         check(waiting.exited().is_some(), || waiting.log_tail(5))
     });
     let ended = waiting.exited().expect("it has");
-    assert!(ended.success() && waiting.log().contains("the moves go on"), "{ended}: {}", waiting.log());
+    assert!(ended.success() && waiting.log().contains("the moves continue"), "{ended}: {}", waiting.log());
     assert_eq!(cluster.json(&["rebalance", "status"]).expect("status")["running"], true, "as before: {status}");
     cluster.node("ephesus").resume();
     let done = cluster.wait_rebalanced();

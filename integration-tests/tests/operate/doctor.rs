@@ -65,7 +65,7 @@ fn doctor_finds_no_error_until_a_coordinator_stops() {
     one(&document, "version", "ok", "each of 6 members runs archon");
     one(&document, "clock_set", "ok", "the clocks of 6 members agree");
     one(&document, "open_files", "ok", "the cluster");
-    one(&document, "alert", "ok", "nothing that somebody should look at");
+    one(&document, "alert", "ok", "nothing needs attention");
     one(&document, "directory", "not_checked", "--data-dir");
     assert!(!findings(&document, "disk_sync").is_empty(), "{document:#}");
 
@@ -87,7 +87,7 @@ fn doctor_finds_no_error_until_a_coordinator_stops() {
     // The address of another node.
     let (code, document) = doctor(&cluster, &["--config", text(&file), "--listen", cluster.node_address("cyrene")]);
     assert_eq!((code, document["verdict"].as_str()), (11, Some("error")));
-    one(&document, "port", "error", "node/cyrene listens there, where node/athens is to");
+    one(&document, "port", "error", "node/cyrene listens there instead of node/athens");
 
     assert!(cluster.take_coordinator(2).terminate(TIMEOUT).success());
     wait_for("the coordinator that stopped to be told", TIMEOUT, || {
@@ -107,7 +107,7 @@ fn doctor_finds_no_error_until_a_coordinator_stops() {
         let told = findings(&document, "quorum");
         let holds = |(verdict, said): &(String, String)| {
             verdict == "error"
-                && (said.contains("no coordinator leads") || said.contains("says that it leads, and cannot"))
+                && (said.contains("no coordinator leads") || said.contains("claims to lead without a majority"))
         };
         check(code == 11 && told.iter().any(holds), || format!("{document:#}"))
     });
@@ -134,15 +134,15 @@ fn doctor_with_tls_uses_the_members_credentials() {
     configure("127.0.0.1:0");
     let looked = look();
     one(&looked, "certificate", "ok", "node/delos, until");
-    one(&looked, "quorum", "not_checked", "--tls-dir with those of an operator or admin");
+    one(&looked, "quorum", "not_checked", "those of an operator or admin with --tls-dir");
     assert_ne!(looked["verdict"], "error", "{looked:#}");
     // The certificate names the address owner.
     configure(cluster.node_address("athens"));
-    one(&look(), "port", "error", "node/athens listens there, where node/delos is to");
+    one(&look(), "port", "error", "node/athens listens there instead of node/delos");
     // An administrator sees everything, the machine's own credentials as well.
     let (_, looked) = doctor(&cluster, &["--config", text(&file)]);
     one(&looked, "certificate", "ok", "node/delos, until");
-    one(&looked, "certificate", "ok", "each of 6 members shows a certificate of its own");
+    one(&looked, "certificate", "ok", "each of 6 members presents its own valid certificate");
     one(&looked, "quorum", "ok", "one more may fail");
     // A key that others can read.
     std::fs::set_permissions(own.join("tls.key"), std::fs::Permissions::from_mode(0o644)).expect("changed");
@@ -169,14 +169,14 @@ fn doctor_reports_bad_places_and_used_ports_offline() {
     // No user can create a file there, root included.
     let (code, document) = ran(&["--data-dir", "/sys/kernel"]);
     assert_eq!(code, 11, "{document:#}");
-    one(&document, "directory", "error", "no file can be made in /sys/kernel");
+    one(&document, "directory", "error", "cannot create a file in /sys/kernel");
     one(&document, "disk_sync", "not_checked", "/sys/kernel");
 
     if is_in_memory("/dev/shm") {
         let (code, document) = ran(&["--data-dir", "/dev/shm/archon-data-that-is-not-there"]);
         assert_eq!(code, 11, "{document:#}");
         one(&document, "file_system", "error", "tmpfs is in memory");
-        one(&document, "directory", "ok", "can be made in /dev/shm");
+        one(&document, "directory", "ok", "can be created in /dev/shm");
     } else {
         archon_testkit::skipped("no file system in memory at /dev/shm");
     }
@@ -185,10 +185,10 @@ fn doctor_reports_bad_places_and_used_ports_offline() {
     let address = taken.local_addr().expect("an address").to_string();
     let (code, document) = ran(&["--listen", &address]);
     assert_eq!(code, 11, "{document:#}");
-    one(&document, "port", "error", "somebody listens there who does not answer as a member");
+    one(&document, "port", "error", "a process listens there that is not a member");
     drop(taken);
     let (_, document) = ran(&["--listen", &address]);
-    one(&document, "port", "ok", "nobody listens there");
+    one(&document, "port", "ok", "the port is free");
 
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("node.toml");

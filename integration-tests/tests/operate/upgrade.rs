@@ -117,7 +117,7 @@ fn older_version_is_refused_after_the_upgrade() {
     assert_eq!(cluster.json(&["upgrade", "hold"]).expect("held")["changed"], false);
     assert_eq!(cluster.json(&["upgrade", "release"]).expect("released")["changed"], true);
     cluster.done(&["upgrade", "hold"]);
-    assert!(cluster.done(&["upgrade", "finalize"]).contains("the hold is over"));
+    assert!(cluster.done(&["upgrade", "finalize"]).contains("the hold has ended"));
     let again = cluster.archon(&["upgrade", "finalize"]);
-    assert!(again.code == 0 && again.stdout.contains("it is so already"), "{again:?}");
+    assert!(again.code == 0 && again.stdout.contains("already in effect"), "{again:?}");
 }

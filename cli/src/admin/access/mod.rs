@@ -77,15 +77,15 @@ async fn list(args: &ListAccessArgs, admin: &Admin, by_tls: bool, output: &Outpu
     }
     if let (Some(client), Some(table)) = (&args.client, &args.table) {
         output.talk(match &found.may {
-            Some(right) => format!("so client/{client} may {} table {table}", verb(right.known())),
-            None => format!("so client/{client} may do nothing to table {table}"),
+            Some(right) => format!("effective right: client/{client} may {} table {table}", verb(right.known())),
+            None => format!("effective right: none of client/{client} to table {table}"),
         });
     }
     Ok(Exit::Done)
 }
 
 fn verb(right: Option<Right>) -> &'static str {
-    right.map_or("do what this version does not know to", Right::verb)
+    right.map_or("use an unknown right on", Right::verb)
 }
 
 fn text(changed: &AccessChanged, asked: Right, revoke: bool) -> String {
@@ -99,22 +99,22 @@ fn text(changed: &AccessChanged, asked: Right, revoke: bool) -> String {
         }
         // Grants to single clients or to single tables stay, and so do wider ones.
         (true, true) if changed.client.is_none() || changed.table.is_none() => {
-            let left = changed.granted.as_ref().map_or("", |_| "; what is left of it is to read");
+            let left = changed.granted.as_ref().map_or("", |_| "; the right to read remains");
             format!(
-                "what was granted to {client} for {table} is taken back{left}; see `archon access list` for other rights"
+                "the grant to {client} for {table} is revoked{left}; see `archon access list` for other rights"
             )
         }
         (true, true) if changed.granted.is_some() && still.is_none() => {
             format!(
-                "{client} may not {} {table} any more, and goes on reading it; `revoke read` ends that",
+                "{client} may no longer {} {table}, but may still read it; `revoke read` ends that",
                 asked.verb()
             )
         }
-        (true, true) => format!("{client} may not {} {table} any more", asked.verb()),
-        (true, false) => format!("nothing of that was granted to {client} for {table}"),
+        (true, true) => format!("{client} may no longer {} {table}", asked.verb()),
+        (true, false) => format!("no such right was granted to {client} for {table}"),
     };
     let still = still.map_or_else(String::new, |right| {
-        format!(", but goes on to {} it by what was granted to every client or for every table", right.verb())
+        format!(", but may still {} it by a grant to every client or for every table", right.verb())
     });
     format!("{said}{still}{}", behind_text(changed.nodes_behind_count, &changed.nodes_behind))
 }
@@ -125,7 +125,8 @@ pub(super) fn behind_text(count: u32, named: &[String]) -> String {
         0 => String::new(),
         count => {
             let more = if count > named.len() { ", …" } else { "" };
-            format!("; {count} of the nodes do not go by it yet: {}{more}", named.join(", "))
+            let nodes = crate::output::count_text(count, "node does", "nodes do");
+            format!("; {nodes} not apply it yet: {}{more}", named.join(", "))
         }
     }
 }
@@ -152,7 +153,7 @@ mod tests {
     fn change_names_the_right_and_the_nodes_behind() {
         assert_eq!(text(&changed(), Right::Write, false), "client/shop may write to table orders");
         let behind = AccessChanged { nodes_behind: vec!["athens".into()], nodes_behind_count: 1, ..changed() };
-        assert!(text(&behind, Right::Write, false).ends_with("; 1 of the nodes do not go by it yet: athens"));
+        assert!(text(&behind, Right::Write, false).ends_with("; 1 node does not apply it yet: athens"));
         let already = AccessChanged { changed: false, ..changed() };
         assert_eq!(text(&already, Right::Read, false), "client/shop may write to table orders already");
         let everybody = AccessChanged { client: None, table: None, ..changed() };
@@ -162,20 +163,21 @@ mod tests {
     #[test]
     fn revoked_right_covered_by_a_wider_one_is_reported() {
         let taken = AccessChanged { granted: None, ..changed() };
-        assert_eq!(text(&taken, Right::Write, true), "client/shop may not write to table orders any more");
+        assert_eq!(text(&taken, Right::Write, true), "client/shop may no longer write to table orders");
         let reads = AccessChanged { granted: Some(Word::Known(Right::Read)), ..changed() };
         assert_eq!(
             text(&reads, Right::Write, true),
-            "client/shop may not write to table orders any more, and goes on reading it; `revoke read` ends that"
+            "client/shop may no longer write to table orders, but may still read it; `revoke read` ends that"
         );
         let still = AccessChanged { may: Some(Word::Known(Right::Write)), ..taken.clone() };
-        assert!(text(&still, Right::Write, true).contains("but goes on to write to it"));
+        assert!(text(&still, Right::Write, true).contains("but may still write to it"));
         let reads = AccessChanged { may: Some(Word::Known(Right::Read)), ..taken };
-        assert!(!text(&reads, Right::Write, true).contains("goes on"), "that is what was left to it");
+        assert!(!text(&reads, Right::Write, true).contains("may still"), "the remaining right is covered by the first \
+                                                            part");
         let everybody = AccessChanged { client: None, granted: None, ..changed() };
         assert_eq!(
             text(&everybody, Right::Read, true),
-            "what was granted to every client for table orders is taken back; see `archon access list` for other rights"
+            "the grant to every client for table orders is revoked; see `archon access list` for other rights"
         );
     }
 }

@@ -17,7 +17,8 @@ pub(in crate::admin) async fn withdraw(args: &WithdrawArgs, admin: &Admin, outpu
     if args.identity.role() == Role::Admin && begins_before.is_none() {
         // Only an admin could readmit them; other admins are known only to the issuer of certificates.
         output.talk(
-            "only an admin of another name has them count again: if none is left, issue a certificate for one (`archon cert admin NAME`)",
+            "only an admin of another name can readmit them; if there is none, issue a certificate for one (`archon \
+             cert admin NAME`)",
         );
     }
     Ok(done)
@@ -49,7 +50,7 @@ fn text(changed: &CertificatesWithdrawn) -> String {
     let already = if changed.changed { "" } else { ", as before" };
     let said = match &changed.withdrawn_now {
         Some(withdrawn) => withdrawn_text(withdrawn),
-        None => format!("all certificates of {} count that the authority has signed", changed.identity),
+        None => format!("all certificates of {} that the authority has signed are accepted", changed.identity),
     };
     format!("{said}{already}{}", behind_text(changed.nodes_behind_count, &changed.nodes_behind))
 }
@@ -59,14 +60,15 @@ pub(super) fn withdrawn_text(of: &WithdrawnCertificates) -> String {
     let moment = |millis| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis));
     match (of.begins_before_at_ms.and_then(moment), of.removed) {
         (Some(moment), false) => {
-            format!("certificates of {} that begin before {} count no more", of.identity, date(moment))
+            format!("certificates of {} that begin before {} are revoked", of.identity, date(moment))
         }
         (Some(moment), true) => format!(
-            "no certificate of {} counts: it was removed from the quorum; coordinators do not answer those that begin before {}",
+            "all certificates of {} are refused: it was removed from the quorum; coordinators do not answer those that \
+             begin before {}",
             of.identity,
             date(moment)
         ),
-        (None, _) => format!("no certificate of {} counts: it was removed from the quorum", of.identity),
+        (None, _) => format!("all certificates of {} are refused: it was removed from the quorum", of.identity),
     }
 }
 
@@ -91,10 +93,10 @@ mod tests {
         };
         assert_eq!(
             text(&changed(Some(withdrawn(Some(0))), true)),
-            "certificates of admin/alice that begin before Thu, 01 Jan 1970 00:00:00 +0000 count no more; 1 of the nodes do not go by it \
-             yet: athens"
+            "certificates of admin/alice that begin before Thu, 01 Jan 1970 00:00:00 +0000 are revoked; 1 node does not \
+             apply it yet: athens"
         );
-        assert!(text(&changed(None, false)).starts_with("all certificates of admin/alice count that the authority"));
+        assert!(text(&changed(None, false)).starts_with("all certificates of admin/alice that the authority"));
         assert!(withdrawn_text(&withdrawn(None)).ends_with("removed from the quorum"));
         let both = WithdrawnCertificates { removed: true, ..withdrawn(Some(0)) };
         assert!(withdrawn_text(&both).contains("removed from the quorum; coordinators do not answer"));

@@ -72,7 +72,7 @@ async fn begin_drain(
         }
         if drain.zones_doubled > 0 {
             let partitions = count_text(drain.zones_doubled as usize, "partition", "partitions");
-            output.talk(format!("of {partitions} two copies will stand in one zone: no other zone has room"));
+            output.talk(format!("{partitions} will have two copies in one zone: no other zone has capacity"));
         }
     }
     Ok((node, drain))
@@ -108,7 +108,7 @@ async fn finish_drain(
         output.talk(format!("nothing was changed; to do it: archon node drain {name} --wait"));
     } else {
         output.talk(format!("watch it: archon node describe {name}"));
-        output.talk(format!("take it back: archon node undrain {name}"));
+        output.talk(format!("cancel it: archon node undrain {name}"));
     }
     Ok(true)
 }
@@ -137,10 +137,10 @@ fn leases_text(node: &Node, moved: u32, dry_run: bool) -> String {
     let verb = if dry_run { "would drain" } else { "draining" };
     match (moved, node.partitions_led.saturating_sub(moved)) {
         (0, 0) => format!("{verb} {name}: it owns nothing"),
-        (0, stay) => format!("{verb} {name}: it keeps {} that nobody else takes", count(stay)),
+        (0, stay) => format!("{verb} {name}: it keeps {} that no other participant can take", count(stay)),
         (moved, 0) => format!("{verb} {name}: it hands over {}", count(moved)),
         (moved, stay) => {
-            format!("{verb} {name}: it hands over {} and keeps {} that nobody else takes", count(moved), count(stay))
+            format!("{verb} {name}: it hands over {} and keeps {} that no other participant can take", count(moved), count(stay))
         }
     }
 }
@@ -175,8 +175,8 @@ impl Watched for Emptying<'_> {
     async fn look(&mut self) -> Result<Option<u32>, Failure> {
         let node = look(self.name, self.admin).await?;
         if node.goal != NodeGoal::Drain {
-            return Err(Failure::new(Exit::Refused, format!("{} is not being emptied any more", self.name))
-                .with_remedy("somebody took the drain back; `archon events` says when"));
+            return Err(Failure::new(Exit::Refused, format!("the drain of {} was cancelled", self.name))
+                .with_remedy("see who cancelled it: `archon events`"));
         }
         self.most = self.most.max(node.copies_held);
         let left = words(&node).count(node.copies_held);
@@ -220,16 +220,17 @@ async fn wait_until_empty(
     match wait(&mut Emptying::new(name, admin, output), limit).await? {
         Waited::Over(left) => Ok(Some(left)),
         Waited::Detached => {
-            output.talk("detached: the drain goes on in the cluster");
+            output.talk("detached: the drain continues in the cluster");
             output.talk(format!("  watch it:      archon node describe {name}"));
-            output.talk(format!("  take it back:  archon node undrain {name}"));
+            output.talk(format!("  cancel it:     archon node undrain {name}"));
             Ok(None)
         }
         Waited::TimedOut => {
             let remedy = format!(
-                "that goes on; `archon status` says what it waits for, `archon node describe {name}` how far it is"
+                "the drain continues; `archon status` shows what it waits for, `archon node describe {name}` its \
+                 progress"
             );
-            Err(Failure::new(Exit::TimedOut, format!("{name} is still being emptied")).with_remedy(remedy))
+            Err(Failure::new(Exit::TimedOut, format!("{name} is still being drained")).with_remedy(remedy))
         }
     }
 }
@@ -262,8 +263,9 @@ mod tests {
             drain_text(&ada, &DrainCheck { leaderships_moved, ..DrainCheck::default() }, false)
         };
         assert_eq!(said(12, 12), "draining ada: it hands over 12 leases");
-        assert_eq!(said(12, 11), "draining ada: it hands over 11 leases and keeps 1 lease that nobody else takes");
-        assert_eq!(said(12, 0), "draining ada: it keeps 12 leases that nobody else takes");
+        assert_eq!(said(12, 11), "draining ada: it hands over 11 leases and keeps 1 lease that no other participant \
+                                  can take");
+        assert_eq!(said(12, 0), "draining ada: it keeps 12 leases that no other participant can take");
         assert_eq!(said(0, 0), "draining ada: it owns nothing");
     }
 }

@@ -161,10 +161,10 @@ fn text(description: &NodeDescription, output: &Output) -> String {
     lines.push(format!("id           {}", node.id));
     lines.push(format!("address      {}", node.address));
     let heard = heard_text(node).map_or_else(
-        || ", not heard by the coordinator that leads now".to_owned(),
+        || ", no heartbeat at the present leader yet".to_owned(),
         |time| {
-            let by = node.via.as_ref().map_or_else(String::new, |relay| format!(" by {relay}"));
-            format!(", last heard {time} ago{by}")
+            let by = node.via.as_ref().map_or_else(String::new, |relay| format!(" by relay {relay}"));
+            format!(", last heartbeat {time} ago{by}")
         },
     );
     lines.push(format!("status       {}{heard}", status_text(node, output)));
@@ -191,7 +191,7 @@ fn text(description: &NodeDescription, output: &Output) -> String {
     }
     let goes = match remove.copies_removed {
         0 => String::new(),
-        gone => format!(", {} not counting would go with it", count_text(gone as usize, "copy", "copies")),
+        gone => format!(", {} not in sync would be discarded", count_text(gone as usize, "copy", "copies")),
     };
     lines.push(format!("removable    {}{goes}", possible(&remove.obstacles)));
     if description.copies.is_empty() {
@@ -221,7 +221,7 @@ fn text(description: &NodeDescription, output: &Output) -> String {
 /// Returns the goal of the node, with its meaning.
 fn goal_text(node: &Node) -> String {
     let meaning = match (node.goal.known(), node.copies_held) {
-        (Some(NodeGoal::Cordon), _) => ": it keeps what it has and gets nothing new".to_owned(),
+        (Some(NodeGoal::Cordon), _) => ": it keeps its copies and receives no new ones".to_owned(),
         (Some(NodeGoal::Drain), 0) => ": it is empty; stop it, then remove it".to_owned(),
         (Some(NodeGoal::Drain), left) => format!(": {} left", words(node).count(left)),
         (Some(NodeGoal::Maintain), _) => maintained(node),

@@ -14,8 +14,9 @@ pub(crate) async fn cordon(args: &NodeNamesArgs, admin: &Admin, output: &Output)
     let judged = each::judge(&args.names, async |name: &str| {
         let node = look(name, admin).await?;
         if node.goal == NodeGoal::Drain {
-            let remedy = format!("to keep it as it is: `archon node undrain {name}`, then `archon node cordon {name}`");
-            return Err(Failure::new(Exit::Refused, format!("{name} is being emptied")).with_remedy(remedy));
+            let remedy = format!("to cordon it instead: `archon node undrain {name}`, then `archon node cordon \
+                                  {name}`");
+            return Err(Failure::new(Exit::Refused, format!("{name} is being drained")).with_remedy(remedy));
         }
         Ok(node)
     });
@@ -32,7 +33,7 @@ async fn cordon_one(node: Node, admin: &Admin, output: &Output) -> Result<(), Fa
         return output.json(&NodeChanged { goal, copies_held, ..NodeChanged::new(&node) });
     }
     output
-        .line(format!("{name} is cordoned: it keeps {} and gets nothing new", words(&node).count(node.copies_held)))?;
+        .line(format!("{name} is cordoned: it keeps {} and receives no new ones", words(&node).count(node.copies_held)))?;
     say_maintenance_over(&node, output);
     output.talk(format!("undo: archon node uncordon {name}"));
     Ok(())
@@ -41,7 +42,7 @@ async fn cordon_one(node: Node, admin: &Admin, output: &Output) -> Result<(), Fa
 /// Reports that the new goal of a node ends its maintenance.
 pub(super) fn say_maintenance_over(before: &Node, output: &Output) {
     if before.goal == NodeGoal::Maintain {
-        output.talk(format!("with that the maintenance of {} is over", before.name));
+        output.talk(format!("this ends the maintenance of {}", before.name));
     }
 }
 
@@ -50,8 +51,8 @@ pub(crate) async fn uncordon(args: &NodeNamesArgs, admin: &Admin, output: &Outpu
     let judged = each::judge(&args.names, async |name: &str| {
         let node = look(name, admin).await?;
         if node.goal == NodeGoal::Drain {
-            return Err(Failure::new(Exit::Refused, format!("{name} is being emptied, not cordoned"))
-                .with_remedy(format!("to stop that: `archon node undrain {name}`")));
+            return Err(Failure::new(Exit::Refused, format!("{name} is being drained, not cordoned"))
+                .with_remedy(format!("to cancel the drain: `archon node undrain {name}`")));
         }
         refuse_maintained(node)
     });
@@ -66,7 +67,7 @@ fn refuse_maintained(node: Node) -> Result<Node, Failure> {
         return Ok(node);
     }
     Err(Failure::new(Exit::Refused, format!("{} is in maintenance", node.name))
-        .with_remedy(format!("to end that: `archon node resume {}`", node.name)))
+        .with_remedy(format!("to end it: `archon node resume {}`", node.name)))
 }
 
 /// Stops emptying nodes.
@@ -75,7 +76,7 @@ pub(crate) async fn undrain(args: &NodeNamesArgs, admin: &Admin, output: &Output
         let node = look(name, admin).await?;
         if node.goal == NodeGoal::Cordon {
             let takes = words(&node).takes;
-            return Err(Failure::new(Exit::Refused, format!("{name} is cordoned, not being emptied"))
+            return Err(Failure::new(Exit::Refused, format!("{name} is cordoned, not being drained"))
                 .with_remedy(format!("to let it take {takes} again: `archon node uncordon {name}`")));
         }
         refuse_maintained(node)
@@ -93,7 +94,7 @@ async fn serve(node: Node, admin: &Admin, output: &Output) -> Result<(), Failure
     }
     let words = words(&node);
     let (takes, has, held) = (words.takes, words.has, words.count(node.copies_held));
-    output.line(format!("{} takes {takes} again; it {has} {held}", node.name))?;
+    output.line(format!("{} may receive {takes} again; it {has} {held}", node.name))?;
     if node.goal == NodeGoal::Drain {
         output.talk(words.drained);
     }
@@ -129,12 +130,13 @@ fn removed_text(node: &Node, copies: u32) -> String {
         gone if node.is_participant() => {
             let leases = words(node).count(gone);
             format!(
-                "{name} is removed, and with it its {leases}: nobody owns these partitions until another participant takes them"
+                "{name} is removed with its {leases}: these partitions have no owner until another participant takes \
+                 them"
             )
         }
         gone => {
-            let what = count_text(gone as usize, "copy that does", "copies that do");
-            format!("{name} is removed, and with it {what} not count; other copies of these partitions do")
+            let what = count_text(gone as usize, "copy that is not in sync", "copies that are not in sync");
+            format!("{name} is removed with {what}; other copies of these partitions are in sync")
         }
     }
 }
@@ -160,13 +162,13 @@ pub(crate) async fn lost(args: &LostArgs, admin: &Admin, output: &Output) -> Res
     if let Some(text) = last_copies_text(&loss) {
         output.talk(text);
     }
-    output.talk("copies are made anew elsewhere: archon status");
+    output.talk("its copies are rebuilt on other nodes; progress: archon status");
     Ok(Exit::Done)
 }
 
 fn lost_text(name: &str, loss: &NodeLoss) -> String {
     format!(
-        "{name} is lost: {} of it given up, {} of them counted",
+        "{name} is lost: {} discarded, {} of them in sync",
         copies(loss.copies_lost),
         loss.counting_copies_lost
     )
@@ -174,14 +176,14 @@ fn lost_text(name: &str, loss: &NodeLoss) -> String {
 
 fn would_lose_text(name: &str, loss: &NodeLoss) -> String {
     let last = match loss.last_copies_lost {
-        0 => "no partition would lose its last copy that counts".to_owned(),
+        0 => "no partition would lose its last in-sync copy".to_owned(),
         last => {
             let partitions = count_text(last as usize, "partition", "partitions");
-            format!("{partitions} would lose the last copy that counts, and acknowledged writes with it")
+            format!("{partitions} would lose the last in-sync copy, and acknowledged writes with it")
         }
     };
     let (all, counting) = (copies(loss.copies_lost), loss.counting_copies_lost);
-    format!("declaring {name} lost would give up {all}, {counting} of them count; {last}")
+    format!("declaring {name} lost would discard {all}, {counting} of them in sync; {last}")
 }
 
 /// Returns the additional option needed if data would be lost.
@@ -193,7 +195,8 @@ const fn accept(loss: &NodeLoss) -> &'static str {
 fn last_copies_text(loss: &NodeLoss) -> Option<String> {
     (loss.last_copies_lost > 0).then(|| {
         let partitions = count_text(loss.last_copies_lost as usize, "partition", "partitions");
-        format!("{partitions} lost the last copy that counts: `archon partition list` shows them, `archon partition force-leader` lets them go on")
+        format!("{partitions} lost the last in-sync copy: `archon partition list` shows them, `archon partition \
+                 force-leader` makes them available again")
     })
 }
 
@@ -227,30 +230,31 @@ mod tests {
         assert_eq!(removed_text("athens", 0), "athens is removed");
         assert_eq!(
             removed_text("athens", 1),
-            "athens is removed, and with it 1 copy that does not count; other copies of these partitions do"
+            "athens is removed with 1 copy that is not in sync; other copies of these partitions are in sync"
         );
         assert_eq!(
             removed_text("athens", 3),
-            "athens is removed, and with it 3 copies that do not count; other copies of these partitions do"
+            "athens is removed with 3 copies that are not in sync; other copies of these partitions are in sync"
         );
         let participant = Node { serves: vec!["jobs".into()], ..node(7, "w7", 12) };
         assert_eq!(
             super::removed_text(&participant, 12),
-            "w7 is removed, and with it its 12 leases: nobody owns these partitions until another participant takes them"
+            "w7 is removed with its 12 leases: these partitions have no owner until another participant takes them"
         );
     }
 
     #[test]
     fn loss_reports_its_effects_and_the_next_step() {
         let loss = NodeLoss { copies_lost: 3, counting_copies_lost: 2, last_copies_lost: 0 };
-        assert_eq!(lost_text("athens", &loss), "athens is lost: 3 copies of it given up, 2 of them counted");
+        assert_eq!(lost_text("athens", &loss), "athens is lost: 3 copies discarded, 2 of them in sync");
         assert_eq!(
             would_lose_text("athens", &loss),
-            "declaring athens lost would give up 3 copies, 2 of them count; no partition would lose its last copy that counts"
+            "declaring athens lost would discard 3 copies, 2 of them in sync; no partition would lose its last in-sync \
+             copy"
         );
         assert_eq!(last_copies_text(&loss), None);
         let last = last_copies_text(&NodeLoss { last_copies_lost: 1, ..loss }).unwrap();
-        assert!(last.starts_with("1 partition lost the last copy that counts"), "{last}");
+        assert!(last.starts_with("1 partition lost the last in-sync copy"), "{last}");
         assert!(last.contains("archon partition force-leader"), "{last}");
     }
 

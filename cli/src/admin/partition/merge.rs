@@ -23,26 +23,26 @@ pub(crate) async fn run(
     let PartitionArgs { id, table } = &args.partition;
     if args.cancel {
         let merge = admin.cancel_merge(table, *id).await.map_err(partition_failure)?;
-        let text = format!("partition {table}/{id} is not merged with {}: both keep their keys", merge.right);
+        let text = format!("partition {table}/{id}: the merge with {} is abandoned; both keep their keys", merge.right);
         return output.done(&merge, text);
     }
     let merge = admin.merge_partition(table, *id, args.dry_run).await.map_err(partition_failure)?;
     if args.dry_run {
-        return output.done(&merge, format!("partition {table}/{id} would get {}", what(&merge)));
+        return output.done(&merge, format!("partition {table}/{id} would receive {}", what(&merge)));
     }
     if !args.wait {
-        output.done(&merge, format!("partition {table}/{id} is getting {}", what(&merge)))?;
-        output.talk(format!("how far: archon partition describe {}", operand(*id, table)));
+        output.done(&merge, format!("partition {table}/{id} is receiving {}", what(&merge)))?;
+        output.talk(format!("progress: archon partition describe {}", operand(*id, table)));
         return Ok(Exit::Done);
     }
     let mut watched = RunningMerge { admin, merge: &merge, output };
     match wait(&mut watched, Some(WAIT_MAX.max(timeout))).await? {
-        Waited::Over(true) => output.done(&merge, format!("partition {table}/{id} has got {}", what(&merge))),
+        Waited::Over(true) => output.done(&merge, format!("partition {table}/{id} has received {}", what(&merge))),
         Waited::Over(false) => {
             Err(given_up(admin, (merge.table_id, &args.partition), EventCode::MergeAbandoned, "merge").await)
         }
         Waited::Detached => {
-            output.talk(format!("it goes on: archon partition describe {}", operand(*id, table)));
+            output.talk(format!("detached: the merge continues; progress: archon partition describe {}", operand(*id, table)));
             Ok(Exit::Done)
         }
         Waited::TimedOut => Err(Failure::new(Exit::TimedOut, format!("partition {table}/{id} is still being merged"))),
@@ -54,7 +54,7 @@ fn what(merge: &PartitionMerge) -> String {
     let keys = keys_text(&merge.range.begin, merge.range.end.as_deref());
     let bytes = merge.right_bytes.map_or_else(String::new, |bytes| format!(", {}", bytes_text(bytes)));
     let PartitionMerge { table, right, .. } = merge;
-    format!("all keys of {table}/{right}{bytes}, which ends\n  {}  keys {keys}", merge.partition)
+    format!("all keys of {table}/{right}{bytes}, which is then deleted\n  {}  keys {keys}", merge.partition)
 }
 
 /// A merge in progress.

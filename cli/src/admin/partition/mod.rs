@@ -110,7 +110,7 @@ fn list_rows(partitions: &[Partition], output: &Output) -> String {
 
 /// Describes the keys from one bound to another.
 pub(super) fn keys_text(begin: &str, end: Option<&str>) -> String {
-    let begin = if begin.is_empty() { "the first one".to_owned() } else { shown_key(begin.as_bytes()) };
+    let begin = if begin.is_empty() { "the first key".to_owned() } else { shown_key(begin.as_bytes()) };
     match end {
         Some(end) => format!("from {begin} up to, not including, {}", shown_key(end.as_bytes())),
         None => format!("from {begin} on"),
@@ -158,7 +158,7 @@ pub(crate) async fn locate(args: &LocateArgs, admin: &Admin, output: &Output) ->
     let leader = match (&partition.leader, &location.leader_address) {
         (Some(name), Some(address)) => format!("{name} ({address})"),
         (Some(name), None) => name.clone(),
-        (None, _) => output.bad("nobody now"),
+        (None, _) => output.bad("none"),
     };
     output.line(format!("key        {}", bare_key(location.key.as_bytes())))?;
     if let Some(slot) = location.slot {
@@ -192,8 +192,8 @@ fn reshaping_text(partition: &PartitionDescription, reshaping: &Reshaping) -> St
     let Reshaping { partition: left, right, reshaping_phase, copies_ready, copies_total, message, .. } = reshaping;
     if reshaping.kind == ReshapingKind::Merge {
         return match *left == partition.id {
-            true => format!("merging    gets all keys of {right}; {message}"),
-            false => format!("merging    gives all of its keys to {left}, and ends then; {message}"),
+            true => format!("merging    receives all keys of {right}; {message}"),
+            false => format!("merging    gives all its keys to {left} and is then deleted; {message}"),
         };
     }
     let at = shown_key(reshaping.at.as_bytes());
@@ -209,9 +209,9 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
     match partition.holds == Holds::Lease {
         true => lines.extend(owner_lines(partition, nodes)),
         false => {
-            lines.push(format!("leader     {}", partition.leader.as_deref().unwrap_or("nobody now")));
+            lines.push(format!("leader     {}", partition.leader.as_deref().unwrap_or("none")));
             let (all, need) = (partition.replication, partition.min_in_sync);
-            lines.push(format!("copies     {live} of {all} count; writes need {need}"));
+            lines.push(format!("copies     {live} of {all} in sync; writes need {need}"));
         }
     }
     if let Some(range) = &partition.range {
@@ -230,8 +230,8 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
     }
     for bar in &partition.bars {
         let table = matches!(bar.subject, Subject::Table { .. });
-        let what = if table { format!("{} (from all of the table)", bar.node) } else { bar.node.clone() };
-        lines.push(format!("barred     {}", bar_text(&what, bar)));
+        let what = if table { format!("{} (from the whole table)", bar.node) } else { bar.node.clone() };
+        lines.push(format!("excluded   {}", bar_text(&what, bar)));
     }
     if let Some(moving) = &partition.running_move {
         let (from, to) = (&moving.from, &moving.to);
@@ -239,7 +239,7 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
     }
     // While an in-sync replica can serve, the cost of forcing a leader is irrelevant.
     if partition.force_leader.obstacles.is_empty() && partition.holds != Holds::Lease {
-        lines.push(format!("last hope  {}", forced_text(partition, &partition.force_leader, nodes)));
+        lines.push(format!("recovery   {}", forced_text(partition, &partition.force_leader, nodes)));
     }
     // A lease has only its owner, and the next one.
     let next = |copy: &&PartitionCopy| !copy.leads;
@@ -275,7 +275,7 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
 
 /// Describes the owner of a lease: its address, and the time until the lease would be lost.
 fn owner_lines(partition: &PartitionDescription, nodes: &[Node]) -> Vec<String> {
-    let Some(name) = &partition.leader else { return vec!["owner      nobody now".to_owned()] };
+    let Some(name) = &partition.leader else { return vec!["owner      none".to_owned()] };
     let Some(owner) = nodes.iter().find(|node| Some(node.id) == partition.leader_id) else {
         return vec![format!("owner      {name}")];
     };
@@ -320,23 +320,23 @@ fn forced_text(partition: &PartitionDescription, forced: &ForceLeaderCheck, node
     for (names, what) in [(&forced.lose_nothing, "nothing"), (&forced.lose_less, "less")] {
         if !names.is_empty() {
             let way = ways_back(partition, names, nodes);
-            first.push_str(&format!("{way}start {} again: {what} is lost then; or, ", list_text(names)));
+            first.push_str(&format!("{way}start {} again to lose {what}; or, ", list_text(names)));
         }
     }
     let then = match (&forced.leader, forced.condition.as_ref().and_then(Word::known)) {
         (Some(leader), Some(Condition::Whole)) => {
-            format!("the copy on {leader}, without what was written since it ceased to count")
+            format!("use the copy on {leader}, without the writes since it left the in-sync set")
         }
-        (Some(leader), Some(Condition::Older)) => format!("the copy on {leader}, which is of an earlier time"),
-        (Some(leader), _) => format!("the copy on {leader}, of which little may be left"),
-        (None, _) if forced.could_be_named.is_empty() => "an empty partition".to_owned(),
+        (Some(leader), Some(Condition::Older)) => format!("use the copy on {leader}, which is from an earlier time"),
+        (Some(leader), _) => format!("use the copy on {leader}, which may hold only a part of the data"),
+        (None, _) if forced.could_be_named.is_empty() => "start with an empty partition".to_owned(),
         (None, _) => {
             let named = list_text(&forced.could_be_named);
-            format!("an empty partition, or, with --node, what is left on one of {named}")
+            format!("start with an empty partition, or, with --node, with the partial data on one of {named}")
         }
     };
     format!(
-        "{first}at the price of acknowledged writes, {then}: archon partition force-leader {}",
+        "{first}losing acknowledged writes, {then}: archon partition force-leader {}",
         operand(partition.id, &partition.table)
     )
 }
@@ -351,7 +351,7 @@ fn ways_back(partition: &PartitionDescription, names: &[NodeName], nodes: &[Node
     taken
         .map(|name| {
             format!(
-                "another data directory has taken the name {name} over: stop that node, `archon node remove {name}`, then "
+                "another data directory uses the name {name}: stop that node, `archon node remove {name}`, then "
             )
         })
         .collect()
@@ -367,12 +367,13 @@ pub(crate) async fn force(args: &ForceLeaderArgs, admin: &Admin, output: &Output
         let epoch = forced.epoch;
         match &forced.leader {
             Some(leader) => {
-                output.line(format!("partition {table}/{id}: {leader} leads with what it holds, in epoch {epoch}"))?
+                output.line(format!("partition {table}/{id}: {leader} leads with its data in epoch {epoch}"))?
             }
-            None => output.line(format!("partition {table}/{id} begins empty"))?,
+            None => output.line(format!("partition {table}/{id} starts empty"))?,
         }
     }
-    output.talk("a side that is cut off may go on acknowledging writes until it hears of this; those are lost");
+    output.talk("replicas cut off from the coordinators may acknowledge writes until they learn of this; these writes \
+                 are lost");
     Ok(Exit::Done)
 }
 
@@ -432,7 +433,7 @@ heard      3s ago
 goes to    grace"
         );
         let nobody = PartitionDescription { leader_id: None, leader: None, copies: vec![], ..lease };
-        assert!(description(&nobody, &[], &plain).ends_with("owner      nobody now"));
+        assert!(description(&nobody, &[], &plain).ends_with("owner      none"));
     }
 
     /// Returns a partition without any remaining replica.
@@ -469,7 +470,7 @@ goes to    grace"
         let partition = of_orders();
         assert_eq!(
             forced_text(&partition, &forced, &[]),
-            "start athens again: nothing is lost then; or, at the price of acknowledged writes, an empty partition: archon \
+            "start athens again to lose nothing; or, losing acknowledged writes, start with an empty partition: archon \
              partition force-leader 3 --table orders"
         );
         let copy = PartitionCopy {
@@ -485,20 +486,20 @@ goes to    grace"
         let overtaken = PartitionDescription { copies: vec![copy], ..partition.clone() };
         let text = forced_text(&overtaken, &forced, &[node(9, "athens", 0)]);
         let way =
-            "another data directory has taken the name athens over: stop that node, `archon node remove athens`, then";
-        assert!(text.starts_with(&format!("{way} start athens again: nothing is lost then; or, at")), "{text}");
+            "another data directory uses the name athens: stop that node, `archon node remove athens`, then";
+        assert!(text.starts_with(&format!("{way} start athens again to lose nothing; or, losing")), "{text}");
         assert!(forced_text(&overtaken, &forced, &[lost]).starts_with("start athens again"));
         forced.could_be_named = named("delphi");
-        assert!(forced_text(&partition, &forced, &[]).contains("with --node, what is left on one of delphi"));
+        assert!(forced_text(&partition, &forced, &[]).contains("with --node, with the partial data on one of delphi"));
         forced.leader = Some("cyrene".into());
         forced.condition = Some(Condition::Gone.into());
-        assert!(forced_text(&partition, &forced, &[]).contains("the copy on cyrene, of which little may be left"));
+        assert!(forced_text(&partition, &forced, &[]).contains("the copy on cyrene, which may hold only a part"));
         forced.condition = Some(Condition::Whole.into());
         forced.lose_less = named("byzantium");
         let text = forced_text(&partition, &forced, &[]);
-        assert!(text.contains("without what was written since"), "{text}");
+        assert!(text.contains("without the writes since"), "{text}");
         assert!(
-            text.contains("start athens again: nothing is lost then; or, start byzantium again: less is"),
+            text.contains("start athens again to lose nothing; or, start byzantium again to lose less"),
             "{text}"
         );
     }

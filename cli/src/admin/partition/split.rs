@@ -26,7 +26,7 @@ pub(crate) async fn run(
     let PartitionArgs { id, table } = &args.partition;
     if args.cancel {
         let split = admin.cancel_split(table, *id).await.map_err(partition_failure)?;
-        return output.done(&split, format!("partition {table}/{id} keeps its keys: its split is given up"));
+        return output.done(&split, format!("partition {table}/{id} keeps its keys: the split is abandoned"));
     }
     if let Some(at) = &args.at {
         crate::kv::check_key(at)?;
@@ -39,7 +39,7 @@ pub(crate) async fn run(
         Ok(answer) => answer,
         Err(_) => {
             if at.is_none() {
-                output.talk(format!("looking for the middle of what partition {table}/{id} holds"));
+                output.talk(format!("searching the split key of partition {table}/{id}"));
             }
             asked.await
         }
@@ -53,7 +53,7 @@ pub(crate) async fn run(
     if !args.wait {
         output.done(&split, format!("partition {table}/{id} is being split:{}", halves(&split)))?;
         consequences(&split, admin, output).await;
-        output.talk(format!("how far: archon partition describe {}", operand(*id, table)));
+        output.talk(format!("progress: archon partition describe {}", operand(*id, table)));
         return Ok(Exit::Done);
     }
     let mut watched = RunningSplit { admin, split: &split, output };
@@ -67,7 +67,7 @@ pub(crate) async fn run(
             Err(given_up(admin, (split.table_id, &args.partition), EventCode::SplitAbandoned, "split").await)
         }
         Waited::Detached => {
-            output.talk(format!("it goes on: archon partition describe {}", operand(*id, table)));
+            output.talk(format!("detached: the split continues; progress: archon partition describe {}", operand(*id, table)));
             Ok(Exit::Done)
         }
         Waited::TimedOut => Err(Failure::new(Exit::TimedOut, format!("partition {table}/{id} is still being split"))),
@@ -97,9 +97,10 @@ pub(super) async fn given_up(
     what: &str,
 ) -> Failure {
     let why = end_told(admin, table_id, *id, code).await;
-    let why = why.unwrap_or_else(|| format!("keeps its keys: its {what} was given up; `archon events` says why"));
+    let why = why.unwrap_or_else(|| format!("keeps its keys: the {what} was abandoned; `archon events` shows the \
+                                             reason"));
     Failure::new(Exit::Refused, format!("partition {table}/{id} {why}"))
-        .with_remedy("try again if it is still wanted; `archon events` tells the whole story")
+        .with_remedy("repeat the command if it is still needed; `archon events` shows the details")
 }
 
 /// Returns the last event of this code about a partition: the end of its split or merge, with the reason.
@@ -119,14 +120,16 @@ async fn consequences(split: &PartitionSplit, admin: &Admin, output: &Output) {
     let bars = admin.describe_partition(table, *partition).await.map_or_else(|_| Vec::new(), |left| left.bars);
     for bar in inherited(&bars) {
         output.talk(format!(
-            "{bar} is barred from {table}/{right} as well; undo, once it is there: archon partition unbar {} --node {bar}",
+            "{bar} is excluded from {table}/{right} as well; undo after the split: archon partition unbar {} --node \
+             {bar}",
             operand(*right, table)
         ));
     }
     let tables = admin.list_tables().await.unwrap_or_default();
     if let Some(below) = tables.iter().find(|other| other.name == *table).and_then(|table| table.merge_below_bytes) {
         output.talk(format!(
-            "after a minute in which the two hold {} or less together they are merged again (archon table alter {table} --merge-below)",
+            "after a minute in which the two hold {} or less together they are merged again (archon table alter \
+             {table} --merge-below)",
             bytes_text(below)
         ));
     }

@@ -60,14 +60,15 @@ fn leaderless(quorum: Quorum, each: &[(String, Result<Quorum, Error>)]) -> (Quor
 }
 
 /// Remedy if a majority is away.
-pub(in crate::admin) const START_OR_RECOVER: &str = "start a majority of them, each on its own data directory; if more than half are gone for good: `archon quorum recover --help`";
+pub(in crate::admin) const START_OR_RECOVER: &str = "start a majority of them, each on its own data directory; if more \
+                                                     than half are gone for good: `archon quorum recover --help`";
 
 /// Returns the failure for a quorum without a leader.
 pub(super) fn without_leader(quorum: &Quorum, answer: usize) -> Failure {
     let voters = quorum.voters().count();
     let message = format!("no coordinator leads: {answer} of {} answer", count_text(voters, "voter", "voters"));
     Failure::new(Exit::Unreachable, message).with_remedy(if answer * 2 > voters {
-        "enough of them run to elect one: ask again; if it goes on, see in their logs whether they reach each other"
+        "a majority is running: retry; if no leader is elected, check their logs for connection errors"
     } else {
         START_OR_RECOVER
     })

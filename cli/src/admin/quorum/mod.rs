@@ -45,9 +45,9 @@ pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Re
         QuorumVerb::Settle(args) => return settle(args.accept_data_loss, admin, output).await,
         QuorumVerb::Snapshot(QuorumSnapshotVerb::Save(args)) => return save(args, admin, output).await,
         QuorumVerb::Snapshot(QuorumSnapshotVerb::Verify(_)) => {
-            return Err(Failure::failed("a file is read by nobody else"));
+            return Err(Failure::failed("verifying a file needs no coordinator"));
         }
-        QuorumVerb::Recover(_) => return Err(Failure::failed("a recovery asks nobody")),
+        QuorumVerb::Recover(_) => return Err(Failure::failed("a recovery needs no coordinator")),
         QuorumVerb::Promote(args) => (QuorumChange::Promote { id: args.member }, false, &args.wait),
         QuorumVerb::Demote(args) => (QuorumChange::Demote { id: args.of.member }, args.force, &args.of.wait),
         QuorumVerb::Remove(args) => (QuorumChange::Remove { id: args.of.member }, args.force, &args.of.wait),
@@ -62,13 +62,13 @@ pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Re
     let begun = std::time::Instant::now();
     let changed = match begin(change, force, waits, admin, output).await? {
         Waited::Over(changed) => changed,
-        Waited::Detached => return Err(Failure::new(Exit::Refused, format!("it was not begun: {text}"))),
+        Waited::Detached => return Err(Failure::new(Exit::Refused, format!("the change was not started: {text}"))),
         Waited::TimedOut => {
             return Err(Failure::new(
                 Exit::TimedOut,
-                format!("another change is under way still, and it was not begun: {text}"),
+                format!("another change is still running; not started: {text}"),
             )
-            .with_remedy("look with `archon quorum list`"));
+            .with_remedy("see `archon quorum list`"));
         }
     };
     let waits = &QuorumWaitArgs {
@@ -77,9 +77,9 @@ pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Re
     };
     if !output.is_json() {
         output.line(if changed {
-            format!("begun: {text}")
+            format!("started: {text}")
         } else {
-            format!("it is so already, or on its way: {text}")
+            format!("already in effect or running: {text}")
         })?;
     }
     finish(&text, changed, moves, waits, admin, output).await
@@ -88,7 +88,7 @@ pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Re
 fn failure(error: Error) -> Failure {
     match error.kind() {
         ErrorKind::AssignmentInProgress => Failure::from(error)
-            .with_remedy("`archon quorum list` shows what is under way, `archon quorum cancel` takes it back"),
+            .with_remedy("`archon quorum list` shows the running change, `archon quorum cancel` cancels it"),
         _ => with_list(error, "see `archon quorum list`"),
     }
 }
@@ -141,7 +141,8 @@ impl<F: AsyncFnMut() -> Result<bool, Error>> Watched for Beginning<'_, F> {
 fn addresses_text(quorum: &Quorum) -> String {
     let addresses: Vec<&str> = quorum.coordinators.iter().map(|member| member.address.as_str()).collect();
     format!(
-        "members that run know of it; start others with --coordinators {}, and change ARCHON_COORDINATORS and the files of --config",
+        "running members know the new addresses; start others with --coordinators {}, and update ARCHON_COORDINATORS \
+         and configuration files",
         addresses.join(",")
     )
 }
@@ -160,12 +161,13 @@ async fn finish(
         match wait(&mut watched, waits.wait_timeout).await? {
             Waited::Over(quorum) => quorum,
             Waited::Detached => {
-                output.talk("it goes on; look with `archon quorum list`, take it back with `archon quorum cancel`");
+                output.talk("detached: the change continues; see `archon quorum list`, cancel it with `archon quorum \
+                             cancel`");
                 return Ok(Exit::Done);
             }
             Waited::TimedOut => {
-                return Err(Failure::new(Exit::TimedOut, format!("it is still under way: {text}"))
-                    .with_remedy("look with `archon quorum list`; take it back with `archon quorum cancel`"));
+                return Err(Failure::new(Exit::TimedOut, format!("still running: {text}"))
+                    .with_remedy("see `archon quorum list`; cancel it with `archon quorum cancel`"));
             }
         }
     } else {
@@ -231,14 +233,14 @@ async fn list(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
         Column::text("BEHIND"),
     ];
     let rows = quorum.coordinators.iter().map(|member| row(member, &quorum, output)).collect();
-    output.rows(&columns, rows, "there are no coordinators")?;
+    output.rows(&columns, rows, "no coordinators")?;
     if let Some(answer) = leaderless {
         return Err(without_leader(&quorum, answer));
     }
     if let Some(pending) = &quorum.pending {
         let next = pending.next.as_ref().map_or_else(String::new, |what| format!("; next: {what}"));
         let age = since(pending.began_at_ms).map_or_else(String::new, |age| format!(" for {}", short_time(age)));
-        output.talk(format!("under way{age}, asked for by {}: {}{next}", pending.by, pending.change));
+        output.talk(format!("running{age}, requested by {}: {}{next}", pending.by, pending.change));
     }
     output.talk(spare_text(&quorum));
     if let Some(recovery) = &quorum.recovery {
@@ -269,18 +271,19 @@ pub(crate) fn spare_text(quorum: &Quorum) -> String {
     let voters = quorum.voters().count();
     let has = count_text(voters, "voter", "voters");
     let fails = match quorum.spare_voters {
-        _ if quorum.leader_id.is_none() => return format!("{has}, and none of them is known to lead"),
+        _ if quorum.leader_id.is_none() => return format!("{has}, no known leader"),
         None => {
-            return format!("{has}; how many may fail only the leading coordinator knows, which does not answer here");
+            return format!("{has}; tolerated failures are unknown, because only the leading coordinator knows and it \
+                            does not answer");
         }
         Some(0) => "none of them may fail".to_owned(),
         Some(1) => "one more may fail".to_owned(),
         Some(spare) => format!("{spare} more may fail"),
     };
     let even = match voters {
-        2 => "; one alone bears as many failures: use an odd number".to_owned(),
+        2 => "; one voter tolerates as many failures: use an odd number".to_owned(),
         _ if voters.is_multiple_of(2) && voters > 0 => {
-            format!("; {} bear as many failures: use an odd number", voters - 1)
+            format!("; {} tolerate as many failures: use an odd number", voters - 1)
         }
         _ => String::new(),
     };
@@ -291,7 +294,7 @@ async fn transfer(to: Option<u64>, admin: &Admin, output: &Output) -> Result<Exi
     let leader = admin.transfer_lead(to).await.map_err(failure)?;
     let text = match leader {
         Some(leader) => format!("coordinator {leader} leads"),
-        None => "the lead was handed over; see `archon quorum list`".to_owned(),
+        None => "leadership was transferred; see `archon quorum list`".to_owned(),
     };
     output.done(&LeadTransferred { leader_id: leader }, text)
 }
@@ -376,14 +379,14 @@ pub(crate) mod tests {
         assert_eq!(spare_text(&quorum(1, Some(0))), "1 voter: none of them may fail");
         assert_eq!(
             spare_text(&quorum(4, Some(1))),
-            "4 voters: one more may fail; 3 bear as many failures: use an odd number"
+            "4 voters: one more may fail; 3 tolerate as many failures: use an odd number"
         );
         assert_eq!(
             spare_text(&quorum(2, Some(0))),
-            "2 voters: none of them may fail; one alone bears as many failures: use an odd number"
+            "2 voters: none of them may fail; one voter tolerates as many failures: use an odd number"
         );
         assert!(spare_text(&quorum(3, None)).contains("only the leading coordinator knows"));
         let nobody = Quorum { leader_id: None, ..quorum(3, None) };
-        assert_eq!(spare_text(&nobody), "3 voters, and none of them is known to lead");
+        assert_eq!(spare_text(&nobody), "3 voters, no known leader");
     }
 }

@@ -11,12 +11,13 @@ use archon_client::{Admin, DoubtKind, OTHER_HISTORY_REMEDY, QuorumRecovery, Reco
 pub(super) fn show_recovery(generation: u64, recovery: &QuorumRecovery, output: &Output) -> Result<(), Failure> {
     let age = since(recovery.began_at_ms).map_or_else(String::new, |age| format!(" for {}", short_time(age)));
     output.line(format!(
-        "\nbeing recovered{age}: generation {generation}, from entry {} on; nothing is served until this is over",
+        "\nrecovering{age}: generation {generation}, from log entry {}; no partition is available until the recovery \
+         ends",
         recovery.base_index
     ))?;
     let columns = [Column::text("DOUBT"), Column::text("OF"), Column::text("WHAT")];
     let row = |doubt: &RecoveryDoubt| vec![doubt.kind.as_str().to_owned(), doubt.about.clone(), doubt.text.clone()];
-    output.rows(&columns, recovery.doubts.iter().map(row).collect(), "there are no doubts: it ends by itself")?;
+    output.rows(&columns, recovery.doubts.iter().map(row).collect(), "no open questions: the recovery ends by itself")?;
     let more = u64::from(recovery.doubts_total).saturating_sub(recovery.doubts.len() as u64);
     if more > 0 {
         output.talk(format!("and {more} more"));
@@ -38,16 +39,17 @@ fn next_of_recovery(recovery: &QuorumRecovery) -> Option<&'static str> {
     }
     if stood_by(recovery) {
         return Some(
-            "if it is a trial, stop it; to have it take the place of the former coordinators, which are to be stopped: `archon quorum settle \
+            "if this is a trial, stop it; to replace the former coordinators, stop them and run `archon quorum settle \
              --accept-data-loss`",
         );
     }
     match (waits().next(), recovery.doubts.is_empty()) {
         (Some(_), _) => Some(
-            "start the nodes that are unheard of, each with its own --data-dir; one whose data is gone for good: `archon node lost \
+            "start the nodes that have not reported, each with its own --data-dir; for a node whose data is gone for \
+             good: `archon node lost \
              NAME --accept-data-loss`",
         ),
-        (None, false) => Some("to go on from what the nodes hold: `archon quorum settle --accept-data-loss`"),
+        (None, false) => Some("to continue with the data of the nodes: `archon quorum settle --accept-data-loss`"),
         (None, true) => None,
     }
 }
@@ -64,11 +66,11 @@ pub(super) async fn settle(accept_data_loss: bool, admin: &Admin, output: &Outpu
     let changed = admin.settle_recovery(accept_data_loss).await.map_err(failure)?;
     let quorum = admin.quorum_of_leader().await?;
     let text = if changed && before.as_ref().is_some_and(stood_by) {
-        "it takes the place of the former coordinators; `archon quorum list` says what it waits for then"
+        "it replaces the former coordinators; `archon quorum list` shows what it waits for"
     } else if changed {
-        "settled: partitions go on from what the nodes hold"
+        "settled: partitions continue with the data of the nodes"
     } else {
-        "it ends by itself"
+        "the recovery ends by itself"
     };
     let exit = output.done(&QuorumChanged { change: "settled".to_owned(), changed, quorum }, text)?;
     for text in before.iter().flat_map(left_on_disks) {

@@ -23,31 +23,31 @@ pub(crate) async fn run(verb: &UpgradeVerb, admin: &Admin, output: &Output) -> R
         UpgradeVerb::Status => return status(admin, output).await,
         UpgradeVerb::Hold => (
             admin.hold_upgrade().await,
-            "held: members can go back to the version before until `archon upgrade finalize`",
+            "held: members can be rolled back until `archon upgrade finalize`",
         ),
         UpgradeVerb::Release => {
-            (admin.release_upgrade().await, "released: the protocol rises once every member speaks the next one")
+            (admin.release_upgrade().await, "released: the protocol rises once every member supports the next one")
         }
         UpgradeVerb::Finalize => {
-            (admin.finalize_upgrade().await, "finalized: members cannot go back to the version before")
+            (admin.finalize_upgrade().await, "finalized: members can no longer be rolled back")
         }
     };
     let changed = changed.map_err(failure)?;
     let text = match changed.changed {
         true if matches!(verb, UpgradeVerb::Finalize) && !changed.raised => {
-            "no member speaks a newer protocol; the hold is over"
+            "no member supports a newer protocol; the hold has ended"
         }
         true => text,
-        false => "it is so already",
+        false => "already in effect",
     };
-    output.done(&changed, format!("{text}; the cluster speaks protocol {}", changed.protocol))
+    output.done(&changed, format!("{text}; the cluster uses protocol {}", changed.protocol))
 }
 
 fn failure(error: Error) -> Failure {
     let remedy = match error.kind() {
-        ErrorKind::Refused => "`archon upgrade status` shows what each member speaks",
+        ErrorKind::Refused => "`archon upgrade status` shows the protocols of each member",
         ErrorKind::ProtocolMismatch => {
-            "it is older than this program; replace the coordinators by the new version first"
+            "it is older than this program; upgrade the coordinators first"
         }
         _ => return error.into(),
     };
@@ -68,7 +68,7 @@ async fn status(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
         Column::text("ANSWERS"),
     ];
     let rows = found.spoken_by.iter().map(|member| row(member, &found, output)).collect();
-    output.rows(&columns, rows, "there are no members")?;
+    output.rows(&columns, rows, "no members")?;
     output.talk(summary(&found));
     Ok(Exit::Done)
 }
@@ -91,19 +91,20 @@ fn row(member: &UpgradeMember, found: &UpgradeSummary, output: &Output) -> Vec<S
 /// Describes the present protocol, and the next step.
 fn summary(found: &UpgradeSummary) -> String {
     let UpgradeSummary { protocol, protocol_newest: newest, held, .. } = *found;
-    let speaks = format!("the cluster speaks protocol {protocol}");
+    let speaks = format!("the cluster uses protocol {protocol}");
     let waiting = found.waits_for().count();
     match (newest > protocol, waiting, held) {
-        (false, _, false) => format!("{speaks}; no member speaks a newer one"),
-        (false, _, true) => format!("{speaks} and is held there; no member speaks a newer one"),
-        (true, 0, false) => format!("{speaks}; every member speaks {newest}, to which it rises in a moment"),
+        (false, _, false) => format!("{speaks}; no member supports a newer one"),
+        (false, _, true) => format!("{speaks}, held; no member supports a newer one"),
+        (true, 0, false) => format!("{speaks}; every member supports {newest}, to which it rises in a moment"),
         (true, 0, true) => {
-            format!("{speaks} and is held there; every member speaks {newest}: `archon upgrade finalize`")
+            format!("{speaks}, held; every member supports {newest}: `archon upgrade finalize`")
         }
         (true, waiting, _) => {
             let members = count_text(waiting, "member", "members");
             format!(
-                "{speaks}; for {newest} it waits for {members}: restart them with the new version and without --protocol-max, or remove those that are gone"
+                "{speaks}; {newest} waits for {members}: restart them with the new version and without --protocol-max, \
+                 or remove those that are gone"
             )
         }
     }
@@ -130,15 +131,16 @@ mod tests {
     #[test]
     fn upgrade_texts_name_the_next_step() {
         let done = found(&[(1, 2), (1, 2)], 2, false);
-        assert_eq!(summary(&done), "the cluster speaks protocol 2; no member speaks a newer one");
+        assert_eq!(summary(&done), "the cluster uses protocol 2; no member supports a newer one");
         let half = found(&[(1, 2), (1, 1), (0, 0)], 1, false);
         assert_eq!(
             summary(&half),
-            "the cluster speaks protocol 1; for 2 it waits for 2 members: restart them with the new version and without --protocol-max, or remove those that are gone"
+            "the cluster uses protocol 1; 2 waits for 2 members: restart them with the new version and \
+             without --protocol-max, or remove those that are gone"
         );
         let held = found(&[(1, 2), (1, 2)], 1, true);
-        assert!(summary(&held).contains("held there; every member speaks 2: `archon upgrade finalize`"));
+        assert!(summary(&held).contains("held; every member supports 2: `archon upgrade finalize`"));
         assert!(summary(&found(&[(1, 2)], 1, false)).contains("rises in a moment"));
-        assert!(summary(&found(&[(1, 2)], 2, true)).contains("is held there"));
+        assert!(summary(&found(&[(1, 2)], 2, true)).contains(", held"));
     }
 }

@@ -116,7 +116,7 @@ pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> R
             "{} did not reach the target",
             count_text(failed_or_cancelled, "move", "moves")
         ))
-        .with_remedy("`archon rebalance status` says why; then plan anew: `archon rebalance plan`"));
+        .with_remedy("`archon rebalance status` shows the reasons; then make a new plan: `archon rebalance plan`"));
     }
     Ok(Exit::Done)
 }
@@ -139,7 +139,7 @@ async fn dry_run(args: &ApplyArgs, admin: &Admin, output: &Output) -> Result<Exi
     }
     print_plan(&plan, running_beside(&plan, admin).await, output)?;
     if !plan.moves.is_empty() {
-        output.talk("nothing was changed; to do it, say the same without --dry-run");
+        output.talk("nothing was changed; to apply it, repeat the command without --dry-run");
     }
     Ok(Exit::Done)
 }
@@ -156,8 +156,8 @@ fn done_text(result: &Rebalance) -> String {
     match superseded {
         0 => format!("done: {done}"),
         _ => format!(
-            "done: {done}; {superseded} more lost the point because the cluster changed meanwhile (archon rebalance \
-             status); what is left to move: archon rebalance plan"
+            "done: {done}; {superseded} more became pointless because the cluster changed (archon rebalance status); \
+             remaining moves: archon rebalance plan"
         ),
     }
 }
@@ -232,13 +232,13 @@ async fn wait_for_moves(
     match wait(&mut Moves { admin, progress, most, whole: output.is_json() }, limit).await? {
         Waited::Over(rebalance) => Ok(Some(rebalance)),
         Waited::Detached => {
-            output.talk("detached: the moves go on in the cluster");
+            output.talk("detached: the moves continue in the cluster");
             output.talk("  watch them:  archon rebalance status");
             output.talk("  stop them:   archon rebalance cancel");
             Ok(None)
         }
-        Waited::TimedOut => Err(Failure::new(Exit::TimedOut, "the moves are still under way")
-            .with_remedy("they go on; watch them with `archon rebalance status`")),
+        Waited::TimedOut => Err(Failure::new(Exit::TimedOut, "the moves are still running")
+            .with_remedy("they continue; watch them with `archon rebalance status`")),
     }
 }
 
@@ -254,7 +254,7 @@ async fn running_beside(plan: &Plan, admin: &Admin) -> usize {
 /// Returns the quorum's error for applying a plan while one runs; with nothing to apply, the quorum is not asked.
 fn already_running(moves: usize) -> ErrorDetail {
     let moves = count_text(moves, "move of an earlier plan is", "moves of an earlier plan are");
-    ErrorDetail::new(ErrorKind::AssignmentInProgress, format!("{moves} under way, and there is nothing else to move"))
+    ErrorDetail::new(ErrorKind::AssignmentInProgress, format!("{moves} running, and there is nothing else to move"))
 }
 
 /// Stops a rebalance.
@@ -359,7 +359,7 @@ mod tests {
         assert!(way_out(&running(&[Done, InSync])).contains("archon rebalance cancel"));
         assert!(!way_out(&running(&[Done, HandOver])).contains("cancel"));
         let text = done_text(&result(&[Done, Superseded]));
-        assert!(text.starts_with("done: 1 move; 1 more lost the point"), "{text}");
+        assert!(text.starts_with("done: 1 move; 1 more became pointless"), "{text}");
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl PlanFile {
         let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
         serde_json::from_str(text_input::decode(&bytes).map_err(wrong)?).map_err(|error| {
             let problem = in_words(&error.to_string());
-            wrong(format!("this is no plan, or one of another version of archon: {problem}"))
+            wrong(format!("not a plan, or a plan of another version of archon: {problem}"))
         })
     }
 
@@ -87,7 +87,7 @@ impl PlanFile {
     fn check(&self, path: &Path, status: &Status, nodes: &[Node], tables: &[TableSummary]) -> Result<(), Failure> {
         if self.cluster_id != status.cluster_id {
             let (file, made, here) = (path.display(), &self.cluster_id, &status.cluster_id);
-            let message = format!("{file}: this plan was made for cluster {made}, and this is cluster {here}");
+            let message = format!("{file}: the plan is for cluster {made}, but this is cluster {here}");
             let refused = Failure { kind: ErrorKind::WrongCluster.as_str(), ..Failure::new(Exit::Refused, message) };
             return Err(
                 refused.with_remedy("check --coordinators; for a plan of this cluster: `archon rebalance plan`")
@@ -112,7 +112,7 @@ impl PlanFile {
                     None => format!("no {what} of this cluster"),
                 };
                 let label = step.partition_name();
-                let message = format!("the move of {label} says {field}: {name:?}, but {field}_id {id} is {is}");
+                let message = format!("the move of {label} has {field}: {name:?}, but {field}_id {id} is {is}");
                 return Err(unusable(path, &message));
             }
         }
@@ -204,7 +204,7 @@ mod tests {
     fn plan_for_another_cluster_is_refused() {
         let failure = check(&FILE.replace("6f1e", "0000")).unwrap_err();
         assert_eq!((failure.exit, failure.kind), (Exit::Refused, "wrong_cluster"));
-        assert!(failure.message.contains("made for cluster 0000, and this is cluster 6f1e"), "{failure}");
+        assert!(failure.message.contains("is for cluster 0000, but this is cluster 6f1e"), "{failure}");
     }
 
     #[test]

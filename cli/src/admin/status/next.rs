@@ -39,12 +39,12 @@ pub(super) fn next_step(status: &Status, nodes: &[&Node], participants: &[&Node]
     }
     if status.partitions_online < status.partitions_total {
         let remedy = status.reasons.iter().find_map(|reason| reason.remedy.as_deref());
-        return remedy.unwrap_or("see which partitions wait: `archon partition list`").to_owned();
+        return remedy.unwrap_or("see the waiting partitions: `archon partition list`").to_owned();
     }
     if status.partitions_under_replicated > 0 {
         let remedy = remedy_of(status, ReasonCode::UnderReplicated);
         return remedy
-            .unwrap_or_else(|| "nothing to do: copies are being made; see `archon partition list`".to_owned());
+            .unwrap_or_else(|| "nothing to do: copies are being loaded; see `archon partition list`".to_owned());
     }
     if let Some(remedy) = remedy_of(status, ReasonCode::CopiesCondemned) {
         return remedy;
@@ -53,11 +53,11 @@ pub(super) fn next_step(status: &Status, nodes: &[&Node], participants: &[&Node]
         return remedy;
     }
     if status.reshapings_running > 0 {
-        return "watch what is split and merged: `archon rebalance status`".to_owned();
+        return "watch the splits and merges: `archon rebalance status`".to_owned();
     }
     let members = || nodes.iter().chain(participants).copied();
     if let Some(node) = drained(members(), NodeStatus::Failed).next() {
-        return format!("{} was drained and has stopped; forget it: `archon node remove {0}`", node.name);
+        return format!("{} was drained and has stopped; remove it: `archon node remove {0}`", node.name);
     }
     if let Some(node) = members().find(|node| node.goal == NodeGoal::Drain && node.copies_held > 0) {
         return format!("{} is being drained; watch it: `archon node describe {0}`", node.name);

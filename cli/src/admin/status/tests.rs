@@ -30,7 +30,7 @@ quorum      coordinator 2 leads in term 4, 2 of 3 reachable
             3  127.0.0.1:7103  unreachable
 nodes       2 alive
             athens 9 · ephesus 0
-partitions  9 of 9 online, between 0 and 9 copies per node that serves
+partitions  9 of 9 online, between 0 and 9 copies per serving node
 table       version 41
 moves       none running
 next        start coordinator 3 again with its data directory"
@@ -61,7 +61,7 @@ fn status_shows_splits_in_progress() {
     splits.reshapings_running = 2;
     let text = screen(&splits, &[node("athens", 9), node("ephesus", 0)], &output());
     assert!(text.contains("moves       none running; 2 splits and merges under way\n"), "{text}");
-    assert!(text.ends_with("next        watch what is split and merged: `archon rebalance status`"), "{text}");
+    assert!(text.ends_with("next        watch the splits and merges: `archon rebalance status`"), "{text}");
 }
 
 #[test]
@@ -71,12 +71,12 @@ fn drained_node_is_named_and_no_empty_plan_is_advised() {
     let mut empty = Node { goal: NodeGoal::Drain.into(), ..node("ephesus", 0) };
     let text = screen(&whole, &[node("athens", 9), empty.clone()], &output());
     assert!(text.contains("athens 9 · ephesus 0 (drained)"), "{text}");
-    assert!(text.contains("between 9 and 9 copies per node that serves"), "{text}");
+    assert!(text.contains("between 9 and 9 copies per serving node"), "{text}");
     assert!(text.ends_with("ephesus is drained: stop it, then `archon node remove ephesus`"), "{text}");
     empty.status = NodeStatus::Failed.into();
     whole.nodes_failed = 1;
     let text = screen(&whole, &[node("athens", 9), empty.clone()], &output());
-    assert!(text.ends_with("was drained and has stopped; forget it: `archon node remove ephesus`"), "{text}");
+    assert!(text.ends_with("was drained and has stopped; remove it: `archon node remove ephesus`"), "{text}");
     let busy = Node { copies_held: 3, status: NodeStatus::Alive.into(), ..empty };
     whole.nodes_failed = 0;
     let text = screen(&whole, &[node("athens", 9), busy], &output());
@@ -96,7 +96,7 @@ fn participants_are_not_counted_as_nodes() {
         text.contains("            athens 9 · ephesus 9\n            participants: ada 6 · grace 0 (failed)\n"),
         "{text}"
     );
-    assert!(text.contains("between 9 and 9 copies per node that serves"), "{text}");
+    assert!(text.contains("between 9 and 9 copies per serving node"), "{text}");
     assert!(text.ends_with("next        nothing to do"), "{text}");
     // A drained participant that has ended is not counted as a failed node.
     members[3].goal = NodeGoal::Drain.into();
@@ -200,8 +200,8 @@ fn missing_replicas_are_counted_and_are_the_next_step() {
     whole.coordinators.pop();
     let short = Status { partitions_under_replicated: 4, ..whole };
     let text = screen(&short, &[node("athens", 9), node("ephesus", 9)], &output());
-    assert!(text.contains("9 of 9 online, 4 with fewer copies than wanted, between 9 and 9"), "{text}");
-    assert!(text.ends_with("copies are being made; see `archon partition list`"), "{text}");
+    assert!(text.contains("9 of 9 online, 4 under-replicated, between 9 and 9"), "{text}");
+    assert!(text.ends_with("copies are being loaded; see `archon partition list`"), "{text}");
     let reason = reason(ReasonCode::UnderReplicated, Subject::Copies, "4 of 9", "add a node, or uncordon one");
     let text = screen(&Status { reasons: vec![reason], ..short }, &[], &output());
     assert!(text.ends_with("next        add a node, or uncordon one"), "{text}");

@@ -49,12 +49,12 @@ pub(crate) async fn run(args: &TopArgs, admin: &Admin, output: &Output) -> Resul
 /// Checks that the output is a terminal that can be drawn on, and not JSON.
 fn check_terminal(output: &Output) -> Result<(), Failure> {
     let instead =
-        "look once with `archon status`, or again and again with `archon status --watch`, also with `-o json`";
+        "use `archon status`, or `archon status --watch`, also with `-o json`";
     if output.is_json() {
         return Err(Failure::usage("`archon top` draws for people and has no JSON document", instead));
     }
     if !output.redraw {
-        let message = "`archon top` draws on a terminal, and standard output is none (or TERM says it can only print)";
+        let message = "`archon top` needs a terminal as standard output, with a TERM that can move the cursor";
         return Err(Failure::usage(message, instead));
     }
     Ok(())

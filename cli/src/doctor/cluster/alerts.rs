@@ -14,10 +14,10 @@ pub(super) fn judge(found: Result<Check, Error>) -> Vec<Finding> {
             let remedy = "see `archon status`; start a majority of the coordinators";
             return vec![Finding::error(CODE, CLUSTER, format!("no leading coordinator answers: {error}"), remedy)];
         }
-        Err(error) => return vec![Finding::not_checked(CODE, CLUSTER, format!("what `archon check` says: {error}"))],
+        Err(error) => return vec![Finding::not_checked(CODE, CLUSTER, format!("alerts of `archon check`: {error}"))],
     };
     if check.alerts.is_empty() {
-        return vec![Finding::ok(CODE, CLUSTER, "there is nothing that somebody should look at")];
+        return vec![Finding::ok(CODE, CLUSTER, "nothing needs attention")];
     }
     let finding = |alert: archon_client::Alert| {
         let verdict = match alert.severity.known() {

@@ -10,29 +10,29 @@ pub(super) fn judge(found: Result<Vec<ShownCertificate>, Failure>) -> Vec<Findin
     let shown = match found {
         Ok(shown) => shown,
         Err(failure) => {
-            return vec![Finding::not_checked(CODE, CLUSTER, format!("what members show: {}", failure.message))];
+            return vec![Finding::not_checked(CODE, CLUSTER, format!("certificates of members: {}", failure.message))];
         }
     };
     let wrong = |one: &ShownCertificate| match &one.problem {
         // It may be down, or present an untrusted certificate; alerts distinguish these cases.
         Some(problem) if one.certificate.is_none() => {
-            let remedy = format!("see whether it runs, and the log of the process at {}", one.address);
-            Some(Finding::warning(CODE, &one.member, format!("its certificate cannot be seen: {problem}"), remedy))
+            let remedy = format!("check that it is running, and the log of the process at {}", one.address);
+            Some(Finding::warning(CODE, &one.member, format!("its certificate is unavailable: {problem}"), remedy))
         }
         Some(problem) => {
             let remedy =
-                format!("see which process listens at {}, and which directory it was given by --tls-dir", one.address);
+                format!("check which process listens at {}, and its --tls-dir", one.address);
             Some(Finding::error(CODE, &one.member, problem, remedy))
         }
         None if one.ends_soon => {
-            let remedy = "renew it: docs/operate/certificates.md says how, without a restart";
-            Some(Finding::warning(CODE, &one.member, "its certificate ends soon", remedy))
+            let remedy = "renew it without a restart: see docs/operate/certificates.md";
+            Some(Finding::warning(CODE, &one.member, "its certificate expires soon", remedy))
         }
         None => None,
     };
     let findings: Vec<Finding> = shown.iter().filter_map(wrong).collect();
     if findings.is_empty() && !shown.is_empty() {
-        let message = format!("each of {} members shows a certificate of its own that holds", shown.len());
+        let message = format!("each of {} members presents its own valid certificate", shown.len());
         return vec![Finding::ok(CODE, CLUSTER, message)];
     }
     findings

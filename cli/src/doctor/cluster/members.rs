@@ -108,15 +108,16 @@ pub(super) fn judge(members: &[Member], own: &str) -> Vec<Finding> {
     for member in members {
         if let Err(why) = &member.said {
             let remedy =
-                "see whether it runs, and whether this machine reaches it; `archon status` says how the others see it";
-            let message = format!("it does not answer here: {why}");
+                "check that it is running and that this machine reaches it; `archon status` shows how the others see \
+                 it";
+            let message = format!("it does not answer this machine: {why}");
             findings.push(Finding::warning(FindingCode::Member, &member.name, message, remedy));
         }
     }
     let said: Vec<(&str, &Said)> =
         members.iter().filter_map(|member| Some((member.name.as_str(), member.said.as_ref().ok()?))).collect();
     if said.is_empty() {
-        findings.push(Finding::not_checked(FindingCode::Member, CLUSTER, "no member says anything of itself"));
+        findings.push(Finding::not_checked(FindingCode::Member, CLUSTER, "no member reports about itself"));
         return findings;
     }
     findings.push(versions(&said, own));
@@ -141,10 +142,10 @@ fn versions(said: &[(&str, &Said)], own: &str) -> Finding {
     }
     let each = by_version.iter().map(|(version, names)| format!("{version}: {}", names.join(", ")));
     let message = format!(
-        "members run other versions than each other, or than this machine ({own}): {}",
+        "versions of members differ, among each other or from this machine ({own}): {}",
         each.collect::<Vec<_>>().join("; ")
     );
-    let remedy = "bring all to one version, member after member; CHANGELOG.md says which versions go together";
+    let remedy = "upgrade all members to one version, one after the other; CHANGELOG.md lists compatible versions";
     Finding::warning(CODE, CLUSTER, message, remedy)
 }
 
@@ -154,7 +155,8 @@ fn clocks(said: &[(&str, &Said)]) -> Vec<Finding> {
     let off = |(name, skew): &(&str, Skew)| {
         let way = if skew.ahead { "ahead of" } else { "behind" };
         let message = format!("its clock is {} {way} this machine's, at least", long_text(skew.by));
-        let remedy = "have NTP keep the clocks of both machines right; leases do not go by them, certificates, events and logs do";
+        let remedy = "synchronize the clocks of both machines with NTP; leases do not depend on them, certificates, \
+                      events and logs do";
         match skew.by {
             by if by >= SKEW_TOO_MUCH => Some(Finding::error(CODE, name, message, remedy)),
             by if by >= SKEW_MAX => Some(Finding::warning(CODE, name, message, remedy)),
@@ -163,7 +165,7 @@ fn clocks(said: &[(&str, &Said)]) -> Vec<Finding> {
     };
     let findings: Vec<Finding> = told.iter().filter_map(off).collect();
     match (findings.is_empty(), told.is_empty()) {
-        (_, true) => vec![Finding::not_checked(CODE, CLUSTER, "the clocks of members: none tells its own")],
+        (_, true) => vec![Finding::not_checked(CODE, CLUSTER, "the clocks of members: none reports its own")],
         (true, false) => {
             let message = format!("the clocks of {} members agree with this machine's within a second", told.len());
             vec![Finding::ok(CODE, CLUSTER, message)]
@@ -176,7 +178,8 @@ fn files(said: &[(&str, &Said)]) -> Vec<Finding> {
     const CODE: FindingCode = FindingCode::OpenFiles;
     let few = |(name, said): &(&str, &Said)| {
         let most = said.files_max?;
-        let remedy = "raise the limit of open files for it (LimitNOFILE of its service) and start it again; without one left connections are refused";
+        let remedy = "raise its limit of open files (LimitNOFILE of its service) and restart it; at the limit it \
+                      refuses connections";
         let full = said.files.saturating_mul(100) >= most.saturating_mul(FILES_PERCENT);
         full.then(|| Finding::warning(CODE, name, format!("it has {} of {most} files open", said.files), remedy))
     };
@@ -185,7 +188,7 @@ fn files(said: &[(&str, &Said)]) -> Vec<Finding> {
         return vec![Finding::ok(
             CODE,
             CLUSTER,
-            format!("no member has {FILES_PERCENT} % of the files open that it may"),
+            format!("all members use less than {FILES_PERCENT} % of their limit of open files"),
         )];
     }
     findings
@@ -195,16 +198,16 @@ fn syncs(said: &[(&str, &Said)]) -> Vec<Finding> {
     const CODE: FindingCode = FindingCode::DiskSync;
     let told: Vec<(&str, Duration)> = said.iter().filter_map(|(name, said)| Some((*name, said.sync?))).collect();
     let slow = |(name, sync): &(&str, Duration)| {
-        let message = format!("a durable write of its log takes {} on average", time_text(*sync));
+        let message = format!("durable writes of its log take {} on average", time_text(*sync));
         let remedy =
-            "look at its disk: `archon doctor --data-dir DIR` there; use a faster one, that others do not keep busy";
+            "check its disk with `archon doctor --data-dir DIR` there; use a faster disk, without other load";
         (*sync >= SYNC_SLOW).then(|| Finding::warning(CODE, name, message, remedy))
     };
     let findings: Vec<Finding> = told.iter().filter_map(slow).collect();
     match told.iter().max_by_key(|(_, sync)| *sync) {
-        None => vec![Finding::not_checked(CODE, CLUSTER, "the disks of members: none has written yet")],
+        None => vec![Finding::not_checked(CODE, CLUSTER, "the disks of members: no writes yet")],
         Some((name, sync)) if findings.is_empty() => {
-            let message = format!("durable writes of logs take {} on average at most, at {name}", time_text(*sync));
+            let message = format!("durable writes of logs take at most {} on average, on {name}", time_text(*sync));
             vec![Finding::ok(CODE, CLUSTER, message)]
         }
         Some(_) => findings,

@@ -23,7 +23,7 @@ const EACH: Duration = Duration::from_secs(2);
 /// Checks the cluster, if its addresses are known.
 pub(super) async fn look(target: &Target) -> Vec<Finding> {
     if target.connection.coordinators.is_empty() {
-        let why = "no coordinator is named; say --coordinators H:P,… or set ARCHON_COORDINATORS";
+        let why = "no coordinator is named; give --coordinators H:P,… or set ARCHON_COORDINATORS";
         return vec![Finding::not_checked(FindingCode::Quorum, CLUSTER, why)];
     }
     let reached = connect::transport(&target.connection)
@@ -32,11 +32,11 @@ pub(super) async fn look(target: &Target) -> Vec<Finding> {
         Ok((transport, admin)) => ask(&transport, &admin).await,
         // Their faults are findings about this machine.
         Err(_) if target.connection.tls_dir.as_deref().is_some_and(is_unusable) => {
-            let why = "these credentials cannot be used, so nobody was asked";
+            let why = "these credentials cannot be used, so no member was contacted";
             vec![Finding::not_checked(FindingCode::Quorum, CLUSTER, why)]
         }
         Err(Failure { message, remedy, .. }) => {
-            let remedy = remedy.unwrap_or_else(|| "correct the options, or what the file says".to_owned());
+            let remedy = remedy.unwrap_or_else(|| "correct the options or the file".to_owned());
             vec![Finding::error(FindingCode::Configuration, CLUSTER, message, remedy)]
         }
     }

@@ -52,7 +52,7 @@ pub(super) fn judge(each: &Each) -> Vec<Finding> {
         findings.extend(behind.map(|member| {
             let message = format!("it is {} entries behind", member.entries_behind.unwrap_or(0));
             let remedy =
-                "see its log, its disk and the network to it; `archon quorum list` shows whether it catches up";
+                "check its log, its disk and the network to it; `archon quorum list` shows its progress";
             Finding::warning(CODE, &format!("coordinator/{}", member.id), message, remedy)
         }));
         return findings;
@@ -61,22 +61,23 @@ pub(super) fn judge(each: &Each) -> Vec<Finding> {
         each.iter().find_map(|(_, said)| said.as_ref().err().filter(|error| error.kind() == ErrorKind::Refused));
     if let (Some(error), None) = (refused, answers(each).next()) {
         if is_of_certificates(&error.to_string()) {
-            let message = format!("these credentials are not those of this cluster, or count no more: {error}");
+            let message = format!("these credentials are of another cluster, or revoked: {error}");
             return vec![Finding::error(CODE, CLUSTER, message, COMPARE)];
         }
         let message =
-            format!("these credentials may not ask ({error}); say --tls-dir with those of an operator or admin");
+            format!("these credentials have no right to ask ({error}); give those of an operator or admin with \
+                     --tls-dir");
         return vec![Finding::not_checked(CODE, CLUSTER, message)];
     }
     let majority =
-        "start a majority of the coordinators, each on its own data directory; then they elect a leader by themselves";
+        "start a majority of the coordinators, each with its own data directory; they then elect a leader";
     let cut_off = answers(each).find(|quorum| quorum.leader_id == Some(quorum.id));
     let message = match (cut_off, answers(each).map(|quorum| heard(quorum).1).max()) {
         (Some(quorum), _) => {
             let (heard, voters) = heard(quorum);
-            format!("coordinator {} says that it leads, and cannot: of {voters} voters {heard} answer it", quorum.id)
+            format!("coordinator {} claims to lead without a majority: {heard} of {voters} voters answer it", quorum.id)
         }
-        (None, Some(voters)) => format!("no coordinator leads: {} answer, of {voters} voters", answers(each).count()),
+        (None, Some(voters)) => format!("no coordinator leads: {} of {voters} voters answer", answers(each).count()),
         (None, None) => match each {
             [(address, _)] => format!("no coordinator answers at {address}"),
             each => format!("none of the coordinators at {} addresses answers", each.len()),
@@ -85,7 +86,7 @@ pub(super) fn judge(each: &Each) -> Vec<Finding> {
     findings.push(Finding::error(CODE, CLUSTER, message, majority));
     findings.extend(each.iter().filter_map(|(address, said)| {
         let error = said.as_ref().err()?;
-        let remedy = "see whether it runs there, and whether this machine reaches it";
+        let remedy = "check that it is running there, and that this machine reaches it";
         Some(Finding::error(CODE, address, error.to_string(), remedy))
     }));
     findings
@@ -94,7 +95,7 @@ pub(super) fn judge(each: &Each) -> Vec<Finding> {
 /// Returns the remedy if no coordinator may fail, or one of them is redundant.
 fn more(voters: usize) -> String {
     match voters {
-        1 => "with a single coordinator nothing is decided while it is down: start two more with --join, and wait until they vote",
+        1 => "a single coordinator tolerates no failure: start two more with --join, and wait until they are voters",
         _ => "start the coordinators that are down; use an odd number of voters (`archon quorum promote`, `remove`)",
     }
     .to_owned()

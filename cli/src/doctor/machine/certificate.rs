@@ -17,7 +17,8 @@ fn judge(about: &str, found: Result<CertificateCheck, Failure>, now: SystemTime)
         Ok(check) => check,
         Err(failure) => {
             let again = format!(
-                "mend it and look again, as the user of the process: `archon cert check {about}`; docs/operate/certificates.md, What goes wrong"
+                "correct it and check again as the user of the process: `archon cert check {about}`; \
+                 docs/operate/certificates.md, What goes wrong"
             );
             let remedy = failure.remedy.unwrap_or(again);
             return Finding::error(CODE, about, failure.message, remedy);
@@ -25,8 +26,8 @@ fn judge(about: &str, found: Result<CertificateCheck, Failure>, now: SystemTime)
     };
     let whose = brief(&check.certificate, now);
     match (check.certificate_ends_soon, check.authority_ends_soon) {
-        (true, _) => Finding::warning(CODE, about, format!("{whose}: it ends soon"), RENEW),
-        (false, true) => Finding::warning(CODE, about, format!("{whose}, of an authority that ends soon"), CHANGE),
+        (true, _) => Finding::warning(CODE, about, format!("{whose}: it expires soon"), RENEW),
+        (false, true) => Finding::warning(CODE, about, format!("{whose}, of an authority that expires soon"), CHANGE),
         (false, false) => Finding::ok(CODE, about, whose),
     }
 }

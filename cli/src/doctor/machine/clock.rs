@@ -31,16 +31,16 @@ pub(super) enum Synchronised {
 /// checked memory safety.
 pub(super) async fn synchronised() -> Synchronised {
     if !cfg!(target_os = "linux") {
-        return Synchronised::Unknown("this is looked at on Linux only".to_owned());
+        return Synchronised::Unknown("checked on Linux only".to_owned());
     }
     let mut command = Command::new("timedatectl");
     command.args(["show", "--property=NTPSynchronized", "--value"]).stdin(Stdio::null()).kill_on_drop(true);
     match timeout(ASKED, command.output()).await {
         Ok(Ok(output)) => answer(output.status.success(), &String::from_utf8_lossy(&output.stdout)),
         Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
-            Synchronised::Unknown("there is no timedatectl that could tell".to_owned())
+            Synchronised::Unknown("timedatectl is not installed".to_owned())
         }
-        Ok(Err(error)) => Synchronised::Unknown(format!("asking timedatectl: {error}")),
+        Ok(Err(error)) => Synchronised::Unknown(format!("calling timedatectl: {error}")),
         Err(_) => Synchronised::Unknown(format!("timedatectl did not answer within {} s", ASKED.as_secs())),
     }
 }
@@ -49,26 +49,26 @@ fn answer(success: bool, text: &str) -> Synchronised {
     match text.trim() {
         "yes" if success => Synchronised::Yes,
         "no" if success => Synchronised::No,
-        _ => Synchronised::Unknown("timedatectl cannot tell here".to_owned()),
+        _ => Synchronised::Unknown("timedatectl does not work here".to_owned()),
     }
 }
 
 /// Judges the time that the clock shows, and its synchronisation.
 pub(super) fn set(synchronised: Synchronised, now: SystemTime) -> Finding {
     const CODE: FindingCode = FindingCode::ClockSet;
-    let keep = "run one that keeps it right, such as chrony or systemd-timesyncd";
+    let keep = "run a time service, such as chrony or systemd-timesyncd";
     if now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() < EARLIEST {
-        let message = "the clock shows a time before this program was written: certificates are not valid yet by it";
+        let message = "the clock shows a time before this program was built: certificates are not valid yet";
         return Finding::error(CODE, MACHINE, message, format!("set the clock; {keep}"));
     }
     match synchronised {
-        Synchronised::Yes => Finding::ok(CODE, MACHINE, "the clock is kept right by NTP"),
+        Synchronised::Yes => Finding::ok(CODE, MACHINE, "the clock is synchronized by NTP"),
         Synchronised::No => {
-            let message = "nobody keeps the clock right. Leases do not go by it; certificates, events and logs do";
+            let message = "the clock is not synchronized. Leases do not depend on it; certificates, events and logs do";
             Finding::warning(CODE, MACHINE, message, keep)
         }
         Synchronised::Unknown(why) => {
-            Finding::not_checked(CODE, MACHINE, format!("whether the clock is kept right: {why}"))
+            Finding::not_checked(CODE, MACHINE, format!("synchronization of the clock: {why}"))
         }
     }
 }
@@ -136,14 +136,15 @@ pub(super) fn steady(elapsed: Elapsed) -> Finding {
         Some(wall) => (elapsed.boot.saturating_sub(wall), "back"),
     };
     if difference > STEP_MIN + elapsed.boot / 10 + elapsed.apart {
-        return leapt(&format!("the clock leapt {way} by {} ms {watched}", difference.as_millis()));
+        return leapt(&format!("the clock jumped {way} by {} ms {watched}", difference.as_millis()));
     }
-    Finding::ok(CODE, MACHINE, format!("the clock went on evenly {watched}"))
+    Finding::ok(CODE, MACHINE, format!("the clock ran steadily {watched}"))
 }
 
 fn leapt(message: &str) -> Finding {
     let remedy =
-        "see that only one program sets the clock, and that it steers it instead of setting it; leases do not go by it";
+        "let only one program adjust the clock, and let it slew the clock instead of stepping it; leases do not depend \
+         on it";
     Finding::warning(FindingCode::ClockSteady, MACHINE, message, remedy)
 }
 

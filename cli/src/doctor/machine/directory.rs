@@ -55,7 +55,7 @@ pub(super) fn judge(about: &str, reading: &Reading) -> Finding {
     const CODE: FindingCode = FindingCode::Directory;
     let place = reading.place.display();
     if reading.there.is_some_and(|there| !there.is_directory) {
-        return Finding::error(CODE, about, "it is no directory", "name a directory by --data-dir");
+        return Finding::error(CODE, about, "it is not a directory", "name a directory by --data-dir");
     }
     if let Err(error) = &reading.written {
         let remedy = match error.kind() {
@@ -64,31 +64,33 @@ pub(super) fn judge(about: &str, reading: &Reading) -> Finding {
             }
             io::ErrorKind::StorageFull => "free space on that file system",
             _ => {
-                "run this as the user that runs coordinators and nodes; if it was that one, give it the directory: `chown`, and `chmod 700`"
+                "run this command as the user of the coordinators and nodes; if you did, give that user the directory: \
+                 `chown`, and `chmod 700`"
             }
         };
-        return Finding::error(CODE, about, format!("no file can be made in {place}: {error}"), remedy);
+        return Finding::error(CODE, about, format!("cannot create a file in {place}: {error}"), remedy);
     }
     match reading.there {
-        None => Finding::ok(CODE, about, format!("it is not there yet, and can be made in {place}")),
+        None => Finding::ok(CODE, about, format!("it does not exist yet, and can be created in {place}")),
         Some(there) if there.owner != reading.user => {
-            let message = format!("it is user {}'s, and this is run by user {}", there.owner, reading.user);
-            let remedy = "run this as the user that runs coordinators and nodes, to see what that one may";
+            let message = format!("it belongs to user {}, and this command runs as user {}", there.owner, reading.user);
+            let remedy = "run this command as the user of the coordinators and nodes";
             Finding::warning(CODE, about, message, remedy)
         }
         Some(there) if there.mode & 0o1000 != 0 => {
-            let message = format!("it is a directory for everybody's files (mode {:o})", there.mode);
-            Finding::warning(CODE, about, message, format!("name one of its own by --data-dir, such as {about}/archon"))
+            let message = format!("it is a shared directory (mode {:o})", there.mode);
+            Finding::warning(CODE, about, message, format!("give a separate directory with --data-dir, such as \
+                                                            {about}/archon"))
         }
         Some(there) if there.mode & 0o002 != 0 => {
-            let message = format!("everybody may write into it (mode {:o})", there.mode);
+            let message = format!("every user may write to it (mode {:o})", there.mode);
             Finding::error(CODE, about, message, format!("chmod 700 {about}"))
         }
         Some(there) if there.mode & 0o077 != 0 => {
-            let message = format!("others may look into it (mode {:o})", there.mode);
+            let message = format!("other users may read it (mode {:o})", there.mode);
             Finding::warning(CODE, about, message, format!("chmod 700 {about}"))
         }
-        Some(there) => Finding::ok(CODE, about, format!("it can be written, and is private (mode {:o})", there.mode)),
+        Some(there) => Finding::ok(CODE, about, format!("it is writable and private (mode {:o})", there.mode)),
     }
 }
 

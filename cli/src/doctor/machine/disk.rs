@@ -56,14 +56,14 @@ pub(super) fn space(about: &str, found: io::Result<Space>) -> Finding {
     const CODE: FindingCode = FindingCode::DiskSpace;
     let Space { free, size } = match found {
         Ok(found) => found,
-        Err(error) => return Finding::not_checked(CODE, about, format!("space on the file system: {error}")),
+        Err(error) => return Finding::not_checked(CODE, about, format!("free space of the file system: {error}")),
     };
     let percent = u128::from(free) * 100 / u128::from(size.max(1));
     let message = format!("{} of {} are free ({percent} %)", bytes_text(free), bytes_text(size));
-    let remedy = "free space, or give the file system more";
+    let remedy = "free space, or enlarge the file system";
     match () {
         () if free < FREE_BYTES_MIN => {
-            let why = format!("{message}: below {} no writes are taken", bytes_text(FREE_BYTES_MIN));
+            let why = format!("{message}: below {} writes are refused", bytes_text(FREE_BYTES_MIN));
             Finding::error(CODE, about, why, remedy)
         }
         () if percent < FREE_PERCENT.into() => Finding::warning(CODE, about, message, remedy),
@@ -99,34 +99,35 @@ pub(super) fn syncs(about: &str, kind: &file_system::Reading, took: io::Result<V
     const CODE: FindingCode = FindingCode::DiskSync;
     let mut took = match took {
         Ok(took) => took,
-        Err(error) => return Finding::not_checked(CODE, about, format!("how long a sync takes: {error}")),
+        Err(error) => return Finding::not_checked(CODE, about, format!("latency of a sync: {error}")),
     };
     if matches!(kind, file_system::Reading::Known(_, Kind::Memory)) {
-        return Finding::not_checked(CODE, about, "how long a sync takes: there is no disk");
+        return Finding::not_checked(CODE, about, "latency of a sync: there is no disk");
     }
     took.sort_unstable();
     let (Some(half), Some(most)) = (quantile(&took, 50), quantile(&took, 99)) else {
-        return Finding::not_checked(CODE, about, "how long a sync takes: nothing was measured");
+        return Finding::not_checked(CODE, about, "latency of a sync: nothing was measured");
     };
     let message = format!(
-        "of {} small writes half were durable within {}, 99 % within {}",
+        "{} small durable writes: half within {}, 99 % within {}",
         took.len(),
         time_text(half),
         time_text(most)
     );
-    let faster = "use a faster disk (SSD), and none that others keep busy";
+    let faster = "use a faster disk (SSD), without other load";
     match () {
         () if most >= TOO_SLOW => {
             let why = format!("{message}: coordinators elect a leader within {}", time_text(TOO_SLOW));
             Finding::error(CODE, about, why, faster)
         }
         () if most >= VERY_SLOW || half >= SLOW => {
-            let why = format!("{message}: every write waits for one such sync at least");
+            let why = format!("{message}: every write waits for at least one such sync");
             Finding::warning(CODE, about, why, faster)
         }
         () if half < NOT_SYNCED => {
-            let why = format!("{message}: no disk is that fast, so that a loss of power takes what was acknowledged");
-            let remedy = "see whether the file system or the machine below ignores syncs (`nobarrier`, `eatmydata`, an unsafe cache)";
+            let why = format!("{message}: too fast for a disk, so a power failure may lose acknowledged writes");
+            let remedy = "check whether the file system or the host ignores syncs (`nobarrier`, `eatmydata`, an unsafe \
+                          cache)";
             Finding::warning(CODE, about, why, remedy)
         }
         () => Finding::ok(CODE, about, message),

@@ -74,7 +74,7 @@ pub(super) fn read(place: &Path) -> Reading {
     #[cfg(not(target_os = "linux"))]
     {
         let _ = place;
-        Reading::Unknown("this is looked at on Linux only".to_owned())
+        Reading::Unknown("checked on Linux only".to_owned())
     }
 }
 
@@ -90,37 +90,38 @@ pub(super) fn judge(about: &str, reading: &Reading) -> Finding {
         Reading::Known(name, kind) => (name, kind),
         Reading::Other(number) => {
             let message =
-                format!("file system {number:#x} is not known here: whether it keeps what was synced is its affair");
+                format!("file system {number:#x} is unknown: check that it keeps synced data");
             return Finding::not_checked(CODE, about, message);
         }
-        Reading::Unknown(why) => return Finding::not_checked(CODE, about, format!("the kind of file system: {why}")),
+        Reading::Unknown(why) => return Finding::not_checked(CODE, about, format!("type of file system: {why}")),
     };
-    let disk = "name a directory on a disk of this machine by --data-dir";
+    let disk = "give a directory on a local disk with --data-dir";
     match kind {
         Kind::Disk => Finding::ok(CODE, about, *name),
         Kind::Memory => {
             let message = format!(
-                "{name} is in memory: all that is written is gone with the machine, also what was acknowledged"
+                "{name} is in memory: a restart of the machine loses all data, including acknowledged writes"
             );
             Finding::error(CODE, about, message, disk)
         }
         Kind::Network => {
             let message = format!(
-                "{name} is at another machine: its locks and syncs, and how long they take, are what that one and the network make of them"
+                "{name} is a network file system: correctness and latency of its locks and syncs depend on the server \
+                 and the network"
             );
             Finding::warning(CODE, about, message, disk)
         }
         Kind::Layer => {
-            let message = format!("{name} is the layer of a container, and is gone with it");
+            let message = format!("{name} is the layer of a container, and is deleted with it");
             Finding::warning(CODE, about, message, "mount a volume there, as packaging/docker/compose.yaml does")
         }
         Kind::UserSpace => Finding::warning(
             CODE,
             about,
-            format!("{name}: what is done with a sync is up to the program behind it"),
+            format!("{name}: the program behind it determines whether a sync is durable"),
             disk,
         ),
-        Kind::Foreign => Finding::warning(CODE, about, format!("{name} has no owners and no private files"), disk),
+        Kind::Foreign => Finding::warning(CODE, about, format!("{name} does not support owners and private files"), disk),
     }
 }
 

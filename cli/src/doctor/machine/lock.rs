@@ -55,14 +55,14 @@ fn holder(locks: &str, inode: u64, noted: Option<u32>) -> Option<u32> {
 pub(super) fn judge(about: &str, reading: Reading) -> Finding {
     const CODE: FindingCode = FindingCode::DirectoryLock;
     match reading {
-        Reading::Never => Finding::ok(CODE, about, "nobody has used it yet"),
-        Reading::Free => Finding::ok(CODE, about, "no process of this machine uses it now"),
+        Reading::Never => Finding::ok(CODE, about, "unused so far"),
+        Reading::Free => Finding::ok(CODE, about, "no process of this machine uses it"),
         Reading::Held(process) => Finding::ok(
             CODE,
             about,
-            format!("process {process} uses it: another one that is started on it would be refused"),
+            format!("process {process} uses it: a second process would be refused"),
         ),
-        Reading::Unknown(error) => Finding::not_checked(CODE, about, format!("who uses it: {error}")),
+        Reading::Unknown(error) => Finding::not_checked(CODE, about, format!("process that uses it: {error}")),
     }
 }
 

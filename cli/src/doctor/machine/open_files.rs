@@ -20,15 +20,15 @@ pub(super) fn read() -> Option<u64> {
 pub(super) fn judge(most: Option<u64>) -> Finding {
     const CODE: FindingCode = FindingCode::OpenFiles;
     let Some(most) = most else {
-        return Finding::ok(CODE, MACHINE, "processes that are started here may have any number of files open");
+        return Finding::ok(CODE, MACHINE, "processes started here have no limit of open files");
     };
-    let message = format!("processes that are started here may have {most} files open");
-    let remedy = "raise the limit for whoever starts them: LimitNOFILE of a service (1048576 in packaging/systemd), nofile of a container, \
+    let message = format!("processes started here may have {most} files open");
+    let remedy = "raise the limit: LimitNOFILE of a service (1048576 in packaging/systemd), nofile of a container, \
                   `ulimit -Hn` of a shell";
     match most {
-        0..NEEDED => Finding::error(CODE, MACHINE, format!("{message}, and need {NEEDED} at least"), remedy),
+        0..NEEDED => Finding::error(CODE, MACHINE, format!("{message}, and need at least {NEEDED}"), remedy),
         NEEDED..WANTED => {
-            let message = format!("{message}: a node takes {} connections then, and 4096 with {WANTED}", most / 2);
+            let message = format!("{message}: a node then accepts {} connections, and 4096 with {WANTED}", most / 2);
             Finding::warning(CODE, MACHINE, message, remedy)
         }
         _ => Finding::ok(CODE, MACHINE, message),

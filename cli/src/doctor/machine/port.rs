@@ -48,7 +48,7 @@ pub(super) async fn look(target: &Target, unused: Option<&str>) -> Vec<Finding> 
             },
             (Err(_), _, Some(member)) => Reading::Beside(member.clone()),
             (Err(_), _, None) if unasked.is_some() => Reading::Unasked(unasked.clone().unwrap_or_default()),
-            (Err(_), _, None) => Reading::Stranger("the member that should be there does not run".to_owned()),
+            (Err(_), _, None) => Reading::Stranger("the expected member is not running".to_owned()),
         };
         if let Reading::Member(member) = &reading
             && target.member.as_ref().is_none_or(|expected| expected == member)
@@ -102,38 +102,41 @@ fn judge(flag: &str, address: SocketAddr, reading: &Reading, expected: Option<&s
     let about = address.to_string();
     let other = crate::serve::other_address(&format!("--{flag}"));
     match reading {
-        Reading::Free if address.port() == 0 => Finding::ok(CODE, &about, "the system chooses a port that is free"),
-        Reading::Free => Finding::ok(CODE, &about, "nobody listens there"),
+        Reading::Free if address.port() == 0 => Finding::ok(CODE, &about, "the system chooses a free port"),
+        Reading::Free => Finding::ok(CODE, &about, "the port is free"),
         Reading::Member(member) if expected.is_none_or(|expected| expected == member) => {
             Finding::ok(CODE, &about, format!("{member} of archon listens there"))
         }
         Reading::Member(member) => {
             let expected = expected.unwrap_or("the member");
-            Finding::error(CODE, &about, format!("{member} listens there, where {expected} is to"), other)
+            Finding::error(CODE, &about, format!("{member} listens there instead of {expected}"), other)
         }
         Reading::OfAnotherDirectory(member, unused) => {
             let message = format!(
-                "{member} listens there, and no process uses {unused}: a member that is started with that directory could not listen there"
+                "{member} listens there, and no process uses {unused}: a member started with that directory could not \
+                 listen there"
             );
-            Finding::error(CODE, &about, message, format!("{other}; or name the directory of {member} by --data-dir"))
+            Finding::error(CODE, &about, message, format!("{other}; or give the directory of {member} with --data-dir"))
         }
         Reading::Beside(member) => {
-            Finding::ok(CODE, &about, format!("somebody listens there, {member} most likely (--{flag})"))
+            Finding::ok(CODE, &about, format!("a process listens there, probably {member} (--{flag})"))
         }
-        Reading::Unasked(why) => Finding::not_checked(CODE, &about, format!("who listens there: {why}")),
+        Reading::Unasked(why) => Finding::not_checked(CODE, &about, format!("process that listens there: {why}")),
         Reading::Stranger(why) => {
-            let message = format!("somebody listens there who does not answer as a member of a cluster does: {why}");
+            let message = format!("a process listens there that is not a member of a cluster: {why}");
             Finding::error(CODE, &about, message, other)
         }
         Reading::Refused(error) => {
             let remedy = match error.kind() {
                 io::ErrorKind::AddrNotAvailable => {
-                    "listen on an address that this machine has (`ip address`); what others are to call is said by --advertise".to_owned()
+                    "listen on an address of this machine (`ip address`); give the address for other members with \
+                     --advertise".to_owned()
                 }
-                io::ErrorKind::PermissionDenied => "choose a port of 1024 or above, which needs no right".to_owned(),
+                io::ErrorKind::PermissionDenied => "choose a port of 1024 or above, which needs no \
+                                                    privilege".to_owned(),
                 _ => other,
             };
-            Finding::error(CODE, &about, format!("it cannot be listened on: {error}"), remedy)
+            Finding::error(CODE, &about, format!("cannot listen on it: {error}"), remedy)
         }
     }
 }

@@ -9,16 +9,16 @@ use std::time::Duration;
 /// Judges the longest delay of a timer during the observation.
 pub(super) fn judge(seen: Duration) -> Finding {
     const CODE: FindingCode = FindingCode::Timers;
-    let watched = format!("within {} s a timer came {} ms late at most", stalls::WATCHED.as_secs(), seen.as_millis());
+    let watched = format!("within {} s the latest timer was {} ms late", stalls::WATCHED.as_secs(), seen.as_millis());
     match stalls::quickest(seen) {
-        Some(Failover::Fast) => Finding::ok(CODE, MACHINE, format!("{watched}: a cluster may fail over fast here")),
+        Some(Failover::Fast) => Finding::ok(CODE, MACHINE, format!("{watched}: good enough for `--failover fast`")),
         Some(Failover::Standard) => {
-            Finding::ok(CODE, MACHINE, format!("{watched}: enough for `--failover standard`, too much for `fast`"))
+            Finding::ok(CODE, MACHINE, format!("{watched}: good enough for `--failover standard`, too late for `fast`"))
         }
         None => {
-            let remedy = "give members processors that others do not use up, or a longer --lease-ms and --failure-timeout-ms when the \
-                          cluster is created";
-            Finding::warning(CODE, MACHINE, format!("{watched}: a busy member may lose its lease by that"), remedy)
+            let remedy = "give members CPUs without other load, or a longer --lease-ms and --failure-timeout-ms when \
+                          the cluster is created";
+            Finding::warning(CODE, MACHINE, format!("{watched}: a busy member may lose its lease"), remedy)
         }
     }
 }
@@ -35,6 +35,6 @@ mod tests {
             (judged(3).verdict, judged(250).verdict, judged(400).verdict),
             (Verdict::Ok, Verdict::Ok, Verdict::Warning)
         );
-        assert!(judged(250).message.contains("too much for `fast`"));
+        assert!(judged(250).message.contains("too late for `fast`"));
     }
 }

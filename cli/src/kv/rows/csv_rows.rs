@@ -60,7 +60,7 @@ impl<R> Counted<R> {
     /// break nor a closing quote at its end.
     fn cut_off(&self) -> Option<String> {
         const NO_LINE_BREAK: &str =
-            "the last line does not end: the file may have been cut off; add a line break if it is whole";
+            "the last line has no line break: the file may be truncated; add one if it is complete";
         if !self.ended {
             return None;
         }

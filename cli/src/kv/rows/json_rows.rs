@@ -20,7 +20,8 @@ struct Line {
 }
 
 /// Fault of a file with the output of `kv scan -o json`, or a part of it.
-pub(super) const A_LIST: &str = "a list begins there, as `archon kv scan -o json` prints one; each object is to stand on a line of its own: `jq -c '.[]'` does that";
+pub(super) const A_LIST: &str = "a list begins there, as printed by `archon kv scan -o json`; put each object on its \
+                                 own line: `jq -c '.[]'`";
 /// Note about the types of the fields.
 const OF_TEXT: &str =
     "; a line is one object, {\"key\":\"…\",\"value\":\"…\"}, and key, value and value_hex are text in quotes";

@@ -114,14 +114,14 @@ impl CoordinatorSettings {
         if voters.is_multiple_of(2) {
             let bears = (voters - 1) / 2;
             warnings.push(format!(
-                "{voters} coordinators bear the loss of {bears}, no more than {} do; use 3 or 5",
+                "{voters} coordinators tolerate {bears} failures, no more than {} do; use 3 or 5",
                 voters - 1
             ));
         }
         if let Some(address) = peers.get(&self.id).filter(|address| !reaches(address, self.listen)) {
             warnings.push(format!(
-                "the others call coordinator {} at {address} (--peers), and it listens on {} (--listen): unless something \
-                 forwards from there to here, it will not be reached",
+                "other coordinators connect to coordinator {} at {address} (--peers), but it listens on {} (--listen): \
+                 it is unreachable unless traffic is forwarded",
                 self.id, self.listen
             ));
         }
@@ -167,8 +167,8 @@ fn founders(id: u64, peers: Vec<(u64, String)>) -> Result<BTreeMap<u64, String>,
         return Err(Failure::usage(
             format!("coordinator {id} is not among the peers ({})", ids(&peers)),
             format!(
-                "to join the quorum of these, leave out peers and say --join {}; to found one with them, add {id}=H:P to the peers, the \
-                 same list on every coordinator; or correct --id",
+                "to join their quorum, omit --peers and use --join {}; to found a quorum with them, add {id}=H:P to \
+                 the peers, the same list on every coordinator; or correct --id",
                 peers.values().next().map_or("H:P", String::as_str)
             ),
         ));
@@ -341,7 +341,7 @@ impl Said<'_> {
                      partitions would be assigned before there are enough"
                 ),
                 format!(
-                    "raise min_nodes to {replication}, or want fewer copies: {}; {}",
+                    "raise min_nodes to {replication}, or lower the replication: {}; {}",
                     self.origin(Setting::MinNodes),
                     self.origin(Setting::Replication)
                 ),

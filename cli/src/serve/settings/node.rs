@@ -48,7 +48,7 @@ pub(crate) fn node_config(args: &NodeArgs, connection: &Connection) -> Result<No
     if listen.ip().is_unspecified() && advertise.is_none() {
         return Err(Failure::usage(
             format!("others cannot call {listen}"),
-            "say which address they should use, as in --advertise 10.0.0.7:7201",
+            "give the address that they should use, as in --advertise 10.0.0.7:7201",
         ));
     }
     let plain = NodeConfig::new(name, listen.to_string(), coordinators, data_dir);

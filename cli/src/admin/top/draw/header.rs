@@ -52,7 +52,7 @@ fn quorum_text(status: &Status, words: &Output) -> String {
     for coordinator in &status.coordinators {
         let says = match (coordinator.role == CoordinatorRole::Unreachable, &coordinator.lack) {
             (true, _) => "is away",
-            (false, Some(_)) => "takes nothing new",
+            (false, Some(_)) => "appends nothing",
             (false, None) => continue,
         };
         text.push_str(&format!("; {} at {} {says}", coordinator.id, coordinator.address));

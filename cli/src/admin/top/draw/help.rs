@@ -17,11 +17,11 @@ const KEYS: [(&str, &str); 6] = [
 const MEANINGS: [(&str, &str); 7] = [
     ("LED", "partitions, or leases, that a node leads"),
     ("COPIES", "copies that it holds, leases of a participant"),
-    ("DATA", "bytes that it stores, as it last said"),
+    ("DATA", "bytes stored, by its last report"),
     ("OPS/S", "operations that it answered in its last second"),
-    ("LOAD", "those in percent of its fair share, which goes by its weight"),
-    ("", "and stands at │ in the middle of the bar; >9x: ten times that"),
-    ("-", "nobody has said, or it takes no part"),
+    ("LOAD", "copies in percent of its fair share by weight"),
+    ("", "at │ in the middle of the bar; >9x: ten times that"),
+    ("-", "unknown, or not taking part"),
 ];
 
 /// Draws it.
@@ -32,12 +32,12 @@ pub(super) fn draw(theme: Theme, area: Rect, buffer: &mut Buffer) {
     let heading = |text: &str| Line::from(span(text, theme.heading()));
     let mut lines = vec![heading("Keys")];
     lines.extend(KEYS.iter().map(explained));
-    lines.extend([Line::default(), heading("What is shown")]);
+    lines.extend([Line::default(), heading("Legend")]);
     lines.extend(MEANINGS.iter().map(explained));
     lines.extend([
         Line::default(),
-        Line::from("More of each say `archon status`, `archon node describe NAME`,"),
-        Line::from("`archon rebalance status`, `archon events`; what is wrong says `archon check`."),
+        Line::from("For details: `archon status`, `archon node describe NAME`,"),
+        Line::from("`archon rebalance status`, `archon events`; for faults: `archon check`."),
     ]);
     for (index, line) in lines.into_iter().enumerate().take(area.height.into()) {
         put(line, line_of(area, index), buffer);

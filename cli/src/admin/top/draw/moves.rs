@@ -52,7 +52,7 @@ fn summary(model: &Model) -> String {
     let summary = &rebalance.summary;
     match (rebalance.running, summary.moves_total) {
         (false, 0) => "none, and none before".to_owned(),
-        (false, _) => format!("none any more: {}", counts_text(summary)),
+        (false, _) => format!("none running: {}", counts_text(summary)),
         (true, _) => {
             let rate = model.copy_rate().filter(|rate| *rate > 0);
             let rate = rate.map_or_else(String::new, |rate| format!(", {} per second", bytes_text(rate)));

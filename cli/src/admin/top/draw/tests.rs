@@ -212,7 +212,7 @@ fn help_explains_every_key_and_column() {
 #[test]
 fn empty_cluster_shows_the_next_step() {
     let text = screen(&model(vec![], SMALL), SMALL);
-    assert!(text.contains("start one: `archon node --help`") && text.contains("no node has said yet"), "{text}");
+    assert!(text.contains("start one: `archon node --help`") && text.contains("no report yet"), "{text}");
 }
 
 proptest! {

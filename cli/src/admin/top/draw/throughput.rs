@@ -20,7 +20,7 @@ pub(super) fn draw(model: &Model, now: Duration, theme: Theme, area: Rect, buffe
             format!("{rate} per second, up to {most} in the last {}", short_time(columns.length))
         }
         (Some(rate), None) => format!("{} per second", number_text(rate)),
-        (None, _) => "no node has said yet".to_owned(),
+        (None, _) => "no report yet".to_owned(),
     };
     let line = vec![span(&format!("{:<12}", "operations"), theme.heading()), span(&text, theme.plain())];
     put(Line::from(line), line_of(area, 0), buffer);
