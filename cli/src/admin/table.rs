@@ -398,7 +398,7 @@ mod tests {
         for line in [
             "table       orders",
             "partitions  4, of which 3 have a leader and 2 are online",
-            "copies      6 in sync of 8 wanted, 2 copies of each partition; 7 on nodes",
+            "copies      6 in sync of 8 required, 2 copies per partition; 7 on nodes",
             "limits      partitions are split above 1.0 GiB",
             "running     1 move",
         ] {

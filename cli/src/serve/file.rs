@@ -327,7 +327,7 @@ mod tests {
         );
         let wrong = file("id = 1\n\npartitions = \"nine\"\n").cluster().unwrap_err();
         assert_eq!(wrong.line, Some(3), "{wrong}");
-        assert!(wrong.to_string().contains("partitions: this is no number; write one from 1 to 16384"), "{wrong}");
+        assert!(wrong.to_string().contains("partitions: not a number; write one from 1 to 16384"), "{wrong}");
     }
 
     #[test]

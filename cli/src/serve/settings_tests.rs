@@ -250,7 +250,7 @@ fn probable_mistakes_cause_warnings() {
     assert!(port[0].contains("listens on 127.0.0.1:7101 (--listen)"), "{port:?}");
     assert_eq!(warnings("127.0.0.2:7101", &three("127.0.0.1:7101")).len(), 1);
     let four = warnings("127.0.0.1:7101", &format!("{},4=127.0.0.1:7104", three("127.0.0.1:7101")));
-    assert_eq!(four, ["4 coordinators bear the loss of 1, no more than 3 do; use 3 or 5"]);
+    assert_eq!(four, ["4 coordinators tolerate the failure of 1, no more than 3 do; use 3 or 5"]);
 }
 
 /// Users copy the examples, so an example must be valid and show every key.
@@ -344,7 +344,7 @@ fn memory_of_a_node_is_a_sufficient_size() {
     assert_eq!(node(&given).unwrap().memory_bytes, Some(1_610_612_736));
     let little = file("memory = \"255MiB\"\n");
     let failure = node(&[&asked[..], &["--config", little.path().to_str().unwrap()]].concat()).unwrap_err();
-    assert!(failure.to_string().contains("\"255MiB\" is too little for a node; give 256 MiB at least"), "{failure}");
+    assert!(failure.to_string().contains("\"255MiB\" is too little for a node; the minimum is 256 MiB"), "{failure}");
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn split_is_abandoned_if_cancelled_or_offline() {
     assert!(ran.code == 3 && ran.stderr.contains("it is being split off partition times/0"), "{ran:?}");
     world.striker.cancel(&split).expect("it is not done yet");
     world.cluster.node(&paused).resume();
-    world.assert_given_up(&split, "its split into times/1 was given up: cancelled by an operator");
+    world.assert_given_up(&split, "the split into times/1 was abandoned: cancelled by an operator");
     let ran = world.cluster.archon(&describe);
     let says = "the split of partition times/0 that was to make it was given up";
     assert!(ran.code == 3 && ran.stderr.contains(says), "{ran:?}");
@@ -245,7 +245,7 @@ fn merge_is_abandoned_if_cancelled_or_offline() {
     world.striker.cancel(&merge).expect("it is not done yet");
     world.assert_given_up(
         &merge,
-        "is not merged with times/1, which keeps its keys: that was given up: cancelled by an operator",
+        "is not merged with times/1, which keeps its keys: the merge was abandoned: cancelled by an operator",
     );
     for side in ["0", "1"] {
         let merge = begin_merge(&world);

@@ -153,7 +153,7 @@ fn growing_table_splits_and_loses_no_write() {
     assert_eq!(open, 0, "nothing failed, so nothing is open");
     assert!(grown.iter().any(|row| row["range"]["begin"] == "5"), "where it was split from the start: {grown:?}");
     let events = cluster.done(&["events", "--limit", "1000"]);
-    assert!(events.contains("is being split by itself, since it holds"), "{events}");
+    assert!(events.contains("is being split automatically, since it holds"), "{events}");
     let coordinators = cluster.coordinator_addresses();
     let splits = |how: &str| counted(&cluster, &coordinators, &format!("archon_coordinator_splits_{how}_total"));
     let (begun, ended) = (splits("begun_by_themselves"), splits("done"));
@@ -250,7 +250,7 @@ fn load_on_many_keys_splits_but_load_on_one_key_does_not() {
     );
     assert_eq!(cluster.partitions("hot").len(), 1, "no split helps where one key gets most");
     let events = cluster.done(&["events", "--limit", "1000"]);
-    assert!(events.contains("by itself, since it gets"), "{events}");
+    assert!(events.contains("automatically, since it gets"), "{events}");
 }
 
 #[test]

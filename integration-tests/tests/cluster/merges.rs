@@ -227,7 +227,7 @@ fn merge_is_abandoned_if_too_large_or_cancelled() {
     let merge = striker.merge(1).expect("a merge");
     striker.cancel(&merge).expect("it is not done yet");
     let end = striker.end(&merge);
-    assert!(end.message.contains("that was given up: cancelled by an operator"), "{end:?}");
+    assert!(end.message.contains("the merge was abandoned: cancelled by an operator"), "{end:?}");
     wait_served(&cluster, "times", 3);
     cluster.done(&["kv", "put", "z", "last", "--table", "times"]);
     let listed = cluster.done(&["kv", "scan", "--table", "times", "--limit", "1000"]);

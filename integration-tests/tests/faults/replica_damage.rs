@@ -95,12 +95,12 @@ struct Harm {
 }
 
 const LOST: &[&str] =
-    &["counts no more", "to be deleted: it is damaged", "to be deleted: its data was lost or damaged"];
+    &["left the in-sync set", "to be deleted: it is damaged", "to be deleted: its data was lost or damaged"];
 
 /// As [`LOST`]; but while the log still reaches back to the beginning, a missing engine is rebuilt from it without a
 /// loss to report.
 const LOST_OR_REPLAYED: &[&str] = &[
-    "counts no more",
+    "left the in-sync set",
     "to be deleted: it is damaged",
     "to be deleted: its data was lost or damaged",
     "returned in incarnation",

@@ -106,7 +106,7 @@ async fn incremental_backup_takes_over_unchanged_partitions() {
     assert_eq!(third["files_total"], 15, "{third}");
     cluster.done(&["backup", "verify", &wednesday]);
     let shown = cluster.archon(&["backup", "create", "--to", &in_directory(kept.path(), "x"), "--since", &wednesday]);
-    assert!(shown.stdout.contains("taken over from"), "{shown:?}");
+    assert!(shown.stdout.contains("reused from"), "{shown:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

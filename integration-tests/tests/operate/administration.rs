@@ -36,7 +36,7 @@ fn node_is_cordoned_drained_and_removed() {
         cluster.done(&["kv", "put", &format!("k/{number}"), "v"]);
     }
     // Cordon and back. Uncordon does not undo a drain, nor undrain a cordon.
-    assert!(cluster.done(&["node", "cordon", "athens"]).contains("gets nothing new"));
+    assert!(cluster.done(&["node", "cordon", "athens"]).contains("receives no new ones"));
     assert_eq!(node(&cluster, "athens")["goal"], "cordon");
     assert!(refused(&cluster, &["node", "undrain", "athens"]).contains("node uncordon athens"));
     cluster.done(&["node", "uncordon", "athens"]);
@@ -78,7 +78,7 @@ fn node_is_cordoned_drained_and_removed() {
         assert_eq!(cluster.done(&["kv", "get", &format!("k/{number}")]), "v");
     }
     let events = cluster.done(&["events"]);
-    for part in ["cordoned", "is being drained of", "drained: it holds nothing", "removed"] {
+    for part in ["cordoned", "is being drained of", "drained: it holds no copies", "removed"] {
         assert!(events.contains(part), "{part:?} is not in {events}");
     }
 }

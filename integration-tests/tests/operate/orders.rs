@@ -90,7 +90,8 @@ fn partition_is_bumped_taken_offline_and_barred() {
     }
     let events = cluster.done(&["events"]);
     for part in
-        ["renewed: stuck", "taken offline: poisoned", "brought online", "is barred from it: slow", "no longer barred"]
+        ["was requested: stuck", "taken offline: poisoned", "brought online", "is excluded from it: slow", "no longer \
+          excluded"]
     {
         assert!(events.contains(part), "{part:?} is not in {events}");
     }

@@ -133,5 +133,5 @@ fn replication_of_a_table_changes_under_load() {
         assert_eq!(cluster.done(&["kv", "get", &format!("k/{number}")]), "after");
     }
     let events = cluster.done(&["events"]);
-    assert!(events.contains("wants 3 copies of each partition, 1 before"), "{events}");
+    assert!(events.contains("replication changed to 3, was 1"), "{events}");
 }

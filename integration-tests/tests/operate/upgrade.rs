@@ -55,7 +55,7 @@ fn rolling_upgrade_and_rollback_fail_no_operation() {
         scene.roll(&newer);
         scene.cluster.wait_protocol(2);
         let events = scene.cluster.done(&["events", "--limit", "500"]);
-        assert!(events.contains("speaks protocol 2 from now on, and spoke 1 before"), "{events}");
+        assert!(events.contains("protocol raised from 1 to 2"), "{events}");
     });
     let report = report.expect("loopback is there everywhere");
     report.assert_no_failure();

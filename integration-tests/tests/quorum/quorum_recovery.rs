@@ -69,7 +69,7 @@ async fn one_of_three_coordinators_recovers_the_cluster() {
         check(nodes.code == 0 && !nodes.stdout.contains("\"failed\""), || format!("{nodes:?}"))
     });
     let events = cluster.archon_at(&new, &["events"]).stdout;
-    assert!(events.contains("generation 2 goes on from what the nodes hold"), "{events}");
+    assert!(events.contains("generation 2 continues with the data of the nodes"), "{events}");
 }
 
 /// No coordinator of the recovery is at an address that the former ones know.
@@ -107,7 +107,7 @@ async fn recovery_at_new_addresses_ends_former_coordinators() {
         assert_eq!(ended.code(), Some(4), "{ended:?}");
     }
     let events = cluster.archon_at(&new, &["events"]).stdout;
-    assert!(events.contains("generation 2 takes the place of the former coordinators"), "{events}");
+    assert!(events.contains("generation 2 replaces the former coordinators"), "{events}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -29,7 +29,8 @@ async fn ask(credentials: &Path, address: &str, method: &str, path: &str, within
     let connected = transport.connect(address, &Expected::Coordinators, Protocol::Grpc, TIMEOUT).await;
     let mut stream = connected.expect("a connection");
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\nx-archon-console: 1\r\ncontent-length: 0\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\nx-archon-console: 1\r\ncontent-length: \
+         0\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).await.expect("sent");
     stream.flush().await.expect("sent");
@@ -134,7 +135,7 @@ fn withdrawing_own_admin_certificate_needs_force() {
     let withdraw = ["access", "withdraw", "admin/alice", "--keep", &keep];
     refused(&cluster.archon_as(Some(&old), &withdraw), "admin/alice is who asks");
     let done = as_alice(&withdraw);
-    assert!(done.code == 0 && done.stdout.contains("count no more"), "{done:?}");
+    assert!(done.code == 0 && done.stdout.contains("are revoked"), "{done:?}");
     refused(&cluster.archon_as(Some(&old), &["status"]), "it was withdrawn");
     assert_eq!(as_alice(&["status"]).code, 0, "the new one counts");
     // With --force it is done, and the output names the remaining steps.
@@ -143,7 +144,7 @@ fn withdrawing_own_admin_certificate_needs_force() {
     assert!(done.stderr.contains("admin of another name"), "{done:?}");
     refused(&as_alice(&["status"]), "it was withdrawn");
     // A withdrawn certificate cannot be kept.
-    refused(&cluster.archon(&withdraw), "is withdrawn itself");
+    refused(&cluster.archon(&withdraw), "is revoked itself");
     let readmit = "`archon access readmit admin/alice`";
     refused(&cluster.archon(&withdraw), readmit);
     cluster.done(&["access", "readmit", "admin/alice"]);

@@ -114,7 +114,7 @@ async fn withdrawn_certificate_is_refused_everywhere() {
     let said = cluster.archon(&["access", "withdraw", "admin/somebody", "--keep", &keep]);
     assert!(said.code == 2 && said.stderr.contains("it is of admin/mallory"), "{said:?}");
     cluster.done(&["access", "readmit", "admin/mallory"]);
-    assert!(lets_in(cluster.node_address("cyrene"), &transport(&kept)).await, "all count again");
+    assert!(lets_in(cluster.node_address("cyrene"), &transport(&kept)).await, "all are accepted again");
     cluster.done(&["access", "withdraw", "admin/mallory", "--keep", &keep]);
     assert!(lets_in(cluster.node_address("cyrene"), &transport(&stolen)).await, "the new one counts");
     assert!(!lets_in(cluster.node_address("cyrene"), &transport(&kept)).await, "the old one does not");
@@ -158,7 +158,7 @@ fn member_with_refused_certificate_logs_the_reason() {
     let cluster = start();
     for member in ["node/athens", "coordinator/2"] {
         let said = cluster.archon(&["access", "withdraw", member]);
-        assert!(said.code == 4 && said.stderr.contains("is at work"), "a slip shuts out a member: {said:?}");
+        assert!(said.code == 4 && said.stderr.contains("is running and uses"), "a slip shuts out a member: {said:?}");
     }
     for (wrong, code) in [("alice", 2), ("poet/homer", 2), ("coordinator/one", 2)] {
         assert_eq!(cluster.archon(&["access", "withdraw", wrong]).code, code, "{wrong}");

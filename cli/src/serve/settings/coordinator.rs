@@ -114,7 +114,7 @@ impl CoordinatorSettings {
         if voters.is_multiple_of(2) {
             let bears = (voters - 1) / 2;
             warnings.push(format!(
-                "{voters} coordinators tolerate {bears} failures, no more than {} do; use 3 or 5",
+                "{voters} coordinators tolerate the failure of {bears}, no more than {} do; use 3 or 5",
                 voters - 1
             ));
         }

@@ -22,64 +22,68 @@ pub(in crate::service) fn text(state: &ClusterState, alert: &Alert) -> Reason {
             let of = state.partitions.count_of(*table);
             let name = subjects::table_name(state, *table);
             let message = format!(
-                "{partitions} of the {of} partitions of table {name} are not served, for longer than a fail-over takes; partition {} \
-                 for longest",
+                "{partitions} of {of} partitions of table {name} have been unavailable for longer than a failover \
+                 takes; partition {} for longest",
                 longest.index
             );
-            let remedy = format!("see why: `archon partition describe {}`", operand(state, *longest));
+            let remedy = format!("see the reason: `archon partition describe {}`", operand(state, *longest));
             let reason = reason_now(ReasonCode::NotServed, subjects::table(state, *table), message, remedy);
             Reason { began_at_ms: Some(since.get()), ..reason }
         }
         Alert::TooLittleRoom { table, have, need } => {
             let (who, subject) = members(*table);
-            let message = format!("the {who} take {have} {} together, and there are {need}", things(table));
+            let message = format!("the {who} together can take {have} {}, but there are {need}", things(table));
             reason_now(ReasonCode::TooLittleRoom, subject, message, ROOM_REMEDY)
         }
         Alert::NoSpareRoom { table, without, have, need } => {
             let (who, subject) = members(*table);
             let (without, things) = (state.node_name(*without), things(table));
-            let message = format!("without {without} the {who} take {have} {things} together, and there are {need}");
+            let message = format!("without {without} the {who} together can take {have} {things}, but there are \
+                                   {need}");
             reason_now(ReasonCode::NoSpareRoom, subject, message, ROOM_REMEDY)
         }
         Alert::TooFewMembers { table, have, need } => {
             let (who, subject) = members(*table);
-            let message = format!("{have} {who} take partitions, and at least {need} should");
+            let message = format!("{have} {who} take partitions, fewer than the required {need}");
             reason_now(
                 ReasonCode::TooFewMembers,
                 subject,
                 message,
-                "start more, or let those serve that are cordoned or drained",
+                "start more, or uncordon or undrain existing ones",
             )
         }
         Alert::TooFewVoters { voters, had_more } => {
             let message = match (voters, had_more) {
                 (1, true) => {
-                    "only one coordinator is left that votes: nothing is decided while it is down, and what it knows is on one disk"
+                    "only one voter is left: without it the cluster cannot decide anything, and its state is on one \
+                     disk only"
                 }
                 (1, false) => {
-                    "there is one coordinator: nothing is decided while it is down, and what it knows is on one disk"
+                    "there is only one coordinator: without it the cluster cannot decide anything, and its state is on \
+                     one disk only"
                 }
-                _ => "two coordinators vote, and none of them may fail: nothing is decided while either is down",
+                _ => "there are only two voters, and neither may fail: without one of them the cluster cannot decide \
+                      anything",
             };
-            let remedy = "have others join until three vote: `archon coordinator --id N --join H:P --data-dir DIR`; a learner that is \
-                          there already: `archon quorum promote N`";
+            let remedy = "add coordinators until there are three voters: `archon coordinator --id N --join H:P \
+                          --data-dir DIR`; or promote an existing learner: `archon quorum promote N`";
             reason_now(ReasonCode::TooFewVoters, Subject::Coordinators, message.to_owned(), remedy)
         }
         Alert::LeaseStale { member, for_ms } => {
             let message = format!("its lease was not extended for {:.1} s", *for_ms as f64 / 1_000.0);
-            let remedy = "see whether it reaches the coordinators, and they a majority of themselves";
+            let remedy = "check that it reaches the coordinators, and that these have a majority";
             reason_now(ReasonCode::LeaseStale, subjects::node(state, *member), message, remedy)
         }
         Alert::HeartbeatsOverdue { member, for_ms, left_ms } => {
             let seconds = |ms: u64| ms as f64 / 1_000.0;
             let (silent, left) = (seconds(*for_ms), seconds(*left_ms));
             let message = format!("its lease was not extended for {silent:.1} s; it is failed after {left:.1} s more");
-            let remedy = "see whether it lives and reaches the coordinators";
+            let remedy = "check that it is running and reaches the coordinators";
             reason_now(ReasonCode::HeartbeatsOverdue, subjects::node(state, *member), message, remedy)
         }
         Alert::NoLeaseTable { member, table } => {
             let (name, there) = (state.node_name(*member), state.table_by_name(table).is_some());
-            let what = if there { "holds data, not leases" } else { "is not there" };
+            let what = if there { "holds data, not leases" } else { "does not exist" };
             let message = format!("{name} serves table {table}, which {what}");
             let remedy = match there {
                 true => "start it with the name of a lease table: `archon table list`".to_owned(),
@@ -89,7 +93,8 @@ pub(in crate::service) fn text(state: &ClusterState, alert: &Alert) -> Reason {
         }
         Alert::TableNotGranted { member, table } => {
             let (name, table) = (state.node_name(*member), subjects::table_name(state, *table));
-            let message = format!("{name} serves lease table {table}, which it was not granted: it owns nothing of it");
+            let message = format!("{name} serves lease table {table} without the right `own`: it gets no partition of \
+                                   it");
             let remedy = format!(
                 "`archon access grant own --participant {name} --table {table}`, or start it without that table"
             );
@@ -102,11 +107,11 @@ pub(in crate::service) fn text(state: &ClusterState, alert: &Alert) -> Reason {
                 more => format!(", and {} more like it", more - 1),
             };
             let message = format!(
-                "{name} is in maintenance and leads its partition {}{others}: nobody else takes it, and nobody serves it once \
-                 {name} stops",
+                "{name} is in maintenance and still leads its partition {}{others}, because no other node can take it: \
+                 it becomes unavailable when {name} stops",
                 first.index
             );
-            let remedy = format!("end one of the maintenances: `archon node resume {name}`; or start others");
+            let remedy = format!("end a maintenance: `archon node resume {name}`; or start other nodes");
             let began = state.controls.maintenance_of(*member).map(|maintenance| maintenance.note.at.get());
             let reason = reason_now(ReasonCode::OnlyInMaintenance, subjects::table(state, *table), message, remedy);
             Reason { began_at_ms: began.filter(|at| *at > 0), ..reason }
@@ -140,14 +145,14 @@ fn held_text(state: &ClusterState, held: Held) -> (Subject, String, String) {
                     ),
                 ),
             };
-            let remedy = format!("if it is over: `archon {verb} unbar {what}`");
-            (subject(state, bar), format!("{} is barred from it", named(member)), remedy)
+            let remedy = format!("if it is no longer needed: `archon {verb} unbar {what}`");
+            (subject(state, bar), format!("{} is excluded from it", named(member)), remedy)
         }
         Held::Offline(partition) => {
             let table = subjects::table_name(state, partition.table);
-            let remedy = format!("if it is over: `archon partition online {} --table {table}`", partition.index);
+            let remedy = format!("if it is no longer needed: `archon partition online {} --table {table}`", partition.index);
             let is_offline = state.partitions.get(partition).is_some_and(|row| row.status == PartitionStatus::Offline);
-            let what = if is_offline { "it is offline" } else { "it is to be offline: its leader releases it" };
+            let what = if is_offline { "it is offline" } else { "it is going offline: its leader releases it" };
             (subjects::partition(state, partition), what.to_owned(), remedy)
         }
         Held::Goal(member, goal) => {
@@ -157,7 +162,7 @@ fn held_text(state: &ClusterState, held: Held) -> (Subject, String, String) {
                 NodeGoal::Maintain => ("in maintenance", "resume"),
                 NodeGoal::Serve => ("to serve", "uncordon"),
             };
-            let remedy = format!("if it is over: `archon node {verb} {}`", named(member));
+            let remedy = format!("if it is no longer needed: `archon node {verb} {}`", named(member));
             (subjects::node(state, member), format!("it is {what}"), remedy)
         }
     }

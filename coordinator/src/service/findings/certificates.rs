@@ -64,8 +64,8 @@ pub(in crate::service) fn check_not_in_use(
     let in_use = shown.iter().find(|one| one.identity == identity && one.certificate.begins_at < begins_before);
     in_use.map_or(Ok(()), |one| {
         let why = format!(
-            "{} is at work and talks by such a certificate: issue it again with --force, put it in place, and withdraw those before it \
-             (`--keep` with the new file); or shut that member out by --force",
+            "{} is running and uses such a certificate: issue a new one with --force, install it, and revoke earlier \
+             ones (`--keep` with the new file); or lock that member out with --force",
             one.name
         );
         Err(ErrorDetail::new(ErrorKind::Refused, why))
@@ -87,8 +87,8 @@ pub(in crate::service) fn check_moment(begins_before: Millis, now: Millis) -> Re
     let date =
         |moment: Millis| UNIX_EPOCH.checked_add(Duration::from_millis(moment.get())).map(date).unwrap_or_default();
     let why = format!(
-        "WithdrawRequest.begins_before_ms: {} is more than an hour from now; certificates are withdrawn up to {} at most, so that new ones \
-         count (a certificate that begins later was issued where the clock is wrong)",
+        "WithdrawRequest.begins_before_ms: {} is more than an hour from now; the limit is {}, so that new certificates \
+         are valid (a certificate that begins later was issued with a wrong clock)",
         date(begins_before),
         date(limit)
     );
@@ -122,9 +122,9 @@ pub(in crate::service) fn check_majority_left(
         return Ok(());
     }
     let why = format!(
-        "without the certificate of {identity}, those of {left} of {} voters count and are in use, and {needed} are needed to commit \
-         anything, readmitting it included: issue it again with --force, put it in place, and withdraw those before it (`--keep` with the \
-         new file); or start the voters that do not answer",
+        "without the certificate of {identity}, only {left} of {} voters have a valid certificate in use, and {needed} \
+         are needed to commit any change, including its readmission: issue a new one with --force, install it, and \
+         revoke earlier ones (`--keep` with the new file); or start the voters that do not answer",
         voters.len()
     );
     Err(ErrorDetail::new(ErrorKind::Refused, why).with_have_need(left as u64, needed as u64))
@@ -147,8 +147,8 @@ pub(in crate::service) fn check_kept(
         None => format!("as all of {identity} are"),
     };
     let why = format!(
-        "the certificate that is to be kept begins {}, and is withdrawn itself, {which}: \
-         `archon access readmit {identity}` has all count again; then withdraw the others by --keep",
+        "the certificate to keep begins {} and is revoked itself, {which}: readmit all with `archon access readmit \
+         {identity}`; then revoke the others with --keep",
         date(begins).unwrap_or_default()
     );
     Err(ErrorDetail::new(ErrorKind::Refused, why))
@@ -167,7 +167,8 @@ pub(in crate::service) fn reasons(
     let with =
         |is: &dyn Fn(&MemberCertificate) -> bool| all.iter().filter(|one| is(&one.certificate)).collect::<Vec<_>>();
     let renewal = |wanted| move |certificate: &MemberCertificate| certificate.renewal(now) == Some(wanted);
-    let remedy = "`archon cert` issues it again, with --force; the member takes it from its --tls-dir within a quarter of a minute";
+    let remedy = "issue a new one with `archon cert … --force`; the member loads it from its --tls-dir within 15 \
+                  seconds";
     let left = |one: &MemberCertificate| format!("the certificate of {{}} {}", until_text(one.expires_at, now));
     [
         told(ReasonCode::CertificateExpired, &with(&renewal(Renewal::Overdue)), left, remedy),
@@ -176,9 +177,9 @@ pub(in crate::service) fn reasons(
             ReasonCode::CertificateNotTaken,
             &with(&|certificate| certificate.not_taken),
             |_| {
-                "{} does not take the new certificate that is in its directory, and goes on with the old one".to_owned()
+                "{} cannot use the new certificate in its directory and keeps the old one".to_owned()
             },
-            "its log says why; `archon cert check DIR` there says what is wrong",
+            "see its log, and run `archon cert check DIR` there",
         ),
         differing(&all).into_iter().collect(),
     ]
@@ -206,9 +207,9 @@ fn differing(all: &[Holder]) -> Option<Reason> {
         format!("{authority} that of {}{more}", named.join(", "))
     });
     let said: Vec<String> = said.collect();
-    let message = format!("the certificates of members are of {} authorities: {}", signed.len(), said.join("; "));
-    let remedy = "where one authority takes over from another, go on: docs/operate/certificates.md, Changing the authority; else issue again those of \
-                  the one that is not meant (`archon cert members` names each)";
+    let message = format!("members use certificates of {} authorities: {}", signed.len(), said.join("; "));
+    let remedy = "if the authority is being changed, continue: docs/operate/certificates.md, Changing the authority; \
+                  otherwise issue new certificates for members with the wrong one (`archon cert members` lists them)";
     Some(reason_now(ReasonCode::AuthoritiesDiffer, Subject::Cluster, message, remedy))
 }
 
@@ -289,7 +290,7 @@ mod tests {
                 ("certificate_expires", "the certificate of coordinator 2 expires in 20 days"),
                 (
                     "certificate_not_taken",
-                    "coordinator 3 does not take the new certificate that is in its directory, and goes on with the old one"
+                    "coordinator 3 cannot use the new certificate in its directory and keeps the old one"
                 ),
             ]
         );
@@ -339,7 +340,7 @@ mod tests {
             let (kind, said) = judged(Some(after)).unwrap();
             assert_eq!(kind, ErrorKind::Refused);
             assert!(
-                said.contains("is withdrawn itself") && said.contains("archon access readmit admin/alice"),
+                said.contains("is revoked itself") && said.contains("archon access readmit admin/alice"),
                 "{said}"
             );
         }
@@ -356,7 +357,8 @@ mod tests {
         let mut voters: Vec<VoterView> = (1..=8).map(|id| voter(id, of(Some(7)))).collect();
         voters[4].certificate = of(Some(0xA1));
         let said = codes(of(Some(7)), &voters);
-        let text = "the certificates of members are of 2 authorities: A1:A1:A1:A1… that of coordinator 5; 07:07:07:07… that of coordinator 1, \
+        let text = "the certificates of members are of 2 authorities: A1:A1:A1:A1… that of coordinator 5; 07:07:07:07… \
+                    that of coordinator 1, \
                     coordinator 2, coordinator 3, coordinator 4, coordinator 6 and 2 more";
         assert_eq!(said, [("authorities_differ".to_owned(), text.to_owned())]);
     }

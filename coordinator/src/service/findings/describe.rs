@@ -57,7 +57,7 @@ pub(in crate::service) fn reasons(
         let (message, remedy) = match drained {
             true => (
                 format!("{} was drained and has stopped", node.name),
-                format!("forget it: `archon node remove {}`", node.name),
+                format!("remove it: `archon node remove {}`", node.name),
             ),
             false => (
                 match row.stopped {
@@ -126,15 +126,15 @@ fn unreached(state: &ClusterState, node: NodeId, view: &DoorView) -> Reason {
     let (name, by) = (state.node_name(node), names(state, &view.by));
     let address = state.node(node).map_or_else(String::new, |row| row.node.address.clone());
     let left = match state.partitions.leaders_on(node) {
-        0 => "others lead what it led".to_owned(),
-        left => format!("it leads {left} partitions still that no other copy can lead"),
+        0 => "other nodes have taken over its leaderships".to_owned(),
+        left => format!("it still leads {left} partitions that no other copy can lead"),
     };
     let message = format!(
-        "{name} lives, and does not answer at {address} as clients ask, to {by}; it keeps its copies, and {left}"
+        "{name} sends heartbeats, but {by} cannot reach it at {address} as a client; it keeps its copies, and {left}"
     );
     let remedy = format!(
-        "look whether {address} can be reached and what {name} logs; start it again if it hangs. It leads again by itself once it \
-         answers; `archon config set door_every_ms=0` if you trust it more than those that ask"
+        "check the network to {address} and the log of {name}; restart it if it hangs. It leads again automatically \
+         once it is reachable; if the probes are wrong, disable them: `archon config set door_every_ms=0`"
     );
     reason_now(ReasonCode::NodeUnreached, subjects::node(state, node), message, remedy)
 }
@@ -148,13 +148,14 @@ fn owner_stays(state: &ClusterState, owner: NodeId, leases: &[PartitionId]) -> R
     let (name, count) = (state.node_name(owner), leases.len());
     let named = state.partition_names(leases.iter().copied());
     let leases = if count == 1 { "1 lease".to_owned() } else { format!("{count} leases") };
-    let message = format!("{name} keeps {leases} that it is to give up and that nobody else may own ({named})");
+    let message = format!("{name} should give up {leases} and keeps them, because no other participant may own them \
+                           ({named})");
     reason_now(ReasonCode::OwnerStays, subjects::node(state, owner), message, STAYS_REMEDY)
 }
 
 /// Ways to release a lease that no other participant may own.
 const STAYS_REMEDY: &str =
-    "start other participants, let those serve that are cordoned, drained, in maintenance or full, or take a bar back";
+    "start other participants, end a cordon, drain or maintenance, raise a limit, or lift an exclusion (`unbar`)";
 
 /// Returns one reason for all replicas that are tombstoned and not deleted yet.
 fn condemned(state: &ClusterState) -> Option<Reason> {
@@ -171,11 +172,11 @@ fn condemned(state: &ClusterState) -> Option<Reason> {
     };
     let away = state.condemned.nodes().any(|(node, _)| !state.is_alive(node));
     let remedy = match away {
-        true => "start the nodes that are not alive; of one that will never return: `archon node remove NAME`",
+        true => "start the nodes that are not alive; for a node that will never return: `archon node remove NAME`",
         false => "",
     };
     let message = format!(
-        "{copies} copies of partitions that are no more (dropped, merged, split in vain) are not deleted yet: {}{others}",
+        "{copies} copies of deleted partitions (dropped, merged, abandoned splits) are not deleted yet: {}{others}",
         named.join("; ")
     );
     (copies > 0).then(|| reason_now(ReasonCode::CopiesCondemned, Subject::Copies, message, remedy))
@@ -185,13 +186,13 @@ fn condemned(state: &ClusterState) -> Option<Reason> {
 pub(in crate::service) fn disk_full(state: &ClusterState, node: NodeId, lack: DiskFull) -> Option<Reason> {
     let row = state.node(node).filter(|row| row.node.status == NodeStatus::Alive)?;
     let name = &row.node.name;
-    let message = format!("{name} takes no writes (`ReadOnly`), its disk is full: {lack}");
+    let message = format!("{name} refuses writes (`ReadOnly`), because its disk is full: {lack}");
     let free = match lack.limit {
         DiskLimit::Bytes => "free disk space on",
-        DiskLimit::Inodes => "remove files, of which there are too many, on the disk of",
+        DiskLimit::Inodes => "remove files (there are too many) on the disk of",
         DiskLimit::Quota => "raise the quota of the user or directory of",
     };
-    let remedy = format!("{free} {name}; writes resume by themselves, reads go on meanwhile");
+    let remedy = format!("{free} {name}; writes then resume automatically; reads still work");
     Some(reason_now(ReasonCode::DiskFull, subjects::node(state, node), message, remedy))
 }
 
@@ -204,9 +205,9 @@ fn log_pinned(state: &ClusterState, node: NodeId, pin: LogPin) -> Option<Reason>
         Some(partition) => format!("copy {} of partition {}", pin.placement, state.partition_name(partition)),
         None => format!("copy {}, which no partition names", pin.placement),
     };
-    let message = format!("{} MiB of the log of {name} are kept by old entries of {copy}", pin.bytes >> 20);
+    let message = format!("old entries of {copy} pin {} MiB of the log of {name}", pin.bytes >> 20);
     let remedy = match partition {
-        Some(_) => format!("`archon partition describe` and the log of {name} say why that copy needs them"),
+        Some(_) => format!("see `archon partition describe` and the log of {name} for the reason"),
         None => format!("see the log of {name} for that copy; a drained node can be started with an empty directory"),
     };
     Some(reason_now(ReasonCode::LogPinned, subjects::node(state, node), message, remedy))
@@ -221,15 +222,15 @@ fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<Reason>
     let mut reasons = Vec::new();
     if shortage.nodes_at_limit > 0 {
         let message = format!(
-            "{} partitions want a copy more, and the nodes that could take it are full",
+            "{} partitions lack a copy, and all nodes that could take it are full",
             shortage.nodes_at_limit
         );
         reasons.push(of_copies(ReasonCode::NodesAtLimit, message, limit_remedy(shortage.plan)));
     }
     if let Some((partitions, Withheld { failed, of })) = shortage.withheld {
         let message = format!(
-            "{partitions} partitions want a copy in place of one on a failed node, and none is made: {failed} of {of} nodes \
-             are failed, more than a third"
+            "{partitions} partitions lack a copy on a failed node, and are not repaired, because more than a third of \
+             the nodes are failed ({failed} of {of})"
         );
         reasons.push(of_copies(ReasonCode::RepairWithheld, message, withheld_remedy()));
     }
@@ -244,15 +245,16 @@ fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<Reason>
         (0, 0) => String::new(),
         (0, 1) => "add a node, or uncordon one".to_owned(),
         (0, missing) => format!("add {missing} nodes"),
-        (_, 0) if shortage.nodes_at_limit > 0 => "start the failed nodes again, or make room elsewhere".to_owned(),
+        (_, 0) if shortage.nodes_at_limit > 0 => "start the failed nodes again, or add capacity elsewhere".to_owned(),
         (_, 0) => {
             let minutes = state.settings.replace_after_ms as f64 / 60_000.0;
-            format!("start the failed nodes again; copies are made elsewhere after {minutes:.1} minutes without them")
+            format!("start the failed nodes again; otherwise copies are rebuilt on other nodes after {minutes:.1} \
+                     minutes")
         }
         (_, _) => "start the failed nodes again, or add others".to_owned(),
     };
     let (short, all) = (counts.partitions_under_replicated, counts.partitions);
-    let message = format!("{short} of {all} partitions have fewer copies that count than are wanted");
+    let message = format!("{short} of {all} partitions are under-replicated");
     reasons.push(of_copies(ReasonCode::UnderReplicated, message, remedy));
     reasons
 }
@@ -272,11 +274,11 @@ fn no_participant_remedy(state: &ClusterState, table: &str) -> String {
 /// Returns the remedy for nodes at their limits.
 fn limit_remedy(plan: bool) -> String {
     let more = "add a node, or start nodes with a larger --partitions-max";
-    if plan { format!("see what makes room: `archon rebalance plan`; or {more}") } else { more.to_owned() }
+    if plan { format!("free capacity: `archon rebalance plan`; or {more}") } else { more.to_owned() }
 }
 
 fn withheld_remedy() -> String {
-    "start the failed nodes again; of one that will never return, say so: `archon node lost NAME`".to_owned()
+    "start the failed nodes again; for a node that will never return: `archon node lost NAME`".to_owned()
 }
 
 /// Returns one reason for all partitions of a table that were never assigned, and one for all leases of a table without
@@ -356,7 +358,7 @@ pub(in crate::service) fn reason(
     let (code, message, since, remedy) = match why {
         Why::NotEnoughNodes { have, need } => (
             ReasonCode::NotEnoughNodes,
-            format!("{have} of {need} nodes have registered"),
+            format!("{have} of {need} required nodes are registered"),
             unserved,
             match need.saturating_sub(*have) {
                 1 => "start another node".to_owned(),
@@ -365,7 +367,7 @@ pub(in crate::service) fn reason(
         ),
         Why::NoParticipant { table } if awaits_first_participant(state, partition.table) => (
             ReasonCode::AwaitsFirstParticipant,
-            format!("no participant has served table {table} yet: its partitions wait for the first one"),
+            format!("table {table} waits for its first participant"),
             unserved,
             no_participant_remedy(state, table),
         ),
@@ -376,109 +378,112 @@ pub(in crate::service) fn reason(
             no_participant_remedy(state, table),
         ),
         Why::AboutToBeAssigned => {
-            (ReasonCode::AboutToBeAssigned, "its nodes are just being chosen".into(), unserved, String::new())
+            (ReasonCode::AboutToBeAssigned, "its nodes are being chosen".into(), unserved, String::new())
         }
         Why::NodesAtLimit { full, plan } => (
             ReasonCode::NodesAtLimit,
-            format!("{full} nodes that could take its copies are at their limits (--partitions-max)"),
+            format!("all {full} nodes that could take its copies are at their limits (--partitions-max)"),
             unserved,
             limit_remedy(*plan),
         ),
         Why::LeaderHearsTooFew { node, hears, need } => (
             ReasonCode::LeaderHearsTooFew,
             format!(
-                "{} leads it and takes no writes: it hears {hears} of the {need} copies that must have each write, its own \
-                 included",
+                "its leader {} refuses writes: it reaches {hears} of the {need} copies that must store each write, \
+                 including its own",
                 name(*node)
             ),
             Millis::ZERO,
-            format!("see whether {} and the nodes of the other copies reach each other", name(*node)),
+            format!("check the network between {} and the nodes of the other copies", name(*node)),
         ),
         Why::RepairWithheld { failed, of } => (
             ReasonCode::RepairWithheld,
-            format!("{failed} of {of} nodes are failed, more than a third: no copy is made in place of theirs"),
+            format!("more than a third of the nodes are failed ({failed} of {of}): their copies are not replaced"),
             Millis::ZERO,
             withheld_remedy(),
         ),
         Why::TakingOver { node } => {
-            (ReasonCode::TakingOver, format!("{} takes over", name(*node)), unserved, String::new())
+            (ReasonCode::TakingOver, format!("{} is taking over", name(*node)), unserved, String::new())
         }
         Why::EpochSurpassed { known } => (
             ReasonCode::EpochSurpassed,
-            format!("a copy knew epoch {known}, which nobody had granted; its leader begins above it"),
+            format!("a copy knew epoch {known}, which was never granted; the next leader uses a higher one"),
             unserved,
-            "look for a node that runs from an old or copied data directory, or coordinators that were set back".into(),
+            "look for a node started from an old or copied data directory, or for coordinators restored from an old \
+             state".into(),
         ),
         Why::WaitingForLease { node, .. } => (
             ReasonCode::WaitingForLease,
-            format!("the lease of {} may still run", name(*node)),
+            format!("the lease of {} may not have expired yet", name(*node)),
             unserved,
             String::new(),
         ),
         Why::NoLiveReplica { node, since, .. } => (
             ReasonCode::NoLiveReplica,
-            format!("a copy that counts is on {}, which is not alive", name(*node)),
+            format!("an in-sync copy is on {}, which is not alive", name(*node)),
             *since,
             format!("start {} again with its data directory", name(*node)),
         ),
         Why::HolderRegistering { node } => {
-            (ReasonCode::HolderRegistering, format!("{} is just coming back", name(*node)), unserved, String::new())
+            (ReasonCode::HolderRegistering, format!("{} is registering", name(*node)), unserved, String::new())
         }
         Why::AboutToBeElected => {
-            (ReasonCode::AboutToBeElected, "its leader is just being chosen".into(), unserved, String::new())
+            (ReasonCode::AboutToBeElected, "its leader is being elected".into(), unserved, String::new())
         }
         Why::DataLost => (
             ReasonCode::DataLost,
-            "no copy that counts is left".into(),
+            "no in-sync copy is left".into(),
             unserved,
-            format!("see what is left: `archon partition describe {}`", operand(state, partition)),
+            format!("see the remaining copies: `archon partition describe {}`", operand(state, partition)),
         ),
         Why::LostCopyKept { node, alive, need } => (
             ReasonCode::LostCopyKept,
             format!(
-                "the copy on {} was lost or damaged, and is kept as it is: {alive} of {need} others count on nodes that are alive",
+                "the copy on {} was lost or damaged, and is kept until other copies are in sync on live nodes: {alive} \
+                 of {need} are",
                 name(*node)
             ),
             Millis::ZERO,
-            "start the nodes that hold the others; then it is replaced".into(),
+            "start the nodes of the other copies; then it is replaced".into(),
         ),
         Why::UnderReplicated { have, want } => (
             ReasonCode::UnderReplicated,
-            format!("{have} of {want} copies count"),
+            format!("{have} of {want} copies are in sync"),
             Millis::ZERO,
             "add nodes or start failed ones".into(),
         ),
         Why::Offline { note } => (
             ReasonCode::Offline,
-            format!("an operator has taken it offline{}", because(&note.why)),
+            format!("an operator took it offline{}", because(&note.why)),
             note.at,
             format!("`archon partition online {}` brings it back", operand(state, partition)),
         ),
         Why::AllBarred { participants } => (
             ReasonCode::AllBarred,
-            format!("all {participants} participants that serve its table are barred from it, or were not granted it"),
+            format!("all {participants} participants that serve its table are excluded from it, or have no right to \
+                     own it"),
             unserved,
             format!(
-                "take a bar back (see `archon partition describe {}`), or grant the table: `archon access grant own --participant NAME --table \
-                 {}`",
+                "lift an exclusion (see `archon partition describe {}`), or grant the right: `archon access grant own \
+                 --participant NAME --table {}`",
                 operand(state, partition),
                 subjects::table_name(state, partition.table)
             ),
         ),
         Why::OwnerStays { node } => (
             ReasonCode::OwnerStays,
-            format!("{} is to give it up and stays its owner: nobody else may own it", name(*node)),
+            format!("{} should give it up and stays its owner, because no other participant may own it", name(*node)),
             Millis::ZERO,
             STAYS_REMEDY.to_owned(),
         ),
         Why::GivenUp { participants } => (
             ReasonCode::GivenUp,
             match participants {
-                1 => "the participant that could own it gave it up a moment ago".to_owned(),
-                all => format!("all {all} participants that could own it gave it up a moment ago"),
+                1 => "the only possible owner gave it up recently".to_owned(),
+                all => format!("all {all} possible owners gave it up recently"),
             },
             unserved,
-            "look at their logs for why they could not take it; each is asked again after 10 s".into(),
+            "see their logs for the reason; each is asked again after 10 s".into(),
         ),
         Why::MoveWaits { migration, why } => {
             (ReasonCode::MoveWaits, format!("move {migration} waits: {why}"), Millis::ZERO, String::new())

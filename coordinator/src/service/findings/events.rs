@@ -45,83 +45,83 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
         EventKind::NodeUnreached { node: id, by, since_ms } => {
             let by: Vec<String> = by.iter().map(|keeper| state.node_name(*keeper)).collect();
             let what = format!(
-                "lives, and does not answer as clients ask: shut for {} to {}; others lead what it led",
+                "sends heartbeats, but was unreachable to {1} for {0}; other nodes took over its leaderships",
                 lasts_text(*since_ms),
                 by.join(" and ")
             );
             (what, node(id))
         }
         EventKind::NodeReached { node: id, after_ms } => {
-            (format!("answers again as clients ask, after {}", lasts_text(*after_ms)), node(id))
+            (format!("is reachable again, after {}", lasts_text(*after_ms)), node(id))
         }
         EventKind::NodeLost { node: id, by: _ } => {
-            ("lost its data: another data directory took over its name".to_owned(), node(id))
+            ("lost its data: a new data directory took over its name".to_owned(), node(id))
         }
         EventKind::NodeDeclaredLost { node: id, placements, last_copies } => (
             format!(
-                "declared lost; {placements} copies count no more, {last_copies} of them the last of their partition"
+                "declared lost; {placements} copies discarded, {last_copies} of them the last of their partition"
             ),
             node(id),
         ),
         EventKind::NodeRemoved { node: id, name, placements: 0 } => ("removed".to_owned(), named(id, name)),
         EventKind::NodeRemoved { node: id, name, placements } => {
-            (format!("removed, with {placements} copies that did not count"), named(id, name))
+            (format!("removed with {placements} copies that were not in sync"), named(id, name))
         }
         EventKind::NodeDraining { node: id, placements } => {
             (format!("is being drained of {placements} copies"), node(id))
         }
-        EventKind::NodeDrained { node: id } => ("drained: it holds nothing any more".to_owned(), node(id)),
+        EventKind::NodeDrained { node: id } => ("drained: it holds no copies".to_owned(), node(id)),
         EventKind::CopyDamaged { partition, placement, node, why } => (
-            format!("placement {placement} on {} is damaged and counts no more: {why}", state.node_name(*node)),
+            format!("placement {placement} on {} is damaged and left the in-sync set: {why}", state.node_name(*node)),
             of(partition),
         ),
         EventKind::DataDisputed { partition, placement, node, epoch, leader, leader_node, commit, agreed } => {
             let on = leader_node.map_or_else(String::new, |id| format!(" on {}", state.node_name(id)));
             let text = format!(
-                "placement {placement} on {} knows entry {commit} as committed, which placement {leader}{on}, leader of \
-                 epoch {epoch}, does not have (they agree up to {agreed} at most): one of them lost data; keep both \
-                 data directories and compare them",
+                "placement {placement} on {} knows entry {commit} as committed, which placement {leader}{on}, leader \
+                 of epoch {epoch}, lacks (they agree up to {agreed} at most): one of them lost data; keep both data \
+                 directories and compare them",
                 state.node_name(*node)
             );
             (text, of(partition))
         }
         EventKind::EpochSurpassed { partition, granted, known } => (
             format!(
-                "a copy knew epoch {known}, though only {granted} had been granted; the next leader begins above it"
+                "a copy knew epoch {known}, but only {granted} had been granted; the next leader uses a higher one"
             ),
             of(partition),
         ),
         EventKind::ReplicaLost { partition, placement, node, why } => (
-            format!("placement {placement} on {} is lost and counts no more: {why}", state.node_name(*node)),
+            format!("placement {placement} on {} is lost and left the in-sync set: {why}", state.node_name(*node)),
             of(partition),
         ),
         EventKind::RepairStarted { partition, placement, node, why } => {
             (format!("placement {placement} is being loaded on {}: {why}", state.node_name(*node)), of(partition))
         }
         EventKind::RepairDone { partition, placement, node } => {
-            (format!("placement {placement} on {} counts now", state.node_name(*node)), of(partition))
+            (format!("placement {placement} on {} is in sync", state.node_name(*node)), of(partition))
         }
         EventKind::CopyRetired { partition, placement, node, why } => {
             (format!("placement {placement} on {} is to be deleted: {why}", state.node_name(*node)), of(partition))
         }
         EventKind::GoalChanged { node: id, goal } => {
             let goal = match goal {
-                NodeGoal::Serve => "is to serve again",
-                NodeGoal::Cordon => "cordoned: it gets nothing new",
-                NodeGoal::Drain => "is to be emptied",
+                NodeGoal::Serve => "serves again",
+                NodeGoal::Cordon => "cordoned: it receives no new copies",
+                NodeGoal::Drain => "drain started",
                 NodeGoal::Maintain => "in maintenance",
             };
             (goal.to_owned(), node(id))
         }
         EventKind::NodeAltered { node: id, before, after } => (format!("changed from {before} to {after}"), node(id)),
         EventKind::LeadershipBumped { partition, epoch, why } => {
-            (format!("its leadership of epoch {epoch} is to be renewed{}", because(why)), of(partition))
+            (format!("a new epoch after {epoch} was requested{}", because(why)), of(partition))
         }
         EventKind::MemberBarred { member, bar, why } => {
-            (format!("{} is barred from it{}", state.node_name(*member), because(why)), orders::subject(state, *bar))
+            (format!("{} is excluded from it{}", state.node_name(*member), because(why)), orders::subject(state, *bar))
         }
         EventKind::BarLifted { member, bar } => {
-            (format!("{} is no longer barred from it", state.node_name(*member)), orders::subject(state, *bar))
+            (format!("{} is no longer excluded from it", state.node_name(*member)), orders::subject(state, *bar))
         }
         EventKind::PartitionOffline { partition, why } => (format!("taken offline{}", because(why)), of(partition)),
         EventKind::PartitionOnline { partition } => ("brought online".to_owned(), of(partition)),
@@ -129,7 +129,7 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
             let lasts = lasts_text(until.since(event.at));
             (format!("in maintenance for {lasts} at most{}", because(why)), node(member))
         }
-        EventKind::MaintenanceOver { member } => ("maintenance is over".to_owned(), node(member)),
+        EventKind::MaintenanceOver { member } => ("maintenance ended".to_owned(), node(member)),
         EventKind::TableCreated { table, name } => {
             ("created".to_owned(), Subject::Table { table_id: table.get(), table: name.clone() })
         }
@@ -137,18 +137,18 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
             (altered(*before, *after), Subject::Table { table_id: table.get(), table: name.clone() })
         }
         EventKind::TableDropped { table, name, partitions, copies, moves } => {
-            let moves = if *moves > 0 { format!("; {moves} moves of them are given up") } else { String::new() };
+            let moves = if *moves > 0 { format!("; {moves} moves are abandoned") } else { String::new() };
             let what = format!("dropped with its {partitions} partitions; {copies} copies are to be deleted{moves}");
             (what, Subject::Table { table_id: table.get(), table: name.clone() })
         }
         EventKind::SplitBegun { partition, right, at, outgrown } => {
             let (right, at) = (state.partition_name(*right), shown_key(at));
-            let why = outgrown.map_or_else(String::new, |by| format!("by itself, since {by}, "));
-            (format!("is being split {why}at {at}: its keys from there on are to be those of {right}"), of(partition))
+            let why = outgrown.map_or_else(String::new, |by| format!("automatically, since {by}, "));
+            (format!("is being split {why}at {at}: keys from there on move to {right}"), of(partition))
         }
         EventKind::SplitCut { partition, right } => {
             let right = state.partition_name(*right);
-            (format!("gives up the keys of {right}: the copies of that one have them"), of(partition))
+            (format!("gives up the keys of {right}, whose copies hold them"), of(partition))
         }
         EventKind::Parted { partition, right, at, leader } => {
             let (right, leader) = (state.partition_name(*right), state.node_name(*leader));
@@ -156,25 +156,25 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
         }
         EventKind::SplitAbandoned { partition, right, why } => {
             let right = state.partition_name(*right);
-            (format!("keeps its keys: its split into {right} was given up{}", because(why)), of(partition))
+            (format!("keeps its keys: the split into {right} was abandoned{}", because(why)), of(partition))
         }
         EventKind::MergeBegun { partition, right, undersized_bytes } => {
-            let together = |bytes: u64| format!(" by itself, since the two hold {} together", bytes_text(bytes));
+            let together = |bytes: u64| format!(" automatically, since the two hold {} together", bytes_text(bytes));
             let why = undersized_bytes.map_or_else(String::new, together);
             let right = state.partition_name(*right);
-            (format!("is being merged{why} with {right}, whose keys it is to have"), of(partition))
+            (format!("is being merged{why} with {right}, whose keys it receives"), of(partition))
         }
         EventKind::Merged { partition, right, at } => {
             let (right, at) = (state.partition_name(*right), shown_key(at));
             (
-                format!("is merged: it has the keys of {right}, from {at} on, which is no partition any more"),
+                format!("is merged: it has the keys of {right}, from {at} on, and {right} is deleted"),
                 of(partition),
             )
         }
         EventKind::MergeAbandoned { partition, right, why } => {
             let right = state.partition_name(*right);
             (
-                format!("is not merged with {right}, which keeps its keys: that was given up{}", because(why)),
+                format!("is not merged with {right}, which keeps its keys: the merge was abandoned{}", because(why)),
                 of(partition),
             )
         }
@@ -194,15 +194,15 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
         EventKind::CertificatesWithdrawn { identity, after, .. } => {
             let text = match after {
                 Some(moment) => format!(
-                    "certificates of {identity} that begin before {} count no more",
+                    "certificates of {identity} that begin before {} are revoked",
                     archon_security::date(std::time::UNIX_EPOCH + std::time::Duration::from_millis(moment.get()))
                 ),
-                None => format!("all certificates of {identity} count again"),
+                None => format!("all certificates of {identity} are accepted again"),
             };
             (text, Subject::Cluster)
         }
         EventKind::QuorumChangeBegun { wish } => {
-            (format!("a change of the quorum begins: {wish}"), Subject::Coordinators)
+            (format!("a change of the quorum started: {wish}"), Subject::Coordinators)
         }
         EventKind::QuorumChanged { wish, voters } => {
             (format!("the quorum is changed: {wish}; the voters are {}", numbers(voters)), Subject::Coordinators)
@@ -212,45 +212,45 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
         }
         EventKind::RecoveryBegun { generation, base } => {
             let what = format!(
-                "the quorum was recovered from less than a majority: generation {generation} goes on from entry {base}, and asks all nodes \
-                 what they hold"
+                "the quorum was recovered from less than a majority: generation {generation} continues from entry \
+                 {base} and waits for the reports of all nodes"
             );
             (what, Subject::Coordinators)
         }
         EventKind::RecoveryTookOver { generation, ordered } => {
             let why = match ordered {
-                true => ", as an operator ordered: they worked beside it before",
-                false => ": none of them works with a majority",
+                true => ", as ordered by an operator although they still worked",
+                false => ", which have no majority",
             };
-            let what = format!("generation {generation} takes the place of the former coordinators{why}");
+            let what = format!("generation {generation} replaces the former coordinators{why}");
             (what, Subject::Coordinators)
         }
         EventKind::RecoverySettled { generation, behind } => {
-            let lost = if *behind { ", though changes were lost that nodes had been told of" } else { "" };
+            let lost = if *behind { ", although changes known to nodes were lost" } else { "" };
             let what =
-                format!("the quorum is recovered: generation {generation} goes on from what the nodes hold{lost}");
+                format!("the quorum is recovered: generation {generation} continues with the data of the nodes{lost}");
             (what, Subject::Coordinators)
         }
         EventKind::ProtocolRaised { before, after } => {
             let what = format!(
-                "speaks protocol {after} from now on, and spoke {before} before; members of older versions are refused"
+                "protocol raised from {before} to {after}; members of older versions are refused"
             );
             (what, Subject::Cluster)
         }
         EventKind::ProtocolHeld { held: true } => {
-            ("keeps its protocol until `archon upgrade finalize` or `release`".to_owned(), Subject::Cluster)
+            ("protocol held until `archon upgrade finalize` or `release`".to_owned(), Subject::Cluster)
         }
         EventKind::ProtocolHeld { held: false } => {
-            ("raises its protocol by itself again, once every member speaks the next one".to_owned(), Subject::Cluster)
+            ("protocol released: it rises once every member supports the next one".to_owned(), Subject::Cluster)
         }
         EventKind::PlanStarted { moves } => (format!("started, {moves} moves"), Subject::Rebalance),
         EventKind::PlanCancelled { moves_left } => (format!("cancelled, {moves_left} moves left"), Subject::Rebalance),
         EventKind::MigrationOver { migration, partition, outcome } => {
-            (format!("move {migration} is over: {outcome}"), of(partition))
+            (format!("move {migration} ended: {outcome}"), of(partition))
         }
         EventKind::DataLossAccepted { partition, leader, retired } => {
             let then =
-                leader.map_or_else(|| "it begins empty".to_owned(), |id| format!("{} leads", state.node_name(id)));
+                leader.map_or_else(|| "it starts empty".to_owned(), |id| format!("{} leads", state.node_name(id)));
             (format!("data loss accepted; {then}, {retired} other copies retired"), of(partition))
         }
     };
@@ -336,10 +336,10 @@ const fn code(kind: &EventKind) -> EventCode {
 /// Describes the new permissions of a client, from grants to exactly these tables.
 fn access_text(before: Option<Right>, after: Option<Right>, tables: &str) -> String {
     match (before, after) {
-        (None, None) => format!("is granted nothing of {tables}"),
+        (None, None) => format!("has no right to {tables}"),
         (_, Some(right)) if after > before => format!("may {} {tables}", right.verb()),
         (_, Some(right)) => format!("may {} {tables} only", right.verb()),
-        (Some(_), None) => format!("is not granted {tables} any more"),
+        (Some(_), None) => format!("has no right to {tables} any longer"),
     }
 }
 
@@ -347,14 +347,14 @@ fn access_text(before: Option<Right>, after: Option<Right>, tables: &str) -> Str
 fn altered(before: TableTraits, after: TableTraits) -> String {
     let mut wants = Vec::new();
     if before.replication != after.replication {
-        wants.push(format!("wants {} copies of each partition, {} before", after.replication, before.replication));
+        wants.push(format!("replication changed to {}, was {}", after.replication, before.replication));
     }
     let (was, is) = (before.limits, after.limits);
     let rate_text = |rate| format!("{rate} operations per second");
-    let split = "its partitions are split by themselves";
+    let split = "its partitions are split automatically";
     wants.extend(limit_changed(&format!("{split} above"), was.split_above_bytes, is.split_above_bytes, bytes_text));
     wants.extend(limit_changed(&format!("{split} above"), was.split_above_rate, is.split_above_rate, rate_text));
-    let merged = "its partitions are merged by themselves below";
+    let merged = "its partitions are merged automatically below";
     wants.extend(limit_changed(merged, was.merge_below_bytes, is.merge_below_bytes, bytes_text));
     wants.join("; ")
 }
@@ -366,9 +366,9 @@ fn limit_changed(does: &str, before: Option<u64>, after: Option<u64>, text: impl
     }
     let was = before.map(&text);
     Some(match (after.map(&text), was) {
-        (Some(is), Some(was)) => format!("{does} {is} from now on, {was} before"),
-        (Some(is), None) => format!("{does} {is} from now on, not before"),
-        (None, was) => format!("{does} no limit any more, {} before", was.unwrap_or_default()),
+        (Some(is), Some(was)) => format!("{does} {is} now, {was} before"),
+        (Some(is), None) => format!("{does} {is} now, no limit before"),
+        (None, was) => format!("{does} no limit now, {} before", was.unwrap_or_default()),
     })
 }
 
@@ -384,9 +384,9 @@ mod tests {
             limits: RangeLimits { split_above_bytes: split, split_above_rate: None, merge_below_bytes: merge },
         };
         let text = altered(limits(Some(1 << 30), Some(1 << 20)), limits(Some(1 << 30), None));
-        assert_eq!(text, "its partitions are merged by themselves below no limit any more, 1.0 MiB before");
+        assert_eq!(text, "its partitions are merged automatically below no limit now, 1.0 MiB before");
         let text = altered(limits(None, None), limits(Some(1 << 30), None));
-        assert_eq!(text, "its partitions are split by themselves above 1.0 GiB from now on, not before");
+        assert_eq!(text, "its partitions are split automatically above 1.0 GiB now, no limit before");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(in crate::service) fn folded(found: Vec<Found>, recovers: bool) -> Vec<Found
     for (place, count) in seen.into_values().filter(|(_, count)| *count > 1) {
         let Some(Found { reason, .. }) = kept.get_mut(place) else { continue };
         let Subject::Partition { table_id, table, partition } = reason.subject.clone() else { continue };
-        reason.message = format!("{count} of its partitions, {partition} first: {}", reason.message);
+        reason.message = format!("{count} of its partitions, the first is {partition}: {}", reason.message);
         reason.subject = Subject::Table { table_id, table };
     }
     kept
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(told[0], other);
         assert_eq!(
             told[1].message,
-            "27 of its partitions, 3 first: a copy that counts is on athens, which is not alive"
+            "27 of its partitions, the first is 3: a copy that counts is on athens, which is not alive"
         );
         assert_eq!(told[1].subject, Subject::Table { table_id: 1, table: "t1".into() });
         assert_eq!((told[1].began_at_ms, told[1].remedy.as_deref()), (Some(71), Some("start athens again")));

@@ -15,18 +15,21 @@ use std::collections::BTreeSet;
 pub(super) fn unsettled(state: &ClusterState) -> Vec<Reason> {
     let recovery = state.recovery.as_deref().map(|recovery| {
         let message = match unheard(state, recovery).count() {
-            0 => "the coordinators are being recovered, and what they do not know has to be accepted".to_owned(),
+            0 => "the coordinators are being recovered, and wait for an operator to accept the open \
+                  questions".to_owned(),
             unheard => {
-                format!("the coordinators are being recovered, and wait for {unheard} nodes to tell what they hold")
+                format!("the coordinators are being recovered, and wait for the reports of {unheard} nodes")
             }
         };
-        let remedy = "`archon quorum list` says what it waits for, and what to do; nothing is served until it is over";
+        let remedy = "`archon quorum list` shows what it waits for and the next step; no partition is available until \
+                      the recovery ends";
         reason_now(ReasonCode::BeingRecovered, Subject::Coordinators, message, remedy)
     });
     let pending = state.coordinators.pending.as_ref().map(|pending| {
         let remedy =
-            "it goes on by itself: `archon quorum list` says what it waits for, `archon quorum cancel` takes it back";
-        reason_now(ReasonCode::QuorumChanging, Subject::Coordinators, format!("under way: {}", pending.wish), remedy)
+            "it continues automatically: `archon quorum list` shows what it waits for, `archon quorum cancel` cancels \
+             it";
+        reason_now(ReasonCode::QuorumChanging, Subject::Coordinators, format!("running: {}", pending.wish), remedy)
     });
     recovery.into_iter().chain(pending).collect()
 }
@@ -40,13 +43,13 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<Reason> {
         let silent = far.or_else(|| voter.missing.clone());
         let silent = silent.unwrap_or_else(|| format!("{} does not answer", voter.address));
         let message = match spare {
-            _ if !voter.voter => format!("{silent}; it is a learner, and without it nothing is missing"),
-            0 => format!("{silent}; if another one fails, nothing can be decided"),
+            _ if !voter.voter => format!("{silent}; it is a learner, so availability is not affected"),
+            0 => format!("{silent}; if another one fails, the majority is lost"),
             spare => format!("{silent}; {spare} more may fail"),
         };
         let id = voter.id;
         let lost = match voter.voter {
-            true => format!("start another one with --join, and then `archon quorum replace {id} NEW`"),
+            true => format!("start a new one with --join, then run `archon quorum replace {id} NEW`"),
             false => format!("`archon quorum remove {id}`"),
         };
         let moved = format!("if it runs at another address, `archon quorum set-address {id} ADDRESS`");
@@ -63,16 +66,17 @@ pub(super) fn differing(quorum: &Quorum) -> Vec<Reason> {
         let Differs { index, is_wrong } = differs;
         let (message, remedy) = match is_wrong {
             true => (
-                format!("as of entry {index} of the log its state is not that of the majority; it ends by itself"),
+                format!("as of log entry {index} its state differs from that of the majority; it exits by itself"),
                 format!(
-                    "start it again, and it reads its disk anew; if it ends so again, start another one with --join, and then \
-                     `archon quorum replace {coordinator_id} NEW`"
+                    "restart it, so that it reads its disk again; if the error repeats, start a new one with --join, \
+                     then run `archon quorum replace {coordinator_id} NEW`"
                 ),
             ),
             false => (
-                format!("as of entry {index} of the log its state is not that of others, and no majority says which is right"),
-                "have no table or member changed; keep a copy of each coordinator's data directory while it is stopped, and begin anew from \
-                 the one that is right (`archon quorum recover`)"
+                format!("as of log entry {index} its state differs from that of others, and there is no majority for \
+                         one state"),
+                "do not change tables or members; stop the coordinators, copy their data directories, and recover from \
+                 the correct one (`archon quorum recover`)"
                     .to_owned(),
             ),
         };
@@ -82,8 +86,8 @@ pub(super) fn differing(quorum: &Quorum) -> Vec<Reason> {
 }
 
 /// Remedy if a recovery was begun while the coordinators work.
-const WAITING_RECOVERY_REMEDY: &str = "stop the recovered coordinator if it is a trial; to keep it, stop these coordinators: \
-    docs/operate/runbooks/majority-lost.md";
+const WAITING_RECOVERY_REMEDY: &str = "stop the recovered coordinator if it is a trial; to keep it, stop these \
+                                       coordinators: docs/operate/runbooks/majority-lost.md";
 
 /// Reports members that belong to another history of the cluster, and are refused.
 pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec<Reason> {
@@ -93,16 +97,16 @@ pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec
     };
     let coordinator = |(coordinator_id, generation): (u64, u64)| {
         let message = format!(
-            "at its address answers a coordinator of generation {generation}, which was begun from another state than that from which \
-             these coordinators come"
+            "a coordinator of generation {generation} answers at its address, which was recovered from a different \
+             state than these coordinators"
         );
         let subject = Subject::Coordinator { coordinator_id };
         reason_now(ReasonCode::OtherHistory, subject, message, OTHER_HISTORY_REMEDY)
     };
     let waiting = |(coordinator_id, generation): (u64, u64)| {
         let message = format!(
-            "a recovery of these coordinators (generation {generation}) answers at its address; it takes no member and grants nothing while \
-             they work with a majority"
+            "a recovery of these coordinators (generation {generation}) answers at its address; it accepts no member \
+             and grants nothing while they have a majority"
         );
         reason_now(ReasonCode::OtherHistory, Subject::Coordinator { coordinator_id }, message, WAITING_RECOVERY_REMEDY)
     };
@@ -121,30 +125,30 @@ pub(in crate::service) fn numbers(ids: &BTreeSet<u64>) -> String {
 /// after them those with snapshots that wait for space.
 pub(super) fn without_changes(me: u64, voters: &[VoterView]) -> Vec<Reason> {
     let told = read_only(me, voters).map(|why| {
-        let message = format!("no change is taken for lack of space on the disks of coordinators: {why}");
-        let remedy = "free disk space there, and changes are taken again by themselves; nodes keep their leases meanwhile, and \
-                      keys are read and written, but no node that fails is replaced";
+        let message = format!("changes are refused because disks of coordinators lack space: {why}");
+        let remedy = "free disk space there; changes then resume automatically; meanwhile nodes keep their leases and \
+                      serve keys, but failed nodes are not replaced";
         reason_now(ReasonCode::ReadOnly, Subject::Coordinators, message, remedy)
     });
     let lacking = voters.iter().filter_map(|voter| {
         let lack = voter.lack?;
-        let message = format!("{voter} takes nothing new into its log, {lack}");
+        let message = format!("{voter} appends nothing to its log, {lack}");
         let (code, remedy) = match lack {
             Lack::Full(_) => {
-                (ReasonCode::DiskFull, format!("free disk space for coordinator {}; it goes on by itself", voter.id))
+                (ReasonCode::DiskFull, format!("free disk space for coordinator {}; it then resumes automatically", voter.id))
             }
             Lack::Fails => (
                 ReasonCode::DiskFails,
-                format!("see the log of coordinator {}, and its disk; it goes on by itself", voter.id),
+                format!("check the log and the disk of coordinator {}; it then resumes automatically", voter.id),
             ),
         };
         Some(reason_now(code, subject(voter), message, remedy))
     });
     let waiting = voters.iter().filter(|voter| voter.snapshot_waits).map(|voter| {
         let message = format!(
-            "{voter} has no space on its disk for a snapshot: until it has one, it cannot cut its log or catch up"
+            "{voter} has no space on its disk for a snapshot: until it has one, it cannot truncate its log or catch up"
         );
-        let remedy = format!("free disk space for coordinator {}; it tries again every second", voter.id);
+        let remedy = format!("free disk space for coordinator {}; it retries every second", voter.id);
         reason_now(ReasonCode::SnapshotWaits, subject(voter), message, remedy)
     });
     told.into_iter().chain(lacking).chain(waiting).collect()
