@@ -256,10 +256,10 @@ async fn quorum_change_that_loses_majority_is_refused() {
     let refused = |result: Result<bool, ErrorDetail>| result.unwrap_err().message;
     assert!(
         refused(quorum.change(QuorumChange::Remove { id: 9 }).await)
-            .contains("no coordinator 9; the members are 1, 2, 3")
+            .contains("coordinator 9 does not exist; the members are 1, 2, 3")
     );
     assert!(refused(quorum.change(QuorumChange::Remove { id: others[0] }).await).contains("--force"));
-    assert!(refused(quorum.change(QuorumAction::Cancel).await).contains("no change of the quorum is under way"));
+    assert!(refused(quorum.change(QuorumAction::Cancel).await).contains("no change of the quorum is running"));
     assert_eq!(quorum.change(QuorumChange::Promote { id: leader }).await, Ok(false), "it is so already");
     let address = QuorumChange::SetAddress { id: others[0], address: quorum.peers[&leader].clone() };
     assert!(refused(quorum.change(address).await).contains("is reached at"));
@@ -278,6 +278,6 @@ async fn quorum_change_that_loses_majority_is_refused() {
     assert_eq!(quorum.changed().await.0.len(), 2);
     let (listener, config) = quorum.newcomer(others[0], &[leader], false).await;
     let retired = Coordinator::start(listener, config).await.err().expect("a number was used twice").to_string();
-    assert!(retired.contains("is not used again; join as --id 4"), "{retired}");
+    assert!(retired.contains("cannot be reused; join as --id 4"), "{retired}");
     quorum.stop_all().await;
 }

@@ -272,7 +272,7 @@ fn merge_is_abandoned_if_source_leader_pauses_or_nodes_die() {
     world.cluster.node(&leader).pause();
     world.striker.end(&merge);
     world.cluster.node(&leader).resume();
-    world.assert_given_up(&merge, "the keys were not brought over within 10000 ms");
+    world.assert_given_up(&merge, "the keys were not transferred within 10000 ms");
 }
 
 #[test]

@@ -266,8 +266,8 @@ fn invalid_split_limits_are_refused_with_the_valid_range() {
         (&["create", "a", "--range", "--replication", "3", "--split-above", "none"], "leave the option out"),
         (&["alter", "times"], "--split-above"),
         (&["alter", "times", "--split-above", "0B"], "the least limit"),
-        (&["alter", "default", "--split-above", "1GiB"], "only a table made with --range"),
-        (&["alter", "default", "--split-above-rate", "none"], "only a table made with --range"),
+        (&["alter", "default", "--split-above", "1GiB"], "only a range table (--range)"),
+        (&["alter", "default", "--split-above-rate", "none"], "only a range table (--range)"),
     ] {
         let ran = cluster.archon(&[&["table"], arguments].concat());
         assert!(ran.code == 2 && ran.stderr.contains(says), "{arguments:?}: {} {}", ran.code, ran.stderr);

@@ -258,7 +258,7 @@ async fn duplicate_directory_started_elsewhere_loses_nothing() {
         let life = cluster.wait_incarnation(NODE, 0);
         let mut second = cluster.spawn("second", &arguments);
         assert_eq!(second.wait_exit(TIMEOUT).code(), Some(4), "{}", second.log_tail(5));
-        assert!(second.log().contains("in use by the node that is alive"), "{}", second.log_tail(5));
+        assert!(second.log().contains("in use by the live node"), "{}", second.log_tail(5));
         assert_eq!(cluster.incarnation(NODE), Ok(life));
         wait_progress(&load, 200);
         // When the first one has died and failed, the copy takes its place. Its replicas are of an older incarnation:

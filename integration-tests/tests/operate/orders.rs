@@ -58,7 +58,7 @@ fn partition_is_bumped_taken_offline_and_barred() {
     assert!(now["reasons"][0]["message"].as_str().is_some_and(|text| text.contains("poisoned")), "{now}");
     let refused = cluster.archon(&["--timeout", "500ms", "kv", "get", "k"]);
     assert!(refused.code == 5 && refused.stderr.contains("taken offline"), "{refused:?}");
-    assert_eq!(cluster.archon(&["partition", "bump", &id]).code, 4, "nobody leads it");
+    assert_eq!(cluster.archon(&["partition", "bump", &id]).code, 4, "it has no leader");
     assert_eq!(check(&cluster, &[]).0, 0, "somebody wants it so");
     let (code, alerts, text) = check(&cluster, &["--held-for", "1ms"]);
     assert!(code == 10 && alerts.contains(&"held_too_long".to_owned()), "{text}");

@@ -39,15 +39,15 @@ pub fn check_confirmed(state: &ClusterState, known: &NodeRow, said: Confirmation
         Confirmation::Own => Ok(()),
         Confirmation::Foreign => {
             let message = format!(
-                "{name} lives, and the process at {address} says that it is not the one that registers; stop {name} first, \
-                 or give this node an empty --data-dir and a --name of its own"
+                "{name} is alive at {address} and is another process than this one; stop {name} first, or give this \
+                 node an empty --data-dir and its own --name"
             );
             Err(ErrorDetail::new(ErrorKind::NameTaken, message).with_retry_after_ms(timing.failure_timeout_ms))
         }
         Confirmation::Silent => {
             let message = format!(
-                "{name} is believed to live, and no process at {address} confirms that it registers anew; try again: \
-                 without a sign of life {name} is failed within {} ms, and may register then",
+                "{name} is still considered alive, and no process at {address} confirms this registration; retry: \
+                 without heartbeats {name} is failed within {} ms, and may register then",
                 timing.failure_timeout_ms
             );
             Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(timing.heartbeat_ms))

@@ -40,13 +40,13 @@ pub fn check_access(state: &ClusterState, scope: &Scope, change: AccessChange) -
     let table = scope.table.and_then(|table| state.tables.get(&table));
     match (change, table) {
         (AccessChange::Grant(Right::Own) | AccessChange::Revoke(Right::Own), None) => {
-            let why = "the right to own partitions is granted for one lease table: name it";
+            let why = "the right `own` is granted for one lease table: name it";
             return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
         }
         (AccessChange::Grant(Right::Own), Some(_)) if state.protocol < OWN_SINCE => {
             let why = format!(
-                "the cluster speaks protocol {}, and the right to own partitions came with {OWN_SINCE}; until then every participant has it: \
-                 see `archon upgrade status`",
+                "the cluster uses protocol {}, and the right `own` needs {OWN_SINCE}; until then every participant has \
+                 it: see `archon upgrade status`",
                 state.protocol
             );
             return Err(ErrorDetail::new(ErrorKind::Refused, why));
@@ -58,7 +58,8 @@ pub fn check_access(state: &ClusterState, scope: &Scope, change: AccessChange) -
         }
         (AccessChange::Grant(Right::Read | Right::Write), Some(table)) if table.holds == Holds::Lease => {
             let why = format!(
-                "table {} is of leases: it has no rows, and everyone with a certificate may ask who owns them; participants are granted own",
+                "table {} is a lease table without rows; every identity may query the owners; grant `own` to \
+                 participants",
                 table.name
             );
             return Err(ErrorDetail::new(ErrorKind::Refused, why));
@@ -84,7 +85,7 @@ pub fn check_withdrawal(
     check_identity(identity)?;
     let before = state.access.withdrawn().get(identity).copied();
     if begins_before.is_none() && state.coordinators.removed().any(|removed| removed == identity) {
-        let why = format!("{identity} was removed from the quorum, and its number is not given again");
+        let why = format!("{identity} was removed from the quorum, and its number is never reused");
         return Err(ErrorDetail::new(ErrorKind::Refused, why));
     }
     let after = begins_before.map(|moment| before.map_or(moment, |before| before.max(moment)));

@@ -49,8 +49,8 @@ pub fn check_nodes_for(state: &ClusterState, name: &str, replication: u8) -> Res
         return Ok(());
     }
     let message = format!(
-        "table {name} would want {replication} copies of each partition, each on a node of its own, and there are {have} \
-         nodes; start more nodes first, or want fewer copies (--replication {have})"
+        "{replication} copies of each partition of table {name} need as many nodes, and there are {have}; start more \
+         nodes first, or use --replication {have}"
     );
     Err(ErrorDetail::new(ErrorKind::Refused, message).with_have_need(have, replication.into()))
 }

@@ -144,7 +144,7 @@ pub struct LossPlan {
 pub fn check_lose_node(state: &ClusterState, node: NodeId) -> Result<LossPlan, Vec<Obstacle>> {
     let Some(own) = state.node(node) else { return Err(vec![Obstacle::NoSuchNode { node }]) };
     if own.node.status == NodeStatus::Alive {
-        let remedy = "stop it, or wait until it counts as failed, before declaring its data lost";
+        let remedy = "stop it, or wait until it is failed, before declaring its data lost";
         return Err(vec![Obstacle::Alive { node: own.node.name.clone(), remedy }]);
     }
     if own.participant.is_some() {

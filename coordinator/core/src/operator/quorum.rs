@@ -14,44 +14,44 @@ use std::collections::BTreeSet;
 pub enum QuorumRefusal {
     /// One change at a time.
     #[error(
-        "another change of the quorum is under way ({wish}); wait for it (`archon quorum list`), or take it back \
-         (`archon quorum cancel`)"
+        "another change of the quorum is running ({wish}); wait for it (`archon quorum list`), or cancel it (`archon \
+         quorum cancel`)"
     )]
     UnderWay { wish: String },
     /// No change to cancel.
-    #[error("no change of the quorum is under way")]
+    #[error("no change of the quorum is running")]
     NothingPending,
     /// Too late to cancel.
-    #[error("the voters are just changing, which ends by itself in a moment; change them again then")]
+    #[error("the voters are changing, which takes only a moment; retry then")]
     TooLate,
     /// No such member.
-    #[error("there is no coordinator {id}; the members are {members}")]
+    #[error("coordinator {id} does not exist; the members are {members}")]
     NoSuchMember { id: u64, members: String },
     /// A voter that lost its votes.
     #[error(
-        "coordinator {id} is a member with another data directory: a wiped voter does not come back under its number, for it \
-         has forgotten its votes. Join as --id {next}, then `archon quorum replace {id} {next}`"
+        "coordinator {id} is a member with another data directory: a wiped voter cannot return under its number, \
+         because its votes are lost. Join as --id {next}, then `archon quorum replace {id} {next}`"
     )]
     Wiped { id: u64, next: u64 },
     /// A number is used once.
-    #[error("number {id} belonged to a coordinator that was removed, and is not used again; join as --id {next}")]
+    #[error("number {id} belonged to a removed coordinator and cannot be reused; join as --id {next}")]
     Retired { id: u64, next: u64 },
     /// Two coordinators with one address could not be distinguished.
-    #[error("coordinator {id} is reached at {address} already; give the newcomer an address of its own")]
+    #[error("coordinator {id} already uses {address}; give the new one its own address")]
     AddressTaken { id: u64, address: String },
     /// The directory was copied.
-    #[error("this data directory is a copy of that of coordinator {id}; start the newcomer with an empty one")]
+    #[error("this data directory is a copy of that of coordinator {id}; start the new coordinator with an empty one")]
     CopiedDirectory { id: u64 },
     /// The address cannot be dialled.
     #[error("{0}")]
     Address(String),
     /// More members make every decision slower and none safer.
-    #[error("the quorum has {COORDINATORS_MAX} members, and takes no more; remove one first")]
+    #[error("the quorum has {COORDINATORS_MAX} members, which is the maximum; remove one first")]
     TooMany,
     /// The quorum could not decide anything.
     #[error(
-        "of the {voters} voters that would be left only {heard} answer, and {need} must, or nothing could be decided any \
-         more; start the others first, or change another one"
+        "only {heard} of the {voters} remaining voters answer, and a majority needs {need}; start the others first, or \
+         choose another coordinator"
     )]
     LosesMajority { voters: usize, heard: usize, need: usize },
     /// The last voter stays.
@@ -59,21 +59,21 @@ pub enum QuorumRefusal {
     LastVoter { id: u64 },
     /// The next failure would end it.
     #[error(
-        "without coordinator {id} no other coordinator may fail: {voters} voters would be left, and all of them must run. \
-         Have another one join first, or accept that with --force"
+        "without coordinator {id} the remaining {voters} voters tolerate no failure. Add a coordinator first, or \
+         accept it with --force"
     )]
     LosesSpare { id: u64, voters: usize },
     /// All later decisions would be on one disk.
     #[error(
-        "without coordinator {id} only one that answers is left, and what the coordinators know would be on one disk. Have \
-         another one join first, or accept that with --force"
+        "without coordinator {id} only one answering coordinator remains, with the state on one disk only. Add a \
+         coordinator first, or accept it with --force"
     )]
     LastCopy { id: u64 },
     /// It does not answer, so it cannot do its part.
     #[error("coordinator {id} does not answer; start it first")]
     Silent { id: u64 },
     /// Replacing a voter by another one would reduce their number.
-    #[error("coordinator {id} is a voter already; to have one less, `archon quorum remove {old}`")]
+    #[error("coordinator {id} is a voter already; to remove one: `archon quorum remove {old}`")]
     VoterAlready { id: u64, old: u64 },
 }
 

@@ -8,18 +8,18 @@ use crate::state::ClusterState;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SettleRefusal {
     /// No recovery is in progress.
-    #[error("nothing is being recovered")]
+    #[error("no recovery is running")]
     Over,
     /// Former coordinators work with a majority.
     #[error(
-        "coordinators of a generation before may work with a majority (`archon quorum list` names one): to keep the recovery, stop them \
-         first and try again; if it is a trial, stop the recovered coordinators"
+        "coordinators of an earlier generation may still have a majority (see `archon quorum list`): to keep the \
+         recovery, stop them first and retry; if it is a trial, stop the recovered coordinators"
     )]
     FormerWorks,
     /// Some nodes have not reported their replicas.
     #[error(
-        "{} not told yet what {}: {}. Start {} and look again (`archon quorum list`), or, if the data there is gone for \
-         good, say `archon node lost NAME --accept-data-loss`",
+        "{} not reported yet what {}: {}. Start {} and check again (`archon quorum list`), or, if the data is gone for \
+         good, run `archon node lost NAME --accept-data-loss`",
         if nodes.len() == 1 { "one node has" } else { "some nodes have" },
         if nodes.len() == 1 { "it holds" } else { "they hold" },
         nodes.join(", "),
@@ -31,8 +31,9 @@ pub enum SettleRefusal {
     },
     /// Data may be lost, and the operator has not accepted that.
     #[error(
-        "changes were lost that nodes had been told of, or a node came with an older copy of its data directory, so acknowledged \
-         writes may be lost, too: see `archon quorum list`, and add --accept-data-loss to go on from what the nodes hold"
+        "changes known to nodes were lost, or a node registered with an older copy of its data directory, so \
+         acknowledged writes may be lost: see `archon quorum list`, and add --accept-data-loss to continue with the \
+         data of the nodes"
     )]
     NotAccepted,
 }

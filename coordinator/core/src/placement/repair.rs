@@ -276,7 +276,7 @@ impl<'a> View<'a> {
         };
         let mut retired: Vec<(PlacementId, String)> = Vec::new();
         for placement in self.row.placements.iter().filter(own).filter(|placement| self.is_abandoned(placement)) {
-            retired.push((placement.id, format!("{} failed before it was whole", name(placement))));
+            retired.push((placement.id, format!("{} failed before the copy was complete", name(placement))));
         }
         let settled = |placement: &Placement| {
             placement.state == ReplicaState::Live && self.stays(placement) && state.is_alive(placement.node)
@@ -284,20 +284,21 @@ impl<'a> View<'a> {
         let mut enough = self.row.placements.iter().filter(|placement| settled(placement)).count();
         let replaced = self.replaced();
         retired
-            .extend(replaced.map(|id| (id, "its data was lost or damaged, and enough other copies count".to_owned())));
+            .extend(replaced.map(|id| (id, "its data was lost or damaged, and enough other copies are in \
+                                            sync".to_owned())));
         if enough < wanted {
             return retired;
         }
         for placement in self.row.placements.iter().filter(own).filter(|placement| !settled(placement)) {
             if !self.is_abandoned(placement) && !self.is_lost(placement) && !self.is_awaited(placement) {
                 let why = if !self.repairs.leaves(self.row, placement.node) {
-                    format!("{wanted} other copies count")
+                    format!("{wanted} other copies are in sync")
                 } else if self.repairs.failed.contains(&placement.node) {
-                    format!("{} failed, and {wanted} other copies count", name(placement))
+                    format!("{} failed, and {wanted} other copies are in sync", name(placement))
                 } else if !self.repairs.is_leaving(placement.node) {
-                    format!("{} is barred from it, and {wanted} other copies count", name(placement))
+                    format!("{} is excluded from it, and {wanted} other copies are in sync", name(placement))
                 } else {
-                    format!("{} is being emptied, and {wanted} other copies count", name(placement))
+                    format!("{} is being drained, and {wanted} other copies are in sync", name(placement))
                 };
                 retired.push((placement.id, why));
             }
@@ -326,7 +327,7 @@ impl<'a> View<'a> {
             && let Some(placement) = settled.pop()
         {
             enough -= 1;
-            retired.push((placement.id, format!("{wanted} other copies count")));
+            retired.push((placement.id, format!("{wanted} other copies are in sync")));
         }
         retired
     }
@@ -342,9 +343,9 @@ impl<'a> View<'a> {
                 failed = true;
                 why = Some(format!("in place of the copy on {name}, which failed"));
             } else if !self.repairs.is_leaving(placement.node) {
-                why.get_or_insert(format!("in place of the copy on {name}, which is barred from it"));
+                why.get_or_insert(format!("in place of the copy on {name}, which is excluded from it"));
             } else {
-                why.get_or_insert(format!("in place of the copy on {name}, which is being emptied"));
+                why.get_or_insert(format!("in place of the copy on {name}, which is being drained"));
             }
         }
         (failed, why.unwrap_or_else(|| format!("{} of {wanted} copies are left", self.staying())))

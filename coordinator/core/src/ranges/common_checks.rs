@@ -44,14 +44,15 @@ pub(super) fn ranged<'a>(
 ) -> Result<(&'a Partition, &'a Table), ErrorDetail> {
     let found = state.partitions.get(partition).zip(state.tables.get(&partition.table));
     let Some((row, table)) = found else {
-        return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {name}")));
+        return Err(ErrorDetail::new(ErrorKind::NotFound, format!("partition {name} does not exist")));
     };
     if state.is_lease(partition.table) {
         return Err(of_leases(&table.name));
     }
     if !table.keys.is_range() {
         let message = format!(
-            "the keys of table {} are hashed, so that its number of partitions stays; only those of a table made with --range are {}",
+            "table {} is a hash table with a fixed number of partitions; only partitions of a range table (--range) \
+             are {}",
             table.name,
             reshape.done()
         );
@@ -71,7 +72,7 @@ pub(super) fn check_idle(state: &ClusterState, row: &Partition, name: &str) -> R
     } else if row.merge.is_some() {
         (format!("partition {name} is being merged already"), cancel_merge(state, row))
     } else if let Some(moved) = state.migrations.running(row.id) {
-        (format!("move {} of partition {name} is under way", moved.id), CANCEL_MOVES.to_owned())
+        (format!("move {} of partition {name} is running", moved.id), CANCEL_MOVES.to_owned())
     } else {
         return Ok(());
     };
@@ -86,7 +87,7 @@ pub(super) fn check_idle(state: &ClusterState, row: &Partition, name: &str) -> R
 pub(super) fn check_nodes(state: &ClusterState, reshape: Reshape) -> Result<(), ErrorDetail> {
     let Some(withheld) = withheld(state) else { return Ok(()) };
     let (failed, of, done) = (withheld.failed, withheld.of, reshape.done());
-    let message = format!("{failed} of {of} nodes are failed: nothing is {done} until they are back");
+    let message = format!("{failed} of {of} nodes are failed: partitions are not {done} until they return");
     Err(ErrorDetail::new(ErrorKind::Refused, message))
 }
 
@@ -124,20 +125,21 @@ pub(crate) fn check_copies(
 
 pub(crate) fn without_leader(row: &Partition, name: &str) -> ErrorDetail {
     let message =
-        format!("partition {name} is {}: nobody leads it who could give keys up, or take them in", row.status);
+        format!("partition {name} is {}: it has no leader", row.status);
     ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(500)
 }
 
 /// Returns the error for a split, merge or limit of a lease table: it has no keys.
 pub(crate) fn of_leases(table: &str) -> ErrorDetail {
-    let message = format!("table {table} is of leases: it has no keys, and its number of partitions stays");
+    let message = format!("table {table} is a lease table with a fixed number of partitions");
     ErrorDetail::new(ErrorKind::InvalidArgument, message)
 }
 
 /// Returns the error for limits of splits and merges of a table with hashed keys.
 pub(crate) fn hashed(table: &str) -> ErrorDetail {
     let message = format!(
-        "the keys of table {table} are hashed, so that no partition is split or merged; only a table made with --range has limits"
+        "table {table} is a hash table, whose partitions are never split or merged; only a range table (--range) has \
+         limits"
     );
     ErrorDetail::new(ErrorKind::InvalidArgument, message)
 }

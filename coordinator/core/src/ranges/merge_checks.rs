@@ -39,10 +39,10 @@ pub fn check_merge(
             state.partitions.of_table(partition.table).find(|row| row.range.end.as_ref() == Some(&left.range.begin));
         return refused(match before.map(|row| state.partition_name(row.id)) {
             Some(before) => format!(
-                "partition {name} has the last keys of its table: it has no right neighbour; to merge it into its left one, merge \
-                 {before}"
+                "partition {name} has the last keys of its table and no right neighbour; to merge it into its left \
+                 neighbour, merge {before}"
             ),
-            None => format!("partition {name} is the only one of its table: there is none to merge it with"),
+            None => format!("partition {name} is the only one of its table and has no neighbour"),
         });
     };
     let mut rows = state.partitions.of_table(partition.table);
@@ -59,7 +59,7 @@ pub fn check_merge(
     }
     if let Some(bytes) = bytes_of(right.id).filter(|bytes| *bytes > MERGE_BYTES_MAX) {
         let why = too_large(&right_name, bytes);
-        return refused(format!("{why}; rows that were overwritten count twice until their node counts again"));
+        return refused(format!("{why}; overwritten rows are counted twice until their node counts again"));
     }
     let both = bytes_of(left.id).unwrap_or_default().saturating_add(bytes_of(right.id).unwrap_or_default());
     if let Some(most) = table.keys.limits().split_above_bytes.filter(|most| both > *most) {
@@ -104,7 +104,7 @@ pub fn check_cancel_merge(state: &ClusterState, partition: PartitionId) -> Resul
 /// Returns the reason why a partition of this size is not merged into another one.
 pub(crate) fn too_large(name: &str, bytes: u64) -> String {
     format!(
-        "partition {name} has {} or more; one of at most {} is merged into its left neighbour: delete keys of it first, or leave it",
+        "partition {name} has {} or more; the limit for a merge into the left neighbour is {}: delete keys first",
         bytes_text(bytes),
         bytes_text(MERGE_BYTES_MAX)
     )
@@ -114,8 +114,9 @@ pub(crate) fn too_large(name: &str, bytes: u64) -> String {
 fn split_again(table: &str, (name, right): (&str, &str), both: u64, most: u64) -> String {
     // In bytes, since two sizes that differ by little look the same in larger units.
     format!(
-        "partitions {name} and {right} have about {both} bytes together, and table {table} splits partitions above {most}: what is \
-         merged would be split again at once; raise the limit first, or take it away (archon table alter {table} --split-above \
+        "partitions {name} and {right} have about {both} bytes together, and table {table} splits partitions above \
+         {most}: the result would be split again at once; raise the limit first, or remove it (archon table alter \
+         {table} --split-above \
          none)"
     )
 }

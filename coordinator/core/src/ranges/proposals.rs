@@ -91,7 +91,7 @@ impl Proposals {
     pub(crate) fn check_rested(&self, left: PartitionId, now: Millis, what: &str) -> Result<(), ErrorDetail> {
         match self.last.get(&left).and_then(|last| Some((last.again_at?, last.given_up))) {
             Some((again_at, given_up)) if now < again_at => Err(refused(format!(
-                "{given_up} {what} of it were given up; there is none by itself for {} ms",
+                "{given_up} {what} of it were abandoned; the next automatic one waits for {} ms",
                 again_at.since(now)
             ))),
             _ => Ok(()),

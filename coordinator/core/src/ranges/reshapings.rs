@@ -94,12 +94,12 @@ const fn percent_at(stage: RightStage) -> u32 {
 fn split_waits_for(state: &ClusterState, row: &Partition, split: &Split, pending: &[&RightCopy]) -> String {
     let right = state.partition_name(split.right_of(row.id));
     if row.leader.is_none() {
-        return format!("nobody leads {}", state.partition_name(row.id));
+        return format!("{} has no leader", state.partition_name(row.id));
     }
     if pending.is_empty() {
         return match split.cut {
-            false => "every copy has the keys: they are given up in a moment".to_owned(),
-            true => format!("every copy is whole: {right} is led in a moment"),
+            false => "every copy has the keys; the cut follows".to_owned(),
+            true => format!("every copy is complete; {right} is about to get a leader"),
         };
     }
     let (able, away): (Vec<&RightCopy>, Vec<&RightCopy>) = pending.iter().partition(|copy| can_form(state, row, copy));
@@ -115,10 +115,10 @@ fn split_waits_for(state: &ClusterState, row: &Partition, split: &Split, pending
     let least = usize::from(row.min_in_sync).max(1);
     let ready = split.copies.len() - pending.len();
     if able.is_empty() && ready < least {
-        return format!("only {ready} of {least} copies can be formed, without {}: it is given up", named(&away));
+        return format!("only {ready} of {least} copies can be formed, without {}: the split is abandoned", named(&away));
     }
     let mut text = match (&able[..], split.cut) {
-        ([], _) => return format!("{ready} copies have the keys of {right}: it goes on without {}", named(&away)),
+        ([], _) => return format!("{ready} copies have the keys of {right}: the split continues without {}", named(&away)),
         ([_], false) => format!("waits for {}, which still copies the keys of {right}", named(&able)),
         (_, false) => format!("waits for {}, which still copy the keys of {right}", named(&able)),
         ([_], true) => format!("waits for {}, which still writes the keys of {right} out", named(&able)),
@@ -127,11 +127,11 @@ fn split_waits_for(state: &ClusterState, row: &Partition, split: &Split, pending
     if ready >= least {
         let seconds = if split.cut { STRAGGLERS_MS } else { COPYING_STRAGGLERS_MS } / 1_000;
         text.push_str(&format!(
-            " ({ready} copies have them, which is enough: it goes on without the rest after {seconds} s)"
+            " ({ready} copies have them, which is enough: the split continues without the rest after {seconds} s)"
         ));
     }
     if !away.is_empty() {
-        text.push_str(&format!("; it goes on without {}", named(&away)));
+        text.push_str(&format!("; the split continues without {}", named(&away)));
     }
     text
 }
@@ -143,11 +143,11 @@ fn merge(state: &ClusterState, row: &Partition) -> Option<Reshaping> {
     let unled = [(row.id, taker), (right, giver)].into_iter().filter(|(_, leader)| leader.is_none());
     let unled: Vec<String> = unled.map(|(id, _)| state.partition_name(id)).collect();
     let why = match (taker, giver) {
-        (Some(taker), Some(giver)) if taker == giver => format!("{} takes the keys over", state.node_name(taker)),
+        (Some(taker), Some(giver)) if taker == giver => format!("{} takes over the keys", state.node_name(taker)),
         (Some(taker), Some(giver)) => {
-            format!("{} takes the keys over from {}", state.node_name(taker), state.node_name(giver))
+            format!("{} takes over the keys from {}", state.node_name(taker), state.node_name(giver))
         }
-        _ => format!("nobody leads {}", unled.join(" and ")),
+        _ => format!("{} has no leader", unled.join(" and ")),
     };
     let mut waits_for: Vec<NodeId> = taker.into_iter().chain(giver).collect();
     waits_for.dedup();

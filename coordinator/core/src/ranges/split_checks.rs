@@ -77,7 +77,8 @@ fn check_ready(state: &ClusterState, row: &Partition, name: &str) -> Result<(), 
         let own = state.node(node).is_some_and(|row| row.node.partitions_max == Some(row.assigned_max()));
         let raise = if own { "raise it with `archon node set`, or " } else { "" };
         let message = format!(
-            "{} is at its limit of partitions, and would get a copy of the new one; {raise}move a partition away",
+            "{} would receive a copy of the new partition, but is at its limit of partitions; {raise}move a partition \
+             away",
             state.node_name(node)
         );
         return Err(ErrorDetail::new(ErrorKind::Refused, message));

@@ -411,7 +411,8 @@ impl ClusterState {
             return Ok(());
         }
         let message = format!(
-            "the split keys of all tables would have {bytes} bytes; the limit is {SPLIT_KEYS_BYTES_MAX}; choose shorter \
+            "the split keys of all tables would have {bytes} bytes; the limit is {SPLIT_KEYS_BYTES_MAX}; choose \
+             shorter \
              split keys, or merge partitions"
         );
         Err(ErrorDetail::new(ErrorKind::Refused, message))
@@ -486,7 +487,7 @@ impl ClusterState {
             ));
         }
         if row.node.status != NodeStatus::Alive {
-            return stale(format!("{} counts as {}; register again to come back", row.node.name, row.node.status));
+            return stale(format!("{} is {}; register again to return", row.node.name, row.node.status));
         }
         Ok(row)
     }

@@ -242,7 +242,7 @@ fn refusal_uses_display_names() {
     let served = check_force_leader(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap_err();
     assert_eq!(
         served[0].to_string(),
-        "nothing needs to be lost: athens is alive and holds a copy of partition default/0 that counts"
+        "no data needs to be lost: athens is alive and holds an in-sync copy of partition default/0"
     );
     bed.fail(bed.node("athens"));
     let held = check_remove(&bed.state, bed.node("athens")).unwrap_err();

@@ -86,13 +86,13 @@ fn renewed_leadership_avoids_leaving_owner() {
     bed.turn();
     order(&mut bed, Order::Bar { bar: Bar::Partition(part(0)), member: leader });
     release(&mut bed, part(0));
-    assert!(bed.leader(0).is_some_and(|next| next != leader), "barred from it");
+    assert!(bed.leader(0).is_some_and(|next| next != leader), "excluded from it");
     let (leader, epoch) = (bed.leader(1).unwrap(), bed.row(1).epoch);
     order(&mut bed, Order::Bump { partition: part(1), epoch });
     bed.turn();
     goal(&mut bed, leader, NodeGoal::Drain);
     release(&mut bed, part(1));
-    assert!(bed.leader(1).is_some_and(|next| next != leader), "being emptied");
+    assert!(bed.leader(1).is_some_and(|next| next != leader), "being drained");
 
     let mut bed = TestBed::jobs(1, 2);
     bed.settle();

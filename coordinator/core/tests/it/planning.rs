@@ -294,7 +294,7 @@ fn leadership_move_to_node_without_copy_is_superseded() {
     bed.ok(Command::Change(vec![PartitionChange { partition: row.id, if_version: row.version, edits }]));
     let commands = bed.turn();
     bed.commit(commands);
-    let why = "athens holds no copy of the partition by now".to_owned();
+    let why = "athens holds no copy of the partition now".to_owned();
     assert_eq!(bed.phases()[0], Phase::Superseded { why });
 }
 
@@ -393,5 +393,5 @@ fn leadership_move_reason_states_imbalance() {
     let moves = plan(&bed.state, Goal::default()).moves;
     let [only] = &moves[..] else { panic!("one move evens it out: {moves:?}") };
     assert_eq!(only.reason, MoveReason::Lead { leads: 3, other: 1 });
-    assert_eq!(only.reason.to_string(), "the node leads 3, the other one 1; nothing is copied");
+    assert_eq!(only.reason.to_string(), "the node leads 3, the target 1; no data is copied");
 }

@@ -37,7 +37,7 @@ fn split_shows_progress_and_pending_copies() {
     let waits = only(&bed);
     assert_eq!((waits.percent, waits.copies_ready, &waits.waits_for), (60, 2, &last));
     let away = format!(
-        "2 copies have the keys of times/1: it goes on without {} (which is not alive)",
+        "2 copies have the keys of times/1: the split continues without {} (which is not alive)",
         bed.state.node_name(last[0])
     );
     assert_eq!(waits.why, away);
@@ -47,7 +47,7 @@ fn split_shows_progress_and_pending_copies() {
     bed.forms(leader, 0, FORMED_AT).unwrap();
     let formed = only(&bed);
     assert_eq!((formed.percent, formed.copies_ready), (63, 1));
-    assert!(formed.why.contains("which still writes the keys of times/1 out; it goes on without "), "{}", formed.why);
+    assert!(formed.why.contains("which still writes the keys of times/1 out; the split continues without "), "{}", formed.why);
     bed.forms(others[1], 0, FORMED_AT).unwrap();
     bed.pass(100, &last);
     assert_eq!(Reshaping::all(&bed.state).count(), 0);
@@ -64,8 +64,8 @@ fn merge_shows_absorber_and_missing_leaders() {
     let (taker, giver) = (bed.leader_of(0).unwrap(), bed.leader_of(1).unwrap());
     let name = |node| bed.state.node_name(node);
     match taker == giver {
-        true => assert_eq!(merge.why, format!("{} takes the keys over", name(taker))),
-        false => assert_eq!(merge.why, format!("{} takes the keys over from {}", name(taker), name(giver))),
+        true => assert_eq!(merge.why, format!("{} takes over the keys", name(taker))),
+        false => assert_eq!(merge.why, format!("{} takes over the keys from {}", name(taker), name(giver))),
     }
     for node in bed.nodes() {
         bed.fail(node);

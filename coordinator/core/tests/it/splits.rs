@@ -412,7 +412,7 @@ fn offline_order_abandons_split() {
         order,
         why: "it shows what nobody may see".into(),
     });
-    assert!(!bed.is_split(0), "it is given up");
+    assert!(!bed.is_split(0), "the split is abandoned");
     assert!(check_split(&bed.state, times(0), &key("m")).is_err());
     bed.settle();
     let served: Vec<PartitionId> = bed

@@ -270,7 +270,7 @@ fn commands_of_newer_protocol_are_refused() {
     check_commands(&bed.state, &older).expect("all are of protocol 1");
     let newer = [Command::CancelPlan, Command::HoldProtocol { held: true }];
     let refused = check_commands(&bed.state, &newer).expect_err("not everybody can read it");
-    assert!(refused.message.contains("HoldProtocol needs protocol 2, and the cluster speaks 1"), "{refused}");
+    assert!(refused.message.contains("HoldProtocol needs protocol 2, and the cluster uses 1"), "{refused}");
     bed.state.protocol = 2;
     check_commands(&bed.state, &newer).expect("everybody can read it");
     check_commands(&ClusterState::new(), &older).expect("before there is a cluster the first one is spoken");

@@ -19,7 +19,7 @@ pub(super) fn set(
     scope.check()?;
     let table = match scope.table.map(|id| state.tables.get(&id).ok_or(id)).transpose() {
         Ok(table) => table.map(|table| (table.id, table.name.clone())),
-        Err(id) => return Err(not_found(format!("there is no table with number {id} any more"))),
+        Err(id) => return Err(not_found(format!("table number {id} no longer exists"))),
     };
     if state.access.granted(scope) != before {
         // All rights share one version: a single right has none of its own.
@@ -30,8 +30,8 @@ pub(super) fn set(
     }
     if before.is_none() && state.access.len() >= RIGHTS_MAX {
         return Err(refused(format!(
-            "{RIGHTS_MAX} rights are granted, which is the limit: grant some to every client, or for every table, and take \
-             those back that follow from that"
+            "{RIGHTS_MAX} rights are granted, which is the limit: grant a right to every client or for every table, \
+             and revoke the rights that it covers"
         )));
     }
     Arc::make_mut(&mut state.access).set(scope, after);
@@ -58,8 +58,9 @@ pub(super) fn withdraw(
     }
     if before.is_none() && withdrawn.len() >= WITHDRAWN_MAX {
         return Err(refused(format!(
-            "certificates of {WITHDRAWN_MAX} identities are withdrawn, which is the limit: have those count again that have expired \
-             (`archon access readmit`), or change the authority (docs/operate/certificates.md)"
+            "certificates of {WITHDRAWN_MAX} identities are revoked, which is the limit: readmit identities whose \
+             revoked certificates have expired (`archon access readmit`), or change the authority \
+             (docs/operate/certificates.md)"
         )));
     }
     Arc::make_mut(&mut state.access).set_withdrawn(identity, after);

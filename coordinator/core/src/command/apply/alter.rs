@@ -21,7 +21,7 @@ pub(super) fn node(
 ) -> Result<Response, ErrorDetail> {
     traits.check()?;
     let Some(row) = state.node(node).map(|row| &row.node) else {
-        return Err(not_found(format!("there is no node {node}")));
+        return Err(not_found(format!("node {node} does not exist")));
     };
     if row.version != if_version {
         return Err(stale(&row.name, row.version, if_version));
@@ -48,7 +48,7 @@ pub(super) fn table(
     check_replication(traits.replication)?;
     traits.limits.check()?;
     let Some(row) = state.tables.get_mut(&table) else {
-        return Err(not_found(format!("there is no table with number {table} any more")));
+        return Err(not_found(format!("table number {table} no longer exists")));
     };
     if row.version != if_version {
         return Err(stale(&format!("table {}", row.name), row.version, if_version));

@@ -82,7 +82,7 @@ fn maintain(
 ) -> Result<EventKind, ErrorDetail> {
     let goal = known(state, member)?;
     if goal == NodeGoal::Drain {
-        return Err(refused(format!("{} is being emptied; take that back first", state.node_name(member))));
+        return Err(refused(format!("{} is being drained; cancel the drain first", state.node_name(member))));
     }
     let before = state.controls.maintenance_of(member).map_or(goal, |earlier| earlier.before);
     let why = note.why.clone();
@@ -143,21 +143,21 @@ fn set_status(
 }
 
 fn row(state: &ClusterState, partition: PartitionId) -> Result<&Partition, ErrorDetail> {
-    state.partitions.get(partition).ok_or_else(|| not_found(format!("there is no partition {partition}")))
+    state.partitions.get(partition).ok_or_else(|| not_found(format!("partition {partition} does not exist")))
 }
 
 fn exists(state: &ClusterState, bar: Bar) -> Result<(), ErrorDetail> {
     match bar {
         Bar::Partition(partition) => row(state, partition).map(|_| ()),
         Bar::Table(table) if state.tables.contains_key(&table) => Ok(()),
-        Bar::Table(table) => Err(not_found(format!("there is no table with number {table}"))),
+        Bar::Table(table) => Err(not_found(format!("table number {table} does not exist"))),
     }
 }
 
 /// Returns the goal of a member that is not lost.
 fn known(state: &ClusterState, member: NodeId) -> Result<NodeGoal, ErrorDetail> {
     let row = state.node(member).filter(|row| row.node.status != NodeStatus::Lost);
-    row.map(|row| row.node.goal).ok_or_else(|| not_found(format!("there is no node {member}")))
+    row.map(|row| row.node.goal).ok_or_else(|| not_found(format!("node {member} does not exist")))
 }
 
 fn has_space(state: &ClusterState) -> Result<(), ErrorDetail> {

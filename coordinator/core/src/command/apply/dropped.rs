@@ -14,13 +14,14 @@ use std::sync::Arc;
 /// Removes a table, its rows and everything recorded about them from the state, and condemns its copies.
 pub(super) fn drop_table(state: &mut ClusterState, entry: Entry<'_>, table: TableId) -> Result<Response, ErrorDetail> {
     let Some(name) = state.tables.get(&table).map(|row| row.name.clone()) else {
-        return Err(not_found(format!("there is no table with number {table} any more")));
+        return Err(not_found(format!("table number {table} no longer exists")));
     };
     let copies = state.partitions.of_table(table).map(|row| row.placements.len()).sum::<usize>();
     let waiting = state.condemned.len();
     if waiting + copies > CONDEMNED_MAX {
         return Err(refused(format!(
-            "{waiting} copies of tables that were dropped earlier wait for their nodes to delete them, and table {name} has \
+            "{waiting} copies of tables that were dropped earlier wait for their nodes to delete them, and table \
+             {name} has \
              {copies} more; the limit is {CONDEMNED_MAX}: start the nodes that `archon status` names, or remove them"
         )));
     }

@@ -26,7 +26,8 @@ pub(super) fn start_plan(
     let (table_version, moves_version) = made_for;
     let now = state.table_version();
     if now != table_version {
-        let message = format!("the plan was made for table version {table_version}, the table is at {now}; plan again");
+        let message = format!("the plan is for table version {table_version}, but the table is at {now}; make a new \
+                               plan");
         return Err(ErrorDetail::new(ErrorKind::StalePlan, message)
             .with_have_need(now.get(), table_version.get())
             .with_table_version(now));
@@ -34,8 +35,8 @@ pub(super) fn start_plan(
     let now = state.moves_version;
     if now != moves_version {
         let message = format!(
-            "the plan was made for table version {table_version} while other moves stood as of version {moves_version}; they \
-             are at {now}; plan again"
+            "the plan is for table version {table_version} and version {moves_version} of the moves, but these are at \
+             {now}; make a new plan"
         );
         return Err(ErrorDetail::new(ErrorKind::StalePlan, message).with_have_need(now.get(), moves_version.get()));
     }
@@ -82,7 +83,7 @@ pub(super) fn start_plan(
 fn check_move(state: &ClusterState, planned: &PlannedMove) -> Result<(), ErrorDetail> {
     let PlannedMove { partition, placement, from, to, .. } = planned;
     let Some(row) = state.partitions.get(*partition) else {
-        return Err(not_found(format!("there is no partition {partition}")));
+        return Err(not_found(format!("partition {partition} does not exist")));
     };
     let name = state.partition_name(*partition);
     if state.is_lease(partition.table) {

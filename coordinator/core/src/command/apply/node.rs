@@ -117,7 +117,7 @@ pub(super) fn set_goal(
         return Err(stale("the nodes", state.nodes_version, judged));
     }
     let Some(row) = state.node(node) else {
-        return Err(not_found(format!("there is no node {node}")));
+        return Err(not_found(format!("node {node} does not exist")));
     };
     if goal == NodeGoal::Maintain {
         return Err(invalid("maintenance is ordered with the time when it ends"));
@@ -151,7 +151,7 @@ pub(super) fn want(state: &mut ClusterState, entry: Entry<'_>, member: NodeId, g
 /// Returns the row of a node that is not alive, if it has the version that the operator saw.
 fn departed(state: &ClusterState, node: NodeId, if_version: Version) -> Result<&NodeRow, ErrorDetail> {
     let Some(row) = state.node(node) else {
-        return Err(not_found(format!("there is no node {node}")));
+        return Err(not_found(format!("node {node} does not exist")));
     };
     if row.node.version != if_version {
         return Err(stale(&row.node.name, row.node.version, if_version));
@@ -221,7 +221,7 @@ pub(super) fn remove(
         let counts = placement.state == ReplicaState::Live || last_trace;
         if counts && !state.is_lease(row.id.table) {
             let message =
-                format!("{name} holds a copy of partition {partition} that counts or is the last trace of it");
+                format!("{name} holds an in-sync copy or the last data of partition {partition}");
             return Err(refused(message));
         }
         let mut row = row.clone();

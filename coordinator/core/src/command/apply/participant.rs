@@ -34,7 +34,7 @@ pub(super) fn register(
         // If it were accepted, the two processes would fence each other in turn. The latest process keeps the name.
         if alive && known.storage != register.storage && register.last_incarnation.is_some() {
             let message = format!(
-                "another process took the name {:?} over and is alive at {}; stop one of the two, or give each a name of its own",
+                "another process uses the name {:?} and is alive at {}; stop one of the two, or give each its own name",
                 register.name, known.node.address
             );
             return Err(refused(message));
@@ -43,7 +43,8 @@ pub(super) fn register(
         // former incarnation stay unowned until its lease ends, independent of registrations.
         if alive && known.node.address != register.address {
             let message = format!(
-                "the name {:?} belongs to a participant that is alive at {}; choose another name, or stop that one first",
+                "the name {:?} belongs to a participant that is alive at {}; choose another name, or stop that one \
+                 first",
                 register.name, known.node.address
             );
             let retry_ms = state.timing_of(known.node.id).failure_timeout_ms;

@@ -206,7 +206,8 @@ fn overtaken(known: &NodeRow, expects: Option<Incarnation>) -> ErrorDetail {
 /// Returns the error for the directory of a removed node: its copies are unknown here, and its number is not reused.
 fn forgotten(register: &Register) -> ErrorDetail {
     refused(format!(
-        "the data directory of {} belongs to a node that was removed from this cluster (or that this cluster never knew); \
+        "the data directory of {} belongs to a node that was removed from this cluster (or that this cluster never \
+         knew); \
          give it an empty --data-dir to join as a new node",
         register.name
     ))
@@ -227,9 +228,9 @@ fn keeps_last_copies(state: &ClusterState, replaced: NodeId) -> Result<(), Error
     }
     let name = state.node_name(replaced);
     let message = format!(
-        "this data directory is not the one of {name}, which is not alive and holds the last copy that counts of {} \
-         partitions ({}); start {name} with its own --data-dir, or choose another --name. If its data is gone for good: \
-         `archon node lost {name} --accept-data-loss`, then start this again",
+        "this data directory does not belong to {name}, which is not alive and holds the last in-sync copy of {} \
+         partitions ({}); start {name} with its own --data-dir, or choose another --name. If its data is gone for \
+         good: `archon node lost {name} --accept-data-loss`, then start this node again",
         rows.len(),
         state.partition_names(rows.iter().map(|row| row.id)),
     );
@@ -242,8 +243,8 @@ fn keeps_last_copies(state: &ClusterState, replaced: NodeId) -> Result<(), Error
 fn started_twice(known: &NodeRow, register: &Register, retry_ms: u64) -> ErrorDetail {
     let (name, address) = (&known.node.name, &known.node.address);
     let message = format!(
-        "the data directory of {name} is in use by the node that is alive at {address}, so {} cannot use it or a copy of it; stop \
-         that node first, or give this one an empty --data-dir and a --name of its own",
+        "the data directory of {name} is in use by the live node at {address}, so {} cannot use it or a copy of it; \
+         stop that node first, or give this one an empty --data-dir and its own --name",
         register.address
     );
     ErrorDetail::new(ErrorKind::NameTaken, message).with_retry_after_ms(retry_ms)
@@ -330,8 +331,9 @@ fn told(register: &Register) -> Version {
 fn taken_over_later(state: &ClusterState, replaced: NodeId) -> ErrorDetail {
     let name = state.node_name(replaced);
     let message = format!(
-        "the coordinators are being recovered, and {name} has not told what it holds: start it with its own --data-dir, or, if \
-         its data is gone for good, say `archon node lost {name} --accept-data-loss` and wait until the recovery is over"
+        "the coordinators are being recovered, and {name} has not reported its copies: start it with its own \
+         --data-dir, or, if its data is gone for good, run `archon node lost {name} --accept-data-loss` and wait until \
+         the recovery ends"
     );
     ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(1_000)
 }
@@ -373,7 +375,8 @@ fn claim(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> 
         if same_name && live {
             let way_out = match former {
                 true => format!(
-                    "which took it over. To have this directory back: stop that node, `archon node remove {}`, then start \
+                    "which took it over. To have this directory back: stop that node, `archon node remove {}`, then \
+                     start \
                      this one again",
                     other.name
                 ),
@@ -401,7 +404,8 @@ fn claim(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> 
         }
         if live && other.address == register.address {
             let message = format!(
-                "the address {} belongs to the node {:?}, which is alive; choose another --listen address, or stop that node first",
+                "the address {} belongs to the node {:?}, which is alive; choose another --listen address, or stop \
+                 that node first",
                 other.address, other.name
             );
             return Err(ErrorDetail::new(ErrorKind::NameTaken, message).with_retry_after_ms(retry_ms));

@@ -111,7 +111,7 @@ fn queued(state: &ClusterState, migration: &Migration, row: &Partition) -> Next 
         return set(migration, superseded("the copy to be moved is gone"), None);
     }
     if row.live().next().is_none() {
-        return set(migration, failed("no copy of the partition counts any more"), None);
+        return set(migration, failed("no in-sync copy of the partition is left"), None);
     }
     if let Some(why) = target_is_down(state, migration) {
         return set(migration, failed(why), None);
@@ -164,7 +164,7 @@ fn running(state: &ClusterState, migration: &Migration, row: &Partition, id: Pla
             undo(migration, row, target, superseded("the copy to be moved is gone"))
         }
         ReplicaState::Load if row.live().next().is_none() => {
-            undo(migration, row, target, failed("no copy of the partition counts any more"))
+            undo(migration, row, target, failed("no in-sync copy of the partition is left"))
         }
         ReplicaState::Load => {
             Next::Wait(not_served(state, row).unwrap_or_else(|| format!("copying to {}", name(state, target.node))))
@@ -187,7 +187,7 @@ fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> N
     let Some(leader) = row.leader_placement() else {
         // If every copy was lost, no leader is elected automatically: the plan must not wait for that forever.
         if row.live().next().is_none() {
-            return set(migration, failed("no copy of the partition counts any more"), None);
+            return set(migration, failed("no in-sync copy of the partition is left"), None);
         }
         return Next::Wait("a leader is being elected".into());
     };
@@ -201,7 +201,7 @@ fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> N
         return set(migration, Stage::Cancelled, None);
     }
     if leader.node != migration.from {
-        let why = format!("{} leads the partition by now", name(state, leader.node));
+        let why = format!("{} leads the partition now", name(state, leader.node));
         return set(migration, superseded(&why), None);
     }
     if let Some(why) = target_is_down(state, migration) {
@@ -209,7 +209,7 @@ fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> N
     }
     let target = row.placement_on(migration.to).filter(|target| target.state != ReplicaState::Unload);
     let Some(target) = target else {
-        let why = format!("{} holds no copy of the partition by now", name(state, migration.to));
+        let why = format!("{} holds no copy of the partition now", name(state, migration.to));
         return set(migration, superseded(&why), None);
     };
     // A copy that fell behind for a moment is in sync again soon. Others need not wait for it meanwhile: a move that

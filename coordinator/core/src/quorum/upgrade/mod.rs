@@ -67,12 +67,12 @@ pub fn laggards(members: &[UpgradeMember], protocol: u32) -> impl Iterator<Item 
 /// During a recovery, or while a coordinator joins: their protocols are not known yet.
 pub fn check_raise(state: &ClusterState, coordinators: &CoordinatorsSpeak) -> Result<Option<Command>, ErrorDetail> {
     if !state.is_bootstrapped() || state.recovery.is_some() {
-        let message = "the coordinators are being recovered or founded; the protocol rises once that is over";
+        let message = "the coordinators are being recovered or founded; the protocol rises after that";
         return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(1_000));
     }
     if let Some(joining) = state.coordinators.joining() {
         let message =
-            format!("coordinator {joining} is joining, and what it speaks is not known; the protocol rises after that");
+            format!("coordinator {joining} is joining with an unknown protocol; the protocol rises after that");
         return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message).with_retry_after_ms(1_000));
     }
     let members = upgrade_members(state, coordinators);
@@ -109,12 +109,12 @@ pub fn check_coordinator_speaks(state: &ClusterState, id: u64, speaks: ProtocolR
 
 fn mismatch(protocol: u32, name: &str, speaks: ProtocolRange) -> ErrorDetail {
     let (version, why) = match speaks.newest < protocol {
-        true => ("newer", "the cluster was upgraded, and does not go back"),
+        true => ("newer", "the cluster was upgraded and cannot be rolled back"),
         false => ("older", "upgrade the cluster through the versions in between"),
     };
     let message = format!(
-        "the cluster speaks protocol {protocol}, and {name} speaks {speaks}: start a {version} version of it ({why}; `archon upgrade \
-         status` shows what each member speaks)"
+        "the cluster uses protocol {protocol}, and {name} supports {speaks}: start a {version} version of it ({why}; \
+         see `archon upgrade status`)"
     );
     ErrorDetail::new(ErrorKind::ProtocolMismatch, message)
 }
@@ -128,7 +128,7 @@ pub fn check_commands(state: &ClusterState, commands: &[Command]) -> Result<(), 
         return Ok(());
     };
     let message = format!(
-        "{} needs protocol {}, and the cluster speaks {}: not every member is upgraded; see `archon upgrade status`",
+        "{} needs protocol {}, and the cluster uses {}: not every member is upgraded; see `archon upgrade status`",
         newer.name(),
         newer.since(),
         state.protocol
