@@ -112,7 +112,8 @@ pub enum ConfigError {
     #[error("--join names no coordinator; give the address of one or more of the quorum")]
     JoinsNobody,
     /// Others cannot dial it.
-    #[error("{flag} is {address:?}, where nobody reaches it from elsewhere; say with --advertise H:P where others do")]
+    #[error("{flag} is {address:?}, which other machines cannot reach; give the address for other members with \
+             --advertise H:P")]
     OwnAddress { flag: &'static str, address: String },
     /// Others would not trust it.
     #[error("{0}")]
@@ -125,7 +126,8 @@ pub enum ConfigError {
     Settings(#[from] SettingsError),
     /// The first assignment could never happen.
     #[error(
-        "--replication {replication} needs at least as many nodes, but --min-nodes is {nodes_min}; raise --min-nodes to {replication}"
+        "--replication {replication} needs at least as many nodes, but --min-nodes is {nodes_min}; raise --min-nodes \
+         to {replication}"
     )]
     NodesBelowReplication { replication: u8, nodes_min: u32 },
 }
@@ -169,8 +171,8 @@ impl CoordinatorConfig {
     pub(crate) fn check_reached(&self, address: &str) -> Result<(), ConfigError> {
         let listed = matches!(&self.start, Some(FirstStart::Found { .. })) && self.advertise.is_none();
         let other = |other: &str| match listed {
-            true => format!("say {}={other} in --peers, the same list on each coordinator", self.id),
-            false => format!("say --advertise {other}"),
+            true => format!("use {}={other} in --peers, the same list on each coordinator", self.id),
+            false => format!("give --advertise {other}"),
         };
         let reached = self.transport.check_reached(address, other);
         reached.map_err(|detail| ConfigError::Certificate(detail.message))

@@ -110,7 +110,7 @@ impl Coordinator {
         let listening = |source| CoordinatorError::Listen { address: listen, source };
         let address = listener.local_addr().map_err(listening)?;
         if let Err(error) = archon_proto::listen::bound_segments(&listener) {
-            tracing::warn!(%error, "connections may stand still for a moment over loopback: the length of segments cannot be set");
+            tracing::warn!(%error, "connections over loopback may stall briefly: the segment length cannot be set");
         }
         let (identity, storage, local_voter) = open(&config, open_storage).await?;
         let recorded = storage.address_of(config.id)?;
@@ -302,8 +302,8 @@ where
         let data_dir = config.data_dir.display();
         tracing::warn!(
             %data_dir,
-            "{flag} is not heeded: this data directory is a member already, and goes by what the quorum knows. To have it found or \
-             join another quorum, give it an empty --data-dir"
+            "{flag} is ignored: this data directory is a member already and uses the membership of the quorum. To \
+             found or join another quorum, give an empty --data-dir"
         );
     }
     let joined = match &config.start {
@@ -361,7 +361,7 @@ async fn begin(
     };
     match &founding {
         Founding::Fresh(_) => {
-            tracing::info!(id = local_voter.id, "all coordinators of the list run: the quorum can be made")
+            tracing::info!(id = local_voter.id, "all coordinators of the list are running: founding the quorum")
         }
         Founding::Member => tracing::info!(id = local_voter.id, "taking part in the quorum"),
     }

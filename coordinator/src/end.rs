@@ -55,7 +55,7 @@ impl End {
             return Some(Self::WrongState(index));
         }
         if let Some(generation) = quorum.later_generation() {
-            tracing::warn!(id, generation, "the quorum was begun anew without this coordinator");
+            tracing::warn!(id, generation, "the quorum was recovered without this coordinator");
             return Some(Self::Outlived(generation));
         }
         quorum.is_removed().then(|| {

@@ -46,8 +46,10 @@ pub enum CoordinatorError {
     TooFar(#[from] TooFar),
     /// This voter's directory is empty, but its peers know it with another one.
     #[error(
-        "coordinator {id} was a voter with another data directory than this one, which is {found}: its disk was wiped or \
-         replaced. A voter that forgot its votes must not vote again: restore the old data directory, or join as a new one \
+        "coordinator {id} was a voter with another data directory than this one, which is {found}: its disk was wiped \
+         or \
+         replaced. A voter that forgot its votes must not vote again: restore the old data directory, or join as a new \
+         one \
          (--join, another --id) and then `archon quorum replace {id} NEW`"
     )]
     WipedVoter {
@@ -58,8 +60,8 @@ pub enum CoordinatorError {
     },
     /// It is no longer a member.
     #[error(
-        "coordinator {id} was removed from the quorum, for good: its number and its data directory are of no more use. To have \
-         this machine back, start a new one with --join, an empty --data-dir and another --id"
+        "coordinator {id} was removed from the quorum for good: its number and its data directory cannot be used \
+         again. To reuse this machine, start a new coordinator with --join, an empty --data-dir and another --id"
     )]
     Removed {
         /// Its id.
@@ -67,9 +69,10 @@ pub enum CoordinatorError {
     },
     /// It applied the same entries as the others, with another result.
     #[error(
-        "as of entry {index} of the log the state of coordinator {id} is not that of the majority: it must not decide by it. A new start \
-         reads its disk anew; if it ends so again, its data directory is wrong: keep a copy of it for whoever looks for the cause, \
-         start a new one with --join, an empty --data-dir and another --id, and then `archon quorum replace {id} NEW`"
+        "as of log entry {index} the state of coordinator {id} differs from that of the majority, so it must not be \
+         used. A restart reads the disk again; if the error repeats, the data directory is damaged: keep a copy of it \
+         for diagnosis, start a new coordinator with --join, an empty --data-dir and another --id, then run `archon \
+         quorum replace {id} NEW`"
     )]
     WrongState {
         /// Its id.
@@ -79,8 +82,10 @@ pub enum CoordinatorError {
     },
     /// Its directory is an older copy.
     #[error(
-        "{why}. It has forgotten votes and entries that it acknowledged, and with it what is committed could be lost. Give it the \
-         directory itself back, as it was when it stopped; or leave it stopped, and have a new one take its place: start that with \
+        "{why}. It has forgotten votes and entries that it acknowledged, and with it what is committed could be lost. \
+         Give it the \
+         directory itself back, as it was when it stopped; or leave it stopped, and have a new one take its place: \
+         start that with \
          --join, an empty --data-dir and another --id, then `archon quorum replace`"
     )]
     OlderCopy {
@@ -89,9 +94,9 @@ pub enum CoordinatorError {
     },
     /// A recovery began without it.
     #[error(
-        "coordinator {id} belongs to a quorum that lost its majority and was begun anew without it: the cluster lives in generation \
-         {generation} now. Never start it again with this data directory; to have this machine back, start a new one with --join, an \
-         empty --data-dir and another --id"
+        "coordinator {id} belongs to a quorum that lost its majority and was recovered without it: the cluster is now \
+         in generation {generation}. Never start it again with this data directory; to reuse this machine, start a new \
+         coordinator with --join, an empty --data-dir and another --id"
     )]
     Outlived {
         /// Its id.
@@ -101,8 +106,8 @@ pub enum CoordinatorError {
     },
     /// Two processes would vote under one number.
     #[error(
-        "another process runs as coordinator {id} at {address} with a copy of this data directory: two voters by one name \
-         could elect two leaders. End one of them, and join the quorum anew with an empty --data-dir"
+        "another process runs as coordinator {id} at {address} with a copy of this data directory: two voters with one \
+         number could elect two leaders. Stop one of them, and let it join the quorum again with an empty --data-dir"
     )]
     Copied {
         /// Its id.

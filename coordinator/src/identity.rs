@@ -33,12 +33,13 @@ pub enum IdentityError {
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error("{dir} is {lock}; end it, or give this coordinator its own --data-dir")]
     Locked { dir: PathBuf, lock: LockError },
-    #[error("{dir} is not a directory; give --data-dir one, or a path where one can be made")]
+    #[error("{dir} is not a directory; give --data-dir a directory, or a path where one can be created")]
     NotADirectory { dir: PathBuf },
-    #[error("{dir} is a node's data directory; give this coordinator one of its own (--data-dir)")]
+    #[error("{dir} is a node's data directory; give this coordinator its own (--data-dir)")]
     OfANode { dir: PathBuf },
     #[error(
-        "{dir} holds a Raft log but no {FILE}; restore that file: a voter must not come back under another identity, for \
+        "{dir} holds a Raft log but no {FILE}; restore that file: a voter must not come back under another identity, \
+         for \
          it would forget its votes"
     )]
     Missing { dir: PathBuf },
@@ -51,7 +52,7 @@ pub enum IdentityError {
     )]
     OtherId { dir: PathBuf, found: u64, id: u64 },
     #[error(
-        "{path} has format {found}, and this version reads {FORMAT_FIRST} to {FORMAT}; start the version that made it"
+        "{path} has format {found}, but this version reads {FORMAT_FIRST} to {FORMAT}; start the version that wrote it"
     )]
     OlderFormat { path: PathBuf, found: u32 },
     #[error(
@@ -59,7 +60,7 @@ pub enum IdentityError {
     )]
     OtherProtocol { dir: PathBuf, found: u32, speaks: ProtocolRange },
     #[error(
-        "{dir} is new: say how this coordinator becomes a member, with --peers to found a quorum or with --join to join one"
+        "{dir} is new: use --peers to found a quorum, or --join to join one"
     )]
     New { dir: PathBuf },
     #[error(
@@ -369,7 +370,7 @@ mod tests {
         let older = text.replace("\"format\": 2", "\"format\": 1");
         fs::write(&path, &older).unwrap();
         let found = open(dir.path(), |_| false).unwrap_err();
-        assert!(found.to_string().contains("start the version that made it"), "{found}");
+        assert!(found.to_string().contains("start the version that wrote it"), "{found}");
         let newer = text.replace("\"format\": 2", "\"format\": 4");
         fs::write(&path, &newer).unwrap();
         let found = open(dir.path(), |_| false);

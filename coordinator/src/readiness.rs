@@ -31,7 +31,7 @@ pub(crate) fn ready(context: &Context) -> Result<(), NotReady> {
 /// The reason for the end of Raft.
 pub(crate) fn alive(context: &Context) -> Result<(), String> {
     match context.quorum.get().and_then(|quorum| quorum.view().fatal) {
-        Some(what) => Err(format!("Raft has ended: {what}; start this coordinator anew, and look at its disk")),
+        Some(what) => Err(format!("Raft has stopped: {what}; restart this coordinator, and check its disk")),
         None => Ok(()),
     }
 }

@@ -64,7 +64,7 @@ impl<K: PartialEq, T: Send + Sync + 'static> Shared<K, T> {
         };
         match tokio::time::timeout(within, self.wait(now, begin)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(overloaded("the plan is still being made; try again, with more time")),
+            Err(_) => Err(overloaded("the plan is still being computed; retry with a longer time-out")),
         }
     }
 
@@ -95,7 +95,7 @@ impl<K: PartialEq, T: Send + Sync + 'static> Shared<K, T> {
                 None if fits => {
                     return Err(ErrorDetail::new(
                         ErrorKind::Internal,
-                        "planning failed; the coordinator's log says why",
+                        "planning failed; see the coordinator's log",
                     ));
                 }
                 // It was for an older key; the first caller to check begins another one.

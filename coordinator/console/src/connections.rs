@@ -111,7 +111,8 @@ async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Op
         return None;
     }
     let Some(delay) = entry.handshake_delay(Instant::now()) else {
-        tracing::debug!(from = %entry.from(), "a connection to the console is closed: its address begins too many TLS handshakes");
+        tracing::debug!(from = %entry.from(), "a connection to the console is closed: its address has too many \
+                                               unfinished TLS handshakes");
         return None;
     };
     sleep(delay).await;
@@ -213,7 +214,8 @@ impl Served {
         let served = tokio::select! {
             served = connection.as_mut() => served,
             () = silent => return tracing::debug!("a connection of the console asks for nothing"),
-            () = requests.entry.shed() => return tracing::debug!("a connection of the console made way for a newer one"),
+            () = requests.entry.shed() => return tracing::debug!("a connection of the console was closed in favour of \
+                                                                  a newer one"),
             () = poll_fn(|context| watch.poll_stalled(context)) => {
                 return tracing::debug!("a connection of the console does not read its responses");
             }

@@ -62,7 +62,7 @@ async fn write(mut file: AuditFile, records: Vec<Record>, metrics: &Arc<Metrics>
         }
         file
     });
-    written.await.inspect_err(|error| tracing::error!(%error, "the audit file takes nothing any more")).ok()
+    written.await.inspect_err(|error| tracing::error!(%error, "the audit file cannot be written any longer")).ok()
 }
 
 fn append(file: &mut AuditFile, records: &[Record], metrics: &Metrics) {

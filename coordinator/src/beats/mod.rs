@@ -77,7 +77,7 @@ impl BeatQueue {
         self.batches.try_send(batch).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => overloaded(),
             mpsc::error::TrySendError::Closed(_) => {
-                ErrorDetail::new(ErrorKind::NoQuorum, "this coordinator does not lead any more").with_retry_after_ms(20)
+                ErrorDetail::new(ErrorKind::NoQuorum, "this coordinator no longer leads").with_retry_after_ms(20)
             }
         })
     }

@@ -79,7 +79,8 @@ pub(crate) async fn found(
         let missing = missing(local_voter, peers, &answers);
         round += 1;
         if round >= GRACE_ROUNDS && (missing != reported || round % REPORT_ROUNDS == 0) {
-            tracing::warn!(waiting_for = missing.join(", "), "the quorum is made when all its coordinators run");
+            tracing::warn!(waiting_for = missing.join(", "), "the quorum is founded when all its coordinators are \
+                                                       running");
             reported.clone_from(&missing);
         }
         waiting.set(text(&missing));
@@ -133,7 +134,7 @@ impl Distances {
 
 /// Describes the reasons of the wait.
 fn text(missing: &[String]) -> String {
-    format!("a quorum is made when all its coordinators run, and {}", missing.join(", "))
+    format!("a quorum is founded when all its coordinators are running, and {}", missing.join(", "))
 }
 
 /// Lists every other coordinator that is not known to be ready, with the reason.
@@ -290,7 +291,7 @@ mod tests {
         let answers = [(1, fresh(1)), (2, Err(Status::unavailable("")))].into();
         assert_eq!(missing(&local_voter(), &peers(), &answers), ["coordinator 2 at 127.0.0.1:2 does not answer"]);
         let text = text(&missing(&local_voter(), &peers(), &[(1, fresh(1)), (2, other_list)].into()));
-        assert!(text.contains("when all its coordinators run"), "{text}");
+        assert!(text.contains("when all its coordinators are running"), "{text}");
         assert!(text.ends_with("coordinator 2 at 127.0.0.1:2 refuses this one: another peer list"), "{text}");
     }
 }

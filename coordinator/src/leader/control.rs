@@ -148,7 +148,7 @@ impl Control {
         }
         match end {
             End::Broken => {}
-            End::SteppedDown => tracing::info!(term, "not leading any more"),
+            End::SteppedDown => tracing::info!(term, "no longer leading"),
             End::Stalled => {
                 self.metrics.stalls.add(1);
                 tracing::warn!(term, "this coordinator stalled; giving leadership away");
@@ -389,17 +389,18 @@ fn next_of_takeover(facts: FormerFacts, answer: FormerAnswer, about: &str) -> St
     let order = "run `archon quorum settle --accept-data-loss`";
     match answer {
         FormerAnswer::Works if facts.taken_over => {
-            format!("has taken over, and waits: {about}. Stop the former coordinators that do not end by themselves")
+            format!("has taken over, and waits: {about}. Stop former coordinators that do not exit by themselves")
         }
-        FormerAnswer::Idle | FormerAnswer::Silent if facts.taken_over => format!("goes on within seconds: {about}"),
+        FormerAnswer::Idle | FormerAnswer::Silent if facts.taken_over => format!("continues within seconds: {about}"),
         FormerAnswer::Works => {
             format!("waits: {about}. {trial}; to keep it, stop the former coordinators, and then {order}")
         }
         FormerAnswer::Idle | FormerAnswer::Silent if facts.worked => format!(
-            "waits for an order, because former coordinators worked with a majority beside it: {about}. {trial}; to keep it, make sure that \
+            "waits for an order, because former coordinators worked with a majority beside it: {about}. {trial}; to \
+             keep it, make sure that \
              the former coordinators are stopped, and {order}"
         ),
-        FormerAnswer::Idle | FormerAnswer::Silent => format!("goes on by itself within a minute: {about}"),
+        FormerAnswer::Idle | FormerAnswer::Silent => format!("continues by itself within a minute: {about}"),
     }
 }
 

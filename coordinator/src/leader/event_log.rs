@@ -37,7 +37,7 @@ impl EventLog {
         let news = news.into_iter().filter_map(|event| Some((event, weight(&event.what)?)));
         for (place, (event, weight)) in news.enumerate() {
             if place == AT_ONCE_MAX {
-                tracing::warn!("more happened at once than is told here; see `archon events`");
+                tracing::warn!("too many events at once to log; see `archon events`");
                 break;
             }
             let Told { subject, by, index, message, .. } = events::event(state, event);

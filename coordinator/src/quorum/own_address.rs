@@ -36,7 +36,7 @@ pub(crate) async fn tell(quorum: Quorum, transport: Transport, me: Newcomer, wor
     let mut refused = String::new();
     loop {
         if quorum.recorded_addresses().get(&me.id) == Some(&me.address) {
-            tracing::info!(address = me.address, "the others know where this coordinator is reached");
+            tracing::info!(address = me.address, "the other coordinators know the address of this coordinator");
             return;
         }
         // Itself first: if it leads, the others only name its old address, where no process listens.
@@ -51,7 +51,8 @@ pub(crate) async fn tell(quorum: Quorum, transport: Transport, me: Newcomer, wor
         if let Err(error) = told
             && refused != error.to_string()
         {
-            tracing::error!(%error, address = me.address, "the others are not told yet that this coordinator is reached there");
+            tracing::error!(%error, address = me.address, "the other coordinators do not know the new address of this \
+                                                           coordinator yet");
             refused = error.to_string();
         }
         tokio::select! {

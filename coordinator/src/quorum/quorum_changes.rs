@@ -43,7 +43,7 @@ pub(crate) async fn run(session: Arc<Session>) {
             Ok(()) => failed.clear(),
             Err(why) => {
                 if why != failed {
-                    tracing::warn!(why, "a step of a change of the quorum was not made; it is tried again");
+                    tracing::warn!(why, "a step of a change of the quorum failed; retrying");
                     failed = why;
                 }
                 pause(&session).await;

@@ -195,10 +195,11 @@ fn log_note(me: u64, note: &Note) {
             away = away.join(", "),
             "this leader has lost the majority of the coordinators: no lease is granted and nothing is decided"
         ),
-        Note::Lacks { voter, lack } => tracing::warn!("{voter} takes nothing new into its log, {lack}"),
+        Note::Lacks { voter, lack } => tracing::warn!("{voter} appends nothing to its log, {lack}"),
         Note::Space { voter } => tracing::info!("{voter} has space in its log again"),
         Note::ReadOnly { why } => tracing::error!(
-            "the coordinators take no changes (`ReadOnly`) for lack of space on their disks: {why}; reads and leases go on"
+            "the coordinators refuse changes (`ReadOnly`), because their disks lack space: {why}; reads and leases \
+             continue"
         ),
         Note::TakesChanges => tracing::info!("the coordinators take changes again"),
         Note::MajorityBack => tracing::info!("a majority of the coordinators answers this leader again"),
@@ -212,7 +213,8 @@ fn log_differences((given, said): &(Settings, BTreeSet<Setting>), cluster: &Sett
     if !differences.is_empty() {
         tracing::warn!(
             ignored = differences.join(", "),
-            "this coordinator was started with other settings than the cluster has; the cluster's count (`archon config show`)"
+            "this coordinator was started with settings that differ from those of the cluster, which apply (`archon \
+             config show`)"
         );
     }
 }

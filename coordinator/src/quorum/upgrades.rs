@@ -39,8 +39,8 @@ pub(crate) async fn run(session: Arc<Session>) {
             continue;
         }
         match young {
-            true => tracing::info!(?raise, "the new cluster begins with the newest protocol"),
-            false => tracing::info!(?raise, "every member speaks a newer protocol"),
+            true => tracing::info!(?raise, "the new cluster starts with the newest protocol"),
+            false => tracing::info!(?raise, "every member supports a newer protocol"),
         }
         let who = Actor::Coordinator(quorum.id());
         match session.propose(None, who, vec![raise], PROPOSE_DEADLINE).await {

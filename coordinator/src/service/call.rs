@@ -140,7 +140,7 @@ impl Drop for Call<'_> {
     fn drop(&mut self) {
         let outcome = match *self.stage.lock() {
             Stage::Proposed => {
-                Some(Outcome::Unknown { message: "whoever asked has gone before it was answered".to_owned() })
+                Some(Outcome::Unknown { message: "the caller disconnected before the answer".to_owned() })
             }
             Stage::Done => Some(Outcome::Done),
             Stage::Asked | Stage::Judged | Stage::Idle => None,

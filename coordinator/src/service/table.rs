@@ -138,7 +138,7 @@ impl Tables {
             }
             // A client that holds an older version of the table learns by this error that it was dropped.
             let table = table.ok_or_else(|| {
-                ErrorDetail::new(ErrorKind::NotFound, format!("there is no table {name:?}"))
+                ErrorDetail::new(ErrorKind::NotFound, format!("table {name:?} does not exist"))
                     .with_table_version(state.table_version())
             })?;
             if !state.is_lease(table) {

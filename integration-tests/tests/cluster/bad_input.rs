@@ -124,7 +124,7 @@ fn wiped_coordinator_is_refused() {
     assert!(joins.log().contains("archon quorum replace 3 4"), "{}", joins.log());
     let mut new = spawn("says-nothing", ["--id", "4", "--log", "info", &format!("--data-dir={data}-new")]);
     assert_eq!(new.wait_exit(Duration::from_secs(20)).code(), Some(2));
-    assert!(new.log().contains("--peers to found a quorum or with --join"), "{}", new.log());
+    assert!(new.log().contains("--peers to found a quorum, or --join"), "{}", new.log());
     cluster.start_coordinator(2);
     wait_for("the wiped voter to be refused", Duration::from_secs(30), || {
         let log = cluster.coordinator(2).log();

@@ -153,7 +153,7 @@ fn split_is_abandoned_if_cancelled_or_offline() {
     world.cluster.node(&paused).resume();
     world.assert_given_up(&split, "the split into times/1 was abandoned: cancelled by an operator");
     let ran = world.cluster.archon(&describe);
-    let says = "the split of partition times/0 that was to make it was given up";
+    let says = "the split of partition times/0 that was to create it was abandoned";
     assert!(ran.code == 3 && ran.stderr.contains(says), "{ran:?}");
 
     let paused = world.pause_follower();

@@ -118,7 +118,7 @@ fn partition_without_in_sync_copy_is_given_up_only_on_order() {
     for part in ["DataLoss", "all its data is lost", "athens comes back", "cut off", "--accept-data-loss"] {
         assert!(why.contains(part), "{part:?} is not in {why}");
     }
-    assert!(refused(&cluster, &["node", "lost", "athens"]).contains("last copy that counts of 2 partitions"));
+    assert!(refused(&cluster, &["node", "lost", "athens"]).contains("last in-sync copy of 2 partitions"));
     let described = cluster.json(&["partition", "describe", &partition]).expect("describe");
     assert_eq!((&described["status"], &described["leader"]), (&json!("unavailable"), &Value::Null), "{described}");
     assert_eq!(described["copies"][0]["node_status"], "failed");

@@ -27,7 +27,8 @@ fn options() -> Options {
 fn request(address: &str, method: &str, path: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: \
+         {length}\r\n{headers}\r\n{body}"
     )
 }
 
@@ -164,7 +165,7 @@ fn impossible_console_requests_are_refused_with_reason() {
         ("POST", cordon, "x-archon-console: 1\r\n", "{}", 415, "application/json"),
         ("POST", cordon, CHANGES, "{\"force\":true}", 422, "force"),
         ("POST", cordon, CHANGES, "[]", 400, "must be a JSON object"),
-        ("POST", cordon, CHANGES, "{", 400, "the body is no JSON"),
+        ("POST", cordon, CHANGES, "{", 400, "the body is not valid JSON"),
         ("GET", "/api/v1/rows/default/%zz", "", "", 400, "write % as %25"),
         ("GET", "/api/v1/rows/default/%ff", "", "", 400, "UTF-8"),
         ("POST", "/api/v1/nodes/athens/fly", CHANGES, "{}", 400, "fly"),

@@ -42,14 +42,15 @@ impl RightChange {
     fn check(&self) -> Result<Right, ApiError> {
         let invalid = |why: String| ApiError::new(ErrorKind::InvalidArgument, why);
         if self.client.is_some() == self.every_client {
-            return Err(invalid("say either client or every_client".to_owned()));
+            return Err(invalid("give either client or every_client".to_owned()));
         }
         if self.table.is_some() == self.all_tables {
-            return Err(invalid("say either table or all_tables".to_owned()));
+            return Err(invalid("give either table or all_tables".to_owned()));
         }
         let right = self.right.known();
         right
-            .ok_or_else(|| invalid(format!("{:?} is no right; say {}", self.right.as_str(), Right::WORDS.join(" or "))))
+            .ok_or_else(|| invalid(format!("{:?} is not a right; use {}", self.right.as_str(), Right::WORDS.join(" or \
+                                            "))))
     }
 }
 

@@ -249,7 +249,7 @@ impl<T: DeserializeOwned> Body<T> {
         let json = kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
         let refused = |why: String, status| Err(ApiError::new(ErrorKind::InvalidArgument, why).with_status(status));
         if !json {
-            let why = "say what the body is: `content-type: application/json`";
+            let why = "set the header `content-type: application/json`";
             return refused(why.to_owned(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
         }
         let body = self.0.read(large).await?;
@@ -262,7 +262,7 @@ impl<T: DeserializeOwned> Body<T> {
             Err(error) if error.is_data() => {
                 refused(format!("the body does not fit this operation: {error}"), StatusCode::UNPROCESSABLE_ENTITY)
             }
-            Err(error) => refused(format!("the body is no JSON: {error}"), StatusCode::BAD_REQUEST),
+            Err(error) => refused(format!("the body is not valid JSON: {error}"), StatusCode::BAD_REQUEST),
         }
     }
 }

@@ -159,6 +159,6 @@ async fn other_method(request: Request) -> ApiError {
 }
 
 async fn unknown(request: Request) -> ApiError {
-    let why = format!("there is no {}; see /api/v1/openapi.json", request.uri().path());
+    let why = format!("{} does not exist; see /api/v1/openapi.json", request.uri().path());
     ApiError::new(ErrorKind::NotFound, why)
 }

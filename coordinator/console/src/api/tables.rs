@@ -64,10 +64,10 @@ impl NewTable {
         let wrong = match self.kind {
             Kind::Hash | Kind::Lease if ranged => "only a table of kind range is split at keys",
             Kind::Range if self.partitions.is_some() => {
-                "a table of kind range has no number of partitions: say split_at"
+                "a range table has no number of partitions: give split_at"
             }
             Kind::Lease if self.replication.is_some() => "leases have no copies, so no replication",
-            Kind::Hash | Kind::Lease if self.partitions.is_none() => "say how many partitions it has",
+            Kind::Hash | Kind::Lease if self.partitions.is_none() => "give the number of partitions",
             _ => return Ok(()),
         };
         Err(ApiError::new(ErrorKind::InvalidArgument, wrong))

@@ -191,7 +191,8 @@ impl Generations {
             tracing::warn!(
                 id,
                 generation,
-                "a coordinator of another history of this cluster answers at a member's address; people have to say which one is kept"
+                "a coordinator of a diverged history of this cluster answers at a member's address; an operator must \
+                 decide which one to keep"
             );
         }
         *known = others;

@@ -281,7 +281,8 @@ impl KeptMarks {
 
 fn not_counted(path: &Path, error: &io::Error) {
     let path = path.display();
-    tracing::warn!(%error, %path, "this start is not counted: an older copy of the directory would not show by it");
+    tracing::warn!(%error, %path, "this start could not be recorded: an older copy of the directory would not be \
+                                   detected");
 }
 
 fn older_copy(id: u64, outdated: &Outdated) -> String {

@@ -137,14 +137,14 @@ impl Later {
     /// Returns the reason for which no lease is granted beside them.
     fn blocks(&self) -> Option<String> {
         if let Some(generation) = self.taken_over {
-            return Some(format!("generation {generation} of this cluster has taken over; this coordinator ends"));
+            return Some(format!("generation {generation} of this cluster has taken over; this coordinator exits"));
         }
         let each = self.unknown.iter().map(|(id, generation)| format!("{id} (generation {generation})"));
         let each: Vec<String> = each.collect();
         (!each.is_empty()).then(|| {
             format!(
-                "no lease is granted: a recovery answers at the addresses of members, and does not know yet whether it has taken over: \
-                 coordinator {}. If it is a trial, stop it",
+                "no lease is granted: a recovery answers at the addresses of members and has not decided yet whether \
+                 it takes over: coordinator {}. If it is a trial, stop it",
                 each.join(", ")
             )
         })
@@ -233,7 +233,8 @@ async fn ask_once(quorum: &Quorum, transport: &Transport, generations: &Generati
             let (round, about) = quorum.ask_former(transport).await;
             if round.answer == FormerAnswer::Works {
                 generations.unclear(format!(
-                    "this generation has taken over, and grants no lease: {about}. Stop the former coordinators that do not end by themselves"
+                    "this generation has taken over, and grants no lease: {about}. Stop former coordinators that do \
+                     not exit by themselves"
                 ));
                 return;
             }
@@ -254,7 +255,7 @@ async fn greet_former(quorum: &Quorum, transport: &Transport) {
             let (round, about) = quorum.ask_former(transport).await;
             if round.answer == FormerAnswer::Works {
                 tracing::warn!(
-                    "{about} beside this generation, which has taken its place; it ends once it has asked this coordinator"
+                    "{about} beside this generation, which has replaced it; it exits once it has asked this coordinator"
                 );
             }
         }
@@ -314,7 +315,7 @@ impl Quorum {
 }
 
 const fn does(works: bool) -> &'static str {
-    if works { "works with a majority" } else { "runs, and does not say that it works with a majority" }
+    if works { "works with a majority" } else { "runs without reporting a majority" }
 }
 
 /// Judges the answer from the address of a former coordinator. A process that answers with an error runs, and may work again.

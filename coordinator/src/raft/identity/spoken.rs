@@ -56,7 +56,8 @@ impl Spoken {
         let protocol = state.protocol.max(PROTOCOL_FIRST);
         if !self.range.contains(protocol) {
             let message = format!(
-                "the cluster speaks protocol {protocol}, and this version {}: start the version that the others are of",
+                "the cluster uses protocol {protocol}, and this version supports {}: start the version of the other \
+                 members",
                 self.range
             );
             return Err(io::Error::new(io::ErrorKind::Unsupported, message));
@@ -87,7 +88,7 @@ mod tests {
             assert_eq!(spoken.decode(&body(known)).unwrap().protocol, known);
         }
         let error = spoken.decode(&body(2)).unwrap_err();
-        assert!(error.to_string().contains("speaks protocol 2, and this version 1"), "{error}");
+        assert!(error.to_string().contains("uses protocol 2, and this version supports 1"), "{error}");
         assert_eq!(spoken.cluster(), 1);
         let newer = Spoken::default();
         newer.note(&newer.decode(&body(2)).unwrap()).unwrap();

@@ -46,7 +46,7 @@ impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full(lack) => write!(f, "its disk is full: {lack}"),
-            Self::Fails => f.write_str("its disk refuses another file, and its own log says why"),
+            Self::Fails => f.write_str("it cannot create files on its disk; see its log"),
         }
     }
 }

@@ -237,7 +237,7 @@ impl State {
                             tracing::error!(
                                 id,
                                 index,
-                                "the states of coordinators differ, and no majority says which is right"
+                                "the states of coordinators differ, and there is no majority for one state"
                             );
                         }
                     }

@@ -76,7 +76,7 @@ pub(in crate::raft) async fn run(quorum: Quorum, transport: Transport, stop: Can
                 measured = check_distance(&transport, &quorum.local_voter, id, &address) => measured,
             };
             if let Some(far) = quorum.distances.note(id, measured) {
-                tracing::warn!("{far}: it counts as unreachable, and elections may not end; {}", far.remedy());
+                tracing::warn!("{far}: it is treated as unreachable, and elections may not succeed; {}", far.remedy());
             }
         }
     }

@@ -109,8 +109,8 @@ impl Hints {
                 if !strangers.is_empty() {
                     tracing::warn!(
                         coordinators = strangers.join(", "),
-                        "--peers names coordinators that are no members: on a data directory that is a member already it says where \
-                         members are, not who they are (`archon quorum list`)"
+                        "--peers names coordinators that are not members: with an existing data directory it only adds \
+                         addresses, not members (`archon quorum list`)"
                     );
                 }
             }
@@ -173,9 +173,9 @@ impl Hints {
                     id,
                     recorded,
                     found = address,
-                    "a coordinator does not answer where the quorum knows it, and does where {by}"
+                    "a coordinator does not answer at its known address, but does where {by}"
                 ),
-                _ => tracing::info!(id, recorded, "a coordinator answers where the quorum knows it"),
+                _ => tracing::info!(id, recorded, "a coordinator answers at its known address"),
             },
             _ => {}
         }
@@ -183,8 +183,8 @@ impl Hints {
         match found {
             Found::Nowhere(why) if looked >= GRACE_LOOKS => {
                 let text = format!(
-                    "coordinator {id} answers neither at {recorded}, where the quorum knows it, nor at {address}, where {by} that it is: \
-                     {why}"
+                    "coordinator {id} answers neither at its known address {recorded} nor at {address}, where {by} \
+                     that it is: {why}"
                 );
                 if missing.get(&id) != Some(&text) {
                     tracing::warn!("{text}");

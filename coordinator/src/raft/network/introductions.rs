@@ -127,7 +127,7 @@ impl Introductions {
             let strangers = std::mem::take(&mut *self.0.strangers.lock());
             for (id, storage) in strangers {
                 if asks.is_member(id, storage).await {
-                    tracing::info!(id, "a member vouches for a coordinator that this one does not know yet");
+                    tracing::info!(id, "a member introduced a coordinator that this one did not know yet");
                     self.0.vouched.lock().insert(id, StorageId::new(storage));
                 }
             }

@@ -271,9 +271,9 @@ impl Peers {
         let admitted = self.inside()?.space.admitted(purpose, entries, bytes, deadline).await;
         let id = self.inner.local_voter.id;
         let admitted = admitted.map_err(|refused| match refused {
-            Refused::Lack(lack) => Status::unavailable(format!("coordinator {id} takes no entries: {lack}")),
+            Refused::Lack(lack) => Status::unavailable(format!("coordinator {id} accepts no entries: {lack}")),
             Refused::Busy | Refused::TooLarge { .. } => {
-                Status::unavailable(format!("coordinator {id} takes no entries now: its log is making space"))
+                Status::unavailable(format!("coordinator {id} accepts no entries now: its log is freeing space"))
             }
         })?;
         Ok((request, Some(admitted)))
@@ -292,7 +292,7 @@ impl Peers {
         let (replicated, meta, body) = (Arc::clone(&self.inside()?.replicated), meta.clone(), body.clone());
         let staged = tokio::task::spawn_blocking(move || replicated.stage(&meta, &body)).await;
         let staged = staged.map_err(|error| Status::internal(format!("the snapshot was not put aside: {error}")))?;
-        staged.map_err(|error| Status::unavailable(format!("there is no space for the snapshot: {error}")))
+        staged.map_err(|error| Status::unavailable(format!("no space for the snapshot: {error}")))
     }
 
     /// Refuses a candidate whose log lacks entries that it is known to have held.
@@ -422,7 +422,7 @@ impl Raft for Peers {
         }
         self.may_install(&meta).await?;
         let _place = self.inner.snapshots.try_acquire().map_err(|_| {
-            Status::unavailable("this coordinator is receiving another snapshot; it takes one at a time")
+            Status::unavailable("this coordinator is receiving another snapshot; only one at a time")
         })?;
         let body = tokio::time::timeout(SNAPSHOT_DEADLINE, receive(&mut chunks, length)).await;
         let body = body.map_err(|_| Status::deadline_exceeded("the snapshot took too long"))??;

@@ -82,8 +82,10 @@ impl LocalVoter {
     pub(crate) fn check_target(&self, cluster: &[u8], target: u64, sender: u64) -> Result<(), Status> {
         if cluster != self.quorum.as_bytes() {
             return Err(Status::failed_precondition(format!(
-                "coordinator {sender} has another peer list than coordinator {}, or is of another cluster; those that found a quorum are all started with the same \
-                 --peers, one that joins a quorum that is there with --join instead, and one from before a recovery never again",
+                "coordinator {sender} has another peer list than coordinator {}, or is of another cluster; those that \
+                 found a quorum are all started with the same \
+                 --peers, one that joins a quorum that is there with --join instead, and one from before a recovery \
+                 never again",
                 self.id
             )));
         }
@@ -107,11 +109,13 @@ impl LocalVoter {
         let (id, sender) = (self.id, hello.sender);
         let why = match Uuid::from_slice(&hello.cluster) {
             Ok(theirs) if theirs != own.get() => format!(
-                "a coordinator of another cluster answers there: this is coordinator {id} of cluster {own}, and coordinator {sender} is of \
+                "a coordinator of another cluster answers there: this is coordinator {id} of cluster {own}, and \
+                 coordinator {sender} is of \
                  cluster {theirs}"
             ),
             Err(_) if hello.cluster_id != self.quorum.as_bytes()[..] => format!(
-                "coordinator {id} is a member of cluster {own} already, and coordinator {sender} has another peer list than that was made of"
+                "coordinator {id} is a member of cluster {own} already, and the --peers of coordinator {sender} differ \
+                 from its founders"
             ),
             _ => return None,
         };
@@ -141,7 +145,7 @@ impl LocalVoter {
                 self.id
             )),
             Unheard::Stranger => Status::permission_denied(format!(
-                "coordinator {sender} is no member of the quorum that coordinator {} knows; a new one joins with --join",
+                "coordinator {sender} is not a member of the quorum of coordinator {}; a new one joins with --join",
                 self.id
             )),
         })
@@ -194,7 +198,8 @@ impl LocalVoter {
         let (protocol, range) = (message.format, self.spoken.range());
         if !range.contains(protocol) {
             let error = format!(
-                "{what} is of protocol {protocol}, and coordinator {} speaks {range}: start the version that the others are of",
+                "{what} has protocol {protocol}, and coordinator {} supports {range}: start the version of the other \
+                 members",
                 self.id
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
@@ -204,8 +209,8 @@ impl LocalVoter {
         let cluster = self.spoken.cluster();
         if !speaks.contains(cluster) {
             let error = format!(
-                "{what} comes from coordinator {}, which speaks {speaks}, and the cluster speaks protocol {cluster}: start the version \
-                 there that the others are of",
+                "{what} comes from coordinator {}, which supports {speaks}, and the cluster uses protocol {cluster}: \
+                 start the version of the other members there",
                 message.sender
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));

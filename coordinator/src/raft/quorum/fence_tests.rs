@@ -98,7 +98,7 @@ fn messages_of_the_wrong_quorum_target_or_disk_are_refused() {
     assert!(refused(LocalVoter { quorum: Uuid::from_u128(8), ..sender.clone() }, 1).contains("another peer list"));
     assert!(refused(LocalVoter { storage: Uuid::from_u128(23), ..sender.clone() }, 1).contains("does not rejoin"));
     assert!(refused(LocalVoter { id: 1, ..sender.clone() }, 1).contains("heard from itself"));
-    assert!(refused(voter(99, 99), 1).contains("no member of the quorum"));
+    assert!(refused(voter(99, 99), 1).contains("not a member of the quorum"));
     // Before there are members, no data directory of coordinator 99 is known, so that check alone would not refuse it.
     let message = voter(99, 99).message(1, "vote request", &vote_request(7, 99)).unwrap();
     let founding =
@@ -107,7 +107,7 @@ fn messages_of_the_wrong_quorum_target_or_disk_are_refused() {
     let mut newer = sender.message(1, "vote request", &vote_request(7, 2)).unwrap();
     newer.format = PROTOCOL_NEWEST + 1;
     let error = receiver.open::<VoteRequest<TypeConfig>>("vote request", &newer, 6, &known).unwrap_err();
-    assert!(error.message().contains("is of protocol 3, and coordinator 1 speaks 1 to 2"), "{error}");
+    assert!(error.message().contains("has protocol 3, and coordinator 1 supports 1 to 2"), "{error}");
 }
 
 #[test]

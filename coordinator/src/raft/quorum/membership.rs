@@ -104,7 +104,8 @@ impl Quorum {
         let change = match step {
             QuorumStep::Done | QuorumStep::CatchUp(..) => return Ok(()),
             QuorumStep::GiveWay(stay) => {
-                return if self.give_way_to(&stay).await { Ok(()) } else { Err("nobody took the lead".to_owned()) };
+                return if self.give_way_to(&stay).await { Ok(()) } else { Err("no coordinator took the \
+                                                                               lead".to_owned()) };
             }
             // Nothing is added to the target set.
             QuorumStep::LeaveJoint => ChangeMembers::AddVoterIds(BTreeSet::new()),
@@ -119,7 +120,7 @@ impl Quorum {
             QuorumStep::Forget(gone) => ChangeMembers::RemoveNodes(gone),
         };
         let space = self.space.admitted(Purpose::Change, 2, ENTRY_BYTES, Instant::now() + within).await;
-        let space = space.map_err(|_| "there is no space for it in the log".to_owned())?;
+        let space = space.map_err(|_| "the log has no space for it".to_owned())?;
         let last_membership_log_id = self.replicated().membership_log_id();
         let now = Precondition::<TypeConfig>::LastMembershipLogId { last_membership_log_id };
         let raft = self.raft.clone();

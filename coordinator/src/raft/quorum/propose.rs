@@ -121,8 +121,8 @@ impl Quorum {
             None => String::new(),
         };
         let message = format!(
-            "the coordinators take no changes for lack of space on their disks: {why}{own}; free disk space there, and \
-             changes are taken again by themselves. Meanwhile nodes keep their leases, and reads and writes of keys go on"
+            "the coordinators refuse changes because their disks lack space: {why}{own}; free disk space there, and \
+             changes resume automatically. Meanwhile nodes keep their leases and serve reads and writes of keys"
         );
         ErrorDetail::new(ErrorKind::ReadOnly, message).with_retry_after_ms(1_000)
     }

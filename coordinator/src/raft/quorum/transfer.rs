@@ -63,7 +63,7 @@ impl Quorum {
     pub(in crate::raft) fn may_lead(&self, view: &QuorumView, id: u64) -> Result<(), ErrorDetail> {
         let refuse = |kind, why: String| Err(ErrorDetail::new(kind, why));
         match view.voters.iter().find(|voter| voter.id == id) {
-            None => refuse(ErrorKind::NotFound, format!("there is no coordinator {id}")),
+            None => refuse(ErrorKind::NotFound, format!("coordinator {id} does not exist")),
             Some(voter) if !voter.voter => {
                 refuse(ErrorKind::Refused, format!("coordinator {id} is a learner: promote it first"))
             }

@@ -198,7 +198,7 @@ impl SnapshotDir {
             && error.kind() != io::ErrorKind::NotFound
         {
             // Half a file would occupy the little remaining space.
-            tracing::warn!(%error, "an unfinished snapshot stays until the next one is taken");
+            tracing::warn!(%error, "an unfinished snapshot stays until the next one");
         }
         written
     }

@@ -237,7 +237,7 @@ fn describe(
     liveness: &Liveness,
     partition: PartitionId,
 ) -> Result<PartitionDescription> {
-    let missing = || ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {partition}"));
+    let missing = || ErrorDetail::new(ErrorKind::NotFound, format!("partition {partition} does not exist"));
     let row = state.partition(partition).ok_or_else(missing)?;
     let table = state.tables.get(&partition.table).ok_or_else(missing)?;
     let loads = session.loads().lock();
@@ -354,7 +354,7 @@ fn last_copies_text(state: &ClusterState, name: &str, loss: &LossPlan) -> String
         named.push("…".to_owned());
     }
     format!(
-        "{name} holds the last copy that counts of {} partitions ({}): with its data, acknowledged writes are lost",
+        "{name} holds the last in-sync copy of {} partitions ({}): acknowledged writes would be lost with its data",
         loss.last_copies.len(),
         named.join(", ")
     )
@@ -368,39 +368,39 @@ fn forced_text(state: &ClusterState, partition: PartitionId, forced: &ForcedElec
         Some(leader) => {
             let what = match forced.condition.unwrap_or(Condition::Partial) {
                 Condition::Whole => {
-                    "which lacks every write acknowledged since it ceased to count; these writes are lost"
+                    "which lacks every write acknowledged since it left the in-sync set; these writes are lost"
                 }
                 Condition::Older => {
-                    "whose directory is an older or another copy of the node's own: nobody knows how much it lacks; all of \
-                     that is lost"
+                    "whose directory is an older or different copy of the node's own: an unknown amount of data is \
+                     missing and lost"
                 }
-                Condition::Partial => "which never counted and holds an unknown part of the data; the rest is lost",
+                Condition::Partial => "which was never in sync and holds an unknown part of the data; the rest is lost",
                 Condition::Gone => {
-                    "whose data is damaged, missing or was thrown away to be copied anew: little or nothing of it is left; \
-                     all the rest is lost"
+                    "whose data is damaged, missing or was discarded to be copied again: little or nothing of it is \
+                     left; the rest is lost"
                 }
             };
             text.push_str(&format!(" would be led by the copy on {}, {what}", state.node_name(leader)));
         }
-        None => text.push_str(" would begin empty: all its data is lost"),
+        None => text.push_str(" would start empty: all its data is lost"),
     }
     if !forced.retired.is_empty() {
         text.push_str(&format!(". The other copies, on {}, are deleted", names(&forced.retired)));
     }
     if !forced.would_lose_nothing.is_empty() {
         let nodes = returning(state, &forced.would_lose_nothing);
-        text.push_str(&format!(". Nothing is lost if {nodes} comes back: start it first if you can"));
+        text.push_str(&format!(". Nothing is lost if {nodes} returns: start it first if possible"));
     }
     if !forced.would_lose_less.is_empty() {
         let nodes = returning(state, &forced.would_lose_less);
-        text.push_str(&format!(". Less is lost if {nodes} comes back and leads: start it first if you can"));
+        text.push_str(&format!(". Less is lost if {nodes} returns and leads: start it first if possible"));
     }
     if !forced.could_be_named.is_empty() {
         let nodes = names(&forced.could_be_named);
-        text.push_str(&format!(". What is left of the copies on {nodes} can be kept: name one with --node"));
+        text.push_str(&format!(". The partial copies on {nodes} can be used: name one with --node"));
     }
     text.push_str(
-        ". A side that is cut off from the coordinators may go on acknowledging writes until it hears of this; those are \
+        ". Replicas cut off from the coordinators may acknowledge writes until they learn of this; these writes are \
          lost too",
     );
     text
@@ -412,7 +412,7 @@ fn returning(state: &ClusterState, nodes: &[NodeId]) -> String {
         let name = state.node_name(*node);
         match named_node(state, &name) {
             Some(holder) if holder != *node => format!(
-                "the former {name} (node {node}, whose name node {holder} has taken over: stop that one and `archon node \
+                "the former {name} (node {node}, whose name node {holder} uses now: stop that one and run `archon node \
                  remove {name}` first)"
             ),
             _ => name,
@@ -433,7 +433,7 @@ pub(super) fn settable(state: &ClusterState, name: &str) -> Result<NodeId> {
 }
 
 fn no_node(name: &str) -> ErrorDetail {
-    ErrorDetail::new(ErrorKind::NotFound, format!("there is no node {name:?}"))
+    ErrorDetail::new(ErrorKind::NotFound, format!("node {name:?} does not exist"))
 }
 
 pub(in crate::service) fn partition_of(state: &ClusterState, name: &PartitionName) -> Result<PartitionId> {
@@ -464,7 +464,7 @@ fn no_more(state: &ClusterState, partition: PartitionId) -> String {
     }
     let told = state.events.iter().rev().find_map(|event| match &event.what {
         EventKind::SplitAbandoned { partition: left, right, .. } if *right == partition => {
-            Some(format!("the split of partition {} that was to make it was given up", state.partition_name(*left)))
+            Some(format!("the split of partition {} that was to create it was abandoned", state.partition_name(*left)))
         }
         EventKind::Merged { partition: left, right, .. } if *right == partition => {
             Some(format!("it has been merged with its left neighbour, {}", state.partition_name(*left)))
@@ -473,6 +473,6 @@ fn no_more(state: &ClusterState, partition: PartitionId) -> String {
     });
     // The event may be too old to be kept.
     told.unwrap_or_else(|| {
-        "it has been merged with its left neighbour, or the split that was to make it was given up".to_owned()
+        "it was merged with its left neighbour, or the split that was to create it was abandoned".to_owned()
     })
 }

@@ -115,7 +115,8 @@ impl Admins {
             let answers = session.quorum().check_answers(&self.context().transport, *id, address).await;
             answers.map_err(|why| {
                 let message = format!(
-                    "coordinator {id} does not answer at {address}: {why}; start it there first, with --advertise {address}, or use \
+                    "coordinator {id} does not answer at {address}: {why}; start it there first, with --advertise \
+                     {address}, or use \
                      --force"
                 );
                 ErrorDetail::new(ErrorKind::Refused, message)
@@ -253,7 +254,7 @@ fn told(state: &ClusterState, doubt: &Doubt, refused: &BTreeMap<String, String>)
             (DoubtKind::Unheard, state.node_name(*node), format!("it has not registered; it was at {row}"))
         }
         Doubt::Unheard { node, copies: Some(copies) } => {
-            (DoubtKind::Unheard, state.node_name(*node), format!("it has not told of {copies} of its copies yet"))
+            (DoubtKind::Unheard, state.node_name(*node), format!("it has not reported {copies} of its copies yet"))
         }
         Doubt::Behind { node, told } => {
             let base = state.recovery.as_ref().map_or(0, |recovery| recovery.base.get());
@@ -261,36 +262,36 @@ fn told(state: &ClusterState, doubt: &Doubt, refused: &BTreeMap<String, String>)
             (DoubtKind::Behind, state.node_name(*node), text)
         }
         Doubt::OtherHistory { node } => {
-            let text = "it has lived in a generation that was begun from another state than that from which this one comes: what was \
-                        written there does not count, and stays on its disk until its copies are brought up to date";
+            let text = "it belonged to a generation recovered from a different state: data written there is ignored, \
+                        and stays on its disk until its copies are up to date";
             (DoubtKind::OtherHistory, state.node_name(*node), text.to_owned())
         }
         Doubt::Older { node } => {
-            let text = "its data directory is an older copy, which lacks what the node wrote last: its copies do not count. Stop it and \
-                        start it with its newest --data-dir, if that still exists";
+            let text = "its data directory is an older copy that lacks the newest writes of the node: its copies are \
+                        not in sync. Stop it and start it with its newest --data-dir, if that still exists";
             (DoubtKind::Older, state.node_name(*node), text.to_owned())
         }
         Doubt::Ranges { table } => {
-            let text = "it is by ranges of keys, and a split or merge may be among what is lost: keys may be missing, or old values \
-                        come back";
+            let text = "it is a range table, and the lost changes may include a split or merge: keys may be missing, \
+                        or old values may reappear";
             let name = state.tables.get(table).map(|row| row.name.clone()).unwrap_or_default();
             (DoubtKind::Ranges, name, text.to_owned())
         }
         Doubt::NoCopy { partition } => {
             let text =
-                "no node holds a copy of it: it was moved or dropped by a change that is lost, or its data is gone";
+                "no node holds a copy of it: a lost change moved or dropped it, or its data is gone";
             (DoubtKind::NoCopy, state.partition_name(*partition), text.to_owned())
         }
         Doubt::Unknown { node, copies } => {
             let text = format!(
-                "it holds {copies} copies of partitions that are not known here ({}); they stay as they are",
+                "it holds {copies} copies of unknown partitions ({}); they stay as they are",
                 strange_copies(state, *node)
             );
             (DoubtKind::Unknown, state.node_name(*node), text)
         }
         Doubt::Contested { partition } => {
-            let text = "the copy with the most entries knows less of leaderships than another one: what was answered in the last \
-                        one may be undone";
+            let text = "the copy with the most entries knows an older epoch than another one: acknowledged writes of \
+                        the last epoch may be undone";
             (DoubtKind::Contested, state.partition_name(*partition), text.to_owned())
         }
     };
@@ -310,17 +311,17 @@ fn strange_copies(state: &ClusterState, node: NodeId) -> String {
 
 /// Describes how far a state, which ends at `base`, is behind the last one that a node received.
 fn behind(told: u64, base: u64) -> String {
-    let go_on = "partitions go on from the copies with the most entries";
+    let go_on = "partitions continue from the copies with the most entries";
     match generation_of(told) {
         // Numbers start over with each generation: the numbers between them do not count.
         later if later > generation_of(base) => {
             format!(
-                "it lived in generation {later}, of which nothing is known here: all that was decided in it is lost, and {go_on}"
+                "it was in generation {later}, which is unknown here: all decisions in it are lost, and {go_on}"
             )
         }
         _ => {
             let lost = told.saturating_sub(base);
-            format!("it was told of changes up to entry {told}: up to {lost} of them are lost, and {go_on}")
+            format!("it knows of changes up to entry {told}: up to {lost} of them are lost, and {go_on}")
         }
     }
 }
@@ -328,8 +329,8 @@ fn behind(told: u64, base: u64) -> String {
 /// Describes the condition for which a change of the quorum waits.
 pub(in crate::service) fn next(step: &QuorumStep) -> String {
     match step {
-        QuorumStep::Done => "all is done".to_owned(),
-        QuorumStep::LeaveJoint => "the new voters are to count alone".to_owned(),
+        QuorumStep::Done => "done".to_owned(),
+        QuorumStep::LeaveJoint => "switching to the new voters".to_owned(),
         QuorumStep::AddLearner(id, _) => format!("coordinator {id} is to copy the log"),
         QuorumStep::SetAddress(id, coordinator) => {
             format!("coordinator {id} is to be reached at {}", coordinator.address)

@@ -59,7 +59,8 @@ impl Admins {
         };
         match self.commit(call, decide).await? {
             (session, Answer::TableCreated { table }) => session.quorum().replicated().read(|state| {
-                let gone = || ErrorDetail::new(ErrorKind::NotFound, "the table was made, and has been dropped since");
+                let gone = || ErrorDetail::new(ErrorKind::NotFound, "the table was created, and has been dropped \
+                                                                     since");
                 state.tables.get(&table).map(|table| summary(state, table)).ok_or_else(gone)
             }),
             (_, other) => Err(unexpected(&other)),
@@ -216,7 +217,7 @@ fn describe_partition(state: &ClusterState, bytes: &Bytes<'_>, table: &Table, ro
 fn under_replicated(described: &TableDescription) -> Option<Found> {
     let TableDescription { table, partitions_under_replicated: short, .. } = described;
     let all = table.partitions_total;
-    let message = format!("{short} of {all} partitions have fewer copies that count than are wanted");
+    let message = format!("{short} of {all} partitions are under-replicated");
     let subject = Subject::Table { table_id: table.id, table: table.name.clone() };
     let code = ReasonCode::UnderReplicated;
     let reason = reason_now(code, subject, message, "");
@@ -250,6 +251,6 @@ pub(in crate::service) fn table_of<'a>(state: &'a ClusterState, name: &str) -> R
             true => "there is none at all".to_owned(),
             false => format!("the tables are: {}{more}", names.join(", ")),
         };
-        ErrorDetail::new(ErrorKind::NotFound, format!("there is no table {name:?}; {known}"))
+        ErrorDetail::new(ErrorKind::NotFound, format!("table {name:?} does not exist; {known}"))
     })
 }

@@ -61,8 +61,8 @@ fn decide(
     let hold = |held: bool| (state.protocol_held != held).then_some(Command::HoldProtocol { held });
     match action {
         UpgradeAction::Hold if state.protocol < HELD_SINCE => {
-            let message = "the cluster speaks protocol 1, which cannot be held; to have it stay there, start one of the coordinators \
-                           with --protocol-max 1";
+            let message = "the cluster uses protocol 1, which cannot be held; to keep it there, start one of the \
+                           coordinators with --protocol-max 1";
             Err(ErrorDetail::new(ErrorKind::Refused, message))
         }
         UpgradeAction::Hold => Ok(hold(true)),
@@ -96,14 +96,15 @@ pub(in crate::service) fn reason(state: &ClusterState, view: &QuorumView) -> Opt
     let (message, remedy) = match (laggards(&members, newest).next(), state.protocol_held) {
         (Some(_), _) => (
             format!(
-                "the cluster speaks protocol {}, and {newest} after the upgrade: {}",
+                "the cluster uses protocol {}, and {newest} after the upgrade: {}",
                 state.protocol,
                 waits_for(state, &members, newest)
             ),
-            "go on with the upgrade, or go back to the version before; `archon upgrade status` shows what each member speaks",
+            "continue the upgrade, or roll back to the previous version; `archon upgrade status` shows the protocols \
+             of each member",
         ),
         (None, true) => (
-            format!("every member speaks protocol {newest}, and the cluster is held at {}", state.protocol),
+            format!("every member supports protocol {newest}, and the cluster is held at {}", state.protocol),
             "`archon upgrade finalize` raises it; from then on members cannot go back to the version before",
         ),
         // It rises in a moment, as in every new cluster: no action is needed.
@@ -118,13 +119,13 @@ fn waits_for(state: &ClusterState, members: &[UpgradeMember], protocol: u32) -> 
         let name = name_text(state, member.name);
         match (member.speaks, member.answers) {
             (None, _) => format!("{name} does not answer (start it, or `archon quorum remove` it)"),
-            (Some(speaks), true) => format!("{name} speaks {speaks}"),
+            (Some(speaks), true) => format!("{name} supports {speaks}"),
             (Some(speaks), false) => {
                 let gone = match member.name {
                     UpgradeName::Participant(_) => "`archon node remove` it if it is gone for good",
                     _ => "start it, or `archon node lost` it",
                 };
-                format!("{name} is not alive and spoke {speaks} ({gone})")
+                format!("{name} is not alive and supported {speaks} ({gone})")
             }
         }
     });

@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 pub(crate) async fn ask(transport: &Transport, node: &Node, asked: FindMiddle) -> Result<Middle, ErrorDetail> {
     let address = &node.address;
     let silent = |why: &str| {
-        let message = format!("the leader of the partition, at {address}, does not say where its middle is: {why}");
+        let message = format!("the leader of the partition, at {address}, reports no split key: {why}");
         ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(200)
     };
     let channel =

@@ -79,7 +79,7 @@ impl Admins {
                 let partition = partition_of(state, name)?;
                 let leader = check_splittable(state, partition)?.node;
                 let row = state.node(leader).ok_or_else(|| {
-                    let why = format!("node {leader} leads the partition, and is not known any more");
+                    let why = format!("node {leader} leads the partition, and no longer exists");
                     ErrorDetail::new(ErrorKind::Unavailable, why)
                 })?;
                 let incarnation = row.node.incarnation;
@@ -93,7 +93,8 @@ impl Admins {
 
 fn indivisible(name: &PartitionName) -> ErrorDetail {
     let message = format!(
-        "no key parts partition {}/{} into halves: it has fewer than two rows, or one that is larger than all others together; \
+        "no key parts partition {}/{} into halves: it has fewer than two rows, or one that is larger than all others \
+         together; \
          name a key with --at if it is to be split all the same",
         name.table, name.partition
     );
@@ -157,6 +158,6 @@ fn begun(state: &ClusterState, partition: PartitionId) -> Result<PartitionSplit>
 pub(super) fn forgotten(state: &ClusterState, partition: PartitionId) -> ErrorDetail {
     let name = state.partition_name(partition);
     let message =
-        format!("that was begun before, and it is not known any more what came of it; look at partition {name}");
+        format!("it was started before, and its result is no longer known; see partition {name}");
     ErrorDetail::new(ErrorKind::Refused, message)
 }

@@ -31,7 +31,8 @@ pub(super) fn read(
         let Some(covered) = covered else {
             return Err(invalid(format!("entries {} to {} are missing", missing.start, missing.end - 1)));
         };
-        tracing::warn!(?missing, %covered, "entries are missing that a snapshot holds: going on from the snapshot");
+        tracing::warn!(?missing, %covered, "log entries covered by a snapshot are missing: continuing from the \
+                                            snapshot");
         go_on_from(wal, covered)?;
         memory.purged = Some(covered);
     }
