@@ -45,29 +45,36 @@ pub(crate) fn carried_on(
 ) -> Result<Manifest, BackupError> {
     let occupied = |why: String| Err(BackupError::Occupied { place: store.place(), why });
     if begun.cluster_id != cluster_id {
-        return occupied(format!("a backup of cluster {} was begun there, this is {cluster_id}", begun.cluster_id));
+        return occupied(format!(
+            "the place holds an unfinished backup of cluster {}, but this is cluster \
+                                 {cluster_id}",
+            begun.cluster_id
+        ));
     }
     if begun.generation != generation {
         let was = begun.generation;
         return occupied(format!(
-            "a backup of generation {was} of the cluster was begun there, this is {generation}; name another place"
+            "the place holds an unfinished backup of generation {was} of the cluster, but this is generation \
+             {generation}; choose another place"
         ));
     }
     if begun.generation_key.as_deref() != key {
-        let why = "a backup of another generation of that number was begun there, as another recovery made it; name another place";
+        let why = "the place holds an unfinished backup of another generation with the same number, from another \
+                   recovery; choose another place";
         return occupied(why.to_owned());
     }
     let of: BTreeSet<&String> = begun.tables.iter().map(|table| &table.table.name).collect();
     if !options.tables.is_empty() && of != options.tables.iter().collect() {
         let names = names(begun.tables.iter().map(|table| &table.table));
         return occupied(format!(
-            "a backup of other tables was begun there: {names}; say the same, or name another place"
+            "the place holds an unfinished backup of other tables: {names}; give the same tables, or choose another \
+             place"
         ));
     }
     if let Some(gone) = begun.tables.iter().find(|begun| !present.iter().any(|table| table.id == begun.table.id)) {
         let name = &gone.table.name;
         return occupied(format!(
-            "the backup that was begun there is of table {name}, which was dropped; name another place"
+            "the place holds an unfinished backup of table {name}, which was dropped; choose another place"
         ));
     }
     Ok(begun)

@@ -154,7 +154,7 @@ impl FileReader {
             return Err(damaged("it is shorter than its head"));
         };
         if &content[..8] != MAGIC {
-            return Err(damaged("it is no file of a backup"));
+            return Err(damaged("it is not a file of a backup"));
         }
         if sum.get_u32() != crc32c(content) {
             return Err(damaged("the checksum of its head does not fit"));

@@ -239,7 +239,7 @@ impl Taking<'_> {
         for name in self.store.list(JOURNAL).await? {
             let Some(bytes) = self.store.read(&name).await? else { continue };
             let Ok(found) = unseal::<Done>(&name, &bytes) else {
-                tracing::warn!(name, "what says that a piece is done is damaged; the piece is taken anew");
+                tracing::warn!(name, "the record of a finished piece is damaged; reading the piece again");
                 continue;
             };
             if self.store.length(&found.piece.file).await? == Some(found.piece.file_bytes) {
@@ -292,7 +292,8 @@ impl Taking<'_> {
                 Err(BackupError::Cluster(error)) if may_pass(&error) => error,
                 Err(error) => return Err(error),
             };
-            tracing::warn!(table = table.name, ?of, %error, attempt, "the snapshot of a partition ended early; trying again");
+            tracing::warn!(table = table.name, ?of, %error, attempt, "the snapshot of a partition ended early; trying \
+                                                                      again");
             if is_given_up(attempt, begun.elapsed().min(self.progress.silence())) {
                 let partition = match of {
                     SnapshotOf::Partition(index) => index.to_string(),
@@ -304,7 +305,7 @@ impl Taking<'_> {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
-        Err(BackupError::Usage("a partition was begun too often".to_owned()))
+        Err(BackupError::Usage("too many attempts to read a partition".to_owned()))
     }
 
     async fn attempt(&self, client: &Client, table: &TableSummary, of: &SnapshotOf) -> Result<Piece, BackupError> {

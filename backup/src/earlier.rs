@@ -32,7 +32,8 @@ impl<'a> Earlier<'a> {
         }
         if manifest.generation_key != of.generation_key {
             let why = format!(
-                "it is of another generation {} of the cluster, as another recovery made it: the two have different histories",
+                "it is of another generation {} of the cluster, from another recovery: the two have different \
+                 histories",
                 of.generation
             );
             return Err(useless(store, why));

@@ -54,7 +54,7 @@ pub enum BackupError {
         why: String,
     },
     /// Nothing of the earlier backup can be reused.
-    #[error("nothing can be taken over from the earlier backup at {place}: {why}")]
+    #[error("the earlier backup at {place} cannot be reused: {why}")]
     Earlier {
         /// Its place.
         place: String,
@@ -68,7 +68,7 @@ pub enum BackupError {
         table: String,
     },
     /// The table is incomplete: a restore was interrupted or is in progress.
-    #[error("table {table} is not whole: a restore into it has written {done} of {total} files and has not ended")]
+    #[error("table {table} is incomplete: a restore into it has written {done} of {total} files")]
     Unfinished {
         /// Name of the table.
         table: String,
@@ -79,8 +79,8 @@ pub enum BackupError {
     },
     /// The table is incomplete, and the restore to resume is of another backup.
     #[error(
-        "table {table} is not whole, and {place} is not the backup that it is restored from: the restore that has not ended is of \
-         table {from_table} of another backup, with {total} files of it, of which {done} are written"
+        "table {table} is incomplete, and {place} is not its backup: the unfinished restore is of table {from_table} \
+         of another backup, with {done} of {total} files written"
     )]
     OfAnotherBackup {
         /// Name of the table.
@@ -118,9 +118,7 @@ pub enum BackupError {
     #[error("{0}")]
     Usage(String),
     /// A partition could not be read completely.
-    #[error(
-        "partition {partition} of table {table} was begun {attempts} times and never came to its end; the last time: {last}"
-    )]
+    #[error("reading partition {partition} of table {table} failed {attempts} times; the last error: {last}")]
     GaveUp {
         /// The table.
         table: String,

@@ -156,10 +156,10 @@ impl TableBackup {
         }
         let inside = |piece: &Piece| piece.file.strip_prefix(DATA).is_some_and(|file| !file.contains('/'));
         if let Some(piece) = self.pieces.iter().find(|piece| !inside(piece)) {
-            return damaged(format!("{:?} is no file of a backup", piece.file));
+            return damaged(format!("{:?} is not a file of a backup", piece.file));
         }
         if matches!(self.table.holds, Word::Unknown(_)) || matches!(self.table.keys, Word::Unknown(_)) {
-            return damaged(format!("table {name} is of a kind that this version does not know"));
+            return damaged(format!("table {name} has a kind unknown to this version"));
         }
         if !self.holds_data() {
             return if self.pieces.is_empty() { Ok(()) } else { damaged(format!("lease table {name} has entries")) };
@@ -209,7 +209,16 @@ impl Piece {
     /// Returns its keys.
     pub(crate) fn keys(&self) -> Result<KeyRange, BackupError> {
         let bytes = |text: &str| {
-            unhex(text).ok_or_else(|| BackupError::damaged(MANIFEST, None, format!("{text:?} is no hexadecimal key")))
+            unhex(text).ok_or_else(|| {
+                BackupError::damaged(
+                    MANIFEST,
+                    None,
+                    format!(
+                        "{text:?} is not a hexadecimal \
+                                                                                    key"
+                    ),
+                )
+            })
         };
         Ok(KeyRange { begin: bytes(&self.begin_hex)?, end: self.end_hex.as_deref().map(bytes).transpose()? })
     }
@@ -250,10 +259,10 @@ pub(crate) fn unseal<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T,
         format: Option<u32>,
     }
     let damaged = |what: &str| BackupError::damaged(file, None, what);
-    let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is no text"))?;
+    let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is not UTF-8"))?;
     let parts = text.strip_prefix(SEAL_BEGIN).and_then(|rest| rest.split_at_checked(8));
     let parts = parts.and_then(|(sum, rest)| Some((sum, rest.strip_prefix(SEAL_MIDDLE)?.strip_suffix(SEAL_END)?)));
-    let (sum, content) = parts.ok_or_else(|| damaged("it is not whole"))?;
+    let (sum, content) = parts.ok_or_else(|| damaged("it is truncated"))?;
     if sum != format!("{:08x}", crc32c(content.as_bytes())) {
         return Err(damaged("its checksum does not fit"));
     }

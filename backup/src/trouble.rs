@@ -31,7 +31,8 @@ impl StoreTrouble {
     pub const fn remedy(self) -> Option<&'static str> {
         match self {
             Self::Credentials => Some(
-                "give credentials by the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, or the role of the machine); docs/operate/backups.md lists them",
+                "give credentials by the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
+                 GOOGLE_APPLICATION_CREDENTIALS, or the role of the machine); docs/operate/backups.md lists them",
             ),
             Self::NotPermitted => {
                 Some("let these credentials list the bucket and get, put and delete objects below the prefix")
@@ -40,9 +41,10 @@ impl StoreTrouble {
             Self::Region => Some("set AWS_REGION to the region of the bucket"),
             Self::PlainHttp => Some("give an endpoint with https://, or allow this by AWS_ALLOW_HTTP=true"),
             Self::Certificate => Some("name the certificates of those who are believed in SSL_CERT_FILE"),
-            Self::Settings => Some("look at the variables of the environment that begin with AWS_ or GOOGLE_"),
+            Self::Settings => Some("check the environment variables that begin with AWS_ or GOOGLE_"),
             Self::NoConditions => Some(
-                "use a store that knows If-None-Match and If-Match at a put, or back up into a directory and copy that",
+                "use a store that supports If-None-Match and If-Match for writes, or back up to a directory and copy \
+                 it",
             ),
             Self::Unreachable => {
                 Some("look whether the store is reached from here (AWS_ENDPOINT names another one than Amazon's)")

@@ -33,11 +33,11 @@ pub struct BackupSummary {
 pub async fn show(store: &Store) -> Result<Manifest, BackupError> {
     let Some(bytes) = store.read(MANIFEST).await? else {
         let why = match store.read(BEGUN).await? {
-            Some(_) => "one was begun and is not done; `archon backup create` with the same --to goes on with it",
+            Some(_) => "it is unfinished; resume it with `archon backup create` and the same --to",
             None if store.is_empty().await? => "it is empty, or not there",
             // Without the manifest, the tables and keys of the files are unknown, so the files are useless.
             None if !store.list(DATA).await?.is_empty() => {
-                let what = "it is lost: the files of a backup are there, and nothing else says what they hold; bring it back from a \
+                let what = "it is missing, and the other files of the backup are useless without it; restore it from a \
                             copy of this backup, or use another backup";
                 return Err(BackupError::damaged(MANIFEST, None, what));
             }
@@ -176,7 +176,7 @@ impl<'a> PieceReader<'a> {
             return damaged("more bytes follow behind its end");
         }
         if self.reader.sum() != self.piece.sum() {
-            return damaged("it is whole, and not the file that the manifest speaks of");
+            return damaged("it is intact, but not the file of the manifest");
         }
         Ok(())
     }

@@ -241,27 +241,29 @@ const fn remedy_for(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::NoQuorum | ErrorKind::NotCoordinatorLeader => Some(
             "start a majority of the coordinators (all at the first start), check the network between them, and retry",
         ),
-        ErrorKind::NotEnoughNodes => Some("start more nodes (`archon node --help`); `archon status` shows their \
-                                           number"),
+        ErrorKind::NotEnoughNodes => Some(
+            "start more nodes (`archon node --help`); `archon status` shows their \
+                                           number",
+        ),
         ErrorKind::AssignmentInProgress => {
             Some("`archon rebalance status` shows the running moves; `archon rebalance cancel` cancels them")
         }
         ErrorKind::NotFound => Some("see `archon table list` and `archon node list`"),
         ErrorKind::NothingRunning => Some("`archon rebalance status` shows how the last one ended"),
         ErrorKind::StalePlan => Some("make a new plan: `archon rebalance plan`"),
-        ErrorKind::Unavailable | ErrorKind::NotPartitionLeader | ErrorKind::NoLease => {
-            Some("`archon status` shows what the partition waits for; with a longer --timeout the command waits as \
-                  well")
-        }
+        ErrorKind::Unavailable | ErrorKind::NotPartitionLeader | ErrorKind::NoLease => Some(
+            "`archon status` shows what the partition waits for; with a longer --timeout the command waits as \
+                  well",
+        ),
         ErrorKind::NotEnoughReplicas | ErrorKind::Overloaded | ErrorKind::ShuttingDown => {
             Some("retry, or give a longer --timeout")
         }
-        ErrorKind::DeadlineExceeded => {
-            Some("a write may have taken effect: read it back, or give a longer --timeout")
-        }
+        ErrorKind::DeadlineExceeded => Some("a write may have taken effect: read it back, or give a longer --timeout"),
         ErrorKind::MaybeApplied => Some("read the key back before you write again"),
-        ErrorKind::DataLoss => Some("nothing was changed; to accept the loss, repeat the command with \
-                                     --accept-data-loss"),
+        ErrorKind::DataLoss => Some(
+            "nothing was changed; to accept the loss, repeat the command with \
+                                     --accept-data-loss",
+        ),
         ErrorKind::WrongValueType => Some("look at the value: `archon kv get KEY`"),
         ErrorKind::ReadOnly => Some(
             "free disk space on the machine in the message; if Archon itself fills the disk: `archon table drop NAME`, \

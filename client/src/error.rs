@@ -151,7 +151,7 @@ fn deadline_message(timeout_ms: u64, outcome: Outcome, last: Option<&ErrorDetail
     };
     let cause = match last {
         Some(detail) => format!("; last: {detail}"),
-        None => "; nobody answered".to_owned(),
+        None => "; no server answered".to_owned(),
     };
     format!("not done within {timeout_ms} ms{outcome}{cause}")
 }

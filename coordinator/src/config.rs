@@ -112,8 +112,10 @@ pub enum ConfigError {
     #[error("--join names no coordinator; give the address of one or more of the quorum")]
     JoinsNobody,
     /// Others cannot dial it.
-    #[error("{flag} is {address:?}, which other machines cannot reach; give the address for other members with \
-             --advertise H:P")]
+    #[error(
+        "{flag} is {address:?}, which other machines cannot reach; give the address for other members with \
+             --advertise H:P"
+    )]
     OwnAddress { flag: &'static str, address: String },
     /// Others would not trust it.
     #[error("{0}")]

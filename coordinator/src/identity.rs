@@ -59,9 +59,7 @@ pub enum IdentityError {
         "{dir} was written by protocol {found}, and this version speaks {speaks}; start a version that speaks {found}"
     )]
     OtherProtocol { dir: PathBuf, found: u32, speaks: ProtocolRange },
-    #[error(
-        "{dir} is new: use --peers to found a quorum, or --join to join one"
-    )]
+    #[error("{dir} is new: use --peers to found a quorum, or --join to join one")]
     New { dir: PathBuf },
     #[error(
         "{dir} has voted before, but its Raft log is gone; restore the directory, a voter must not forget its votes"

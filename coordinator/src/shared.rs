@@ -93,10 +93,7 @@ impl<K: PartialEq, T: Send + Sync + 'static> Shared<K, T> {
             match ended {
                 Some(found) if fits => return Ok(found),
                 None if fits => {
-                    return Err(ErrorDetail::new(
-                        ErrorKind::Internal,
-                        "planning failed; see the coordinator's log",
-                    ));
+                    return Err(ErrorDetail::new(ErrorKind::Internal, "planning failed; see the coordinator's log"));
                 }
                 // It was for an older key; the first caller to check begins another one.
                 Some(_) | None => {}

@@ -63,22 +63,25 @@ impl Authority {
             _ => CoordinatorStatus::Unknown,
         };
         if status == CoordinatorStatus::Removed && (path != REMOVED_COORDINATOR_CALL || behalf.is_some()) {
-            let why = format!("{identity} was removed from the quorum: it may call Raft/Hello only, which says so");
+            let why = format!("{identity} was removed from the quorum: it may only call Raft/Hello");
             return Err(connected.refused(path, None, why));
         }
         let caller = match behalf {
             None => connected.clone(),
             Some(_) if self.coordinators.is_none() => {
-                let why = format!("{identity} may not speak for others here: nodes do not take {ON_BEHALF_OF}");
+                let why = format!(
+                    "{identity} may not call on behalf of others here: nodes do not accept \
+                                   {ON_BEHALF_OF}"
+                );
                 return Err(connected.refused(path, None, why));
             }
             Some(_) if status == CoordinatorStatus::Unread => {
-                let why = "this coordinator has not read its log yet, and does not know the members of the quorum";
+                let why = "this coordinator has not read its log yet and does not know the members of the quorum";
                 return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100));
             }
             Some(_) if status != CoordinatorStatus::Member => {
                 let who = if identity.role() == Role::Coordinator { ", and it is none now" } else { "" };
-                let why = format!("{identity} may not speak for others: that is for members of the quorum{who}");
+                let why = format!("{identity} may not call on behalf of others: only members of the quorum may{who}");
                 return Err(connected.refused(path, None, why));
             }
             Some(text) => connected.on_behalf_of(text).map_err(|error| match error {

@@ -56,11 +56,11 @@ impl Directory {
     pub(super) async fn hold(&self) -> Result<Lock, BackupError> {
         let directory = self.directory.clone();
         blocking(move || {
-            create_directory(&directory).map_err(failed(&directory, "the directory cannot be made"))?;
+            create_directory(&directory).map_err(failed(&directory, "the directory cannot be created"))?;
             Lock::take(&directory).map_err(|error| match error {
                 LockError::Held { .. } => BackupError::Occupied {
                     place: directory.display().to_string(),
-                    why: format!("it is {error}, which takes a backup there"),
+                    why: format!("it is {error}, which is running a backup there"),
                 },
                 LockError::Io { action, source } => failed(&directory, action)(source),
             })
@@ -72,9 +72,13 @@ impl Directory {
     pub(super) async fn make(&self, folders: &[&str]) -> Result<(), BackupError> {
         let folders: Vec<PathBuf> = folders.iter().map(|folder| self.path(folder)).collect();
         blocking(move || {
-            folders
-                .iter()
-                .try_for_each(|folder| create_directory(folder).map_err(failed(folder, "the directory cannot be made")))
+            folders.iter().try_for_each(|folder| {
+                create_directory(folder).map_err(failed(
+                    folder,
+                    "the directory cannot be \
+                                                                                        created",
+                ))
+            })
         })
         .await
     }
@@ -167,7 +171,7 @@ impl Directory {
             let linked = std::fs::hard_link(&source, &temporary);
             if linked.is_err() {
                 let copied = std::fs::copy(&source, &temporary);
-                copied.map_err(failed(&temporary, "the file cannot be made"))?;
+                copied.map_err(failed(&temporary, "the file cannot be created"))?;
                 let synced = std::fs::File::open(&temporary).and_then(|file| file.sync_all());
                 synced.map_err(failed(&temporary, "the file cannot be brought to the disk"))?;
             }
@@ -183,7 +187,7 @@ impl Directory {
         let mut options = private();
         options.write(true).create(true).truncate(true);
         let file = tokio::fs::OpenOptions::from(options).open(&temporary).await;
-        let file = file.map_err(failed(&temporary, "the file cannot be made"))?;
+        let file = file.map_err(failed(&temporary, "the file cannot be created"))?;
         Ok(FileSink { path, file: Some(file), gathered: BytesMut::with_capacity(BUFFER_BYTES) })
     }
 

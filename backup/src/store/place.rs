@@ -44,11 +44,10 @@ impl Place {
         match [Service::S3, Service::Gcs].into_iter().find(|service| service.scheme() == kind) {
             Some(service) => objects(service, rest),
             None if kind == "file" && rest.starts_with('/') => Ok(Self::Directory(rest.into())),
-            None if kind == "file" => {
-                usage("file:// is followed by the whole path of a directory, as in file:///backups/monday".to_owned())
-            }
+            None if kind == "file" => usage("file:// needs an absolute path, as in file:///backups/monday".to_owned()),
             None => usage(format!(
-                "{kind}:// is not known; a backup is kept at /path, file:///path, s3://bucket/prefix or gs://bucket/prefix"
+                "{kind}:// is not known; a backup is kept at /path, file:///path, s3://bucket/prefix or \
+                 gs://bucket/prefix"
             )),
         }
     }
@@ -57,7 +56,8 @@ impl Place {
 #[cfg(not(feature = "object-store"))]
 fn objects(service: Service, _: &str) -> Result<Place, BackupError> {
     Err(BackupError::Usage(format!(
-        "{}:// is an object store, which this archon was built without; build it with `--features object-store`, or name a directory",
+        "{}:// is an object store, which this archon was built without; build it with `--features object-store`, or \
+         name a directory",
         service.scheme()
     )))
 }

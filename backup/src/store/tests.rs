@@ -191,7 +191,7 @@ mod locks {
         let (began, progress) = (Instant::now(), Progress::default());
         let mut hold = std::pin::pin!(store.hold(&progress));
         assert!(timeout(Duration::from_secs(25), &mut hold).await.is_err(), "it may still be there");
-        assert!(progress.waiting_for().unwrap().contains("is it alive"));
+        assert!(progress.waiting_for().unwrap().contains("is it still running"));
         let mut held = hold.await.unwrap();
         assert!(began.elapsed() < Duration::from_secs(40) && progress.waiting_for().is_none());
         let ended = stopped.keep(pending::<Result<(), BackupError>>()).await.unwrap_err();

@@ -64,7 +64,7 @@ impl MetricsServer {
         let connections = TaskTracker::new();
         let shared = Arc::new(Shared { source, rendering: Arc::new(Semaphore::new(1)) });
         let accepting = tokio::spawn(accept(listener, shared, connections.clone(), end.clone()));
-        tracing::info!(%address, "metrics and health are told here");
+        tracing::info!(%address, "serving metrics and health");
         Ok(Self { address, end: end.drop_guard(), accepting, connections })
     }
 
@@ -115,7 +115,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, connections: TaskTra
         connections.spawn(async move {
             tokio::select! {
                 () = end.cancelled() => {}
-                () = entry.shed() => tracing::debug!("a connection of the metrics server made way for a newer one"),
+                () = entry.shed() => tracing::debug!("a connection of the metrics server was closed in favour of a \
+                                                      newer one"),
                 served = tokio::time::timeout(TIMEOUT, serve(stream, shared, Arc::clone(&entry))) => match served {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => tracing::debug!(%error, "a request to the metrics server failed"),
@@ -181,7 +182,7 @@ async fn metrics(shared: Arc<Shared>, format: Format) -> Response<Full<Bytes>> {
 }
 
 fn not_rendered() -> Response<Full<Bytes>> {
-    plain(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be read; the log says why\n".to_owned())
+    plain(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be read; see the log\n".to_owned())
 }
 
 fn health_answer(verdict: Result<(), String>) -> Response<Full<Bytes>> {

@@ -77,7 +77,10 @@ pub(crate) async fn set(args: &SetArgs, admin: &Admin, output: &Output) -> Resul
 
 fn text(changed: &SettingsChanged, dry_run: bool) -> String {
     if changed.changes.is_empty() {
-        return format!("nothing to change: the values are already set (settings of version {})", changed.settings_version);
+        return format!(
+            "nothing to change: the values are already set (settings of version {})",
+            changed.settings_version
+        );
     }
     let verb = if dry_run { "would change" } else { "changed" };
     let lines = changed

@@ -68,7 +68,8 @@ pub(crate) async fn bar_node(args: &BarNodeArgs, admin: &Admin, output: &Output)
         output.json(&NodeOrdered::new(name, Some(table), changed))?;
         return Ok(Exit::Done);
     }
-    output.line(format!("{name} {} from table {table}", if changed { "is excluded" } else { "was excluded already" }))?;
+    output
+        .line(format!("{name} {} from table {table}", if changed { "is excluded" } else { "was excluded already" }))?;
     if changed {
         output.talk(format!("undo: archon node unbar {name} --table {table}"));
     }

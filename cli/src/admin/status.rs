@@ -46,8 +46,7 @@ fn screen(status: &Status, members: &[Node], output: &Output) -> String {
             _ => role.to_owned(),
         };
         let lack = coordinator.lack.as_ref();
-        let lack =
-            lack.map(|lack| output.bad(&format!(", appends nothing to its log, {lack}"))).unwrap_or_default();
+        let lack = lack.map(|lack| output.bad(&format!(", appends nothing to its log, {lack}"))).unwrap_or_default();
         lines.push(format!("            {}  {}  {role}{behind}{lack}", coordinator.id, coordinator.address));
     }
     lines.push(format!("nodes       {}", nodes_line(status, output)));
@@ -180,10 +179,7 @@ pub(super) fn partitions_line(status: &Status, nodes: &[&Node], output: &Output)
     };
     let online = match status.copies_condemned {
         0 => online,
-        left => format!(
-            "{online}, {} of deleted partitions to delete",
-            count_text(left as usize, "copy", "copies")
-        ),
+        left => format!("{online}, {} of deleted partitions to delete", count_text(left as usize, "copy", "copies")),
     };
     match skew(nodes) {
         Some((least, most)) => format!("{online}, between {least} and {most} copies per serving node"),

@@ -104,9 +104,8 @@ fn description(found: &TableDescription, output: &Output) -> String {
     if !is_lease {
         let (in_sync, wanted, held) = (found.copies_in_sync, found.copies_wanted, found.copies_held);
         let each = count_text(table.replication as usize, "copy", "copies");
-        lines.push(format!(
-            "copies      {in_sync} in sync of {wanted} required, {each} per partition; {held} on nodes"
-        ));
+        lines
+            .push(format!("copies      {in_sync} in sync of {wanted} required, {each} per partition; {held} on nodes"));
         let (once, all) = (bytes_text(found.bytes_led), bytes_text(found.bytes_stored));
         lines.push(format!("size        {once}, with all copies {all}"));
     }

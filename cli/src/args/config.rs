@@ -50,7 +50,7 @@ fn change(text: &str) -> Result<SettingChange, String> {
     };
     let Ok(setting) = key.trim().parse::<Setting>() else {
         let known: Vec<&str> = Setting::ALL.iter().map(|setting| setting.as_str()).collect();
-        return Err(format!("there is no setting `{key}`; {}", suggestion(key, &known)));
+        return Err(format!("unknown setting `{key}`; {}", suggestion(key, &known)));
     };
     let value = setting.parse(&in_milliseconds(setting, value.trim()))?;
     Ok(SettingChange { setting, value })
@@ -79,7 +79,7 @@ mod tests {
         assert!(change("replace_after_ms").unwrap_err().contains("KEY=VALUE"));
         assert_eq!(
             change("replace-after-ms=1").unwrap_err(),
-            "there is no setting `replace-after-ms`; did you mean `replace_after_ms`?"
+            "unknown setting `replace-after-ms`; did you mean `replace_after_ms`?"
         );
         assert!(change("colour=blue").unwrap_err().contains("known keys are partitions, replication, min_nodes"));
         assert!(change("copies_per_node_max=0").unwrap_err().contains("from 1 to 1000"));

@@ -32,7 +32,8 @@ impl clap::FromArgMatches for PartitionArgs {
         let said = matches.value_source("table") == Some(ValueSource::CommandLine);
         match of {
             Some(of) if said && of != table => {
-                let message = format!("{of}/{id} names the table {of}, but --table names {table}; give the table once\n");
+                let message =
+                    format!("{of}/{id} names the table {of}, but --table names {table}; give the table once\n");
                 Err(clap::Error::raw(ErrorKind::ArgumentConflict, message))
             }
             Some(of) => Ok(Self { id, table: of }),

@@ -54,9 +54,9 @@ fn duration_within(text: &str, least: (&str, f64), most: (&str, f64)) -> Result<
         "" if text.is_empty() => return Err("a time is missing; write 500ms or 5s".to_owned()),
         "" if text.parse() == Ok(0.0) => return out_of_bounds(),
         "" => return Err(format!("a time needs a unit: write {text}s or {text}ms")),
-        other => return Err(format!("{other:?} is no unit of time; use ms, s, m, h or d, as in 500ms or 5s")),
+        other => return Err(format!("{other:?} is not a unit of time; use ms, s, m, h or d, as in 500ms or 5s")),
     };
-    let number: f64 = number.parse().map_err(|_| format!("{number:?} is no number; write 500ms or 5s"))?;
+    let number: f64 = number.parse().map_err(|_| format!("{number:?} is not a number; write 500ms or 5s"))?;
     let milliseconds = number * milliseconds_each;
     if milliseconds < least.1 || milliseconds > most.1 {
         return out_of_bounds();
@@ -84,10 +84,10 @@ fn size(text: &str) -> Result<u64, String> {
         _ if text == "none" => return Err("to have none, leave the option out".to_owned()),
         "" => return Err(format!("a size needs a unit: write {text}MiB or {text}GiB")),
         other => {
-            return Err(format!("{other:?} is no unit of size; use B, KiB, MiB, GiB or TiB, as in 512MiB or 1GiB"));
+            return Err(format!("{other:?} is not a unit of size; use B, KiB, MiB, GiB or TiB, as in 512MiB or 1GiB"));
         }
     };
-    let number: f64 = number.parse().map_err(|_| format!("{number:?} is no number; write 512MiB or 1GiB"))?;
+    let number: f64 = number.parse().map_err(|_| format!("{number:?} is not a number; write 512MiB or 1GiB"))?;
     let bytes = number * bytes_each;
     if bytes >= u64::MAX as f64 {
         return Err(format!("{text} is too large: a size is less than 16777216TiB"));
@@ -162,7 +162,7 @@ pub(crate) fn split_point(text: &str) -> Result<String, String> {
 /// Description of the fault, and a valid example.
 pub(crate) fn rate(text: &str) -> Result<u64, String> {
     let rate =
-        text.trim().parse().map_err(|_| format!("{text:?} is no number of operations per second; write 5000"))?;
+        text.trim().parse().map_err(|_| format!("{text:?} is not a number of operations per second; write 5000"))?;
     RangeLimits { split_above_rate: Some(rate), ..RangeLimits::NONE }.check().map_err(|error| error.message)?;
     Ok(rate)
 }
@@ -201,7 +201,7 @@ pub(crate) fn address(text: &str) -> Result<String, String> {
     };
     if !good {
         return Err(format!(
-            "{host:?} is no host; write host:port, as in 127.0.0.1:7101, db.example.org:7101 or [::1]:7101"
+            "{host:?} is not a host; write host:port, as in 127.0.0.1:7101, db.example.org:7101 or [::1]:7101"
         ));
     }
     Ok(bare.to_owned())
@@ -217,9 +217,12 @@ pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
         Some(port) => format!("127.0.0.1:{port}"),
         None => text.to_owned(),
     };
-    literal
-        .parse()
-        .map_err(|_| format!("{text:?} is no address to listen on; write ip:port, as in 127.0.0.1:7101 or [::1]:7101"))
+    literal.parse().map_err(|_| {
+        format!(
+            "{text:?} is not an address to listen on; write ip:port, as in 127.0.0.1:7101 or \
+                              [::1]:7101"
+        )
+    })
 }
 
 /// Parses a voter of the quorum, `id=host:port`.
@@ -275,7 +278,7 @@ pub(crate) fn weight(text: &str) -> Result<u32, String> {
 fn port_of(text: &str) -> Result<u16, String> {
     match text.parse::<u16>() {
         Ok(port) if port > 0 => Ok(port),
-        _ => Err(format!("{text:?} is no port; use 1 to 65535, as in 127.0.0.1:7101")),
+        _ => Err(format!("{text:?} is not a port; use 1 to 65535, as in 127.0.0.1:7101")),
     }
 }
 
@@ -289,8 +292,8 @@ mod tests {
         for (bad, why) in [
             ("", "is missing"),
             ("64", "64MiB or 64GiB"),
-            ("64MB", "no unit of size"),
-            ("1.2.3GiB", "no number"),
+            ("64MB", "not a unit of size"),
+            ("1.2.3GiB", "not a number"),
             ("1023KiB", "the least limit is 1048576"),
             ("0B", "the least limit"),
             ("0", "the least limit"),

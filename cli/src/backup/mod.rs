@@ -166,8 +166,10 @@ async fn restore(args: &RestoreBackupArgs, connection: &Connection, output: &Out
             let message = format!("{error}; nothing was restored");
             let remedy = match &args.table {
                 Some(_) => "restore another backup; check it with `archon backup verify`",
-                None => "restore another backup, or the intact tables of this one, each with --table; `archon backup \
-                         verify` lists the damaged ones",
+                None => {
+                    "restore another backup, or the intact tables of this one, each with --table; `archon backup \
+                         verify` lists the damaged ones"
+                }
             };
             Failure::new(Exit::Refused, message).with_remedy(remedy)
         }
@@ -216,22 +218,19 @@ fn failure(error: BackupError) -> Failure {
     let message = error.to_string();
     let refused = |message| Failure::new(Exit::Refused, message);
     match error {
-        BackupError::NoBackup { .. } => {
-            Failure::new(Exit::NotFound, message).with_remedy("give the PLACE of --to")
-        }
+        BackupError::NoBackup { .. } => Failure::new(Exit::NotFound, message).with_remedy("give the PLACE of --to"),
         BackupError::Newer { .. } | BackupError::Occupied { .. } => refused(message),
-        BackupError::Earlier { .. } => {
-            refused(message).with_remedy("name another earlier backup, or omit --since to read everything from the \
-                                          nodes")
-        }
+        BackupError::Earlier { .. } => refused(message).with_remedy(
+            "name another earlier backup, or omit --since to read everything from the \
+                                          nodes",
+        ),
         BackupError::TableExists { table } => {
             let kind = ErrorKind::AlreadyExists.as_str();
             let remedy = format!("give it another name: --table {table} --as {table}_restored");
             Failure { kind, ..refused(message) }.with_remedy(remedy)
         }
-        BackupError::OfAnotherBackup { table, .. } => refused(message).with_remedy(format!(
-            "name that backup, or delete the table: `archon table drop {table} --yes`"
-        )),
+        BackupError::OfAnotherBackup { table, .. } => refused(message)
+            .with_remedy(format!("name that backup, or delete the table: `archon table drop {table} --yes`")),
         BackupError::Unfinished { table, .. } => refused(message).with_remedy(format!(
             "`archon backup restore --resume` of its backup completes it; `archon table drop {table} --yes` deletes it"
         )),

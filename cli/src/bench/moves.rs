@@ -153,10 +153,9 @@ pub(super) async fn rebalance(
         false => moving.print(output)?,
     }
     match &moving.load {
-        Some(load) if load.keys_missing > 0 => Err(Failure::failed(format!(
-            "{} of {} keys are lost or have a wrong value",
-            load.keys_missing, load.keys
-        ))),
+        Some(load) if load.keys_missing > 0 => {
+            Err(Failure::failed(format!("{} of {} keys are lost or have a wrong value", load.keys_missing, load.keys)))
+        }
         _ => moving.probed.verdict(),
     }
 }

@@ -246,9 +246,7 @@ impl Splitting {
         }
         match self.keys_missing {
             0 => Ok(Exit::Done),
-            lost => {
-                Err(Failure::failed(format!("{lost} of {} keys are lost or have a wrong value", self.keys)))
-            }
+            lost => Err(Failure::failed(format!("{lost} of {} keys are lost or have a wrong value", self.keys))),
         }
     }
 

@@ -25,10 +25,7 @@ pub(super) fn run(connection: &Connection, output: &Output) -> Result<Exit, Fail
 async fn look(connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let transport = connect::transport(connection)?;
     if transport.tls().is_none() {
-        return Err(Failure::usage(
-            "members show certificates by TLS alone",
-            "give your credentials with --tls-dir",
-        ));
+        return Err(Failure::usage("members show certificates by TLS alone", "give your credentials with --tls-dir"));
     }
     let admin = connect::admin(connection)?;
     let now = SystemTime::now();

@@ -63,8 +63,12 @@ pub(super) async fn service(cluster: &mut Cluster, admin: &Admin, say: &Narrator
     say.checked(format!("{} own two partitions each", NAMES.join(", ")));
 
     let (victim, _) = wait_for("partition 0 to be owned for a while", async || owned_for_a_while(&workers, 1)).await?;
-    let killed = workers.get_mut(&victim).ok_or_else(|| Failure::failed(format!("{victim} is not a process of this \
-                                                                                 tour")))?;
+    let killed = workers.get_mut(&victim).ok_or_else(|| {
+        Failure::failed(format!(
+            "{victim} is not a process of this \
+                                                                                 tour"
+        ))
+    })?;
     let pid = killed.pid();
     killed.kill();
     let (_, took) = wait_for("the others to own everything", async || {

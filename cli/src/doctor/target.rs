@@ -32,8 +32,7 @@ impl Target {
             None => (None, FilePlace::default()),
             Some((path, Ok(found))) => {
                 let whose = found.member.as_deref().unwrap_or("a member without a name");
-                let finding =
-                    Finding::ok(FindingCode::Configuration, &path, format!("readable, for {whose}"));
+                let finding = Finding::ok(FindingCode::Configuration, &path, format!("readable, for {whose}"));
                 (Some(finding), found)
             }
             Some((path, Err(error))) => {

@@ -39,9 +39,8 @@ pub(crate) fn read(file: Option<&Path>) -> Result<Vec<Step>, Failure> {
     if text.len() as u64 > TEXT_BYTES_MAX {
         return Err(too_large(&format!("{name} is too long for one batch")));
     }
-    let text = text_input::decode(&text).map_err(|problem| {
-        Failure::usage(format!("{name}: {problem}"), "write binary values with `archon kv put`")
-    })?;
+    let text = text_input::decode(&text)
+        .map_err(|problem| Failure::usage(format!("{name}: {problem}"), "write binary values with `archon kv put`"))?;
     parse(text, &name)
 }
 

@@ -116,9 +116,10 @@ pub(crate) async fn run(args: &ImportArgs, client: &Client, output: &Output) -> 
         Some(Part::Bad(bad)) => {
             Err(bad_line(args, &bad, &format!("{} before it, and nothing after it", progress.text())))
         }
-        None if interrupted => Err(Failure::failed(format!("interrupted; {}", progress.text()))
-            .with_remedy("to continue, import the whole file again: existing rows are overwritten with the same \
-                          values")),
+        None if interrupted => Err(Failure::failed(format!("interrupted; {}", progress.text())).with_remedy(
+            "to continue, import the whole file again: existing rows are overwritten with the same \
+                          values",
+        )),
         Some(_) => told(args, progress.rows, progress.rows, &progress.text(), output),
         None => Err(unread(args, &progress)),
     }
@@ -279,9 +280,10 @@ fn not_written(args: &ImportArgs, failed: NotWritten, progress: &Progress) -> Fa
         failure.message,
         progress.text()
     );
-    Failure { message, ..failure }
-        .with_remedy("see `archon status`, then import the whole file again: existing rows are overwritten with the \
-                      same values")
+    Failure { message, ..failure }.with_remedy(
+        "see `archon status`, then import the whole file again: existing rows are overwritten with the \
+                      same values",
+    )
 }
 
 #[cfg(test)]

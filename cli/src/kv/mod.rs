@@ -146,8 +146,10 @@ fn nothing_between(args: &ScanArgs) -> Option<String> {
     let (from, to) = (args.from.as_deref()?, args.to.as_deref()?);
     (from >= to).then(|| {
         let (from, to) = (shown_key(from.as_bytes()), shown_key(to.as_bytes()));
-        format!("no key is from {from} on and less than {to}: --from is the lower end, also with --reverse, and --to \
-                 is not included")
+        format!(
+            "no key is from {from} on and less than {to}: --from is the lower end, also with --reverse, and --to \
+                 is not included"
+        )
     })
 }
 

@@ -105,7 +105,7 @@ fn existing_files_are_overwritten_only_to_renew_them() {
     archon(at, "cert client athens --force", 4).says(&["client/athens"]);
     archon(at, "cert client shop --out ca --force", 4).says(&["is the authority's directory"]);
     archon(at, "cert request node/athens --host a --out athens", 4)
-        .says(&["athens/tls.key", "somebody may be running"]);
+        .says(&["athens/tls.key", "a process may be using it"]);
     assert_eq!(fs::read(at.join("athens/tls.key")).expect("a key"), before);
     archon(at, "cert node athens --host a --days 20 --force", 0);
     assert_ne!(fs::read(at.join("athens/tls.key")).expect("a key"), before);
@@ -230,8 +230,12 @@ fn usable_but_expiring_credentials_are_reported() {
     // An authority that expires soon, beside one that does not.
     let ending = Authority::create("shop", ago(3_500)).expect("an authority");
     ending.write(&at.join("ca")).expect("written");
-    archon(at, "cert client shop --days 365", 0).says(&["client/shop", "(in 152 days)", "it expires with its \
-                authority"]);
+    archon(at, "cert client shop --days 365", 0).says(&[
+        "client/shop",
+        "(in 152 days)",
+        "it expires with its \
+                authority",
+    ]);
     archon(at, "cert check shop", 4).says(&["the authority expires soon"]);
     let both = [ending.believed_pem(), authority.believed_pem()].concat();
     fs::write(at.join("ca/ca.crt"), both).expect("written");
@@ -253,7 +257,7 @@ fn invalid_lines_are_usage_errors_with_a_correction() {
         ("cert node athens --host athens:7201", "leave the port out: athens"),
         ("cert node athens --host [::1]:7201", "leave the port out: ::1"),
         ("cert node athens --host *.example.org", "no pattern"),
-        ("cert node 7 --host a", "put a letter into it"),
+        ("cert node 7 --host a", "add a letter"),
         ("cert coordinator one --host a", "one"),
         ("cert coordinator 0 --host a", "0"),
         ("cert client shop --host a", "--host"),

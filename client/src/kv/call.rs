@@ -197,9 +197,9 @@ impl<'a> Call<'a> {
         let (table, name) = (self.table.load(), self.partition_name());
         match table.partition(self.partition.index).map(|row| row.status) {
             Some(PartitionStatus::Offline) => {
-                format!("partition {name} was taken offline by an operator; `partition describe` says why")
+                format!("partition {name} was taken offline by an operator; see `archon partition describe`")
             }
-            _ => format!("partition {name} has no leader now; `status` says why"),
+            _ => format!("partition {name} has no leader now; see `archon status`"),
         }
     }
 

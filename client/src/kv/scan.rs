@@ -120,7 +120,7 @@ impl<'a> Scan<'a> {
     fn checked_keys(&self) -> Result<KeyRange, Error> {
         for part in [&self.prefix, &self.after] {
             if part.len() > KEY_BYTES_MAX {
-                let found = format!("a prefix or a key to go on after has {} bytes", part.len());
+                let found = format!("a prefix or a start key has {} bytes", part.len());
                 return Err(Error::invalid(format!("{found}; keys have at most {KEY_BYTES_MAX}")));
             }
         }

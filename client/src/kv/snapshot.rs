@@ -111,7 +111,7 @@ impl Client {
             SnapshotOf::Keys(keys) => (table.first_of(keys, ScanOrder::Ascending), Some(keys.clone().into())),
         };
         let nobody = || {
-            let why = format!("nobody is known to lead partition {}", table.partition_name(partition));
+            let why = format!("partition {} has no known leader", table.partition_name(partition));
             ErrorDetail::new(ErrorKind::Unavailable, why)
         };
         let leader =
@@ -139,8 +139,7 @@ impl Client {
         let (first, pages) = begun.map_err(|status| told(detail_of(&status)))?;
         let mut first = first.ok_or_else(|| told(ErrorDetail::new(ErrorKind::Unavailable, "it sent no page")))?;
         let head = first.head.take();
-        let head =
-            head.ok_or_else(|| told(ErrorDetail::new(ErrorKind::Internal, "its first page says nothing of itself")))?;
+        let head = head.ok_or_else(|| told(ErrorDetail::new(ErrorKind::Internal, "its first page has no header")))?;
         let all = head.keys.map_or(Ok(KeyRange::ALL), KeyRange::try_from);
         Ok(Snapshot {
             partition,

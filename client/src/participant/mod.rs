@@ -195,7 +195,7 @@ impl Participant {
             let _ = task::spawn_blocking(move || thread.join()).await;
         }
         if timeout_at(farewell, &mut self.callbacks).await.is_err() {
-            tracing::warn!("a callback of a participant goes on after its end; it is left to itself");
+            tracing::warn!("a callback of a participant is still running after its end; it is detached");
         }
         released
     }

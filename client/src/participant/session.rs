@@ -95,7 +95,7 @@ impl Session {
                 }
                 return Ok(());
             }
-            tracing::warn!(%incarnation, "the coordinator has ended this incarnation; registering anew");
+            tracing::warn!(%incarnation, "the coordinator has ended this incarnation; registering again");
         }
         Ok(())
     }
@@ -262,14 +262,17 @@ impl Session {
                 not_leased = answer.tables_not_leased;
                 if !not_leased.is_empty() {
                     let name = &shared.config.name;
-                    tracing::warn!(participant = name, tables = ?not_leased, "serves what is no lease table; it owns nothing of that");
+                    tracing::warn!(participant = name, tables = ?not_leased, "serves a table that is not a lease \
+                                                                              table; it owns nothing there");
                 }
             }
             if answer.tables_not_granted != not_granted {
                 not_granted = answer.tables_not_granted;
                 if !not_granted.is_empty() {
                     let name = &shared.config.name;
-                    tracing::warn!(participant = name, tables = ?not_granted, "serves lease tables that it was not granted; it owns nothing of these (`archon access grant own`)");
+                    tracing::warn!(participant = name, tables = ?not_granted, "serves lease tables that it was not \
+                                                                               granted; it owns nothing of these \
+                                                                               (`archon access grant own`)");
                 }
             }
             let news = answer.duties.is_some_and(|duties| {

@@ -164,10 +164,10 @@ mod tests {
 
     #[test]
     fn missing_table_error_names_the_create_command() {
-        let error = |kind| Error::from(ErrorDetail::new(kind, "there is no table \"nosuch\""));
+        let error = |kind| Error::from(ErrorDetail::new(kind, "table \"nosuch\" does not exist"));
         assert_eq!(
             with_advice(error(ErrorKind::NotFound), "nosuch").to_string(),
-            "NotFound: there is no table \"nosuch\"; make it: `archon table create nosuch --lease`"
+            "NotFound: table \"nosuch\" does not exist; make it: `archon table create nosuch --lease`"
         );
         assert_eq!(with_advice(error(ErrorKind::Unreachable), "nosuch"), error(ErrorKind::Unreachable));
     }

@@ -51,7 +51,8 @@ async fn request(connection: &mut TcpStream) -> std::io::Result<()> {
 
 #[tokio::test]
 async fn plaintext_client_at_tls_port_fails_at_once() {
-    let why = "this member speaks TLS, and the connection is plaintext: name a directory of credentials by --tls-dir";
+    let why = "this member requires TLS, but the connection is plaintext: give a directory of credentials with \
+               --tls-dir";
     let address = listening(move |connection| async move {
         let _ = turn_away(connection.into(), &ErrorDetail::new(ErrorKind::Refused, why)).await;
     })
@@ -97,7 +98,7 @@ async fn is_no_grpc(address: &str) {
     for error in heard(address).await {
         assert_eq!(error.kind(), ErrorKind::ProtocolMismatch, "{error}");
         let said = error.to_string();
-        assert!(said.contains(address) && said.contains("no gRPC port of Archon"), "{said}");
+        assert!(said.contains(address) && said.contains("not a gRPC port of Archon"), "{said}");
         assert!(said.contains("--http-listen") && !said.contains("compression"), "{said}");
     }
 }

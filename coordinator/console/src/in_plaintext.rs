@@ -12,7 +12,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Time to read the answer.
 const PARTING_TIMEOUT: Duration = Duration::from_secs(1);
 /// In the format of the interface's errors.
-const BODY: &str = r#"{"error":{"kind":"refused","message":"this console speaks TLS: say https:// and show a certificate of this cluster (docs/operate/console.md)"}}"#;
+const BODY: &str = r#"{"error":{"kind":"refused","message":"this console requires TLS: use https:// and a client certificate of this cluster (docs/operate/console.md)"}}"#;
 
 /// Returns whether a connection begins in plaintext; TLS handles silent ones.
 pub(crate) async fn begins(connection: &TcpStream) -> bool {
@@ -25,7 +25,8 @@ pub(crate) async fn begins(connection: &TcpStream) -> bool {
 pub(crate) async fn turn_away(mut connection: TcpStream) {
     let length = BODY.len();
     let answer = format!(
-        "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{BODY}"
+        "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: \
+         close\r\n\r\n{BODY}"
     );
     let telling = async {
         if connection.write_all(answer.as_bytes()).await.is_ok() && connection.shutdown().await.is_ok() {

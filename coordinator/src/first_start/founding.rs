@@ -79,8 +79,11 @@ pub(crate) async fn found(
         let missing = missing(local_voter, peers, &answers);
         round += 1;
         if round >= GRACE_ROUNDS && (missing != reported || round % REPORT_ROUNDS == 0) {
-            tracing::warn!(waiting_for = missing.join(", "), "the quorum is founded when all its coordinators are \
-                                                       running");
+            tracing::warn!(
+                waiting_for = missing.join(", "),
+                "the quorum is founded when all its coordinators are \
+                                                       running"
+            );
             reported.clone_from(&missing);
         }
         waiting.set(text(&missing));

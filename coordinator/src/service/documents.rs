@@ -91,8 +91,12 @@ impl AnswerDocuments for Admins {
     fn answer(self: Arc<Self>, method: &'static Method, request: Request<v1::AdminRequest>) -> Answering {
         match ANSWERS.iter().find(|(name, _)| *name == method.name) {
             Some((_, answer)) => answer(self, request),
-            None => Box::pin(async { Err(Status::unimplemented("unknown method; this coordinator may be older than the \
-                                                                caller")) }),
+            None => Box::pin(async {
+                Err(Status::unimplemented(
+                    "unknown method; this coordinator may be older than the \
+                                                                caller",
+                ))
+            }),
         }
     }
 }

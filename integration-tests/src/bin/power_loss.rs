@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         "sled" => Some("sled"),
         "fjall" => Some("fjall"),
         other => {
-            eprintln!("{other:?} is no engine; there are sled and fjall");
+            eprintln!("{other:?} is not an engine; use sled or fjall");
             return ExitCode::from(2);
         }
     };

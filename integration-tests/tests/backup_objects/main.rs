@@ -230,7 +230,7 @@ fn killed_object_backup_resumes_and_running_one_is_kept() {
 
     // It is watched first, and the output says so.
     let mut again = scene.begin(&to);
-    wait_for("it to say for what it waits", TIMEOUT, || match again.log().contains("is it alive?") {
+    wait_for("it to say for what it waits", TIMEOUT, || match again.log().contains("is it still running?") {
         true => Ok(()),
         false => Err(again.log()),
     });

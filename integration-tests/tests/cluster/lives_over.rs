@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const TOLD_OVER: &str = "archon_node_lives_told_over_total";
 /// Log texts of a node that was notified by a node, and of one that a coordinator refused.
-const TOLD_BY_NODE: &str = "that this life ended at version";
+const TOLD_BY_NODE: &str = "that this incarnation ended at version";
 const TOLD_BY_COORDINATOR: &str = "the coordinator has ended this incarnation";
 
 /// Pauses a node until it has failed and others lead its partitions, and wakes it. Returns its log from then until it

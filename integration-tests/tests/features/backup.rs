@@ -361,12 +361,12 @@ fn killed_restore_marks_its_table_and_resumes() {
     };
     let listed = cluster.archon(&["kv", "scan", "--table", "orders", "--limit", "1"]);
     assert!(listed.stdout.contains(told), "{listed:?}");
-    refused(&["backup", "restore", &backup, "--table", "orders"], "of 16 files and has not ended");
+    refused(&["backup", "restore", &backup, "--table", "orders"], "of 16 files");
     refused(&["backup", "restore", &backup, "--table", "orders"], "--resume");
-    refused(&["backup", "restore", &other, "--resume"], "is not the backup that it is restored from");
+    refused(&["backup", "restore", &other, "--resume"], "is not its backup");
     refused(
         &["backup", "create", "--to", &in_directory(kept.path(), "half"), "--table", "orders"],
-        "table orders is not whole",
+        "table orders is incomplete",
     );
     // Regression: one incomplete table kept all other tables from being backed up.
     let without = cluster.archon(&["backup", "create", "--to", &in_directory(kept.path(), "without")]);

@@ -487,7 +487,7 @@ fn only_coordinators_act_for_other_callers() {
     };
     for (role, name) in [(Role::Node, "athens"), (Role::Client, "app"), (Role::Operator, "op"), (Role::Admin, "bob")] {
         let refused = cordon(role, name).expect_err("nobody else speaks for others").to_string();
-        assert!(refused.contains(&format!("{role}/{name} may not speak for others")), "{refused}");
+        assert!(refused.contains(&format!("{role}/{name} may not call on behalf of others")), "{refused}");
     }
     cordon(Role::Coordinator, "1").expect("a coordinator does, for an administrator");
     let nodes = cluster.archon(&["node", "list"]).stdout;

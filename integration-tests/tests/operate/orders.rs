@@ -89,10 +89,14 @@ fn partition_is_bumped_taken_offline_and_barred() {
         assert_eq!(cluster.archon(wrong).code, code, "{wrong:?}");
     }
     let events = cluster.done(&["events"]);
-    for part in
-        ["was requested: stuck", "taken offline: poisoned", "brought online", "is excluded from it: slow", "no longer \
-          excluded"]
-    {
+    for part in [
+        "was requested: stuck",
+        "taken offline: poisoned",
+        "brought online",
+        "is excluded from it: slow",
+        "no longer \
+          excluded",
+    ] {
         assert!(events.contains(part), "{part:?} is not in {events}");
     }
 }

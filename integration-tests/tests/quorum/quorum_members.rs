@@ -53,7 +53,7 @@ async fn all_initial_coordinators_can_be_replaced() {
     let again = cluster.archon(&["quorum", "remove", "1"]);
     assert!(again.code == 3 && again.stderr.contains("the members are 4, 5, 6"), "{again:?}");
     let events = cluster.done(&["events"]);
-    assert!(events.contains("coordinator 6 takes the place of coordinator 3; the voters are"), "{events}");
+    assert!(events.contains("coordinator 6 replaces coordinator 3; the voters are"), "{events}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn table_names_do_not_leak_to_unauthorized_clients() {
     assert!(said.starts_with("HTTP/1.1 404"), "{said}");
     // A plaintext client gets the refusal in HTTP.
     let plain = http::get(at, "/api/v1/status").expect("a console");
-    assert!(plain.status == 400 && plain.body.contains("this console speaks TLS"), "{plain:?}");
+    assert!(plain.status == 400 && plain.body.contains("this console requires TLS"), "{plain:?}");
 }
 
 /// Regression: an admin withdrew his own certificate without a warning, got an unknown outcome, and was locked out.

@@ -55,7 +55,7 @@ fn foreign_certificate_is_refused_with_the_reason() {
     let cluster = Cluster::start(EXE, &options());
     for arguments in [&["status", "--timeout", "2s"][..], &["kv", "get", "a", "--timeout", "2s"]] {
         let (code, said) = archon_as(&cluster, None, arguments);
-        assert!(code == Some(4) && said.contains("this member speaks TLS"), "{code:?}: {said}");
+        assert!(code == Some(4) && said.contains("this member requires TLS"), "{code:?}: {said}");
     }
     // A certificate of another cluster, with the same names.
     let directory = tempfile::tempdir().expect("a directory");

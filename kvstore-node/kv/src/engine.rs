@@ -261,8 +261,9 @@ pub enum EngineError {
     },
     /// The directory belongs to another engine. It was not touched.
     #[error(
-        "the engine in {} is {found}, but {wanted} was asked for; leave --engine out to go on with it. To change, \
-         have this node drained first (`archon node drain`) and start it with an empty directory: what has no other copy is in this one",
+        "the engine in {} is {found}, but --engine is {wanted}; omit --engine to keep it. To change the engine, drain \
+         this node first (`archon node drain`), because its data may have no other copy, and start it with an empty \
+         directory",
         directory.display()
     )]
     OtherEngine {

@@ -34,7 +34,7 @@ impl fmt::Display for EngineKind {
 
 /// A name of no engine.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{found:?} is no engine; there are sled and fjall")]
+#[error("{found:?} is not an engine; use sled or fjall")]
 pub struct UnknownEngine {
     found: String,
 }

@@ -183,7 +183,7 @@ impl Writer {
         *self.shared.disk_full.lock() = Some(lack);
         self.shared.is_disk_full.store(true, Ordering::Release);
         let (free_bytes, needed_bytes) = (lack.free_bytes, lack.needed_bytes);
-        tracing::error!(free_bytes, needed_bytes, "the disk is full: no writes are taken until there is space: {lack}");
+        tracing::error!(free_bytes, needed_bytes, "the disk is full: writes are refused until there is space: {lack}");
         if self.unsynced_since.is_some() {
             // The watchdog of the engine has to notice a disk that does not answer.
             let _busy = SetIdle(Arc::clone(&self.shared));

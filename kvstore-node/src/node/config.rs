@@ -135,7 +135,7 @@ impl NodeConfig {
         // Each names two settings, either of which may be the wrong one.
         self.transport.check_own(Role::Node, &self.name).map_err(|detail| wrong("", detail.message))?;
         let told = self.advertise.clone().unwrap_or_else(|| listen.to_string());
-        let reached = self.transport.check_reached(&told, |other| format!("say --advertise {other}"));
+        let reached = self.transport.check_reached(&told, |other| format!("give --advertise {other}"));
         reached.map_err(|detail| wrong("", detail.message))?;
         Ok(listen)
     }

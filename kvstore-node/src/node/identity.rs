@@ -83,7 +83,8 @@ struct Stored {
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// Another process uses it.
-    #[error("the data directory {} is in use by another process{holder}; stop it, or give this node a directory of its own", directory.display())]
+    #[error("the data directory {} is in use by another process{holder}; stop it, or give this node its own \
+             directory", directory.display())]
     InUse {
         /// The directory.
         directory: PathBuf,
@@ -101,7 +102,8 @@ pub enum IdentityError {
         source: std::io::Error,
     },
     /// The file is not an identity.
-    #[error("{} is not a node's identity: {why}; restore it from a backup, or start with an empty directory (the node then counts as new)", path.display())]
+    #[error("{} is not a node's identity: {why}; restore it from a backup, or start with an empty directory (as a new \
+             node)", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -109,19 +111,20 @@ pub enum IdentityError {
         why: String,
     },
     /// There is data without an identity.
-    #[error("the data directory {} holds data but no {IDENTITY_FILE}; restore that file, or start with an empty directory (the node then counts as new)", directory.display())]
+    #[error("the data directory {} holds data but no {IDENTITY_FILE}; restore that file, or start with an empty \
+             directory (as a new node)", directory.display())]
     Missing {
         /// The directory.
         directory: PathBuf,
     },
     /// The data directory is not a directory.
-    #[error("{} is not a directory; give --data-dir one, or a path where one can be made", path.display())]
+    #[error("{} is not a directory; give --data-dir a directory, or a path where one can be created", path.display())]
     NotADirectory {
         /// The path.
         path: PathBuf,
     },
     /// The data directory is a coordinator's.
-    #[error("{} is a coordinator's data directory; give this node one of its own (--data-dir)", directory.display())]
+    #[error("{} is a coordinator's data directory; give this node its own (--data-dir)", directory.display())]
     OfACoordinator {
         /// The directory.
         directory: PathBuf,
@@ -135,7 +138,8 @@ pub enum IdentityError {
         found: u32,
     },
     /// The cluster was upgraded since this version ran on it, or not yet. It was not touched.
-    #[error("the data directory {} was written by protocol {found}, and this version speaks {speaks}; start a version that speaks {found}", directory.display())]
+    #[error("the data directory {} was written by protocol {found}, and this version speaks {speaks}; start a version \
+             that speaks {found}", directory.display())]
     OtherProtocol {
         /// The directory.
         directory: PathBuf,
@@ -165,7 +169,9 @@ pub enum IdentityError {
         wanted: ClusterId,
     },
     /// The data directory was registered in another generation of the same number.
-    #[error("the data directory {} was registered in another generation {generation} of this cluster: one number was given to two recoveries; stop these coordinators if others are to be kept, or recover these again with --generation {}", directory.display(), generation + 1)]
+    #[error("the data directory {} was registered in another generation {generation} of this cluster: one number was \
+             given to two recoveries; stop these coordinators if others are to be kept, or recover these again with \
+             --generation {}", directory.display(), generation + 1)]
     OtherHistory {
         /// The directory.
         directory: PathBuf,
@@ -173,7 +179,8 @@ pub enum IdentityError {
         generation: u64,
     },
     /// The coordinator knows its storage id under another number, or gave an older incarnation.
-    #[error("the data directory {} is registered as node {found_node}, incarnation {found_incarnation}, but was now told node {node}, incarnation {incarnation}; the coordinators may have been restored from a backup", directory.display())]
+    #[error("the data directory {} is registered as node {found_node}, incarnation {found_incarnation}, but the \
+             coordinators assign node {node}, incarnation {incarnation}; they may have been restored from a backup", directory.display())]
     Contradiction {
         /// The directory.
         directory: PathBuf,

@@ -112,7 +112,7 @@ impl Node {
         let listener = TcpListener::bind(listen).await.map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
         if let Err(error) = archon_proto::listen::bound_segments(&listener) {
-            tracing::warn!(%error, "connections may stand still for a moment over loopback: the length of segments cannot be set");
+            tracing::warn!(%error, "connections over loopback may stall briefly: the segment length cannot be set");
         }
         let metrics_listener = match config.metrics_listen {
             Some(address) => {

@@ -39,7 +39,7 @@ pub(crate) fn recover(
         let placement = PlacementId::new(stream.0);
         let named = state.metas.get(&store::META_PARTITION).map(|value| store::read_partition(value));
         let Some(Ok(partition)) = named else {
-            tracing::error!(%placement, "a stream of the log does not say whose it is; its data is left alone");
+            tracing::error!(%placement, "a stream of the log names no partition; its data is kept");
             // Listed all the same: if it were opened as new, the log would refuse it, and with it all the shard's other
             // writes.
             recovery.held.insert(placement, Held { partition: UNKNOWN, state: HeldState::Damaged });
@@ -70,14 +70,14 @@ pub(crate) fn recover(
     let spaces = match engine.spaces() {
         // Affected copies were found above, or will be found when they are read.
         Err(error) if error.is_damage() => {
-            tracing::error!(%error, "the engine cannot tell what it holds");
+            tracing::error!(%error, "the engine cannot list its contents");
             Vec::new()
         }
         listed => listed?,
     };
     for placement in spaces {
         if let Entry::Vacant(unknown) = recovery.held.entry(placement) {
-            tracing::warn!(%placement, "the engine holds data that the log does not know; it is left alone until a duty names it");
+            tracing::warn!(%placement, "the engine holds data unknown to the log; it is kept until a duty names it");
             unknown.insert(Held { partition: UNKNOWN, state: HeldState::Damaged });
         }
     }

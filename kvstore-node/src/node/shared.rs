@@ -148,7 +148,8 @@ impl Shared {
     /// ignored: the cluster does not rise above a member (PROTOCOL rule 63).
     pub(crate) fn note_protocol(&self, protocol: u32) {
         if !self.config.speaks.contains(protocol) {
-            tracing::warn!(protocol, speaks = %self.config.speaks, "a coordinator says that the cluster speaks what this node does not");
+            tracing::warn!(protocol, speaks = %self.config.speaks, "a coordinator reports a protocol of the cluster \
+                                                                    that this node does not support");
             return;
         }
         self.protocol.send_if_modified(|known| {
@@ -213,7 +214,7 @@ impl Shared {
         let Some(life) = self.life().filter(|life| life.grants.told_over(life.member, over)) else { return false };
         self.metrics.lives_told_over.add(1);
         let incarnation = life.member.incarnation;
-        tracing::warn!(%incarnation, "told by {by} that this life ended at version {}; registering anew", over.version);
+        tracing::warn!(%incarnation, "{by} reports that this incarnation ended at version {}; registering again", over.version);
         life.over.cancel();
         true
     }

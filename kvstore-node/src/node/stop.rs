@@ -129,7 +129,10 @@ impl Node {
                 }
             };
             if tokio::time::timeout(UNCOUNTED_DEADLINE, uncounted).await.is_err() {
-                tracing::info!("copies of this node still count; their leaders go on without them in a moment");
+                tracing::info!(
+                    "copies of this node are still in sync; their leaders continue without them in a \
+                                moment"
+                );
             }
         };
         let gone = async {
@@ -142,7 +145,7 @@ impl Node {
                 Ok(()) => self.released.store(true, Ordering::Release),
                 Err(_) => tracing::warn!("not everything could be handed over in time; it comes back with this node"),
             },
-            () = gone => tracing::warn!("no coordinator takes the leaderships; they come back with this node"),
+            () = gone => tracing::warn!("no coordinator takes the leaderships; they return with this node"),
         }
     }
 

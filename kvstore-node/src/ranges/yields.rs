@@ -42,7 +42,7 @@ impl CopyRunner {
         let unreachable = |why: String| ErrorDetail::new(ErrorKind::Unreachable, why);
         let life = self.shared.life().ok_or_else(|| unreachable("this node is not registered".into()))?;
         let leader = self.shared.tables.leader(ask.right);
-        let node = leader.ok_or_else(|| unreachable(format!("nobody leads partition {}", ask.right)))?;
+        let node = leader.ok_or_else(|| unreachable(format!("partition {} has no leader", ask.right)))?;
         let peer = self.shared.tables.node(node);
         let peer = peer.ok_or_else(|| unreachable(format!("the address of node {node} is not known")))?;
         let expected = Expected::Node(peer.name.clone());

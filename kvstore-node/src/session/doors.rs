@@ -104,7 +104,7 @@ async fn knock(shared: &Shared, life: &Life, node: Node, within: Duration) -> Kn
         // Overload is an answer, and another node would be no less busy.
         Ok(Err(error)) if is_busy(&error) => Ok(()),
         Ok(Err(error)) => {
-            tracing::debug!(%error, node = node.name, "a door is shut");
+            tracing::debug!(%error, node = node.name, "a node is unreachable");
             Err(DoorFailure::Refused)
         }
         Ok(Ok(())) => Ok(()),

@@ -63,7 +63,7 @@ impl Sender<'_> {
             if let Err(stall) = session.health.check(life.timing.lease_ms) {
                 shared.metrics.heartbeats_withheld.add(1);
                 if !withheld {
-                    tracing::warn!(%stall, "no heartbeat is sent until this is over");
+                    tracing::warn!(%stall, "no heartbeat is sent until this ends");
                 }
                 withheld = true;
                 tokio::time::sleep(every).await;
@@ -176,7 +176,7 @@ impl Sender<'_> {
             Ok(news) => news,
             Err(error) => {
                 self.shared.metrics.news_refused.add(1);
-                tracing::warn!(%error, "what came of tables and nodes with the answer to a heartbeat is not taken in");
+                tracing::warn!(%error, "the table update in the answer to a heartbeat cannot be applied");
                 return;
             }
         };
@@ -237,8 +237,8 @@ impl Silence {
         if !self.reported && since.elapsed() >= lease {
             self.reported = true;
             tracing::warn!(
-                "no coordinator grants a lease: partitions with one copy are not served until one does; with more, this \
-                 node goes on while the copies hear each other, but nobody takes over from a node that fails"
+                "no coordinator grants a lease: partitions with one copy are unavailable until one does; with more, \
+                 this node keeps serving while the copies reach each other, but failed nodes are not replaced"
             );
         }
     }

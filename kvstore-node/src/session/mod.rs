@@ -161,7 +161,8 @@ impl Session {
             }
             // Otherwise the fence was logged already.
             if !life.over.is_cancelled() {
-                tracing::warn!(incarnation = %member.incarnation, "the coordinator has ended this incarnation; registering anew");
+                tracing::warn!(incarnation = %member.incarnation, "the coordinator has ended this incarnation; \
+                                                                   registering again");
             }
             self.shared.end_life();
         }
@@ -199,7 +200,7 @@ impl Session {
         let Some(registered) = registered.map_err(|detail| self.refused(detail))? else { return Ok(None) };
         let speaks = self.shared.config.speaks;
         if !speaks.contains(registered.protocol) {
-            let message = format!("the cluster speaks protocol {}, and this node {speaks}", registered.protocol);
+            let message = format!("the cluster uses protocol {}, and this node supports {speaks}", registered.protocol);
             let detail = ErrorDetail::new(ErrorKind::ProtocolMismatch, message);
             return Err(self.refused(detail));
         }

@@ -22,7 +22,8 @@ metrics! {
             "archon_node_formed_bytes_total",
             "bytes of keys and values written to form copies of partitions that were split off"
         );
-        engine_queue_bytes: u64 = Definition::gauge("archon_engine_queue_bytes", "bytes that wait for the storage engine");
+        engine_queue_bytes: u64 = Definition::gauge("archon_engine_queue_bytes", "bytes that wait for the storage \
+                                                     engine");
         memtable_bytes: u64 = Definition::gauge(
             "archon_node_memtable_bytes",
             "bytes of rows that the storage engine is not known to have"
@@ -59,8 +60,10 @@ metrics! {
             "archon_node_refusals_total",
             "calls, messages and connections refused because they are not for those who made them"
         );
-        admitted_bytes: u64 = Definition::gauge("archon_node_admitted_bytes", "bytes of operations and answers under way");
-        registered: bool = Definition::gauge("archon_node_registered", "1 while the node is registered with a coordinator");
+        admitted_bytes: u64 = Definition::gauge("archon_node_admitted_bytes", "bytes of operations and answers under \
+                                                 way");
+        registered: bool = Definition::gauge("archon_node_registered", "1 while the node is registered with a \
+                                              coordinator");
         leased: bool = Definition::gauge("archon_node_leased", "1 while the node holds a valid lease");
         placements: u64 = Definition::gauge("archon_node_placements", "placements that this node holds");
         unreadable: u64 = Definition::gauge(
@@ -219,7 +222,7 @@ impl Source for Stats {
 
     fn alive(&self) -> Result<(), String> {
         if self.shared.failed().is_cancelled() {
-            return Err("a part of the node failed beyond repair; the log says which".to_owned());
+            return Err("a part of the node failed permanently; see the log".to_owned());
         }
         Ok(())
     }

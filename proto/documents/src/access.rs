@@ -219,9 +219,9 @@ impl Document for Withdraw {
 
     fn wanted(&self) -> Option<String> {
         Some(match (self.readmit, self.begins_before_at_ms) {
-            (true, _) => "all certificates count again".to_owned(),
-            (false, None) => "certificates that begin before now count no more".to_owned(),
-            (false, Some(moment)) => format!("certificates that begin before {} count no more", utc(moment)),
+            (true, _) => "all certificates are accepted again".to_owned(),
+            (false, None) => "certificates that begin before now are revoked".to_owned(),
+            (false, Some(moment)) => format!("certificates that begin before {} are revoked", utc(moment)),
         })
     }
 }
@@ -260,7 +260,7 @@ mod tests {
         assert!(problem(&SetAccess { every_table: false, ..good.clone() }).contains("every_table"));
         assert!(problem(&SetAccess { client: Some("a b".into()), ..good.clone() }).contains("a b"));
         let unknown = problem(&SetAccess { may: Word::read("look"), ..good });
-        assert!(unknown.contains("\"look\" is no right; write own, read, write"), "{unknown}");
+        assert!(unknown.contains("\"look\" is not a valid right; use own, read, write"), "{unknown}");
     }
 
     #[test]

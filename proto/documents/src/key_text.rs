@@ -50,7 +50,7 @@ impl JsonSchema for KeyText {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A key: text, or the hexadecimal digits of bytes that are no UTF-8.",
+            "description": "A key: text, or the hexadecimal digits of bytes that are not UTF-8.",
             "anyOf": [
                 { "type": "string" },
                 { "type": "object", "properties": { "hex": { "type": "string" } }, "required": ["hex"] },

@@ -174,7 +174,10 @@ mod tests {
         assert!(with(vec![]).check().is_err());
         assert!(with(vec![change("lease_ms"); Setting::ALL.len() + 1]).check().is_err());
         let error = with(vec![change("leash_ms")]).check().unwrap_err().message;
-        assert!(error.contains("\"leash_ms\" is no setting; write partitions, replication, min_nodes"), "{error}");
+        assert!(
+            error.contains("\"leash_ms\" is not a valid setting; use partitions, replication, min_nodes"),
+            "{error}"
+        );
     }
 
     #[test]

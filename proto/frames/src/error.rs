@@ -25,7 +25,7 @@ pub enum FrameError {
     #[error("the peer was silent for {} ms", .0.as_millis())]
     Silent(Duration),
     /// A message did not arrive completely: almost nothing of it came within this time.
-    #[error("a message did not arrive whole: next to nothing of it came within {} ms", .0.as_millis())]
+    #[error("a message was incomplete: almost none of it arrived within {} ms", .0.as_millis())]
     Incomplete(Duration),
     /// The peer accepted none of the pending data for this long.
     #[error("the peer took nothing of what waits for it for {} ms", .0.as_millis())]

@@ -122,7 +122,7 @@ pub async fn route<F: Future<Output = ()>>(
             Ok(()) => serve(caller, kind, reader, writer).await,
             Err(detail) => end_stream(Err(FrameError::Refused(detail)), writer).await,
         },
-        Some(Err(error)) => tracing::debug!(%error, "a connection is no stream"),
+        Some(Err(error)) => tracing::debug!(%error, "a connection is not a stream"),
         None => {}
     }
 }
@@ -141,7 +141,7 @@ fn admit(entry: &Entry, kind: StreamKind, caller: &Caller) -> Result<(), ErrorDe
 async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Option<(Protocol, Stream)> {
     let silence_max = if transport.tls().is_some() { TLS_SILENCE_MAX } else { SILENCE_MAX };
     let Ok(Ok(opening)) = timeout(silence_max, Opening::of(&connection)).await else {
-        tracing::debug!("a connection said nothing");
+        tracing::debug!("a connection sent nothing");
         return None;
     };
     match (transport, opening) {
@@ -150,7 +150,7 @@ async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Op
         (Transport::Tls(tls), Opening::Tls) => {
             let from = connection.peer_addr().ok();
             let Some(delay) = entry.handshake_delay(Instant::now()) else {
-                tracing::debug!(?from, "a connection is closed: its address begins too many TLS handshakes");
+                tracing::debug!(?from, "a connection is closed: its address has too many unfinished TLS handshakes");
                 return None;
             };
             sleep(delay).await;
@@ -169,8 +169,8 @@ async fn open(connection: TcpStream, transport: &Transport, entry: &Entry) -> Op
             }
         }
         (Transport::Tls(_), Opening::Frames | Opening::Other) => {
-            let why =
-                "this member speaks TLS, and the connection is plaintext: name a directory of credentials by --tls-dir";
+            let why = "this member requires TLS, but the connection is plaintext: give a directory of credentials with \
+                 --tls-dir";
             turn_away_in_its_words(connection, ErrorDetail::new(ErrorKind::Refused, why)).await;
             None
         }

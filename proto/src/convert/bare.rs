@@ -83,8 +83,8 @@ pub(super) fn kind(status: &Status) -> ErrorKind {
 /// Returns the message for people: the reason that a member gave, or the causes without their wrappers.
 pub(super) fn message(status: &Status) -> String {
     if speaks_no_grpc(status) {
-        return "what answers there is no gRPC port of Archon; it may be the port of a console (--http-listen) or of another service, \
-                where that of --listen is meant"
+        return "the server there is not a gRPC port of Archon: use the address of --listen, not that of a console \
+                (--http-listen) or of another service"
             .to_owned();
     }
     let mut parts: Vec<String> = Vec::new();
@@ -103,8 +103,8 @@ pub(super) fn message(status: &Status) -> String {
     let mut message = if parts.is_empty() { texts(status).next().unwrap_or_default() } else { parts.join(": ") };
     if ENDED.iter().any(|said| message.contains(said)) {
         message = format!(
-            "the connection was closed before an answer came ({message}); a port of metrics (--metrics-listen) does that, too, and by \
-             TLS whoever does not take this process's certificate"
+            "the connection was closed before an answer arrived ({message}); possible causes: it is a metrics port \
+             (--metrics-listen), or the server refuses this process's certificate"
         );
     }
     plain(&message).into_owned()

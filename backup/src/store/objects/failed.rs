@@ -50,7 +50,7 @@ pub(super) fn misconfigured(place: String, error: &Error) -> BackupError {
         true => StoreTrouble::Credentials,
         false => StoreTrouble::Settings,
     };
-    BackupError::ObjectStore { place, what: "the environment does not say how to reach it", trouble, said }
+    BackupError::ObjectStore { place, what: "the environment lacks the settings of the store", trouble, said }
 }
 
 /// Returns whether only the object is missing, rather than its bucket.
@@ -113,7 +113,8 @@ mod tests {
     fn refused_signature_error_contains_no_token() {
         let error = generic(
             "Error performing GET http://h/b/k - Server returned non-2xx status code: 403 Forbidden: <?xml?><Error>\
-             <Code>SignatureDoesNotMatch</Code><Message>The signatures differ.</Message><AWSAccessKeyId>AKIA</AWSAccessKeyId>\
+             <Code>SignatureDoesNotMatch</Code><Message>The signatures \
+             differ.</Message><AWSAccessKeyId>AKIA</AWSAccessKeyId>\
              <CanonicalRequest>x-amz-security-token:SECRET</CanonicalRequest></Error>",
         );
         let told = failed("s3://b/k".to_owned(), "the object cannot be read")(error).to_string();

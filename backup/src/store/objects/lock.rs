@@ -78,11 +78,12 @@ impl ObjectLock {
                 return held(version, renewed_at).proved().await;
             }
             let who = named(there);
-            progress.waits_for(Some(format!("{who} has begun a backup at {}; is it alive?", objects.place())));
+            progress.waits_for(Some(format!("{who} started a backup at {}; is it still running?", objects.place())));
             let gone = is_gone(objects, &version).await;
             progress.waits_for(None);
-            let occupied =
-                || Err(BackupError::Occupied { place: objects.place(), why: format!("{who} takes a backup there") });
+            let occupied = || {
+                Err(BackupError::Occupied { place: objects.place(), why: format!("{who} is running a backup there") })
+            };
             match gone? {
                 Watched::Freed => continue,
                 Watched::Renewed => return occupied(),
@@ -166,7 +167,7 @@ impl ObjectLock {
                 Some((Some(there), version)) if there.id == self.holder.id => self.version = version,
                 there => {
                     let who = named(there.and_then(|(there, _)| there));
-                    let why = format!("{who} has taken it over, as this process was not heard of");
+                    let why = format!("{who} has taken it over, because this process did not renew its lock");
                     return Err(BackupError::Occupied { place: self.objects.place(), why });
                 }
             },

@@ -36,9 +36,7 @@ pub enum CertificatesError {
     #[error("{0}")]
     Cluster(String),
     /// A server without a host: certificates are checked against the dialled host.
-    #[error(
-        "{0} is reached by others, whose certificates are checked against the host that is dialled: name one at least (--host)"
-    )]
+    #[error("{0} is a server, and clients check its host name: give at least one --host")]
     NoHost(Identity),
     /// A host for an identity that is not a server.
     #[error("{0} is not reached by others, so its certificate names no host: leave --host out")]
@@ -47,7 +45,7 @@ pub enum CertificatesError {
     #[error("a certificate cannot hold for {} s: it must be a day to ten years", .0.as_secs())]
     Period(Duration),
     /// The clock shows a date that certificates cannot express.
-    #[error("the clock of this machine says {} s since 1970, which no certificate can say", .0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs())]
+    #[error("the clock of this machine shows {} s since 1970, which a certificate cannot express", .0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs())]
     Clock(SystemTime),
     /// The request cannot be signed.
     #[error("the request cannot be signed: {0}")]
@@ -56,13 +54,15 @@ pub enum CertificatesError {
     #[error("{} is there already, and is not overwritten unless that is asked for (--force, to renew it)", .0.display())]
     Exists(PathBuf),
     /// The authority exists. It is never overwritten, because it cannot be recreated.
-    #[error("{} is there already: an authority is never overwritten, or nobody could be vouched for any more; choose another directory", .0.display())]
+    #[error("{} exists already: an authority is never overwritten, because all its certificates would become useless; \
+             choose another directory", .0.display())]
     AuthorityExists(PathBuf),
     /// The key exists, and a process may be using it.
-    #[error("{} is there already, and somebody may be running with it: choose another directory; or have the request signed again to renew the certificate of this key", .0.display())]
+    #[error("{} exists already, and a process may be using it: choose another directory; or let the existing request \
+             be signed again to renew the certificate of this key", .0.display())]
     KeyExists(PathBuf),
     /// The file holds a certificate of another identity.
-    #[error("{} holds the certificate of {found}, and this one is of {wanted}: choose another directory", file.display())]
+    #[error("{} holds the certificate of {found}, but this one is for {wanted}: choose another directory", file.display())]
     SomebodyElse {
         /// The existing certificate.
         file: PathBuf,

@@ -18,7 +18,7 @@ pub enum Host {
 
 /// A text that is not a host.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{text:?} is no host: {why}")]
+#[error("{text:?} is not a host: {why}")]
 pub struct HostError {
     /// The text.
     pub text: String,

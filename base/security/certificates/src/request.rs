@@ -63,9 +63,7 @@ impl Request {
         }
         let text = std::str::from_utf8(pem).map_err(|_| wrong("it is not PEM".to_owned()))?;
         if !text.contains("-----BEGIN CERTIFICATE REQUEST-----") {
-            return Err(wrong(
-                "it is not PEM with a block that begins with -----BEGIN CERTIFICATE REQUEST-----".to_owned(),
-            ));
+            return Err(wrong("it is not PEM with a block -----BEGIN CERTIFICATE REQUEST-----".to_owned()));
         }
         let CertificateSigningRequestParams { params, public_key } =
             CertificateSigningRequestParams::from_pem(text).map_err(|error| wrong(error.to_string()))?;
@@ -85,7 +83,7 @@ impl Request {
             }
         }
         let [uri] = uris[..] else {
-            return Err(wrong(format!("it names {} URIs, where one says who it is for", uris.len())));
+            return Err(wrong(format!("it has {} URIs; exactly one must name the identity", uris.len())));
         };
         let identity = Identity::of_uri(uri).map_err(|error| wrong(error.to_string()))?;
         Ok(Self { identity, hosts, public_key })

@@ -17,7 +17,7 @@ pub enum BehalfError {
     #[error("{ON_BEHALF_OF} must name an identity and an IP address, such as admin/alice 10.0.0.7")]
     Malformed,
     /// Members make their own calls.
-    #[error("{0} makes its own calls: a coordinator speaks for a {roles} only", roles = roles())]
+    #[error("{0} must call itself: a coordinator forwards calls only for a {roles}", roles = roles())]
     Member(Identity),
 }
 

@@ -61,7 +61,7 @@ pub struct Identity {
 
 /// A text that is not an identity.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{text:?} is no identity: {why}")]
+#[error("{text:?} is not an identity: {why}")]
 pub struct IdentityError {
     /// The text.
     pub text: String,

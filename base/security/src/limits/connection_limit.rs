@@ -117,7 +117,7 @@ pub enum Refusal {
     #[error("there are {0} connections already, which is the limit; close some, or raise connections_max")]
     Full(usize),
     /// The address has too many.
-    #[error("there are {count} connections from {from} already, which is the limit for one address")]
+    #[error("{count} connections from {from} are open, which is the limit for one address")]
     Address {
         /// The address.
         from: IpAddr,

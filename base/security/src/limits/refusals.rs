@@ -92,8 +92,8 @@ impl Refusals {
                 Who::Others => (None, None),
             };
             let why = match left_out {
-                1 => "1 more refusal, which was not told".to_owned(),
-                _ => format!("{left_out} more refusals, which were not told one by one"),
+                1 => "1 more refusal, which was not logged".to_owned(),
+                _ => format!("{left_out} more refusals, which were not logged one by one"),
             };
             self.tell(Refusal { identity, via: None, from, call: None, subject: None, why, left_out });
         }
@@ -169,6 +169,6 @@ mod tests {
         refusals.settle(true);
         let told = told.0.lock();
         let last = told.last().unwrap();
-        assert_eq!((last.left_out, last.why.as_str()), (1, "1 more refusal, which was not told"));
+        assert_eq!((last.left_out, last.why.as_str()), (1, "1 more refusal, which was not logged"));
     }
 }

@@ -245,7 +245,7 @@ impl Transport {
 /// Returns the port of `host:port`.
 fn port_of(address: &str) -> io::Result<u16> {
     address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, format!("{address:?} is no address; write it as host:port"))
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{address:?} is not an address; write host:port"))
     })
 }
 

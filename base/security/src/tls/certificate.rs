@@ -31,7 +31,7 @@ pub struct Certificate {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum NoIdentity {
     /// It has no URI among its names.
-    #[error("it names nobody: it has no URI such as archon:///node/athens among its alternative names")]
+    #[error("it names no identity: it has no URI such as archon:///node/athens among its alternative names")]
     Missing,
     /// It has several URIs.
     #[error("it names {0} URIs; one is allowed")]

@@ -45,7 +45,8 @@ pub struct Credentials {
 #[derive(Debug, Error)]
 pub enum CredentialsError {
     /// A file is missing or unreadable.
-    #[error("{}: {source}; a directory of credentials holds {AUTHORITIES_FILE}, {CERTIFICATE_FILE} and {KEY_FILE}, as `archon cert` writes them", file.display())]
+    #[error("{}: {source}; a directory of credentials holds {AUTHORITIES_FILE}, {CERTIFICATE_FILE} and {KEY_FILE}, as \
+             `archon cert` writes them", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -53,7 +54,8 @@ pub enum CredentialsError {
         source: io::Error,
     },
     /// Others can read the key.
-    #[error("{}: others may read this key (mode {mode:o}); run `chmod 600` on it, and replace it if others may have read it", file.display())]
+    #[error("{}: others may read this key (mode {mode:o}); run `chmod 600` on it, and replace it if others may have \
+             read it", file.display())]
     KeyReadable {
         /// The file.
         file: PathBuf,
@@ -61,7 +63,8 @@ pub enum CredentialsError {
         mode: u32,
     },
     /// Others can replace the trusted authorities.
-    #[error("{}: others may write to it (mode {mode:o}), and so have this process believe whom they like; run `chmod go-w` on it, and see that what is there is yours (`archon cert show`)", path.display())]
+    #[error("{}: other users may write to it (mode {mode:o}) and replace the trusted authorities; run `chmod go-w` on \
+             it, and check its contents (`archon cert show`)", path.display())]
     OthersWrite {
         /// The file or directory.
         path: PathBuf,
@@ -69,7 +72,8 @@ pub enum CredentialsError {
         mode: u32,
     },
     /// Another user owns the file or directory, and can replace the trusted authorities.
-    #[error("{}: it belongs to user {owner}, who may have this process, of user {me}, believe anybody; run this as that user, or `chown` it to root or to the user of the process", path.display())]
+    #[error("{}: it belongs to user {owner}, who can replace the trusted authorities of this process of user {me}; run \
+             this process as that user, or `chown` it to root or to the user of the process", path.display())]
     OthersOwn {
         /// The file or directory.
         path: PathBuf,
@@ -105,7 +109,7 @@ pub enum CredentialsError {
 /// Describes why a certificate is not valid now, and the remedy. If its begin is in the future, the clock is usually
 /// wrong: certificates begin when they are issued.
 fn period(not_before: SystemTime, not_after: SystemTime, now: SystemTime) -> String {
-    let clock = format!("the clock of this machine, which says {}", date(now));
+    let clock = format!("the clock of this machine, which shows {}", date(now));
     match now < not_before {
         true => format!("holds only from {}; check {clock}", date(not_before)),
         false => format!("expired {}; renew it, or check {clock}", date(not_after)),
@@ -168,7 +172,7 @@ pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Credent
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let found = found.map_err(|error| wrong(format!("it is not PEM: {error}")))?;
     match found.is_empty() {
-        true => Err(wrong("it holds no certificate (a block that begins with -----BEGIN CERTIFICATE-----)".to_owned())),
+        true => Err(wrong("it holds no certificate (a block -----BEGIN CERTIFICATE-----)".to_owned())),
         false => Ok(found),
     }
 }
@@ -196,7 +200,7 @@ fn authorities(file: &Path, now: SystemTime) -> Result<(RootCertStore, SystemTim
     for certificate in certificates(file)? {
         let said = read(file, &certificate)?;
         if !said.is_authority {
-            return Err(wrong(format!("the certificate of {} is no certificate authority's", said.subject)));
+            return Err(wrong(format!("the certificate of {} is not that of a certificate authority", said.subject)));
         }
         if let Err(error) = check_date(file, &said.subject, &said, now) {
             expired = Some(error);

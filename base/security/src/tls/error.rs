@@ -18,7 +18,7 @@ pub enum TlsError {
     #[error("no TLS handshake within {} s", .0.as_secs())]
     Silent(Duration),
     /// The peer speaks plaintext.
-    #[error("it speaks plaintext, no TLS: was it started without --tls-dir?")]
+    #[error("it uses plaintext instead of TLS: was it started without --tls-dir?")]
     Plaintext,
     /// The certificate of the peer is not trusted.
     #[error("its certificate is refused: {0}")]
@@ -44,7 +44,7 @@ pub enum TlsError {
         found: Identity,
     },
     /// The dialled text is neither a name nor an address.
-    #[error("{0:?} is no host that a certificate could be for")]
+    #[error("{0:?} is not a valid host name for a certificate")]
     Host(String),
 }
 
@@ -70,12 +70,12 @@ impl TlsError {
                 Some("renew it: docs/operate/certificates.md, Renewing".to_owned())
             }
             Self::Refused(_) if is_of_withdrawal(self) => Some(format!(
-                "issue it again, or, if nobody else has its key, have it count again by `archon access readmit {own}`"
+                "issue a new one, or, if the key was not stolen, readmit it with `archon access readmit {own}`"
             )),
             Self::Refused(_) | Self::Certificate(_) | Self::Nobody(_) | Self::Stranger { .. } => {
                 Some(COMPARE.to_owned())
             }
-            Self::Revoked(_) => Some("whoever runs that process has to be given a new certificate".to_owned()),
+            Self::Revoked(_) => Some("that process needs a new certificate".to_owned()),
             _ => None,
         }
     }
@@ -122,7 +122,7 @@ const REFUSED: &str = "its certificate is refused";
 /// Marks errors about our certificate.
 const REFUSES: &str = "it refuses this process's certificate";
 /// Marks peers that speak plaintext.
-const PLAINTEXT: &str = "it speaks plaintext, no TLS";
+const PLAINTEXT: &str = "it uses plaintext instead of TLS";
 /// Alert name of an expired certificate.
 const EXPIRED: &str = "CertificateExpired";
 /// Alert name of a revoked certificate: revocation here uses no CRL, so the library sends this general alert.

@@ -208,7 +208,7 @@ impl Tls {
             Err(why) => {
                 // The next check repeats this: files are replaced one after the other.
                 if looks.not_taken.as_deref() != Some(&*why) {
-                    tracing::warn!("new credentials are not taken, the old ones are kept: {why}");
+                    tracing::warn!("new credentials cannot be used, the old ones are kept: {why}");
                     looks.not_taken = Some(why.into());
                 }
             }
@@ -262,8 +262,8 @@ impl Tls {
         let names = self.shut_out.by_most(coordinators, Instant::now())?;
         let identity = self.identity();
         Some(format!(
-            "the certificate of {identity} was withdrawn, and coordinators {} refuse it: put a new one in place, or, if nobody else has its key, \
-             have it count again by `archon access readmit {identity}`; then start this again",
+            "the certificate of {identity} was withdrawn, and coordinators {} refuse it: install a new one, or, if the \
+             key was not stolen, readmit it with `archon access readmit {identity}`; then restart this process",
             names.join(", ")
         ))
     }

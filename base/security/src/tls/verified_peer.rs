@@ -185,7 +185,7 @@ impl VerifiedPeer {
         // Expiry is handled separately.
         let at = SystemTime::now().min(self.not_after);
         let vouched = verify(&believed, &self.chain, &self.identity, at).is_ok();
-        let why = || format!("no authority in ca.crt vouches for the certificate of {} any more", self.identity);
+        let why = || format!("no authority in ca.crt has signed the certificate of {}", self.identity);
         (!vouched).then(|| End { at: Instant::now() + self.authorities.some_time(), at_word: false, why: why() })
     }
 }

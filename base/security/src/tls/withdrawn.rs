@@ -28,7 +28,7 @@ pub fn withdrawn_certificates(access: &Access) -> WithdrawnCertificates {
 
 /// A revoked certificate.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("that of {identity}, which begins {}, was withdrawn; `archon access list` says what counts", date(*.begins))]
+#[error("that of {identity}, which begins {}, was withdrawn; see `archon access list`", date(*.begins))]
 pub struct Revoked {
     /// Its identity.
     pub identity: Identity,

@@ -65,7 +65,7 @@ fn certificate_of_authority_with_same_name_is_rejected() {
 fn certificate_of_member_is_not_an_authority() {
     let mut issued = issue(&authority(), "node/athens");
     issued.authorities_pem = issued.certificate_pem.clone();
-    refused(directory(&issued).path(), SystemTime::now(), &["ca.crt", "no certificate authority's"]);
+    refused(directory(&issued).path(), SystemTime::now(), &["ca.crt", "not that of a certificate authority"]);
 }
 
 #[test]
@@ -102,7 +102,13 @@ fn authorities_writable_by_others_are_rejected() {
         let path = if name.is_empty() { directory.path().to_owned() } else { directory.path().join(name) };
         for mode in [right | 0o020, right | 0o002] {
             set(&path, mode);
-            let parts = [&*path.display().to_string(), &format!("(mode {mode:o})"), "others may write", "chmod go-w"];
+            let parts = [
+                &*path.display().to_string(),
+                &format!("(mode {mode:o})"),
+                "other users may write",
+                "chmod \
+                                                                 go-w",
+            ];
             let error = refused(directory.path(), SystemTime::now(), &parts);
             assert!(matches!(error, CredentialsError::OthersWrite { .. }), "{error}");
         }
@@ -120,7 +126,7 @@ fn authorities_writable_by_others_are_rejected() {
     std::os::unix::fs::symlink(&led_to, &file).unwrap();
     assert!(usable().is_ok());
     set(elsewhere.path(), 0o777);
-    refused(directory.path(), SystemTime::now(), &[&elsewhere.path().display().to_string(), "others may write"]);
+    refused(directory.path(), SystemTime::now(), &[&elsewhere.path().display().to_string(), "other users may write"]);
 }
 
 #[test]
@@ -160,8 +166,8 @@ fn certificate_must_name_exactly_one_identity() {
     assert!(Credentials::load(directory(&right).path(), now).is_ok());
     let two = vec![uri("archon:///node/athens"), uri("archon:///admin/alice")];
     for (names, part) in [
-        (vec![host()], "names nobody"),
-        (vec![], "names nobody"),
+        (vec![host()], "names no identity"),
+        (vec![], "names no identity"),
         (two, "names 2 URIs"),
         (vec![uri("https://athens")], "does not begin with archon:///"),
         (vec![uri("archon:///king/athens")], "role is none of"),

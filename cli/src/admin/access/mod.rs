@@ -100,15 +100,10 @@ fn text(changed: &AccessChanged, asked: Right, revoke: bool) -> String {
         // Grants to single clients or to single tables stay, and so do wider ones.
         (true, true) if changed.client.is_none() || changed.table.is_none() => {
             let left = changed.granted.as_ref().map_or("", |_| "; the right to read remains");
-            format!(
-                "the grant to {client} for {table} is revoked{left}; see `archon access list` for other rights"
-            )
+            format!("the grant to {client} for {table} is revoked{left}; see `archon access list` for other rights")
         }
         (true, true) if changed.granted.is_some() && still.is_none() => {
-            format!(
-                "{client} may no longer {} {table}, but may still read it; `revoke read` ends that",
-                asked.verb()
-            )
+            format!("{client} may no longer {} {table}, but may still read it; `revoke read` ends that", asked.verb())
         }
         (true, true) => format!("{client} may no longer {} {table}", asked.verb()),
         (true, false) => format!("no such right was granted to {client} for {table}"),
@@ -172,8 +167,11 @@ mod tests {
         let still = AccessChanged { may: Some(Word::Known(Right::Write)), ..taken.clone() };
         assert!(text(&still, Right::Write, true).contains("but may still write to it"));
         let reads = AccessChanged { may: Some(Word::Known(Right::Read)), ..taken };
-        assert!(!text(&reads, Right::Write, true).contains("may still"), "the remaining right is covered by the first \
-                                                            part");
+        assert!(
+            !text(&reads, Right::Write, true).contains("may still"),
+            "the remaining right is covered by the first \
+                                                            part"
+        );
         let everybody = AccessChanged { client: None, granted: None, ..changed() };
         assert_eq!(
             text(&everybody, Right::Read, true),

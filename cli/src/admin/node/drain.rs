@@ -140,7 +140,11 @@ fn leases_text(node: &Node, moved: u32, dry_run: bool) -> String {
         (0, stay) => format!("{verb} {name}: it keeps {} that no other participant can take", count(stay)),
         (moved, 0) => format!("{verb} {name}: it hands over {}", count(moved)),
         (moved, stay) => {
-            format!("{verb} {name}: it hands over {} and keeps {} that no other participant can take", count(moved), count(stay))
+            format!(
+                "{verb} {name}: it hands over {} and keeps {} that no other participant can take",
+                count(moved),
+                count(stay)
+            )
         }
     }
 }
@@ -263,8 +267,11 @@ mod tests {
             drain_text(&ada, &DrainCheck { leaderships_moved, ..DrainCheck::default() }, false)
         };
         assert_eq!(said(12, 12), "draining ada: it hands over 12 leases");
-        assert_eq!(said(12, 11), "draining ada: it hands over 11 leases and keeps 1 lease that no other participant \
-                                  can take");
+        assert_eq!(
+            said(12, 11),
+            "draining ada: it hands over 11 leases and keeps 1 lease that no other participant \
+                                  can take"
+        );
         assert_eq!(said(12, 0), "draining ada: it keeps 12 leases that no other participant can take");
         assert_eq!(said(0, 0), "draining ada: it owns nothing");
     }

@@ -14,8 +14,10 @@ pub(crate) async fn cordon(args: &NodeNamesArgs, admin: &Admin, output: &Output)
     let judged = each::judge(&args.names, async |name: &str| {
         let node = look(name, admin).await?;
         if node.goal == NodeGoal::Drain {
-            let remedy = format!("to cordon it instead: `archon node undrain {name}`, then `archon node cordon \
-                                  {name}`");
+            let remedy = format!(
+                "to cordon it instead: `archon node undrain {name}`, then `archon node cordon \
+                                  {name}`"
+            );
             return Err(Failure::new(Exit::Refused, format!("{name} is being drained")).with_remedy(remedy));
         }
         Ok(node)
@@ -32,8 +34,10 @@ async fn cordon_one(node: Node, admin: &Admin, output: &Output) -> Result<(), Fa
         let (goal, copies_held) = (Some(NodeGoal::Cordon.into()), Some(node.copies_held));
         return output.json(&NodeChanged { goal, copies_held, ..NodeChanged::new(&node) });
     }
-    output
-        .line(format!("{name} is cordoned: it keeps {} and receives no new ones", words(&node).count(node.copies_held)))?;
+    output.line(format!(
+        "{name} is cordoned: it keeps {} and receives no new ones",
+        words(&node).count(node.copies_held)
+    ))?;
     say_maintenance_over(&node, output);
     output.talk(format!("undo: archon node uncordon {name}"));
     Ok(())
@@ -167,11 +171,7 @@ pub(crate) async fn lost(args: &LostArgs, admin: &Admin, output: &Output) -> Res
 }
 
 fn lost_text(name: &str, loss: &NodeLoss) -> String {
-    format!(
-        "{name} is lost: {} discarded, {} of them in sync",
-        copies(loss.copies_lost),
-        loss.counting_copies_lost
-    )
+    format!("{name} is lost: {} discarded, {} of them in sync", copies(loss.copies_lost), loss.counting_copies_lost)
 }
 
 fn would_lose_text(name: &str, loss: &NodeLoss) -> String {
@@ -195,8 +195,10 @@ const fn accept(loss: &NodeLoss) -> &'static str {
 fn last_copies_text(loss: &NodeLoss) -> Option<String> {
     (loss.last_copies_lost > 0).then(|| {
         let partitions = count_text(loss.last_copies_lost as usize, "partition", "partitions");
-        format!("{partitions} lost the last in-sync copy: `archon partition list` shows them, `archon partition \
-                 force-leader` makes them available again")
+        format!(
+            "{partitions} lost the last in-sync copy: `archon partition list` shows them, `archon partition \
+                 force-leader` makes them available again"
+        )
     })
 }
 

@@ -42,7 +42,10 @@ pub(crate) async fn run(
             Err(given_up(admin, (merge.table_id, &args.partition), EventCode::MergeAbandoned, "merge").await)
         }
         Waited::Detached => {
-            output.talk(format!("detached: the merge continues; progress: archon partition describe {}", operand(*id, table)));
+            output.talk(format!(
+                "detached: the merge continues; progress: archon partition describe {}",
+                operand(*id, table)
+            ));
             Ok(Exit::Done)
         }
         Waited::TimedOut => Err(Failure::new(Exit::TimedOut, format!("partition {table}/{id} is still being merged"))),

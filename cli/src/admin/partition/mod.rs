@@ -350,9 +350,7 @@ fn ways_back(partition: &PartitionDescription, names: &[NodeName], nodes: &[Node
     let taken = names.filter(|name| lost(name) && held(name));
     taken
         .map(|name| {
-            format!(
-                "another data directory uses the name {name}: stop that node, `archon node remove {name}`, then "
-            )
+            format!("another data directory uses the name {name}: stop that node, `archon node remove {name}`, then ")
         })
         .collect()
 }
@@ -372,8 +370,10 @@ pub(crate) async fn force(args: &ForceLeaderArgs, admin: &Admin, output: &Output
             None => output.line(format!("partition {table}/{id} starts empty"))?,
         }
     }
-    output.talk("replicas cut off from the coordinators may acknowledge writes until they learn of this; these writes \
-                 are lost");
+    output.talk(
+        "replicas cut off from the coordinators may acknowledge writes until they learn of this; these writes \
+                 are lost",
+    );
     Ok(Exit::Done)
 }
 
@@ -485,8 +485,7 @@ goes to    grace"
         let lost = Node { status: NodeStatus::Lost.into(), ..node(9, "athens", 0) };
         let overtaken = PartitionDescription { copies: vec![copy], ..partition.clone() };
         let text = forced_text(&overtaken, &forced, &[node(9, "athens", 0)]);
-        let way =
-            "another data directory uses the name athens: stop that node, `archon node remove athens`, then";
+        let way = "another data directory uses the name athens: stop that node, `archon node remove athens`, then";
         assert!(text.starts_with(&format!("{way} start athens again to lose nothing; or, losing")), "{text}");
         assert!(forced_text(&overtaken, &forced, &[lost]).starts_with("start athens again"));
         forced.could_be_named = named("delphi");
@@ -498,9 +497,6 @@ goes to    grace"
         forced.lose_less = named("byzantium");
         let text = forced_text(&partition, &forced, &[]);
         assert!(text.contains("without the writes since"), "{text}");
-        assert!(
-            text.contains("start athens again to lose nothing; or, start byzantium again to lose less"),
-            "{text}"
-        );
+        assert!(text.contains("start athens again to lose nothing; or, start byzantium again to lose less"), "{text}");
     }
 }

@@ -67,7 +67,10 @@ pub(crate) async fn run(
             Err(given_up(admin, (split.table_id, &args.partition), EventCode::SplitAbandoned, "split").await)
         }
         Waited::Detached => {
-            output.talk(format!("detached: the split continues; progress: archon partition describe {}", operand(*id, table)));
+            output.talk(format!(
+                "detached: the split continues; progress: archon partition describe {}",
+                operand(*id, table)
+            ));
             Ok(Exit::Done)
         }
         Waited::TimedOut => Err(Failure::new(Exit::TimedOut, format!("partition {table}/{id} is still being split"))),
@@ -97,8 +100,12 @@ pub(super) async fn given_up(
     what: &str,
 ) -> Failure {
     let why = end_told(admin, table_id, *id, code).await;
-    let why = why.unwrap_or_else(|| format!("keeps its keys: the {what} was abandoned; `archon events` shows the \
-                                             reason"));
+    let why = why.unwrap_or_else(|| {
+        format!(
+            "keeps its keys: the {what} was abandoned; `archon events` shows the \
+                                             reason"
+        )
+    });
     Failure::new(Exit::Refused, format!("partition {table}/{id} {why}"))
         .with_remedy("repeat the command if it is still needed; `archon events` shows the details")
 }

@@ -64,11 +64,8 @@ pub(crate) async fn run(verb: &QuorumVerb, admin: &Admin, output: &Output) -> Re
         Waited::Over(changed) => changed,
         Waited::Detached => return Err(Failure::new(Exit::Refused, format!("the change was not started: {text}"))),
         Waited::TimedOut => {
-            return Err(Failure::new(
-                Exit::TimedOut,
-                format!("another change is still running; not started: {text}"),
-            )
-            .with_remedy("see `archon quorum list`"));
+            return Err(Failure::new(Exit::TimedOut, format!("another change is still running; not started: {text}"))
+                .with_remedy("see `archon quorum list`"));
         }
     };
     let waits = &QuorumWaitArgs {
@@ -161,8 +158,10 @@ async fn finish(
         match wait(&mut watched, waits.wait_timeout).await? {
             Waited::Over(quorum) => quorum,
             Waited::Detached => {
-                output.talk("detached: the change continues; see `archon quorum list`, cancel it with `archon quorum \
-                             cancel`");
+                output.talk(
+                    "detached: the change continues; see `archon quorum list`, cancel it with `archon quorum \
+                             cancel`",
+                );
                 return Ok(Exit::Done);
             }
             Waited::TimedOut => {
@@ -273,8 +272,10 @@ pub(crate) fn spare_text(quorum: &Quorum) -> String {
     let fails = match quorum.spare_voters {
         _ if quorum.leader_id.is_none() => return format!("{has}, no known leader"),
         None => {
-            return format!("{has}; tolerated failures are unknown, because only the leading coordinator knows and it \
-                            does not answer");
+            return format!(
+                "{has}; tolerated failures are unknown, because only the leading coordinator knows and it \
+                            does not answer"
+            );
         }
         Some(0) => "none of them may fail".to_owned(),
         Some(1) => "one more may fail".to_owned(),

@@ -17,7 +17,11 @@ pub(super) fn show_recovery(generation: u64, recovery: &QuorumRecovery, output: 
     ))?;
     let columns = [Column::text("DOUBT"), Column::text("OF"), Column::text("WHAT")];
     let row = |doubt: &RecoveryDoubt| vec![doubt.kind.as_str().to_owned(), doubt.about.clone(), doubt.text.clone()];
-    output.rows(&columns, recovery.doubts.iter().map(row).collect(), "no open questions: the recovery ends by itself")?;
+    output.rows(
+        &columns,
+        recovery.doubts.iter().map(row).collect(),
+        "no open questions: the recovery ends by itself",
+    )?;
     let more = u64::from(recovery.doubts_total).saturating_sub(recovery.doubts.len() as u64);
     if more > 0 {
         output.talk(format!("and {more} more"));

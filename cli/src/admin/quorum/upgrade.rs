@@ -21,16 +21,13 @@ pub(crate) const DOCUMENTS: contract::Documents = &[
 pub(crate) async fn run(verb: &UpgradeVerb, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let (changed, text) = match verb {
         UpgradeVerb::Status => return status(admin, output).await,
-        UpgradeVerb::Hold => (
-            admin.hold_upgrade().await,
-            "held: members can be rolled back until `archon upgrade finalize`",
-        ),
+        UpgradeVerb::Hold => {
+            (admin.hold_upgrade().await, "held: members can be rolled back until `archon upgrade finalize`")
+        }
         UpgradeVerb::Release => {
             (admin.release_upgrade().await, "released: the protocol rises once every member supports the next one")
         }
-        UpgradeVerb::Finalize => {
-            (admin.finalize_upgrade().await, "finalized: members can no longer be rolled back")
-        }
+        UpgradeVerb::Finalize => (admin.finalize_upgrade().await, "finalized: members can no longer be rolled back"),
     };
     let changed = changed.map_err(failure)?;
     let text = match changed.changed {
@@ -46,9 +43,7 @@ pub(crate) async fn run(verb: &UpgradeVerb, admin: &Admin, output: &Output) -> R
 fn failure(error: Error) -> Failure {
     let remedy = match error.kind() {
         ErrorKind::Refused => "`archon upgrade status` shows the protocols of each member",
-        ErrorKind::ProtocolMismatch => {
-            "it is older than this program; upgrade the coordinators first"
-        }
+        ErrorKind::ProtocolMismatch => "it is older than this program; upgrade the coordinators first",
         _ => return error.into(),
     };
     Failure::from(error).with_remedy(remedy)

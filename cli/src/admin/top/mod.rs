@@ -48,8 +48,7 @@ pub(crate) async fn run(args: &TopArgs, admin: &Admin, output: &Output) -> Resul
 
 /// Checks that the output is a terminal that can be drawn on, and not JSON.
 fn check_terminal(output: &Output) -> Result<(), Failure> {
-    let instead =
-        "use `archon status`, or `archon status --watch`, also with `-o json`";
+    let instead = "use `archon status`, or `archon status --watch`, also with `-o json`";
     if output.is_json() {
         return Err(Failure::usage("`archon top` draws for people and has no JSON document", instead));
     }

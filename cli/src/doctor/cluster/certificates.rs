@@ -20,8 +20,7 @@ pub(super) fn judge(found: Result<Vec<ShownCertificate>, Failure>) -> Vec<Findin
             Some(Finding::warning(CODE, &one.member, format!("its certificate is unavailable: {problem}"), remedy))
         }
         Some(problem) => {
-            let remedy =
-                format!("check which process listens at {}, and its --tls-dir", one.address);
+            let remedy = format!("check which process listens at {}, and its --tls-dir", one.address);
             Some(Finding::error(CODE, &one.member, problem, remedy))
         }
         None if one.ends_soon => {

@@ -107,8 +107,7 @@ pub(super) fn judge(members: &[Member], own: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for member in members {
         if let Err(why) = &member.said {
-            let remedy =
-                "check that it is running and that this machine reaches it; `archon status` shows how the others see \
+            let remedy = "check that it is running and that this machine reaches it; `archon status` shows how the others see \
                  it";
             let message = format!("it does not answer this machine: {why}");
             findings.push(Finding::warning(FindingCode::Member, &member.name, message, remedy));
@@ -199,8 +198,7 @@ fn syncs(said: &[(&str, &Said)]) -> Vec<Finding> {
     let told: Vec<(&str, Duration)> = said.iter().filter_map(|(name, said)| Some((*name, said.sync?))).collect();
     let slow = |(name, sync): &(&str, Duration)| {
         let message = format!("durable writes of its log take {} on average", time_text(*sync));
-        let remedy =
-            "check its disk with `archon doctor --data-dir DIR` there; use a faster disk, without other load";
+        let remedy = "check its disk with `archon doctor --data-dir DIR` there; use a faster disk, without other load";
         (*sync >= SYNC_SLOW).then(|| Finding::warning(CODE, name, message, remedy))
     };
     let findings: Vec<Finding> = told.iter().filter_map(slow).collect();

@@ -51,8 +51,7 @@ pub(super) fn judge(each: &Each) -> Vec<Finding> {
         let behind = quorum.coordinators.iter().filter(|member| member.entries_behind > Some(BEHIND_MAX));
         findings.extend(behind.map(|member| {
             let message = format!("it is {} entries behind", member.entries_behind.unwrap_or(0));
-            let remedy =
-                "check its log, its disk and the network to it; `archon quorum list` shows its progress";
+            let remedy = "check its log, its disk and the network to it; `archon quorum list` shows its progress";
             Finding::warning(CODE, &format!("coordinator/{}", member.id), message, remedy)
         }));
         return findings;
@@ -64,13 +63,13 @@ pub(super) fn judge(each: &Each) -> Vec<Finding> {
             let message = format!("these credentials are of another cluster, or revoked: {error}");
             return vec![Finding::error(CODE, CLUSTER, message, COMPARE)];
         }
-        let message =
-            format!("these credentials have no right to ask ({error}); give those of an operator or admin with \
-                     --tls-dir");
+        let message = format!(
+            "these credentials have no right to ask ({error}); give those of an operator or admin with \
+                     --tls-dir"
+        );
         return vec![Finding::not_checked(CODE, CLUSTER, message)];
     }
-    let majority =
-        "start a majority of the coordinators, each with its own data directory; they then elect a leader";
+    let majority = "start a majority of the coordinators, each with its own data directory; they then elect a leader";
     let cut_off = answers(each).find(|quorum| quorum.leader_id == Some(quorum.id));
     let message = match (cut_off, answers(each).map(|quorum| heard(quorum).1).max()) {
         (Some(quorum), _) => {

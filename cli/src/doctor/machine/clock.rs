@@ -142,8 +142,7 @@ pub(super) fn steady(elapsed: Elapsed) -> Finding {
 }
 
 fn leapt(message: &str) -> Finding {
-    let remedy =
-        "let only one program adjust the clock, and let it slew the clock instead of stepping it; leases do not depend \
+    let remedy = "let only one program adjust the clock, and let it slew the clock instead of stepping it; leases do not depend \
          on it";
     Finding::warning(FindingCode::ClockSteady, MACHINE, message, remedy)
 }

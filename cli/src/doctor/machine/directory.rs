@@ -79,8 +79,15 @@ pub(super) fn judge(about: &str, reading: &Reading) -> Finding {
         }
         Some(there) if there.mode & 0o1000 != 0 => {
             let message = format!("it is a shared directory (mode {:o})", there.mode);
-            Finding::warning(CODE, about, message, format!("give a separate directory with --data-dir, such as \
-                                                            {about}/archon"))
+            Finding::warning(
+                CODE,
+                about,
+                message,
+                format!(
+                    "give a separate directory with --data-dir, such as \
+                                                            {about}/archon"
+                ),
+            )
         }
         Some(there) if there.mode & 0o002 != 0 => {
             let message = format!("every user may write to it (mode {:o})", there.mode);

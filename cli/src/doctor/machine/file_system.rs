@@ -89,8 +89,7 @@ pub(super) fn judge(about: &str, reading: &Reading) -> Finding {
     let (name, kind) = match reading {
         Reading::Known(name, kind) => (name, kind),
         Reading::Other(number) => {
-            let message =
-                format!("file system {number:#x} is unknown: check that it keeps synced data");
+            let message = format!("file system {number:#x} is unknown: check that it keeps synced data");
             return Finding::not_checked(CODE, about, message);
         }
         Reading::Unknown(why) => return Finding::not_checked(CODE, about, format!("type of file system: {why}")),
@@ -99,9 +98,8 @@ pub(super) fn judge(about: &str, reading: &Reading) -> Finding {
     match kind {
         Kind::Disk => Finding::ok(CODE, about, *name),
         Kind::Memory => {
-            let message = format!(
-                "{name} is in memory: a restart of the machine loses all data, including acknowledged writes"
-            );
+            let message =
+                format!("{name} is in memory: a restart of the machine loses all data, including acknowledged writes");
             Finding::error(CODE, about, message, disk)
         }
         Kind::Network => {
@@ -121,7 +119,9 @@ pub(super) fn judge(about: &str, reading: &Reading) -> Finding {
             format!("{name}: the program behind it determines whether a sync is durable"),
             disk,
         ),
-        Kind::Foreign => Finding::warning(CODE, about, format!("{name} does not support owners and private files"), disk),
+        Kind::Foreign => {
+            Finding::warning(CODE, about, format!("{name} does not support owners and private files"), disk)
+        }
     }
 }
 

@@ -57,11 +57,9 @@ pub(super) fn judge(about: &str, reading: Reading) -> Finding {
     match reading {
         Reading::Never => Finding::ok(CODE, about, "unused so far"),
         Reading::Free => Finding::ok(CODE, about, "no process of this machine uses it"),
-        Reading::Held(process) => Finding::ok(
-            CODE,
-            about,
-            format!("process {process} uses it: a second process would be refused"),
-        ),
+        Reading::Held(process) => {
+            Finding::ok(CODE, about, format!("process {process} uses it: a second process would be refused"))
+        }
         Reading::Unknown(error) => Finding::not_checked(CODE, about, format!("process that uses it: {error}")),
     }
 }

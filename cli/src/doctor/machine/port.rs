@@ -130,10 +130,12 @@ fn judge(flag: &str, address: SocketAddr, reading: &Reading, expected: Option<&s
             let remedy = match error.kind() {
                 io::ErrorKind::AddrNotAvailable => {
                     "listen on an address of this machine (`ip address`); give the address for other members with \
-                     --advertise".to_owned()
+                     --advertise"
+                        .to_owned()
                 }
                 io::ErrorKind::PermissionDenied => "choose a port of 1024 or above, which needs no \
-                                                    privilege".to_owned(),
+                                                    privilege"
+                    .to_owned(),
                 _ => other,
             };
             Finding::error(CODE, &about, format!("cannot listen on it: {error}"), remedy)

@@ -22,8 +22,7 @@ impl TableCache {
     /// Returns the error for every later use of the table.
     pub(crate) fn dropped(&self) -> ErrorDetail {
         let why = format!(
-            "table {:?} was dropped with all that was in it; one that goes by the name since is another table, to be opened \
-             anew",
+            "table {:?} was dropped with all its data; a new table with this name must be opened again",
             self.name
         );
         ErrorDetail::new(ErrorKind::NotFound, why)

@@ -48,9 +48,16 @@ impl RightChange {
             return Err(invalid("give either table or all_tables".to_owned()));
         }
         let right = self.right.known();
-        right
-            .ok_or_else(|| invalid(format!("{:?} is not a right; use {}", self.right.as_str(), Right::WORDS.join(" or \
-                                            "))))
+        right.ok_or_else(|| {
+            invalid(format!(
+                "{:?} is not a right; use {}",
+                self.right.as_str(),
+                Right::WORDS.join(
+                    " or \
+                                            "
+                )
+            ))
+        })
     }
 }
 

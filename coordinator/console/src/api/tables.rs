@@ -63,9 +63,7 @@ impl NewTable {
         let ranged = !self.split_at.is_empty() || self.limits().is_set();
         let wrong = match self.kind {
             Kind::Hash | Kind::Lease if ranged => "only a table of kind range is split at keys",
-            Kind::Range if self.partitions.is_some() => {
-                "a range table has no number of partitions: give split_at"
-            }
+            Kind::Range if self.partitions.is_some() => "a range table has no number of partitions: give split_at",
             Kind::Lease if self.replication.is_some() => "leases have no copies, so no replication",
             Kind::Hash | Kind::Lease if self.partitions.is_none() => "give the number of partitions",
             _ => return Ok(()),

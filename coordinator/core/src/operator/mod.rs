@@ -77,9 +77,7 @@ pub enum Obstacle {
     #[error("partition {partition} was never assigned: there is nothing to lose")]
     NeverAssigned { partition: String },
     /// A lease holds no data.
-    #[error(
-        "partition {partition} is a lease without data; it gets an owner once a participant takes it"
-    )]
+    #[error("partition {partition} is a lease without data; it gets an owner once a participant takes it")]
     IsLease { partition: String },
     /// A participant holds no data.
     #[error("{node} is a participant and holds no data; remove it with `archon node remove {node}`")]

@@ -283,9 +283,14 @@ impl<'a> View<'a> {
         };
         let mut enough = self.row.placements.iter().filter(|placement| settled(placement)).count();
         let replaced = self.replaced();
-        retired
-            .extend(replaced.map(|id| (id, "its data was lost or damaged, and enough other copies are in \
-                                            sync".to_owned())));
+        retired.extend(replaced.map(|id| {
+            (
+                id,
+                "its data was lost or damaged, and enough other copies are in \
+                                            sync"
+                    .to_owned(),
+            )
+        }));
         if enough < wanted {
             return retired;
         }

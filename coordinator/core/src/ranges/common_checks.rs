@@ -124,8 +124,7 @@ pub(crate) fn check_copies(
 }
 
 pub(crate) fn without_leader(row: &Partition, name: &str) -> ErrorDetail {
-    let message =
-        format!("partition {name} is {}: it has no leader", row.status);
+    let message = format!("partition {name} is {}: it has no leader", row.status);
     ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(500)
 }
 

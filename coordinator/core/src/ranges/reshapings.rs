@@ -115,10 +115,15 @@ fn split_waits_for(state: &ClusterState, row: &Partition, split: &Split, pending
     let least = usize::from(row.min_in_sync).max(1);
     let ready = split.copies.len() - pending.len();
     if able.is_empty() && ready < least {
-        return format!("only {ready} of {least} copies can be formed, without {}: the split is abandoned", named(&away));
+        return format!(
+            "only {ready} of {least} copies can be formed, without {}: the split is abandoned",
+            named(&away)
+        );
     }
     let mut text = match (&able[..], split.cut) {
-        ([], _) => return format!("{ready} copies have the keys of {right}: the split continues without {}", named(&away)),
+        ([], _) => {
+            return format!("{ready} copies have the keys of {right}: the split continues without {}", named(&away));
+        }
         ([_], false) => format!("waits for {}, which still copies the keys of {right}", named(&able)),
         (_, false) => format!("waits for {}, which still copy the keys of {right}", named(&able)),
         ([_], true) => format!("waits for {}, which still writes the keys of {right} out", named(&able)),

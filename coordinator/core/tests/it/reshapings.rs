@@ -47,7 +47,11 @@ fn split_shows_progress_and_pending_copies() {
     bed.forms(leader, 0, FORMED_AT).unwrap();
     let formed = only(&bed);
     assert_eq!((formed.percent, formed.copies_ready), (63, 1));
-    assert!(formed.why.contains("which still writes the keys of times/1 out; the split continues without "), "{}", formed.why);
+    assert!(
+        formed.why.contains("which still writes the keys of times/1 out; the split continues without "),
+        "{}",
+        formed.why
+    );
     bed.forms(others[1], 0, FORMED_AT).unwrap();
     bed.pass(100, &last);
     assert_eq!(Reshaping::all(&bed.state).count(), 0);

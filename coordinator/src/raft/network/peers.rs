@@ -421,9 +421,10 @@ impl Raft for Peers {
             return Err(Status::invalid_argument(format!("snapshot of {length} bytes is above {BODY_BYTES_MAX}")));
         }
         self.may_install(&meta).await?;
-        let _place = self.inner.snapshots.try_acquire().map_err(|_| {
-            Status::unavailable("this coordinator is receiving another snapshot; only one at a time")
-        })?;
+        let _place =
+            self.inner.snapshots.try_acquire().map_err(|_| {
+                Status::unavailable("this coordinator is receiving another snapshot; only one at a time")
+            })?;
         let body = tokio::time::timeout(SNAPSHOT_DEADLINE, receive(&mut chunks, length)).await;
         let body = body.map_err(|_| Status::deadline_exceeded("the snapshot took too long"))??;
         let body = readable(body, self.inner.local_voter.spoken.clone()).await?;

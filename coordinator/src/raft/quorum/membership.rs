@@ -104,8 +104,13 @@ impl Quorum {
         let change = match step {
             QuorumStep::Done | QuorumStep::CatchUp(..) => return Ok(()),
             QuorumStep::GiveWay(stay) => {
-                return if self.give_way_to(&stay).await { Ok(()) } else { Err("no coordinator took the \
-                                                                               lead".to_owned()) };
+                return if self.give_way_to(&stay).await {
+                    Ok(())
+                } else {
+                    Err("no coordinator took the \
+                                                                               lead"
+                        .to_owned())
+                };
             }
             // Nothing is added to the target set.
             QuorumStep::LeaveJoint => ChangeMembers::AddVoterIds(BTreeSet::new()),

@@ -38,19 +38,16 @@ pub(in crate::service) fn text(state: &ClusterState, alert: &Alert) -> Reason {
         Alert::NoSpareRoom { table, without, have, need } => {
             let (who, subject) = members(*table);
             let (without, things) = (state.node_name(*without), things(table));
-            let message = format!("without {without} the {who} together can take {have} {things}, but there are \
-                                   {need}");
+            let message = format!(
+                "without {without} the {who} together can take {have} {things}, but there are \
+                                   {need}"
+            );
             reason_now(ReasonCode::NoSpareRoom, subject, message, ROOM_REMEDY)
         }
         Alert::TooFewMembers { table, have, need } => {
             let (who, subject) = members(*table);
             let message = format!("{have} {who} take partitions, fewer than the required {need}");
-            reason_now(
-                ReasonCode::TooFewMembers,
-                subject,
-                message,
-                "start more, or uncordon or undrain existing ones",
-            )
+            reason_now(ReasonCode::TooFewMembers, subject, message, "start more, or uncordon or undrain existing ones")
         }
         Alert::TooFewVoters { voters, had_more } => {
             let message = match (voters, had_more) {
@@ -62,8 +59,10 @@ pub(in crate::service) fn text(state: &ClusterState, alert: &Alert) -> Reason {
                     "there is only one coordinator: without it the cluster cannot decide anything, and its state is on \
                      one disk only"
                 }
-                _ => "there are only two voters, and neither may fail: without one of them the cluster cannot decide \
-                      anything",
+                _ => {
+                    "there are only two voters, and neither may fail: without one of them the cluster cannot decide \
+                      anything"
+                }
             };
             let remedy = "add coordinators until there are three voters: `archon coordinator --id N --join H:P \
                           --data-dir DIR`; or promote an existing learner: `archon quorum promote N`";
@@ -93,8 +92,10 @@ pub(in crate::service) fn text(state: &ClusterState, alert: &Alert) -> Reason {
         }
         Alert::TableNotGranted { member, table } => {
             let (name, table) = (state.node_name(*member), subjects::table_name(state, *table));
-            let message = format!("{name} serves lease table {table} without the right `own`: it gets no partition of \
-                                   it");
+            let message = format!(
+                "{name} serves lease table {table} without the right `own`: it gets no partition of \
+                                   it"
+            );
             let remedy = format!(
                 "`archon access grant own --participant {name} --table {table}`, or start it without that table"
             );
@@ -150,7 +151,8 @@ fn held_text(state: &ClusterState, held: Held) -> (Subject, String, String) {
         }
         Held::Offline(partition) => {
             let table = subjects::table_name(state, partition.table);
-            let remedy = format!("if it is no longer needed: `archon partition online {} --table {table}`", partition.index);
+            let remedy =
+                format!("if it is no longer needed: `archon partition online {} --table {table}`", partition.index);
             let is_offline = state.partitions.get(partition).is_some_and(|row| row.status == PartitionStatus::Offline);
             let what = if is_offline { "it is offline" } else { "it is going offline: its leader releases it" };
             (subjects::partition(state, partition), what.to_owned(), remedy)

@@ -176,9 +176,7 @@ pub(in crate::service) fn reasons(
         told(
             ReasonCode::CertificateNotTaken,
             &with(&|certificate| certificate.not_taken),
-            |_| {
-                "{} cannot use the new certificate in its directory and keeps the old one".to_owned()
-            },
+            |_| "{} cannot use the new certificate in its directory and keeps the old one".to_owned(),
             "see its log, and run `archon cert check DIR` there",
         ),
         differing(&all).into_iter().collect(),
@@ -339,10 +337,7 @@ mod tests {
         for after in [Millis::new(DAY + 1), WHENEVER] {
             let (kind, said) = judged(Some(after)).unwrap();
             assert_eq!(kind, ErrorKind::Refused);
-            assert!(
-                said.contains("is revoked itself") && said.contains("archon access readmit admin/alice"),
-                "{said}"
-            );
+            assert!(said.contains("is revoked itself") && said.contains("archon access readmit admin/alice"), "{said}");
         }
     }
 

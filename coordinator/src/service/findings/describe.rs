@@ -148,8 +148,10 @@ fn owner_stays(state: &ClusterState, owner: NodeId, leases: &[PartitionId]) -> R
     let (name, count) = (state.node_name(owner), leases.len());
     let named = state.partition_names(leases.iter().copied());
     let leases = if count == 1 { "1 lease".to_owned() } else { format!("{count} leases") };
-    let message = format!("{name} should give up {leases} and keeps them, because no other participant may own them \
-                           ({named})");
+    let message = format!(
+        "{name} should give up {leases} and keeps them, because no other participant may own them \
+                           ({named})"
+    );
     reason_now(ReasonCode::OwnerStays, subjects::node(state, owner), message, STAYS_REMEDY)
 }
 
@@ -221,10 +223,8 @@ fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<Reason>
         |code: ReasonCode, message: String, remedy: String| reason_now(code, Subject::Copies, message, remedy);
     let mut reasons = Vec::new();
     if shortage.nodes_at_limit > 0 {
-        let message = format!(
-            "{} partitions lack a copy, and all nodes that could take it are full",
-            shortage.nodes_at_limit
-        );
+        let message =
+            format!("{} partitions lack a copy, and all nodes that could take it are full", shortage.nodes_at_limit);
         reasons.push(of_copies(ReasonCode::NodesAtLimit, message, limit_remedy(shortage.plan)));
     }
     if let Some((partitions, Withheld { failed, of })) = shortage.withheld {
@@ -248,8 +248,10 @@ fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<Reason>
         (_, 0) if shortage.nodes_at_limit > 0 => "start the failed nodes again, or add capacity elsewhere".to_owned(),
         (_, 0) => {
             let minutes = state.settings.replace_after_ms as f64 / 60_000.0;
-            format!("start the failed nodes again; otherwise copies are rebuilt on other nodes after {minutes:.1} \
-                     minutes")
+            format!(
+                "start the failed nodes again; otherwise copies are rebuilt on other nodes after {minutes:.1} \
+                     minutes"
+            )
         }
         (_, _) => "start the failed nodes again, or add others".to_owned(),
     };
@@ -410,7 +412,8 @@ pub(in crate::service) fn reason(
             format!("a copy knew epoch {known}, which was never granted; the next leader uses a higher one"),
             unserved,
             "look for a node started from an old or copied data directory, or for coordinators restored from an old \
-             state".into(),
+             state"
+                .into(),
         ),
         Why::WaitingForLease { node, .. } => (
             ReasonCode::WaitingForLease,
@@ -460,8 +463,10 @@ pub(in crate::service) fn reason(
         ),
         Why::AllBarred { participants } => (
             ReasonCode::AllBarred,
-            format!("all {participants} participants that serve its table are excluded from it, or have no right to \
-                     own it"),
+            format!(
+                "all {participants} participants that serve its table are excluded from it, or have no right to \
+                     own it"
+            ),
             unserved,
             format!(
                 "lift an exclusion (see `archon partition describe {}`), or grant the right: `archon access grant own \

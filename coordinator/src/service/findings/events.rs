@@ -58,9 +58,7 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
             ("lost its data: a new data directory took over its name".to_owned(), node(id))
         }
         EventKind::NodeDeclaredLost { node: id, placements, last_copies } => (
-            format!(
-                "declared lost; {placements} copies discarded, {last_copies} of them the last of their partition"
-            ),
+            format!("declared lost; {placements} copies discarded, {last_copies} of them the last of their partition"),
             node(id),
         ),
         EventKind::NodeRemoved { node: id, name, placements: 0 } => ("removed".to_owned(), named(id, name)),
@@ -166,10 +164,7 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
         }
         EventKind::Merged { partition, right, at } => {
             let (right, at) = (state.partition_name(*right), shown_key(at));
-            (
-                format!("is merged: it has the keys of {right}, from {at} on, and {right} is deleted"),
-                of(partition),
-            )
+            (format!("is merged: it has the keys of {right}, from {at} on, and {right} is deleted"), of(partition))
         }
         EventKind::MergeAbandoned { partition, right, why } => {
             let right = state.partition_name(*right);
@@ -232,9 +227,7 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
             (what, Subject::Coordinators)
         }
         EventKind::ProtocolRaised { before, after } => {
-            let what = format!(
-                "protocol raised from {before} to {after}; members of older versions are refused"
-            );
+            let what = format!("protocol raised from {before} to {after}; members of older versions are refused");
             (what, Subject::Cluster)
         }
         EventKind::ProtocolHeld { held: true } => {

@@ -16,7 +16,8 @@ pub(super) fn unsettled(state: &ClusterState) -> Vec<Reason> {
     let recovery = state.recovery.as_deref().map(|recovery| {
         let message = match unheard(state, recovery).count() {
             0 => "the coordinators are being recovered, and wait for an operator to accept the open \
-                  questions".to_owned(),
+                  questions"
+                .to_owned(),
             unheard => {
                 format!("the coordinators are being recovered, and wait for the reports of {unheard} nodes")
             }
@@ -134,9 +135,10 @@ pub(super) fn without_changes(me: u64, voters: &[VoterView]) -> Vec<Reason> {
         let lack = voter.lack?;
         let message = format!("{voter} appends nothing to its log, {lack}");
         let (code, remedy) = match lack {
-            Lack::Full(_) => {
-                (ReasonCode::DiskFull, format!("free disk space for coordinator {}; it then resumes automatically", voter.id))
-            }
+            Lack::Full(_) => (
+                ReasonCode::DiskFull,
+                format!("free disk space for coordinator {}; it then resumes automatically", voter.id),
+            ),
             Lack::Fails => (
                 ReasonCode::DiskFails,
                 format!("check the log and the disk of coordinator {}; it then resumes automatically", voter.id),

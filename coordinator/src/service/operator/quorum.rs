@@ -278,8 +278,7 @@ fn told(state: &ClusterState, doubt: &Doubt, refused: &BTreeMap<String, String>)
             (DoubtKind::Ranges, name, text.to_owned())
         }
         Doubt::NoCopy { partition } => {
-            let text =
-                "no node holds a copy of it: a lost change moved or dropped it, or its data is gone";
+            let text = "no node holds a copy of it: a lost change moved or dropped it, or its data is gone";
             (DoubtKind::NoCopy, state.partition_name(*partition), text.to_owned())
         }
         Doubt::Unknown { node, copies } => {
@@ -315,9 +314,7 @@ fn behind(told: u64, base: u64) -> String {
     match generation_of(told) {
         // Numbers start over with each generation: the numbers between them do not count.
         later if later > generation_of(base) => {
-            format!(
-                "it was in generation {later}, which is unknown here: all decisions in it are lost, and {go_on}"
-            )
+            format!("it was in generation {later}, which is unknown here: all decisions in it are lost, and {go_on}")
         }
         _ => {
             let lost = told.saturating_sub(base);

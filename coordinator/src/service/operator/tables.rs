@@ -59,8 +59,13 @@ impl Admins {
         };
         match self.commit(call, decide).await? {
             (session, Answer::TableCreated { table }) => session.quorum().replicated().read(|state| {
-                let gone = || ErrorDetail::new(ErrorKind::NotFound, "the table was created, and has been dropped \
-                                                                     since");
+                let gone = || {
+                    ErrorDetail::new(
+                        ErrorKind::NotFound,
+                        "the table was created, and has been dropped \
+                                                                     since",
+                    )
+                };
                 state.tables.get(&table).map(|table| summary(state, table)).ok_or_else(gone)
             }),
             (_, other) => Err(unexpected(&other)),

@@ -157,7 +157,6 @@ fn begun(state: &ClusterState, partition: PartitionId) -> Result<PartitionSplit>
 /// Returns the error for a repeated request about a split or merge that is too old for its outcome to be known.
 pub(super) fn forgotten(state: &ClusterState, partition: PartitionId) -> ErrorDetail {
     let name = state.partition_name(partition);
-    let message =
-        format!("it was started before, and its result is no longer known; see partition {name}");
+    let message = format!("it was started before, and its result is no longer known; see partition {name}");
     ErrorDetail::new(ErrorKind::Refused, message)
 }

@@ -117,7 +117,7 @@ impl BeatStreams {
         let _forgotten = Forgets { streams: self, number };
         let frame = Beats { cluster: self.member.cluster, batch: number, beats: vec![beat], relay: None };
         if let Err(detail) = self.streams.send(to.address(), to.expected(), Arc::new(frame.into()), until) {
-            tracing::debug!(%detail, address = to.address(), "no heartbeat goes there");
+            tracing::debug!(%detail, address = to.address(), "no heartbeat is sent there");
             return Err(NotGranted::Failed(None));
         }
         match timeout_at(until, answered).await {
@@ -187,7 +187,8 @@ impl BeatStreams {
         let bytes = brought.get(for_it.place).map_or(&[][..], AsRef::as_ref);
         let statement = || news_statement(node, incarnation, &BeatKey::digest(bytes));
         if !self.key.as_ref().is_none_or(|key| key.proves(&statement(), &for_it.proof)) {
-            let why = "what came with the answer to a heartbeat is of no coordinator: a relay made it up or changed it";
+            let why = "the table update in the answer to a heartbeat is not signed by a coordinator: a relay invented \
+                       or changed it";
             return Err(ErrorDetail::new(ErrorKind::Refused, why));
         }
         News::read(bytes, incarnation).map_err(ErrorDetail::from)
@@ -206,7 +207,8 @@ impl BeatStreams {
                 let lease = LeaseAnswer { node, incarnation, number, lease_ms, withdrawn };
                 match take(lease, now) {
                     Taken::Foreign => {
-                        tracing::warn!(number, %node, %incarnation, "discarded an answer to a heartbeat that was not sent, or long ago");
+                        tracing::warn!(number, %node, %incarnation, "discarded an answer to a heartbeat that was not \
+                                                                     sent, or long ago");
                         return;
                     }
                     taken => Ok(Answered { taken, next_departure_ms }),

@@ -264,7 +264,7 @@ impl Life<'_> {
 
     fn say_no_coordinator(&self, to: ReturnAddress) {
         self.counts.no_coordinator.fetch_add(1, Ordering::Relaxed);
-        let why = "no coordinator answers this relay; it keeps the heartbeat for whoever leads next";
+        let why = "no coordinator answers this relay; it keeps the heartbeat for the next leader";
         self.say(to, Err(ErrorDetail::new(ErrorKind::NoQuorum, why)));
     }
 

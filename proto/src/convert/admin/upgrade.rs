@@ -13,7 +13,7 @@ pub fn protocol_range((min, max): (u32, u32), field: &'static str) -> Result<Pro
         (oldest, newest) if 0 < oldest && oldest <= newest && newest <= PROTOCOL_MAX => {
             Ok(ProtocolRange { oldest, newest })
         }
-        (oldest, newest) => Err(ConvertError::new(field, format!("{oldest} to {newest} is no range of protocols"))),
+        (oldest, newest) => Err(ConvertError::new(field, format!("{oldest} to {newest} is not a range of protocols"))),
     }
 }
 

@@ -209,7 +209,7 @@ impl Access {
 /// `InvalidArgument`, if the identity cannot exist.
 pub fn check_identity(identity: &str) -> Result<(), ErrorDetail> {
     let Some((role, name)) = identity.split_once('/') else {
-        let why = format!("{identity:?} is no identity, such as admin/alice or node/athens");
+        let why = format!("{identity:?} is not an identity such as admin/alice or node/athens");
         return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
     };
     check_name("role's", role)?;
@@ -237,7 +237,8 @@ pub fn grantee_text(name: Option<&str>, right: Option<Right>) -> String {
 /// Explains why a participant may not own partitions of `table`, and what to do.
 pub fn own_denial(participant: &str, table: &str) -> String {
     format!(
-        "participant/{participant} may not own partitions of table {table}: it was not granted that; an admin grants it by \
+        "participant/{participant} may not own partitions of table {table}: it was not granted that; an admin grants \
+         it by \
          `archon access grant own --participant {participant} --table {table}`"
     )
 }
@@ -257,7 +258,8 @@ pub fn denial(client: &str, wanted: Right, table: &str, has: Option<Right>) -> S
     // Writers request the routes first, so without this hint they would get two refusals, one right after the other.
     let more = if wanted == Right::Read { ", or `grant write` where it writes as well" } else { "" };
     format!(
-        "client/{client} may not {} table {table}: it {has}; an admin grants it by `archon access grant {} --client {client} --table \
+        "client/{client} may not {} table {table}: it {has}; an admin grants it by `archon access grant {} --client \
+         {client} --table \
          {table}`{more}",
         wanted.verb(),
         wanted.as_str(),
@@ -325,7 +327,8 @@ mod tests {
     fn denial_names_the_missing_right_and_the_remedy() {
         assert_eq!(
             denial("shop", Right::Write, "orders", Some(Right::Read)),
-            "client/shop may not write to table orders: it may read it only; an admin grants it by `archon access grant \
+            "client/shop may not write to table orders: it may read it only; an admin grants it by `archon access \
+             grant \
              write --client shop --table orders`"
         );
         let said = denial("shop", Right::Read, "orders", None);

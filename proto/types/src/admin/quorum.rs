@@ -69,7 +69,7 @@ impl fmt::Display for QuorumChange {
             Self::Promote { id } => write!(f, "coordinator {id} becomes a voter"),
             Self::Demote { id } => write!(f, "coordinator {id} becomes a learner"),
             Self::Remove { id } => write!(f, "coordinator {id} is removed"),
-            Self::Replace { old, new } => write!(f, "coordinator {new} takes the place of coordinator {old}"),
+            Self::Replace { old, new } => write!(f, "coordinator {new} replaces coordinator {old}"),
             Self::SetAddress { id, address } => write!(f, "coordinator {id} is reached at {address}"),
         }
     }

@@ -169,12 +169,14 @@ impl Setting {
     /// coordinator ever granted, and only the failure time-out can be changed at any moment (PROTOCOL rule 16).
     pub const fn fixed(self) -> Option<&'static str> {
         match self {
-            Self::Partitions => {
-                Some("it applies only when the cluster is created; the number of partitions of a hash table never changes")
-            }
-            Self::Replication => {
-                Some("it applies only when the cluster is created; change the replication of a table: archon table alter")
-            }
+            Self::Partitions => Some(
+                "it applies only when the cluster is created; the number of partitions of a hash table never \
+                      changes",
+            ),
+            Self::Replication => Some(
+                "it applies only when the cluster is created; change the replication of a table: archon table \
+                      alter",
+            ),
             Self::HeartbeatMs | Self::LeaseMs | Self::MarginMs => Some(
                 "takeovers rely on the length of leases granted so far: another length needs a new cluster; \
                  only failure_timeout_ms can be changed",
@@ -225,7 +227,7 @@ impl Setting {
         let range = self.range();
         let unit = if self.unit() == SettingUnit::Milliseconds { " milliseconds" } else { "" };
         let wanted = || format!("write a number from {} to {}{unit}", range.start(), range.end());
-        let value: u64 = text.parse().map_err(|_| format!("{text:?} is no number; {}", wanted()))?;
+        let value: u64 = text.parse().map_err(|_| format!("{text:?} is not a number; {}", wanted()))?;
         if range.contains(&value) { Ok(value) } else { Err(format!("{value} is out of range; {}", wanted())) }
     }
 
@@ -277,7 +279,7 @@ mod tests {
         assert_eq!(high, "1001 is out of range; write a number from 1 to 1000");
         for text in ["", "-1", "5s", "1e3", "99999999999999999999"] {
             let found = Setting::ReplicationTimeoutMs.parse(text).unwrap_err();
-            assert!(found.ends_with("is no number; write a number from 10 to 600000 milliseconds"), "{found}");
+            assert!(found.ends_with("is not a number; write a number from 10 to 600000 milliseconds"), "{found}");
         }
     }
 

@@ -134,13 +134,14 @@ pub enum SettingsError {
     Timing(#[from] LeaseTimingError),
     /// Copies would be replaced because of every restart.
     #[error(
-        "replace_after_ms is too short: {replace_after_ms} ms < {failure_timeout_ms} ms (failure_timeout_ms): copies would be made \
-         anew before a node that is started again can be back"
+        "replace_after_ms is too short: {replace_after_ms} ms < {failure_timeout_ms} ms (failure_timeout_ms): copies \
+         would be rebuilt before a restarted node can return"
     )]
     ReplaceAfterTooShort { replace_after_ms: u64, failure_timeout_ms: u64 },
     /// A pause that costs a node nothing else would cost it its copies.
     #[error(
-        "replication_timeout_ms is too short: {replication_timeout_ms} ms < 2 × {heartbeat_ms} ms (heartbeat_ms) = {needed_ms} \
+        "replication_timeout_ms is too short: {replication_timeout_ms} ms < 2 × {heartbeat_ms} ms (heartbeat_ms) = \
+         {needed_ms} \
          ms: followers would be dropped for pauses that cost a node nothing else"
     )]
     ReplicationTimeoutTooShort { replication_timeout_ms: u64, heartbeat_ms: u64, needed_ms: u64 },
@@ -149,7 +150,8 @@ pub enum SettingsError {
     DoorsTooOften { door_every_ms: u64 },
     /// One lost packet would cost a node its leaderships.
     #[error(
-        "door_silent_ms is too short: {door_silent_ms} ms < 2 × {door_every_ms} ms (door_every_ms) = {needed_ms} ms: a node would lose \
+        "door_silent_ms is too short: {door_silent_ms} ms < 2 × {door_every_ms} ms (door_every_ms) = {needed_ms} ms: a \
+         node would lose \
          its leaderships for one knock that came to nothing"
     )]
     DoorSilenceTooShort { door_silent_ms: u64, door_every_ms: u64, needed_ms: u64 },

@@ -37,7 +37,7 @@ pub trait Vocabulary: Copy + Eq + fmt::Debug + 'static {
 
 /// Text that is not a word of the expected vocabulary.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{found:?} is no {what}; write {known}")]
+#[error("{found:?} is not a valid {what}; use {known}")]
 pub struct UnknownWord {
     /// Text found.
     pub found: String,

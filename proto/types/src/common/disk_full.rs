@@ -55,7 +55,7 @@ impl fmt::Display for DiskFull {
         match self.limit {
             DiskLimit::Bytes => write!(f, "{free} MiB are free, {needed} MiB are needed"),
             DiskLimit::Inodes => write!(f, "{free} MiB are free, but no inodes: remove files"),
-            DiskLimit::Quota => write!(f, "{free} MiB are free, but the system takes no more: a quota is used up"),
+            DiskLimit::Quota => write!(f, "{free} MiB are free, but a quota is exhausted"),
         }
     }
 }

@@ -160,9 +160,7 @@ pub fn check_name(what: &str, name: &str) -> Result<(), ErrorDetail> {
 pub fn check_member_name(what: &str, name: &str) -> Result<(), ErrorDetail> {
     check_name(what, name)?;
     if name.chars().all(|c| c.is_ascii_digit()) {
-        return Err(invalid(format!(
-            "the {what} name {name:?} would be taken for a number; put a letter into it, as in \"{what}-{name}\""
-        )));
+        return Err(invalid(format!("the {what} name {name:?} is a number; add a letter, as in \"{what}-{name}\"")));
     }
     Ok(())
 }

@@ -20,7 +20,10 @@ impl Over {
     /// Returns the refusal of a request of this incarnation, for clients that do not understand the proof.
     pub fn refusal(&self) -> ErrorDetail {
         let Self { node, incarnation, version } = self;
-        let why = format!("life {incarnation} of node {node} ended at version {version}; the node is to register anew");
+        let why = format!(
+            "incarnation {incarnation} of node {node} ended at version {version}; the node must register \
+                           again"
+        );
         ErrorDetail::new(ErrorKind::StaleIncarnation, why).with_table_version(*version)
     }
 }

@@ -43,7 +43,10 @@ impl Participant {
         let longest = timing.failure_timeout_ms.max(timing.margin_ms).max(timing.lease_ms).max(timing.heartbeat_ms);
         if longest > PARTICIPANT_TIMING_MS_MAX {
             let why = format!("{longest} ms in its timing is more than {PARTICIPANT_TIMING_MS_MAX} ms, an hour");
-            return Err(invalid(format!("{why}: for so long nobody could take over what it owned when it died")));
+            return Err(invalid(format!(
+                "{why}: its partitions would be without an owner for this time after its \
+                                        death"
+            )));
         }
         timing.check_safe().map(|_| ()).map_err(|error| invalid(error.to_string()))
     }

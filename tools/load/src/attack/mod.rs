@@ -53,7 +53,7 @@ impl FromStr for Attack {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|attack| attack.name() == text);
-        found.ok_or_else(|| format!("{text:?} is no attack; write {}", Self::ALL.map(Self::name).join(", ")))
+        found.ok_or_else(|| format!("{text:?} is not an attack; use {}", Self::ALL.map(Self::name).join(", ")))
     }
 }
 

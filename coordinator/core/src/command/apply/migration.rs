@@ -26,8 +26,10 @@ pub(super) fn start_plan(
     let (table_version, moves_version) = made_for;
     let now = state.table_version();
     if now != table_version {
-        let message = format!("the plan is for table version {table_version}, but the table is at {now}; make a new \
-                               plan");
+        let message = format!(
+            "the plan is for table version {table_version}, but the table is at {now}; make a new \
+                               plan"
+        );
         return Err(ErrorDetail::new(ErrorKind::StalePlan, message)
             .with_have_need(now.get(), table_version.get())
             .with_table_version(now));

@@ -164,8 +164,11 @@ impl fmt::Display for UnmetReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotEmptied { placements } => {
-                write!(f, "no other node can take {placements} placements of the drained node; add nodes or raise \
-                           limits")
+                write!(
+                    f,
+                    "no other node can take {placements} placements of the drained node; add nodes or raise \
+                           limits"
+                )
             }
             Self::AboveShare { has, share } => {
                 write!(f, "the node keeps {has} of a share of {share}: no other node may take more")
