@@ -15,7 +15,7 @@ pub(crate) struct ApiError {
     message: String,
 }
 
-/// Why a request was not met.
+/// Failure of a request.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ErrorAnswer {
     /// The error.
@@ -25,9 +25,9 @@ pub(crate) struct ErrorAnswer {
 /// An error.
 #[derive(Serialize, JsonSchema)]
 struct ErrorBody {
-    /// What kind of error: a word as `archon` gives with `-o json`.
+    /// Kind of error, as in the JSON output of `archon`.
     kind: &'static str,
-    /// What was wrong with which input, and what to do.
+    /// Description of the error, naming the input that caused it, and a remedy.
     message: String,
 }
 

@@ -24,7 +24,8 @@ pub(crate) fn check_origin(method: &Method, uri: &Uri, headers: &HeaderMap, encr
     // With DNS rebinding, a foreign name that resolves to this address would make this page part of the foreign
     // origin. With TLS, the certificate identifies the server.
     if !encrypted && !is_local_name(host) {
-        return refused(format!("this console has no name, and the request is for {host}: open it by its address"));
+        return refused(format!("this console has no TLS and accepts requests for IP addresses only, not for {host}: \
+                                open it by its address"));
     }
     if method.is_safe() {
         return Ok(());
@@ -32,11 +33,11 @@ pub(crate) fn check_origin(method: &Method, uri: &Uri, headers: &HeaderMap, encr
     if let Some(origin) = text(ORIGIN) {
         let own = origin.split_once("://").is_some_and(|(_, authority)| authority == host);
         if !own {
-            return refused(format!("a page of {origin} may change nothing here"));
+            return refused(format!("a page of {origin} may not change anything here"));
         }
     }
     if !headers.contains_key(HEADER) {
-        return refused(format!("what changes something needs the header `{HEADER}: 1`"));
+        return refused(format!("a change requires the header `{HEADER}: 1`"));
     }
     Ok(())
 }
@@ -50,7 +51,7 @@ pub(crate) fn check_role(caller: &Caller, call: &str, encrypted: bool) -> Result
         return Ok(());
     }
     let Some(identity) = &caller.identity else {
-        return Err(forbidden("who asks is not known".to_owned()));
+        return Err(forbidden("the caller has no identity".to_owned()));
     };
     // Coordinators use gRPC, which also checks whether they were removed.
     if identity.role() == Role::Coordinator {
@@ -117,7 +118,7 @@ mod tests {
         assert_eq!(said(&Method::POST, &[host, (HEADER, "1")], false), Ok(()), "a program sends no origin");
         for origin in ["http://127.0.0.1:9999", "https://elsewhere.example", "null"] {
             let refused = said(&Method::POST, &[host, ("origin", origin), (HEADER, "1")], false);
-            assert!(refused.unwrap_err().contains("may change nothing here"), "{origin}");
+            assert!(refused.unwrap_err().contains("may not change anything here"), "{origin}");
         }
         assert!(said(&Method::DELETE, &[host, own], false).unwrap_err().contains(HEADER));
     }

@@ -181,9 +181,9 @@ fn impossible_console_requests_are_refused_with_reason() {
             "x-archon-console: 1\r\nif-match: \"1\"\r\n",
             "",
             400,
-            "without a condition",
+            "has no condition",
         ),
-        ("PATCH", "/api/v1/nodes", CHANGES, "", 405, "cannot be asked by PATCH"),
+        ("PATCH", "/api/v1/nodes", CHANGES, "", 405, "does not support PATCH"),
         ("DELETE", "/api/v1/tables/default?table_id=99", CHANGES, "", 409, ""),
     ] {
         let (found, said) = ask(at, method, path, headers, body);

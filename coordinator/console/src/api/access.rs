@@ -8,30 +8,30 @@ use axum::Json;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Which rights are listed.
+/// Filter of the listed rights.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AccessFilter {
-    /// Only what this client may.
+    /// Lists only rights of this client.
     client: Option<String>,
-    /// Only what is about this table.
+    /// Lists only rights for this table.
     table: Option<String>,
 }
 
-/// A right that is to be granted, or taken back.
+/// A right to grant or to revoke.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RightChange {
-    /// Which: who may write may read. `own` is a participant's, of one lease table.
+    /// The right; `write` includes `read`. `own` is a right of a participant to one lease table.
     right: Word<Right>,
     /// The name in the certificate of the client; of the participant if the right is `own`.
     client: Option<String>,
-    /// Every client, in place of one; every participant if the right is `own`.
+    /// Every client instead of one; every participant if the right is `own`.
     #[serde(default)]
     every_client: bool,
     /// The table's name.
     table: Option<String>,
-    /// Every table, in place of one.
+    /// Every table instead of one.
     #[serde(default)]
     all_tables: bool,
 }

@@ -12,11 +12,11 @@ use serde::Deserialize;
 /// Default number of events.
 const EVENTS_DEFAULT: u32 = 100;
 
-/// How many events.
+/// Limit of the list.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventLimit {
-    /// At most so many; 100 where it is not said.
+    /// Maximum number of events, up to 10,000; default: 100.
     most: Option<u32>,
 }
 

@@ -117,7 +117,8 @@ impl UnreadBody {
             to_bytes(unread.unwrap_or_default(), room.bytes_max).await
         };
         let late =
-            |_| ApiError::new(ErrorKind::Overloaded, "the body did not come in time, or others leave no room for it");
+            |_| ApiError::new(ErrorKind::Overloaded, "the body did not arrive in time, or other requests use all \
+                                                      memory for bodies");
         let read = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(late)?;
         read.map_err(|error| {
             let why = format!("the body is larger than {} bytes, or cannot be read: {error}", room.bytes_max);
@@ -220,7 +221,7 @@ impl FromRequestParts<Shared> for Unconditional {
 
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, ApiError> {
         if [IF_MATCH, IF_NONE_MATCH].iter().any(|name| parts.headers.contains_key(name)) {
-            let why = "a key is removed without a condition: leave out If-Match and If-None-Match";
+            let why = "a deletion has no condition: omit If-Match and If-None-Match";
             return Err(ApiError::new(ErrorKind::InvalidArgument, why));
         }
         Ok(Self)

@@ -69,35 +69,35 @@ pub fn description() -> Value {
 
 fn operations() -> Operations {
     Operations::new()
-        .get("/status", "The cluster at a glance", cluster::status)
-        .get("/quorum", "What each coordinator says of the quorum", cluster::quorum)
-        .get("/events", "What happened last, newest last", cluster::events)
-        .get("/settings", "The cluster's settings", cluster::settings)
-        .get("/access", "What clients may do to the rows of tables", access::list)
-        .post("/access/grant", "Grants a right to a client, or to all of them", access::grant)
-        .post("/access/revoke", "Takes a right back", access::revoke)
-        .get("/nodes", "Nodes and participants", nodes::list)
-        .get("/nodes/{name}", "A node, and what could be done to it", nodes::check)
+        .get("/status", "Returns an overview of the cluster", cluster::status)
+        .get("/quorum", "Returns the quorum as seen by each coordinator", cluster::quorum)
+        .get("/events", "Lists the newest events, newest last", cluster::events)
+        .get("/settings", "Returns the settings of the cluster", cluster::settings)
+        .get("/access", "Lists rights and revoked certificates", access::list)
+        .post("/access/grant", "Grants a right", access::grant)
+        .post("/access/revoke", "Revokes a right", access::revoke)
+        .get("/nodes", "Lists nodes and participants", nodes::list)
+        .get("/nodes/{name}", "Returns a node and the effects of possible operations", nodes::check)
         .post("/nodes/{name}/{order}", "Drains, undrains, cordons or uncordons a node", nodes::order)
-        .get("/tables", "The tables", tables::list)
+        .get("/tables", "Lists the tables", tables::list)
         .post("/tables", "Creates a table", tables::create)
-        .get("/tables/{table}", "A table, and what dropping it would delete", tables::check)
-        .get("/tables/{table}/description", "Everything about a table, with its partitions", tables::describe)
-        .delete("/tables/{table}", "Drops a table and everything in it", tables::drop_table)
-        .get("/partitions/{table}", "The partitions of a table", partitions::list)
-        .get("/partitions/{table}/{number}", "A partition, with its copies", partitions::describe)
-        .post("/partitions/{table}/{number}/bump", "Has a partition led anew", partitions::bump)
+        .get("/tables/{table}", "Returns a table and the effect of dropping it", tables::check)
+        .get("/tables/{table}/description", "Returns all details of a table, with its partitions", tables::describe)
+        .delete("/tables/{table}", "Drops a table with all its data", tables::drop_table)
+        .get("/partitions/{table}", "Lists the partitions of a table", partitions::list)
+        .get("/partitions/{table}/{number}", "Returns all details of a partition", partitions::describe)
+        .post("/partitions/{table}/{number}/bump", "Starts a new epoch of a partition", partitions::bump)
         .post("/partitions/{table}/{number}/split", "Splits a partition", partitions::split)
         .post("/partitions/{table}/{number}/merge", "Merges a partition with its right neighbour", partitions::merge)
-        .get("/locate/{table}/{key}", "Where a key is", partitions::locate)
-        .get("/rebalance", "The present or last rebalance, with its moves", rebalance::status)
-        .get("/rebalance/plan", "What a rebalance would move; changes nothing", rebalance::plan)
-        .post("/rebalance/apply", "Carries out a plan", rebalance::apply)
+        .get("/locate/{table}/{key}", "Returns the partition of a key", partitions::locate)
+        .get("/rebalance", "Returns the current or last rebalance with its moves", rebalance::status)
+        .get("/rebalance/plan", "Computes a plan; changes nothing", rebalance::plan)
+        .post("/rebalance/apply", "Applies a plan", rebalance::apply)
         .post("/rebalance/cancel", "Cancels the running rebalance", rebalance::cancel)
-        .get("/rows/{table}", "Rows in order of their keys", rows::scan)
-        .get("/rows/{table}/{key}", "The value of a key, with its revision as the ETag", rows::get)
-        .put("/rows/{table}/{key}", "Writes a key, if its revision is as the headers say", rows::put)
-        .delete("/rows/{table}/{key}", "Removes a key", rows::delete)
+        .get("/rows/{table}", "Lists rows in key order", rows::scan)
+        .get("/rows/{table}/{key}", "Returns the value of a key, with its revision as the ETag", rows::get)
+        .put("/rows/{table}/{key}", "Writes a key, on the condition in the headers", rows::put)
+        .delete("/rows/{table}/{key}", "Deletes a key", rows::delete)
 }
 
 /// Continues the trace of the caller. The span has the pattern of the path, which contains no keys.
@@ -154,7 +154,7 @@ async fn check_origin(State(shared): State<Shared>, request: Request, next: Next
 }
 
 async fn other_method(request: Request) -> ApiError {
-    let why = format!("{} cannot be asked by {}; see /api/v1/openapi.json", request.uri().path(), request.method());
+    let why = format!("{} does not support {}; see /api/v1/openapi.json", request.uri().path(), request.method());
     ApiError::new(ErrorKind::InvalidArgument, why).with_status(axum::http::StatusCode::METHOD_NOT_ALLOWED)
 }
 

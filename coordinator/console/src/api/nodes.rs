@@ -8,33 +8,33 @@ use axum::Json;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Which node.
+/// Node of the operation.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Named {
     /// The node's name.
     name: String,
 }
 
-/// Which node, and what of it.
+/// Node and order.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Ordered {
     /// The node's name.
     name: String,
-    /// What it is to do.
+    /// The order.
     order: Order,
 }
 
-/// What a node can be told.
+/// Orders for a node.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Order {
     /// Hand over all replicas.
     Drain,
-    /// Be emptied no more.
+    /// Cancel the drain.
     Undrain,
-    /// Keep what it has, and get nothing new.
+    /// Keep existing replicas, receive no new ones.
     Cordon,
-    /// Host what it is given again.
+    /// Receive replicas again.
     Uncordon,
 }
 

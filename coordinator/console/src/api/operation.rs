@@ -34,15 +34,15 @@ impl Description {
         if changes {
             parameters.push(json!({
                 "name": crate::guard::HEADER, "in": "header", "required": true, "schema": { "const": "1" },
-                "description": "That no page of somebody else has sent it.",
+                "description": "Proves that the request does not come from a page of another site.",
             }));
         }
         let mut operation = json!({
             "summary": does,
             "parameters": parameters,
             "responses": {
-                "200": { "description": "Done.", "content": self.answer },
-                "default": failure("Not done, and why."),
+                "200": { "description": "Success.", "content": self.answer },
+                "default": failure("The request failed; the body has the reason."),
             },
         });
         let has_parameter = |place: &str, name: &str| {
@@ -51,7 +51,7 @@ impl Description {
         };
         let mut failures = Vec::new();
         if has_parameter("path", "") {
-            failures.push(("404", "There is no such thing."));
+            failures.push(("404", "The object does not exist."));
         }
         if has_parameter("header", "If-Match") {
             failures.push(("412", "The condition does not hold."));
@@ -161,7 +161,7 @@ impl Taken for Octets {
 /// Allows the caller to skip a known value.
 impl Taken for KnownTag {
     fn describe(_: &mut SchemaGenerator, description: &mut Description) {
-        let says = "The ETag of the value that the caller has: 304 if it is that one still.";
+        let says = "The ETag of a value that the caller has; the answer is 304 if it is still current.";
         let schema = json!({ "type": "string" });
         let parameter = json!({ "name": "If-None-Match", "in": "header", "schema": schema, "description": says });
         description.parameters.push(parameter);
@@ -178,7 +178,7 @@ impl Taken for Unconditional {
 impl Taken for HeaderMap {
     fn describe(_: &mut SchemaGenerator, description: &mut Description) {
         for (name, says) in
-            [("If-Match", "The ETag that the value is to have."), ("If-None-Match", "`*`: the key is to be absent.")]
+            [("If-Match", "The required ETag of the current value."), ("If-None-Match", "`*`: the key must not exist.")]
         {
             let schema = json!({ "type": "string" });
             description.parameters.push(json!({ "name": name, "in": "header", "schema": schema, "description": says }));

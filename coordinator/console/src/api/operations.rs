@@ -82,8 +82,8 @@ impl Operations {
             "info": {
                 "title": "Archon",
                 "version": env!("CARGO_PKG_VERSION"),
-                "description": "What the console of a coordinator answers. Documents are those of `archon … -o json`. By TLS, who asks \
-                                shows a certificate, whose role may do it.",
+                "description": "HTTP interface of the console of a coordinator. Documents are those of `archon … -o \
+                 json`. With TLS, the role in the client certificate determines the permitted operations.",
             },
             "paths": self.paths,
             "components": { "schemas": self.generator.take_definitions(true) },

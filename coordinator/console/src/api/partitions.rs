@@ -15,7 +15,7 @@ use std::time::Duration;
 /// its result.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Which partition.
+/// Partition of the operation.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Named {
     /// The table's name.
@@ -24,27 +24,27 @@ pub(crate) struct Named {
     number: u32,
 }
 
-/// Why something is ordered.
+/// Reason for an order.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Reasoned {
-    /// Why, for those who read the events.
+    /// Reason, shown in the events; up to 200 characters.
     #[serde(default)]
     why: String,
 }
 
-/// Where a partition is split.
+/// Split key.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SplitAt {
-    /// The first key of the new partition; in the middle of its bytes where it is not said.
+    /// First key of the new partition; default: the key that halves its bytes.
     at: Option<String>,
-    /// Only says what it would do.
+    /// Only reports the effect.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// What was ordered.
+/// Partition of the order.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct PartitionOrdered {
     /// The table's name.
@@ -87,7 +87,7 @@ pub(crate) async fn split(
     let at = split.at.as_deref().map(str::as_bytes);
     let splitting = admin.split_partition(&named.table, named.number, at, split.dry_run);
     let searching = |_| {
-        let why = "the middle of its bytes is still being looked for; ask again, or name a key";
+        let why = "the search of the split key is still running; repeat the request, or give a key";
         ApiError::new(ErrorKind::Unavailable, why)
     };
     Ok(Json(tokio::time::timeout(SEARCH_TIMEOUT, splitting).await.map_err(searching)??))

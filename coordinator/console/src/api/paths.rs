@@ -3,14 +3,14 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Which table.
+/// Table of the operation.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct OfTable {
     /// The table's name.
     pub(crate) table: String,
 }
 
-/// Which key.
+/// Key of the operation.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Keyed {
     /// The table's name.

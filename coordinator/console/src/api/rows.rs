@@ -18,46 +18,46 @@ use serde::{Deserialize, Serialize};
 /// Default number of rows per page.
 const LIMIT_DEFAULT: u32 = 100;
 
-/// Which rows.
+/// Selection of rows.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScanQuery {
-    /// Only keys that begin so.
+    /// Only keys with this prefix.
     #[serde(default)]
     prefix: String,
     /// Only this key and greater ones.
     from: Option<String>,
     /// Only keys that are less than this one.
     to: Option<String>,
-    /// Only keys beyond this one in the order of the scan: to go on, the last key of the page before.
+    /// Only keys after this one in the order of the scan: continues after the last key of the previous page.
     after: Option<String>,
-    /// The greatest key first.
+    /// Descending order.
     #[serde(default)]
     reverse: bool,
-    /// At most so many, 1 to 10,000; 100 where it is not said.
+    /// Maximum number of rows, 1 to 10,000; default: 100.
     limit: Option<u32>,
 }
 
 /// Rows, in order of their keys.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Rows {
-    /// What was found.
+    /// The rows.
     rows: Vec<Entry>,
-    /// Whether there may be more after the last one.
+    /// True if there may be more rows after the last one.
     more: bool,
 }
 
-/// A row that was removed.
+/// Result of a deletion.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Removed {
     /// True if the key existed.
     existed: bool,
 }
 
-/// A row that was written.
+/// Result of a write.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Written {
-    /// The number of its value.
+    /// Revision of the new value.
     revision: u64,
 }
 
@@ -161,7 +161,7 @@ fn etag(revision: Revision) -> String {
 /// Returns the expected revision, if given: `If-Match: "17"`, or `If-None-Match: *` for an absent key.
 fn expected(headers: &HeaderMap) -> Result<Option<Revision>, ApiError> {
     let wrong =
-        |name: HeaderName, may: &str| ApiError::new(ErrorKind::InvalidArgument, format!("{name} is to be {may}"));
+        |name: HeaderName, may: &str| ApiError::new(ErrorKind::InvalidArgument, format!("{name} must be {may}"));
     match (headers.get(IF_MATCH), headers.get(IF_NONE_MATCH)) {
         (None, None) => Ok(None),
         (None, Some(any)) if any == "*" => Ok(Some(Revision::ZERO)),

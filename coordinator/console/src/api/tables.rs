@@ -14,38 +14,38 @@ use serde::Deserialize;
 /// Default number of copies of each partition.
 const REPLICATION_DEFAULT: u8 = 3;
 
-/// A table to be made.
+/// A table to create.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewTable {
     /// Name of the table.
     name: String,
-    /// What it holds, and how its keys are spread.
+    /// Kind of the table.
     kind: Kind,
-    /// How many partitions, 1 to 16,384. Not of a table by ranges, which grows.
+    /// Number of partitions, 1 to 16,384; not for a range table.
     partitions: Option<u32>,
-    /// Copies of each partition, 1 to 7; 3 where it is not said. Not of leases, which have none.
+    /// Number of replicas of each partition, 1 to 7; default: 3. Not for a lease table.
     replication: Option<u8>,
-    /// Where a table by ranges is split from the beginning.
+    /// Initial split keys of a range table.
     #[serde(default)]
     split_at: Vec<String>,
-    /// Bytes above which a range is split by itself.
+    /// Size in bytes above which a range is split automatically; at least 1 MiB.
     split_above_bytes: Option<u64>,
-    /// Operations per second above which a range is split by itself.
+    /// Operations per second above which a range is split automatically; at least 100.
     split_above_rate: Option<u64>,
-    /// Bytes up to which neighbouring ranges are merged by themselves.
+    /// Total size in bytes up to which two neighbouring ranges are merged automatically; at most 16 MiB.
     merge_below_bytes: Option<u64>,
 }
 
-/// What a table holds, and how its keys are spread.
+/// Kind of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
-    /// Rows, whose keys are hashed.
+    /// Rows with hashed keys.
     Hash,
-    /// Rows in order of their keys.
+    /// Rows with ordered keys.
     Range,
-    /// Leases of a service's partitions.
+    /// Leases for the partitions of a service.
     Lease,
 }
 
@@ -62,9 +62,9 @@ impl NewTable {
     fn check(&self) -> Result<(), ApiError> {
         let ranged = !self.split_at.is_empty() || self.limits().is_set();
         let wrong = match self.kind {
-            Kind::Hash | Kind::Lease if ranged => "only a table of kind range is split at keys",
+            Kind::Hash | Kind::Lease if ranged => "only a table of kind range has split keys and limits",
             Kind::Range if self.partitions.is_some() => "a range table has no number of partitions: give split_at",
-            Kind::Lease if self.replication.is_some() => "leases have no copies, so no replication",
+            Kind::Lease if self.replication.is_some() => "a lease table has no copies and no replication",
             Kind::Hash | Kind::Lease if self.partitions.is_none() => "give the number of partitions",
             _ => return Ok(()),
         };
@@ -72,11 +72,11 @@ impl NewTable {
     }
 }
 
-/// Which table is meant: its name may be another one's by now.
+/// Number of the table, because its name may belong to a newer table.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Numbered {
-    /// The table's number, as `GET` tells it.
+    /// The table's number, as returned by `GET`.
     table_id: u64,
 }
 
