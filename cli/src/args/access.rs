@@ -34,8 +34,8 @@ Examples:
     Revoke(SetAccessArgs),
     /// Revoke the certificates of an identity, because a key was stolen or its holder left.
     ///
-    /// Revokes all certificates of the identity whose validity begins before now, or before that of the certificate in
-    /// --keep. Members refuse a revoked certificate, and close open connections that use it on their next request.
+    /// Revokes all certificates of the identity that begin before now, or before the certificate in --keep. Members
+    /// refuse a revoked certificate, and close open connections that use it on their next request.
     ///
     /// Certificates issued by `archon cert` begin five minutes before they are issued, so a new certificate is valid
     /// only if it is issued at least five minutes later. To replace one sooner, issue the new certificate first and
@@ -52,7 +52,7 @@ Examples:
 Examples:
   archon access readmit client/shop")]
     Readmit {
-        /// Identity whose certificates are accepted again: `client/shop`.
+        /// Identity to readmit: `client/shop`.
         #[arg(value_name = "ROLE/NAME")]
         identity: Identity,
     },
@@ -118,7 +118,7 @@ impl SetAccessArgs {
 /// Options of `archon access withdraw`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct WithdrawArgs {
-    /// Identity whose certificates are revoked: `admin/alice`.
+    /// Identity to revoke: `admin/alice`.
     #[arg(value_name = "ROLE/NAME")]
     pub(crate) identity: Identity,
     /// Certificate that stays valid, or its directory: only certificates that begin before it are revoked.

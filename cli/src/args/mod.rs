@@ -357,10 +357,9 @@ Examples:
 
     /// Show a live view of the cluster on the terminal: nodes, load, moves, events.
     ///
-    /// Each refresh takes four requests, whatever the number of nodes. While no coordinator answers, the last state
-    /// stays on the screen, marked as outdated. Keys: `s` changes the sort order of the nodes; the arrows, PageUp,
-    /// PageDown, Home and End scroll; `?` shows help; `q`, Esc or Ctrl-C quits. Without a terminal, use `archon status
-    /// --watch`.
+    /// Each refresh takes four requests for any number of nodes. While no coordinator answers, the last state stays on
+    /// the screen, marked as outdated. Keys: `s` changes the sort order of the nodes; the arrows, PageUp, PageDown,
+    /// Home and End scroll; `?` shows help; `q`, Esc or Ctrl-C quits. Without a terminal, use `archon status --watch`.
     #[command(after_help = "\
 Examples:
   archon top
@@ -370,8 +369,8 @@ Examples:
 
     /// Create certificates: an authority for the cluster, and a certificate for each process and person.
     ///
-    /// A certificate names an identity (coordinator/1, node/athens, client/shop, admin/alice), whose role determines
-    /// its permissions. A process started with a directory of credentials (ca.crt, tls.crt and tls.key) presents the
+    /// A certificate names an identity (coordinator/1, node/athens, client/shop, admin/alice); the role determines its
+    /// permissions. A process started with a directory of credentials (ca.crt, tls.crt and tls.key) presents the
     /// certificate and trusts identities signed by the authority. These commands only read and write files and contact
     /// no member, except `members`.
     #[command(

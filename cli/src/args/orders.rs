@@ -145,7 +145,7 @@ pub(crate) struct CheckArgs {
     /// not count.
     #[arg(long, value_name = "N")]
     pub(crate) min_members: Option<u32>,
-    /// Lease table whose participants --min-members counts.
+    /// Lease table for --min-members: counts its participants instead of nodes.
     #[arg(long, value_name = "TABLE", value_parser = name, requires = "min_members")]
     pub(crate) of: Option<String>,
     /// Warn about orders in force for at least this time, up to 30d: exclusions, offline partitions, cordons, drains,

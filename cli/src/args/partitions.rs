@@ -174,7 +174,7 @@ pub(crate) struct ForceLeaderArgs {
     /// Partition.
     #[command(flatten)]
     pub(crate) partition: PartitionArgs,
-    /// Node whose replica is to lead; default: the best replica that is complete, or complete as of an earlier time.
+    /// Node with the replica to lead; default: the best replica that is complete, or complete as of an earlier time.
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub(crate) node: Option<String>,
     /// Accept the loss of acknowledged writes.

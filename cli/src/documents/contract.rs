@@ -27,7 +27,7 @@ const MARK: &str = "<!-- What follows is generated; CONTRIBUTING.md says how. --
 /// Generator of a document's schema.
 type Schema = fn(&mut SchemaGenerator) -> Value;
 
-/// Verbs with the schemas of their outputs. Each noun has its own list, beside its verbs.
+/// Commands with the schemas of their outputs. Each noun has its own list, beside its commands.
 pub(crate) type Documents = &'static [(&'static str, Schema)];
 
 /// Returns the schema of one document.
@@ -40,7 +40,7 @@ pub(crate) fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
     json!({ "type": "array", "items": one::<T>(generator) })
 }
 
-/// Returns the verbs with the schema of each one's output.
+/// Returns the commands with the schema of each output.
 fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     let others: Documents = &[
         ("status", one::<Status>),
@@ -73,7 +73,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("cert check", one::<CertificateCheck>),
         ("cert members", one::<MemberCertificates>),
         ("version", one::<Version>),
-        // Printed by any verb that fails before its own document.
+        // Printed by a command that fails before its own document.
         ("error", one::<ErrorDocument>),
         // Values of its `kind`, which is no `Word` because it may also be `failed`.
         ("error kind", one::<Word<ErrorKind>>),
@@ -203,13 +203,13 @@ fn definition(out: &mut String, name: &str, schema: &Value) {
 
 /// Returns the generated part of `docs/reference/json.md`.
 fn page(schema: &Value) -> String {
-    let mut out = String::from("\n## Documents\n\n| verb | prints |\n|---|---|\n");
+    let mut out = String::from("\n## Documents\n\n| command | output |\n|---|---|\n");
     for (verb, document) in schema["verbs"].as_object().into_iter().flatten() {
         let _ = writeln!(out, "| {verb} | {} |", kind(document));
     }
     let (words, objects): (Vec<_>, Vec<_>) =
         schema["$defs"].as_object().into_iter().flatten().partition(|(_, schema)| text(schema, "type") == "string");
-    for (heading, definitions) in [("Types", objects), ("Words", words)] {
+    for (heading, definitions) in [("Types", objects), ("Codes", words)] {
         let _ = write!(out, "\n## {heading}\n");
         definitions.into_iter().for_each(|(name, schema)| definition(&mut out, name, schema));
     }

@@ -41,7 +41,7 @@ pub(crate) struct Key {
     /// Revision of the partition as of which the key was read; only for a stale read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) as_of_revision: Option<u64>,
-    /// Address of the node whose replica was read; only for a stale read.
+    /// Address of the node that answered; only for a stale read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) address: Option<String>,
 }

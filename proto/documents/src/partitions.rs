@@ -225,7 +225,7 @@ pub struct ForceLeaderCheck {
     pub lose_less: Vec<NodeName>,
     /// If no leader was found: live nodes that hold a part of the data and can be named by --node.
     pub could_be_named: Vec<NodeName>,
-    /// Nodes whose replicas would be deleted.
+    /// Nodes that would delete their replicas.
     pub retired: Vec<NodeName>,
 }
 

@@ -37,9 +37,9 @@ pub struct RebalanceSummary {
     pub queued: u32,
     /// Moves that load the new replica.
     pub copying: u32,
-    /// Moves whose new replica is in sync, or whose leadership is about to be handed over.
+    /// Moves with a new replica in sync, or with a hand-over of leadership about to start.
     pub in_sync: u32,
-    /// Moves whose new leader is taking over.
+    /// Moves with a new leader that is taking over.
     pub hand_over: u32,
     /// Moves that delete the old replica.
     pub cleanup: u32,

@@ -5,5 +5,6 @@ mod features;
 mod limits;
 mod packaging;
 mod prose;
+mod reference;
 mod rules;
 mod words;

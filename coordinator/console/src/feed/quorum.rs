@@ -11,26 +11,26 @@ use std::time::Duration;
 /// Time-out of a coordinator's answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A coordinator as it says that it is.
+/// State of a coordinator, as reported by itself.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct CoordinatorView {
-    /// Where it was asked.
+    /// Address of the coordinator.
     pub(crate) address: String,
-    /// Its number.
+    /// Number of the coordinator.
     id: Option<u64>,
-    /// What it is in the quorum.
+    /// Role in the quorum.
     role: Option<Word<CoordinatorRole>>,
-    /// The quorum's term as it knows it.
+    /// Raft term that it knows.
     term: Option<u64>,
-    /// The last entry of its log.
+    /// Index of its last log entry.
     last_log_index: Option<u64>,
-    /// The last entry that it has applied.
+    /// Index of the last entry that it applied.
     applied_index: Option<u64>,
-    /// How far its log ends before that of whoever is ahead.
+    /// Number of entries behind the coordinator with the longest log.
     entries_behind: Option<u64>,
-    /// Below what its durable writes took since it began, of a hundred ninety-nine.
+    /// 99th percentile of its durable writes since its start, in milliseconds.
     sync_p99_ms: Option<f64>,
-    /// Why it does not answer.
+    /// Reason why it does not answer.
     error: Option<String>,
 }
 
