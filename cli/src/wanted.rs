@@ -50,15 +50,15 @@ mod tests {
     #[test]
     fn type_errors_do_not_use_rust_names() {
         let cases = [
-            ("invalid type: integer `5`, expected a string", "integer `5` stands where a text in quotes should"),
-            (r#"invalid type: string "x", expected u64"#, r#"string "x" stands where a whole number should"#),
+            ("invalid type: integer `5`, expected a string", "expected a text in quotes, found integer `5`"),
+            (r#"invalid type: string "x", expected u64"#, r#"expected a whole number, found string "x""#),
             (
                 "invalid type: integer `5`, expected a sequence at line 1 column 10",
-                "integer `5` stands where a list in [ ] should at line 1 column 10",
+                "expected a list in [ ], found integer `5` at line 1 column 10",
             ),
             (
                 "invalid length 0, expected struct PlanFile with 5 elements at line 1 column 2",
-                "a list stands where an object of keys and values should at line 1 column 2",
+                "expected an object of keys and values, found a list at line 1 column 2",
             ),
             ("EOF while parsing an object at line 2 column 0", "it ends in the middle"),
             ("key with no value, expected `=`", "key with no value, expected `=`"),

@@ -322,7 +322,7 @@ mod tests {
         let wrong = file("\n\nid = \"nine\"\n").settings::<CoordinatorFile>(&CoordinatorFile::keys()).unwrap_err();
         assert_eq!(wrong.line, Some(3), "{wrong}");
         assert!(
-            wrong.to_string().contains("id: ") && wrong.to_string().contains("stands where a whole number should"),
+            wrong.to_string().contains("id: ") && wrong.to_string().contains("expected a whole number"),
             "{wrong}"
         );
         let wrong = file("id = 1\n\npartitions = \"nine\"\n").cluster().unwrap_err();

@@ -29,7 +29,7 @@ async function call(method, path, body) {
     if (!response) {
       const late = error.name === "TimeoutError";
       const message = late ? `no answer within ${TIMEOUT_MS / 1_000} s` : "the console does not answer";
-      const remedy = method === "GET" ? null : "It may have been done nevertheless: look before you try again.";
+      const remedy = method === "GET" ? null : "It may have taken effect: check before you retry.";
       throw new Refusal(message, remedy, "unreachable");
     }
   }

@@ -46,13 +46,13 @@ export function confirmOrder({ title, about, label, order, check = null, fields 
 
 /** What it would come to: while that is not known, it may still be ordered; what cannot be done is not offered. */
 async function look(check, outcome, button) {
-  outcome.replaceChildren(el("p", { class: "dim" }, "Asking what it comes to …"));
+  outcome.replaceChildren(el("p", { class: "dim" }, "Computing the effect …"));
   try {
     const { lines, obstacles } = await check();
     outcome.replaceChildren(el("ul", {}, ...lines.map((line) => el("li", {}, line))));
     if (obstacles.length === 0) return;
     button.disabled = true;
-    outcome.append(el("div", { class: "refusal" }, el("p", {}, "It cannot be done now:"), el("ul", {}, ...obstacles.map((text) => el("li", {}, text)))));
+    outcome.append(el("div", { class: "refusal" }, el("p", {}, "It is not possible now:"), el("ul", {}, ...obstacles.map((text) => el("li", {}, text)))));
   } catch (refusal) {
     outcome.replaceChildren(refusalBox(refusal));
   }

@@ -92,12 +92,12 @@ function offer(home, { table, partition: number, range, holds }) {
     };
     home.append(el("button", { type: "button", class: "quiet", "data-action": verb, onclick: open }, label));
   };
-  const who = holds === "lease" ? "Its owner releases it and begins anew" : "The same leader begins anew";
+  const who = holds === "lease" ? "Its owner releases it and starts a new epoch" : "The same leader starts a new epoch";
   const why = [{ name: "why", label: "Why", hint: "for those who wonder later" }];
   ask("bump", "Bump", `${who}, in the next epoch.`, why, (answer) => `${name} is bumped${answer?.epoch ? `, to epoch ${answer.epoch}` : ""}.`);
   if (!range) return;
   const at = [{ name: "at", label: "At the key", hint: "without one: at the middle of its bytes" }];
-  ask("split", "Split", "Its upper keys become a partition of their own, while all is served.", at, (answer) => `${name} is being split: partition ${answer.right} gets the upper keys.`);
-  ask("merge", "Merge", "It gets all keys of its right neighbour, which ends.", [], (answer) => `${name} is being merged with partition ${answer.right}.`);
+  ask("split", "Split", "Its upper keys move to a new partition; all keys stay available.", at, (answer) => `${name} is being split: partition ${answer.right} gets the upper keys.`);
+  ask("merge", "Merge", "It receives all keys of its right neighbour, which is then deleted.", [], (answer) => `${name} is being merged with partition ${answer.right}.`);
 }
 

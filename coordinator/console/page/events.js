@@ -55,7 +55,7 @@ function draw() {
   say(byId("events-count"), all.length === 0 ? "" : shown.length === all.length ? `last ${count(all.length)}` : `${count(shown.length)} of ${count(all.length)}`);
   const empty = byId("events-empty");
   empty.hidden = shown.length > 0;
-  say(empty, store.events === null ? "Nothing is known of events yet." : all.length === 0 ? "Nothing has happened yet." : "No event fits the filter.");
+  say(empty, store.events === null ? "No events received yet." : all.length === 0 ? "No events yet." : "No event fits the filter.");
   age();
 }
 

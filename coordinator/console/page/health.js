@@ -46,18 +46,18 @@ function draw() {
 /** What matters most, and how much. */
 function verdict(status, trouble, connection) {
   if (!status) {
-    if (trouble !== null) return ["bad", `Nothing is known of the cluster, for it cannot be asked: ${sentence(trouble)}`];
+    if (trouble !== null) return ["bad", `The state of the cluster is unknown: ${sentence(trouble)}`];
     return ["none", connection === "live" ? "Asking the cluster …" : "Waiting for the console …"];
   }
   const { partitions_online: online, partitions_total: total, nodes_alive: alive, nodes_min: least } = status;
   const waits = status.reasons.length > 0 ? ` ${counted(status.reasons.length, "thing")} ${status.reasons.length === 1 ? "waits" : "wait"}:` : "";
-  if (status.leader_id === null) return ["bad", `No coordinator leads: what is served goes on, but nothing can be changed.${waits}`];
+  if (status.leader_id === null) return ["bad", `No coordinator leads: partitions stay available, but nothing can be changed.${waits}`];
   if (total === 0 || (status.cluster_id === "" && alive < least)) return ["none", emptyText(status)];
   const unused = leasesNotUsedYet(status.reasons);
   if (online < total && online + unused >= total) return ["warn", `${counted(unused, "lease")} of ${counted(total, "partition")} ${unused === 1 ? "waits" : "wait"} for ${unused === 1 ? "its" : "their"} first participant, all others are served.${waits}`];
   if (online < total) return [status.cluster_id === "" ? "none" : "bad", `${counted(total - online, "partition")} of ${count(total)} ${total - online === 1 ? "is" : "are"} not served.${waits}`];
   const short = status.partitions_under_replicated;
-  if (short > 0) return ["warn", `All ${counted(total, "partition")} are served, ${count(short)} with fewer copies than wanted.${waits}`];
+  if (short > 0) return ["warn", `All ${counted(total, "partition")} are served, ${count(short)} under-replicated.${waits}`];
   if (status.reasons.length > 0) return ["warn", `All ${counted(total, "partition")} are served with all their copies.${waits}`];
   return ["good", `All ${counted(total, "partition")} are served with all their copies, by ${servers(alive)}.`];
 }
@@ -76,11 +76,11 @@ function leasesNotUsedYet(reasons) {
 
 function emptyText({ nodes_alive: alive, nodes_min: least, cluster_id: id }) {
   if (alive < least) return `The cluster is empty: it waits for ${counted(least, "node")}, ${alive === 0 ? "none is" : alive === 1 ? "1 is" : `${count(alive)} are`} alive.`;
-  return id === "" ? "The cluster is about to be made." : "The cluster has no partitions yet: no table was made.";
+  return id === "" ? "The cluster is about to be created." : "The cluster has no partitions yet: there is no table.";
 }
 
 function oldText(trouble) {
-  const since = store.heardAtMs === null ? "" : ` What is shown is ${lasting(Date.now() - (shownAtMs() ?? Date.now()))} old.`;
+  const since = store.heardAtMs === null ? "" : ` The page shows the state of ${lasting(Date.now() - (shownAtMs() ?? Date.now()))} ago.`;
   return `${trouble === null ? "The console does not answer." : sentence(trouble)}${since}`;
 }
 

@@ -72,7 +72,7 @@ function drains() {
     const most = Math.max(left, mostHeld.get(id) ?? 0);
     mostHeld.set(id, most);
     const words = isParticipant(of) ? ["lease", "leases"] : ["copy", "copies"];
-    return `${node} is being emptied: ${most > left ? `${count(left)} of ` : ""}${counted(most, ...words)} left.`;
+    return `${node} is being drained: ${most > left ? `${count(left)} of ` : ""}${counted(most, ...words)} left.`;
   });
 }
 
@@ -80,10 +80,10 @@ const overCount = ({ done, cancelled, superseded, failed }) => done + cancelled 
 
 /** A drain makes `moving` true without a plan. */
 function summaryText(running, summary, moving) {
-  if (!summary) return "Nothing is known of moves yet.";
-  if (summary.moves_total === 0) return running ? "A rebalance begins." : moving ? "" : "Nothing moves, and nothing has moved yet.";
+  if (!summary) return "No moves received yet.";
+  if (summary.moves_total === 0) return running ? "A rebalance is starting." : moving ? "" : "No moves yet.";
   const ends = ["done", "cancelled", "superseded", "failed"].filter((word) => summary[word] > 0).map((word) => `${count(summary[word])} ${word}`);
-  if (!running) return `${moving ? "No plan is under way" : "Nothing moves"}. The last plan: ${ends.join(", ") || "no moves"}.`;
+  if (!running) return `${moving ? "No plan is running" : "Nothing moves"}. The last plan: ${ends.join(", ") || "no moves"}.`;
   const parts = [`${summary.percent}%`];
   if (summary.bytes_total > 0) parts.push(`${bytes(summary.bytes_done)} of ${bytes(summary.bytes_total)}`);
   const rate = whole.perSecond;
@@ -122,7 +122,7 @@ function askToCancel() {
   confirmOrder({
     title: "Cancel the rebalance?",
     label: "Cancel it",
-    about: "Moves that can still be undone are undone: their new copies are deleted, and everything stays where it is. Those past the point of return go on.",
+    about: "Moves that can still be undone are undone: their new copies are deleted. Moves past the point of no return continue.",
     order: cancelOrder,
     done: ({ moves_cancelled: undone, moves_too_late: late }) => `${counted(undone, "move")} undone${late > 0 ? `, ${count(late)} too late and going on` : ""}.`,
   });

@@ -7,10 +7,10 @@ import { counted } from "./format.js";
 import { isParticipant, spaced } from "./words.js";
 
 const ORDERS = {
-  cordon: { label: "Cordon", about: (node) => `${node} keeps what it has, and gets nothing new.` },
-  uncordon: { label: "Uncordon", about: (node) => `${node} may be given copies again.` },
-  drain: { label: "Drain", about: (node) => `${node} gives everything away, while all of it is served.` },
-  undrain: { label: "Undrain", about: (node) => `${node} is not emptied any more, and may be given copies again.` },
+  cordon: { label: "Cordon", about: (node) => `${node} keeps its copies and receives no new ones.` },
+  uncordon: { label: "Uncordon", about: (node) => `${node} may receive copies again.` },
+  drain: { label: "Drain", about: (node) => `${node} hands over all its copies, which stay available.` },
+  undrain: { label: "Undrain", about: (node) => `The drain of ${node} is cancelled, and it may receive copies again.` },
 };
 
 /** Which orders make sense for it now. */

@@ -36,9 +36,9 @@ function show(made) {
   const home = byId("plan-body");
   const close = el("button", { type: "button", class: "quiet", onclick: () => home.replaceChildren() }, made.moves.length === 0 ? "Close" : "Put it away");
   const unmet = (made.unmet ?? []).slice(0, 8).map((item) => el("li", {}, sentence(item.message)));
-  const cannot = unmet.length > 0 ? [el("h4", {}, "What it cannot meet"), el("ul", { class: "unmet" }, ...unmet)] : [];
+  const cannot = unmet.length > 0 ? [el("h4", {}, "Unmet goals"), el("ul", { class: "unmet" }, ...unmet)] : [];
   if (made.moves.length === 0) {
-    home.replaceChildren(el("p", { class: "plan-sum" }, "Nothing is to be moved: every node has its fair share."), ...cannot, el("div", { class: "buttons" }, close));
+    home.replaceChildren(el("p", { class: "plan-sum" }, "No moves: every node has its fair share."), ...cannot, el("div", { class: "buttons" }, close));
     return;
   }
   const outcome = el("div", { "aria-live": "polite" });

@@ -63,7 +63,7 @@ function draw() {
   for (const table of blocks.keys()) if (!store.maps.has(table)) blocks.delete(table);
   const empty = byId("tables-empty");
   empty.hidden = maps.length > 0;
-  say(empty, store.tables === null ? "Nothing is known of the tables yet." : "No table has partitions yet.");
+  say(empty, store.tables === null ? "No tables received yet." : "No table has partitions yet.");
   const width = home.clientWidth;
   if (width === 0) return;
   const look = { mode, picked: store.picked, loads, stamp: `${themes} ${mode === "load" ? loadStamp : ""}` };

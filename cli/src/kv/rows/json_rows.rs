@@ -41,7 +41,7 @@ pub(super) fn read(line: &[u8]) -> Result<Row, String> {
     let line: Line = serde_json::from_str(text).map_err(|error| {
         // The reader knows the line number: here it is always the first line.
         let problem = in_words(&error.to_string());
-        let types = if error.is_data() && problem.contains(" stands where ") { OF_TEXT } else { "" };
+        let types = if error.is_data() && problem.starts_with("expected ") { OF_TEXT } else { "" };
         problem.replace(" at line 1 column ", ", at character ") + types
     })?;
     Row::of(&line.key, line.value.as_deref(), line.value_hex.as_deref())
