@@ -100,8 +100,7 @@ mod tests {
         ]);
         assert_eq!(
             text(&diagnosis, 2, &plain),
-            "this machine\n  ok          Version: archon 0.1.0\n  error       FileSystem: it is on tmpfs (/data)\n     \
-                      put it on a \
+            "this machine\n  ok          Version: archon 0.1.0\n  error       FileSystem: it is on tmpfs (/data)\n              put it on a \
              disk\nthe cluster\n  not checked Quorum: no coordinator is named\n1 error, 0 warnings; 1 ok, 1 not checked"
         );
     }

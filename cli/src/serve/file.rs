@@ -321,10 +321,7 @@ mod tests {
         assert_eq!(broken.line, Some(2), "{broken}");
         let wrong = file("\n\nid = \"nine\"\n").settings::<CoordinatorFile>(&CoordinatorFile::keys()).unwrap_err();
         assert_eq!(wrong.line, Some(3), "{wrong}");
-        assert!(
-            wrong.to_string().contains("id: ") && wrong.to_string().contains("expected a whole number"),
-            "{wrong}"
-        );
+        assert!(wrong.to_string().contains("id: ") && wrong.to_string().contains("expected a whole number"), "{wrong}");
         let wrong = file("id = 1\n\npartitions = \"nine\"\n").cluster().unwrap_err();
         assert_eq!(wrong.line, Some(3), "{wrong}");
         assert!(wrong.to_string().contains("partitions: not a number; write one from 1 to 16384"), "{wrong}");

@@ -212,7 +212,7 @@ fn refused_address_is_reported_with_its_flag() {
         ("--advertise", of_node("--advertise")),
     ];
     for (flag, failure) in told {
-        assert!(failure.message.starts_with(&format!("{flag} 10.0.0.1:9 is no loopback address")), "{failure}");
+        assert!(failure.message.starts_with(&format!("{flag} 10.0.0.1:9 is not a loopback address")), "{failure}");
         assert!(!failure.to_string().contains("not on this machine"), "it may well be: {failure}");
         let remedy = failure.remedy.unwrap();
         assert!(remedy.contains("--tls-dir") && remedy.contains("--insecure"), "{remedy}");

@@ -24,8 +24,10 @@ pub(crate) fn check_origin(method: &Method, uri: &Uri, headers: &HeaderMap, encr
     // With DNS rebinding, a foreign name that resolves to this address would make this page part of the foreign
     // origin. With TLS, the certificate identifies the server.
     if !encrypted && !is_local_name(host) {
-        return refused(format!("this console has no TLS and accepts requests for IP addresses only, not for {host}: \
-                                open it by its address"));
+        return refused(format!(
+            "this console has no TLS and accepts requests for IP addresses only, not for {host}: \
+                                open it by its address"
+        ));
     }
     if method.is_safe() {
         return Ok(());

@@ -24,7 +24,7 @@ pub enum RecoverError {
         from: PathBuf,
     },
     /// A process uses the directory.
-    #[error("{} is {lock}: stop that coordinator first, and see to it that it is not started again", from.display())]
+    #[error("{} is {lock}: stop that coordinator first, and make sure that it is not started again", from.display())]
     InUse {
         /// The given path.
         from: PathBuf,
@@ -64,7 +64,7 @@ pub enum RecoverError {
         why: RecoveryError,
     },
     /// The new directory exists already.
-    #[error("{} exists already; give --into a path where nothing is yet", into.display())]
+    #[error("{} exists already; give --into a new path", into.display())]
     NotNew {
         /// The directory.
         into: PathBuf,

@@ -264,7 +264,7 @@ fn merge_is_abandoned_if_source_leader_pauses_or_nodes_die() {
     let mut world = World::begin(&["key-0020"]);
     let merge = begin_merge(&world);
     world.killed(&NODES, &merge);
-    world.assert_given_up(&merge, "within 10000 ms; nobody leads times/0 and times/1");
+    world.assert_given_up(&merge, "within 10000 ms; no leader of times/0 and times/1");
 
     world.be_patient();
     let leader = world.leader(1);

@@ -175,14 +175,7 @@ fn impossible_console_requests_are_refused_with_reason() {
         ("POST", "/api/v1/rebalance/cancel", CHANGES, "{}", 409, ""),
         ("POST", "/api/v1/rebalance/apply", CHANGES, "{\"moves\":[]}", 422, "table_version"),
         ("PUT", "/api/v1/rows/default/k", CHANGES, &huge, 413, "larger than 8388608 bytes"),
-        (
-            "DELETE",
-            "/api/v1/rows/default/k",
-            "x-archon-console: 1\r\nif-match: \"1\"\r\n",
-            "",
-            400,
-            "has no condition",
-        ),
+        ("DELETE", "/api/v1/rows/default/k", "x-archon-console: 1\r\nif-match: \"1\"\r\n", "", 400, "has no condition"),
         ("PATCH", "/api/v1/nodes", CHANGES, "", 405, "does not support PATCH"),
         ("DELETE", "/api/v1/tables/default?table_id=99", CHANGES, "", 409, ""),
     ] {

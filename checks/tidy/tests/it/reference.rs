@@ -28,7 +28,11 @@ fn page_of_errors_lists_every_kind() {
         .lines()
         .filter_map(|line| {
             let cells: Vec<&str> = line.strip_prefix("| `")?.split(" | ").collect();
-            Some((cells.first()?.trim_end_matches('`').to_owned(), (*cells.get(1)?).to_owned(), (*cells.get(5)?).to_owned()))
+            Some((
+                cells.first()?.trim_end_matches('`').to_owned(),
+                (*cells.get(1)?).to_owned(),
+                (*cells.get(5)?).to_owned(),
+            ))
         })
         .collect();
     assert!(expected.len() > 30, "only {} kinds found", expected.len());
@@ -44,9 +48,9 @@ fn page_of_http_lists_every_operation() {
     });
     let page = source("docs/reference/http.md");
     let rows = part(&page, "\n### Operations\n", "\n### Errors\n").lines();
-    let listed: Vec<_> = rows.filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned())).collect();
-    let expected: Vec<_> =
-        operations.chain(["GET /feed".to_owned(), "GET /openapi.json".to_owned()]).collect();
+    let listed: Vec<_> =
+        rows.filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned())).collect();
+    let expected: Vec<_> = operations.chain(["GET /feed".to_owned(), "GET /openapi.json".to_owned()]).collect();
     assert!(expected.len() > 25, "only {} operations found", expected.len());
     assert_eq!(listed, expected);
 }

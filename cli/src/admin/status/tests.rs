@@ -46,12 +46,12 @@ fn direct_heartbeats_are_named_beside_relayed_ones() {
     let by = |name: &str, relay: Option<&str>| Node { via: relay.map(str::to_owned), ..node(name, 9) };
     let nodes = [by("athens", None), by("byzantium", Some("athens")), by("cyrene", Some("athens"))];
     let text = screen(&status(), &nodes, &output());
-    assert!(text.contains("\n            heartbeats by 1 relay\n"), "{text}");
+    assert!(text.contains("\n            heartbeats through 1 relay\n"), "{text}");
     let text = screen(&status(), &[by("athens", None), by("byzantium", None)], &output());
     assert!(!text.contains("heartbeats"), "{text}");
     let nodes = [by("athens", None), by("byzantium", Some("athens")), by("cyrene", Some("delos")), by("ephesus", None)];
     let text = screen(&status(), &nodes, &output());
-    assert!(text.contains("\n            heartbeats by 2 relays, of 1 node straight\n"), "{text}");
+    assert!(text.contains("\n            heartbeats through 2 relays, directly from 1 node\n"), "{text}");
 }
 
 #[test]

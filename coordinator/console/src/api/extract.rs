@@ -116,9 +116,13 @@ impl UnreadBody {
             self.0.lock().share = share;
             to_bytes(unread.unwrap_or_default(), room.bytes_max).await
         };
-        let late =
-            |_| ApiError::new(ErrorKind::Overloaded, "the body did not arrive in time, or other requests use all \
-                                                      memory for bodies");
+        let late = |_| {
+            ApiError::new(
+                ErrorKind::Overloaded,
+                "the body did not arrive in time, or other requests use all \
+                                                      memory for bodies",
+            )
+        };
         let read = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(late)?;
         read.map_err(|error| {
             let why = format!("the body is larger than {} bytes, or cannot be read: {error}", room.bytes_max);

@@ -47,8 +47,10 @@ pub(crate) async fn serve(
     crate::guard::check_role(&caller, "/archon.v1.Admin/Status", encrypted)?;
     let feed = &shared.cluster.feed;
     if feed.watchers() >= WATCHERS_MAX {
-        let why = format!("{WATCHERS_MAX} feeds are open, which is the limit; close a page, or use the console of \
-                           another coordinator");
+        let why = format!(
+            "{WATCHERS_MAX} feeds are open, which is the limit; close a page, or use the console of \
+                           another coordinator"
+        );
         return Err(ApiError::new(ErrorKind::Overloaded, why));
     }
     let changes = callers("/archon.v1.Admin/SetNode");

@@ -41,7 +41,7 @@ impl Merges {
         let led = |id: PartitionId| state.partitions.get(id).is_some_and(|row| row.leader.is_some());
         let unled: Vec<String> =
             [row.id, right].into_iter().filter(|id| !led(*id)).map(|id| state.partition_name(id)).collect();
-        let of = if unled.is_empty() { String::new() } else { format!("; {} has no leader", unled.join(" and ")) };
+        let of = if unled.is_empty() { String::new() } else { format!("; no leader of {}", unled.join(" and ")) };
         let why = format!("the keys were not transferred within {MERGE_MS_MAX} ms{of}");
         let change = PartitionChange::one(row.id, row.version, Edit::AbandonMerge(why));
         Step::Change(Command::Change(vec![change]))

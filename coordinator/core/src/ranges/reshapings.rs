@@ -94,7 +94,7 @@ const fn percent_at(stage: RightStage) -> u32 {
 fn split_waits_for(state: &ClusterState, row: &Partition, split: &Split, pending: &[&RightCopy]) -> String {
     let right = state.partition_name(split.right_of(row.id));
     if row.leader.is_none() {
-        return format!("{} has no leader", state.partition_name(row.id));
+        return format!("no leader of {}", state.partition_name(row.id));
     }
     if pending.is_empty() {
         return match split.cut {
@@ -152,7 +152,7 @@ fn merge(state: &ClusterState, row: &Partition) -> Option<Reshaping> {
         (Some(taker), Some(giver)) => {
             format!("{} takes over the keys from {}", state.node_name(taker), state.node_name(giver))
         }
-        _ => format!("{} has no leader", unled.join(" and ")),
+        _ => format!("no leader of {}", unled.join(" and ")),
     };
     let mut waits_for: Vec<NodeId> = taker.into_iter().chain(giver).collect();
     waits_for.dedup();

@@ -123,7 +123,7 @@ fn abandoned_attempt_is_retried_with_growing_pause() {
         bed.ok(cancel);
         bed.pass(1_100, &[]);
         let error = both(&mut bed).unwrap_err();
-        assert!(error.kind == ErrorKind::Refused && error.message.contains("given up"), "{error:?}");
+        assert!(error.kind == ErrorKind::Refused && error.message.contains("abandoned"), "{error:?}");
         bed.pass(rest_ms - 2_000, &[]);
         assert!(both(&mut bed).is_err());
         bed.pass(2_200, &[]);

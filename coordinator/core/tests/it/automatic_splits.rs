@@ -110,7 +110,7 @@ fn abandoned_attempt_is_retried_with_growing_pause() {
         assert_eq!(bed.outgrown(0, "m", ABOVE), Ok(false), "it is under way");
         bed.give_up(0);
         let error = bed.outgrown(0, "m", ABOVE).unwrap_err();
-        assert!(error.message.contains("given up"), "{error:?}");
+        assert!(error.message.contains("abandoned"), "{error:?}");
         bed.pass(pause_ms - 2_000, &[]);
         assert_eq!(bed.outgrown(0, "m", ABOVE).unwrap_err().kind, ErrorKind::Refused);
         bed.pass(2_000, &[]);

@@ -104,7 +104,7 @@ fn overdue_merge_is_abandoned_naming_leaderless_partition() {
     bed.fail(bed.node("athens"));
     bed.pass(10_200, &away);
     assert!(bed.said(
-        |what| matches!(what, EventKind::MergeAbandoned { why, .. } if why.contains("nobody leads times/0 and times/1"))
+        |what| matches!(what, EventKind::MergeAbandoned { why, .. } if why.contains("no leader of times/0 and times/1"))
     ));
 }
 

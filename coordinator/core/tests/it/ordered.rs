@@ -155,7 +155,7 @@ fn drain_blocked_by_bar_names_it() {
     order(&mut bed, Order::Bar { bar: Bar::Table(TABLE), member: byzantium });
     bed.settle();
     let obstacles = check_drain(&bed.state, bed.node("cyrene")).unwrap_err();
-    assert!(obstacles[0].to_string().contains("barred"), "{obstacles:?}");
+    assert!(obstacles[0].to_string().contains("excluded"), "{obstacles:?}");
 }
 
 #[test]

@@ -75,5 +75,5 @@ fn merge_shows_absorber_and_missing_leaders() {
         bed.fail(node);
     }
     assert!(bed.state.partitions.of_table(TIMES).all(|row| row.leader.is_none()));
-    assert_eq!(only(&bed).why, "nobody leads times/0 and times/1");
+    assert_eq!(only(&bed).why, "no leader of times/0 and times/1");
 }
