@@ -49,7 +49,7 @@ mod tests {
         assert_eq!((fits(200), fits(201)), (Some(Failover::Fast), Some(Failover::Standard)));
         assert_eq!((fits(300), fits(301)), (Some(Failover::Standard), None));
         let why = too_long(Failover::Fast.timing(), Duration::from_millis(250)).unwrap();
-        assert!(why.contains("came 250 ms late") && why.contains("600 ms − 2 × 100 ms"), "{why}");
+        assert!(why.contains("was 250 ms late") && why.contains("600 ms − 2 × 100 ms"), "{why}");
     }
 
     #[test]

@@ -355,5 +355,5 @@ fn copy_rate_has_a_minimum() {
     assert_eq!(node(&limited).unwrap().copy_bytes_per_second, Some(1_000_000));
     let slow = file("copy_bytes_per_second = 1\n");
     let failure = node(&[&asked[..], &["--config", slow.path().to_str().unwrap()]].concat()).unwrap_err();
-    assert!(failure.to_string().contains("1 bytes per second is less than 65536"), "{failure}");
+    assert!(failure.to_string().contains("1 bytes per second is less than the minimum of 65536"), "{failure}");
 }

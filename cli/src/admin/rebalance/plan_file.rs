@@ -186,7 +186,7 @@ mod tests {
         check(FILE).unwrap();
         let renamed = check(&FILE.replace("ephesus", "byzantium")).unwrap_err();
         assert_eq!(renamed.exit, Exit::Usage);
-        let text = "the move of default/7 says to: \"byzantium\", but to_id 4 is the number of ephesus";
+        let text = "the move of default/7 has to: \"byzantium\", but to_id 4 is the number of ephesus";
         assert!(renamed.message.contains(text), "{renamed}");
         let unknown = check(&FILE.replace(r#""to_id": 4"#, r#""to_id": 99"#)).unwrap_err();
         assert!(unknown.message.contains("to_id 99 is no node of this cluster"), "{unknown}");

@@ -166,7 +166,7 @@ mod tests {
         assert_eq!((judged(1_000, Some(1_000)), judged(1_000, Some(1_083))), (Verdict::Ok, Verdict::Ok));
         assert_eq!((judged(1_000, Some(1_128)), judged(1_000, Some(872))), (Verdict::Warning, Verdict::Warning));
         assert_eq!(judged(1_000, None), Verdict::Warning);
-        assert!(steady(elapsed(1_000, Some(3_600_000))).message.contains("leapt forward by 3599000 ms"));
+        assert!(steady(elapsed(1_000, Some(3_600_000))).message.contains("jumped forward by 3599000 ms"));
         assert_eq!(steady(Watch::begin().end()).verdict, Verdict::Ok);
     }
 

@@ -183,7 +183,7 @@ mod tests {
             (RowFormat::Jsonl, "{\"key\":\"a\",\"value_hex\":\"3\"}\n", 1, "hexadecimal"),
             (RowFormat::Jsonl, "{\"key\":\"a\",\"value_hex\":\"+1\"}\n", 1, "hexadecimal"),
             (RowFormat::Csv, "key,value\na,1\nb\n", 3, "1 field"),
-            (RowFormat::Csv, "key,value\na,1\nb,2", 3, "cut off"),
+            (RowFormat::Csv, "key,value\na,1\nb,2", 3, "truncated"),
             (RowFormat::Csv, "key,value\na,\"1\n2\nb,2\n", 2, "not closed"),
             (RowFormat::Csv, "key,value\na,\"1\nb,2\nc,\"3\n", 2, "the quote on line 4 that closes"),
             (RowFormat::Csv, "key,value\na,1\nb,\"two b\" is the text\n", 3, "text follows the quote"),
