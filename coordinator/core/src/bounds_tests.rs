@@ -1,7 +1,8 @@
 //! Tests of the bounds that keep lists and assignments short enough to be sent and stored.
 
 use crate::growth_tests::World;
-use crate::{Actor, Command, CommandBatch, Register, apply, check_split};
+use crate::state::actor::Actor;
+use crate::{Command, CommandBatch, Register, apply, check_split};
 use archon_types::limits::{
     KEY_BYTES_MAX, NODE_ASSIGNED_MAX, PARTICIPANT_ASSIGNED_MAX, SPLIT_KEYS_BYTES_MAX, TABLES_MAX,
 };

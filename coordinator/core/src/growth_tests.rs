@@ -2,9 +2,10 @@
 //! examined partition rows, which does not depend on the machine.
 
 use crate::placement::waits::copies_by_node;
+use crate::state::actor::Actor;
 use crate::state::partitions::LOOKED_AT;
 use crate::{
-    Actor, ClusterState, Command, CommandBatch, Edit, Goal, Liveness, MigrationId, PartitionChange, Plan, PlanSummary,
+    ClusterState, Command, CommandBatch, Edit, Goal, Liveness, MigrationId, PartitionChange, Plan, PlanSummary,
     Register, Response, Totals, Waits, apply, duties_mark, nodes_delta, on_stopping, plan, rows_piece, table_piece,
     turn,
 };

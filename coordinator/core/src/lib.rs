@@ -44,10 +44,8 @@ mod state;
 pub use archon_types::Register;
 pub use command::apply::{apply, skip};
 pub use command::edit::{Edit, Ending, PartitionChange};
-pub use command::response::Response;
-pub use command::{Actor, Command, CommandBatch, LossOutcome, PlannedMove, Successor};
+pub use command::{Command, CommandBatch, LossOutcome, PlannedMove, Successor};
 pub use findings::alerts::{Alert, Held, Thresholds, alerts, not_served};
-pub use findings::events::{Event, EventKind};
 pub use findings::explain::{Counts, Explainer, Shortage, Why, counts, explain};
 pub use findings::remembered::Remembered;
 pub use invariants::{Violation, check, check_step};
@@ -58,12 +56,11 @@ pub use leader::term::Term;
 pub use leader::turn::{Turn, turn};
 pub use leases::staying_leases;
 pub use liveness::confirm::{Confirmation, check_confirmed, to_confirm};
-pub use liveness::doors::{DoorNews, DoorView};
+pub use liveness::doors::DoorView;
 pub use liveness::{HeartbeatAnswer, Liveness};
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
-pub use operator::controls::{Bar, Controls, Maintenance, Note, Order};
 pub use operator::{
     AccessChange, Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, MergePlan, NodeAlteration,
     Obstacle, QuorumRefusal, RefusedCertificates, RemovalPlan, SettleRefusal, SplitPlan, check_access,
@@ -78,26 +75,35 @@ pub use placement::plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetRea
 pub use placement::tally::PlanSummary;
 pub use placement::waits::{Waits, waiting_for};
 pub use quorum::coordinators::{
-    Acquaintances, CATCH_UP_ENTRIES, CHECKED_SINCE, COORDINATORS_MAX, Compared, Coordinator, CoordinatorStanding,
-    Coordinators, Mark, Marks, Members, Newcomer, Outdated, PendingChange, QuorumHealth, QuorumStep, StateChecksum,
-    Unheard, Wish, compare, majority, members_changed, next_step,
+    Acquaintances, CATCH_UP_ENTRIES, Compared, CoordinatorStanding, Mark, Marks, Outdated, QuorumHealth, QuorumStep,
+    StateChecksum, Unheard, compare, members_changed, next_step,
 };
 pub use quorum::recovery::{
-    Doubt, FormerAnswer, FormerFacts, FormerRound, Inventory, Recovery, RecoveryError, Standing, Takeover,
-    TakeoverStep, begin_generation, doubts, unheard,
+    Doubt, FormerAnswer, FormerFacts, FormerRound, RecoveryError, Takeover, TakeoverStep, begin_generation, doubts,
+    unheard,
 };
 pub use quorum::upgrade::{
-    CoordinatorsSpeak, HELD_SINCE, UpgradeMember, UpgradeName, check_commands, check_coordinator_speaks, check_raise,
-    laggards, newest_spoken, next_raise, upgrade_members,
+    CoordinatorsSpeak, UpgradeMember, UpgradeName, check_commands, check_coordinator_speaks, check_raise, laggards,
+    newest_spoken, next_raise, upgrade_members,
 };
 pub use ranges::reshapings::Reshaping;
+pub use state::actor::Actor;
 pub use state::condemned::Condemned;
+pub use state::controls::{Bar, Controls, Maintenance, Note, Order};
+pub use state::coordinators::{
+    COORDINATORS_MAX, Coordinator, Coordinators, Members, Newcomer, PendingChange, Wish, majority,
+};
 pub use state::departed::{Condition, Departed};
+pub use state::events::{DoorNews, Event, EventKind};
 pub use state::former_leaders::{FormerLeader, FormerLeaders};
 pub use state::image::Image;
-pub use state::migration::{Migration, MigrationId, Migrations, MoveKind, Stage};
+pub use state::migration::{Migration, MigrationId, MoveKind, Stage};
+pub use state::migrations::Migrations;
 pub use state::node_row::NodeRow;
 pub use state::nodes::Nodes;
 pub use state::partitions::Partitions;
+pub use state::protocols::{CHECKED_SINCE, HELD_SINCE};
+pub use state::recovery::{Inventory, Recovery, Standing};
+pub use state::response::Response;
 pub use state::totals::Totals;
 pub use state::{ClusterState, NODES_MAX, STRANGER_AGE_MS, STRANGERS_MAX};

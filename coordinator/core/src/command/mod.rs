@@ -17,8 +17,8 @@
 //! | change settings | [`crate::check_configure`] | `Configure` with `if_version` | they fit each other, and none of them is [fixed](archon_types::Setting::fixed) | the next turn uses them; nodes get them with the next heartbeat answer |
 //! | rights of clients | [`crate::check_access`] | `SetAccess` with `before` | the table exists | nodes apply them from their next push on |
 //! | revoke certificates | [`crate::check_withdrawal`] | `Withdraw` with `before` | – | coordinators apply it at once, nodes from their next push on |
-//! | bump, bar, offline, maintenance | [`crate::check_order`] | `Control` with `if_controls` | see `operator::controls` | the same |
-//! | – | – | `RecordMaintenance` | that order stands | the next leader continues its remaining time from there (`operator::controls`) |
+//! | bump, bar, offline, maintenance | [`crate::check_order`] | `Control` with `if_controls` | see `state::controls` | the same |
+//! | – | – | `RecordMaintenance` | that order stands | the next leader continues its remaining time from there (`state::controls`) |
 //! | change the quorum | [`crate::check_quorum_change`], [`crate::check_join`] | `ChangeQuorum` with `if_version` | a majority of the remaining voters answers | the leader carries it out in Raft step by step ([`crate::next_step`]) |
 //! | raise the protocol | [`crate::check_raise`] | `RaiseProtocol` | every member speaks it | forms that older versions cannot read are written from then on (`quorum::upgrade`) |
 //! | note a door | – | `NoteDoor` | that incarnation goes on | an event (`doors`) |
@@ -30,15 +30,16 @@
 
 pub(crate) mod apply;
 pub(crate) mod edit;
-pub(crate) mod response;
+pub(crate) mod refusals;
 
 use crate::command::edit::PartitionChange;
-use crate::liveness::doors::DoorNews;
-use crate::operator::controls::Order;
-use crate::quorum::coordinators::{CHECKED_SINCE, WITHDRAWN_SINCE, Wish};
-use crate::quorum::recovery::Standing;
-use crate::quorum::upgrade::HELD_SINCE;
+use crate::state::actor::Actor;
+use crate::state::controls::Order;
+use crate::state::coordinators::Wish;
+use crate::state::events::DoorNews;
 use crate::state::migration::{MigrationId, MoveKind, Stage};
+use crate::state::protocols::{CHECKED_SINCE, HELD_SINCE, MAINTENANCE_RECORDED_SINCE, TAKEOVER_SINCE, WITHDRAWN_SINCE};
+use crate::state::recovery::Standing;
 use archon_types::Register;
 use archon_types::{
     ClusterId, DOORS_SINCE, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, OWN_SINCE, PROTOCOL_FIRST,
@@ -47,43 +48,6 @@ use archon_types::{
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::IpAddr;
-
-/// Originator of a change.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Actor {
-    /// A coordinator's own control turn, by its id.
-    Coordinator(u64),
-    /// A node's registration or report.
-    Node(NodeId),
-    /// A node that registers for the first time, with its own name.
-    Newcomer(String),
-    /// A person or script.
-    Admin {
-        /// Identity in its certificate: `admin/alice`. Unknown without TLS.
-        identity: Option<String>,
-        /// Its address.
-        from: IpAddr,
-        /// The coordinator through whose console it asked: `coordinator/2`. Not written if `None`: older versions do
-        /// not know it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        via: Option<String>,
-    },
-}
-
-/// First protocol with [`Actor::Admin::via`].
-const VIA_SINCE: u32 = 2;
-
-impl Actor {
-    /// Returns the actor without fields that are newer than this protocol.
-    #[must_use]
-    pub fn by_protocol(self, protocol: u32) -> Self {
-        match self {
-            Self::Admin { identity, from, .. } if protocol < VIA_SINCE => Self::Admin { identity, from, via: None },
-            actor => actor,
-        }
-    }
-}
 
 /// One log entry: commands that one proposer decided at once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -332,11 +296,6 @@ pub enum Command {
         outcome: LossOutcome,
     },
 }
-
-/// First protocol with [`Command::RecordMaintenance`].
-pub(crate) const MAINTENANCE_RECORDED_SINCE: u32 = 2;
-/// The protocol that brought [`Command::TakeOver`] and [`Command::NoteFormerQuorum`].
-pub(crate) const TAKEOVER_SINCE: u32 = 2;
 
 impl Command {
     /// Returns the first protocol with this command, which is not written before the cluster speaks that protocol

@@ -5,10 +5,10 @@
 use crate::findings::remembered::Remembered;
 use crate::leases;
 use crate::liveness::Liveness;
-use crate::operator::controls::Bar;
 use crate::operator::still_led;
-use crate::quorum::coordinators::majority;
 use crate::state::ClusterState;
+use crate::state::controls::Bar;
+use crate::state::coordinators::majority;
 use crate::state::node_row::NodeRow;
 use archon_types::{Millis, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Table, TableId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,12 +2,12 @@
 
 use crate::findings::remembered::Remembered;
 use crate::leases::{self, Successors};
-use crate::operator::controls::Note;
 use crate::placement::lack::{Lack, Lacks, Withheld};
+use crate::placement::out_of_sync;
 use crate::placement::waits::Waits;
 use crate::ranges::reshapings::Reshaping;
 use crate::state::ClusterState;
-use crate::state::departed;
+use crate::state::controls::Note;
 use crate::state::migration::MigrationId;
 use crate::state::node_row::NodeRow;
 use archon_types::{
@@ -221,10 +221,10 @@ impl<'a> Explainer<'a> {
     }
 
     fn lost_copies_kept(&self, row: &Partition) -> impl Iterator<Item = Why> {
-        let lost = |copy: &&Placement| copy.state == ReplicaState::Load && departed::is_lost(self.state, copy.id);
+        let lost = |copy: &&Placement| copy.state == ReplicaState::Load && out_of_sync::is_lost(self.state, copy.id);
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         row.placements.iter().filter(lost).filter_map(move |copy| {
-            let (alive, need) = departed::may_go(self.state, row, copy.id).err()?;
+            let (alive, need) = out_of_sync::may_go(self.state, row, copy.id).err()?;
             Some(Why::LostCopyKept { node: copy.node, alive: count(alive), need: count(need) })
         })
     }

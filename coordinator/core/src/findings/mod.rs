@@ -1,7 +1,6 @@
 //! Findings for people: alerts, reasons for unavailability, past events, and the leader's memory.
 
 pub(crate) mod alerts;
-pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod remembered;
 pub(crate) mod unserved;

@@ -2,8 +2,8 @@
 //! taken offline and has no leader, a member is in maintenance exactly if that is its goal.
 
 use super::{Violation, violated};
-use crate::operator::controls::Bar;
 use crate::state::ClusterState;
+use crate::state::controls::Bar;
 use archon_types::{NodeGoal, PartitionStatus};
 
 pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {

@@ -5,9 +5,9 @@ use super::merges::merged_away;
 use super::splits::formed_on;
 use super::{Violation, violated};
 use crate::command::apply::may_hold;
-use crate::findings::events::EventKind;
 use crate::leader::duties::duties;
 use crate::state::ClusterState;
+use crate::state::events::EventKind;
 use archon_types::{Duty, NodeId, NodeStatus, PlacementId};
 use std::collections::BTreeSet;
 

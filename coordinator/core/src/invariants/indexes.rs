@@ -4,7 +4,7 @@ use super::{Violation, violated};
 use crate::state::ClusterState;
 use crate::state::condemned::Condemned;
 use crate::state::former_leaders::FormerLeaders;
-use crate::state::migration::Migrations;
+use crate::state::migrations::Migrations;
 use crate::state::nodes::Nodes;
 use crate::state::partitions::Partitions;
 

@@ -2,8 +2,8 @@
 //! out-of-sync copy becomes Live only by a leader's request, a first assignment, or an operator's acceptance of loss.
 
 use super::{Violation, violated};
-use crate::findings::events::EventKind;
 use crate::state::ClusterState;
+use crate::state::events::EventKind;
 use archon_types::{Partition, PartitionStatus, ReplicaState};
 
 const NAME: &str = "live_set";

@@ -3,9 +3,9 @@
 
 use crate::mutant::Mutant;
 use crate::placement::migrate::hands_over;
-use crate::quorum::recovery::Inventory;
+use crate::placement::out_of_sync::{delete_not_issued, is_lost, may_issue_delete};
 use crate::state::ClusterState;
-use crate::state::departed::{delete_not_issued, is_lost, may_issue_delete};
+use crate::state::recovery::Inventory;
 use archon_types::node_bytes;
 use archon_types::{
     Duty, ErrorDetail, ErrorKind, NodeDelta, NodeId, PartitionStatus, ReplicaState, TableId, TablePiece, Version,

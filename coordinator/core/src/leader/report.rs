@@ -8,10 +8,11 @@ use crate::liveness::Liveness;
 use crate::liveness::failover;
 use crate::mutant::Mutant;
 use crate::operator::too_large;
-use crate::quorum::recovery::Standing;
+use crate::placement::out_of_sync::is_lost;
 use crate::ranges::splits;
 use crate::state::ClusterState;
-use crate::state::departed::{Condition, is_lost};
+use crate::state::departed::Condition;
+use crate::state::recovery::Standing;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, Millis, NodeGoal, NodeId, Partition, PartitionStatus,
     PlacementId, ReplicaName, ReplicaState, Report, RightStage, Table, Version,

@@ -7,13 +7,14 @@ use crate::liveness::Liveness;
 use crate::liveness::failover::{self, Election};
 use crate::placement::assign;
 use crate::placement::migrate::{self, Next, hands_over};
+use crate::placement::out_of_sync::may_go;
 use crate::placement::repair::{self, Repairs};
 use crate::placement::waits::copies_by_node;
-use crate::quorum::recovery::Recovery;
+use crate::quorum::recovery::settles;
 use crate::ranges::reshapings::Step;
-use crate::state::departed::may_go;
 use crate::state::migration::{Migration, MigrationId, MoveKind};
 use crate::state::node_row::NodeRow;
+use crate::state::recovery::Recovery;
 use crate::state::{ClusterState, STRANGER_AGE_MS};
 use archon_types::{
     Millis, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState, Table, TableId,
@@ -104,7 +105,7 @@ fn recovering(
     if now < over_at {
         return Turn { commands, wake_at: pass.due.min(over_at) };
     }
-    if recovery.settles(state) {
+    if settles(state, recovery) {
         commands.push(Command::SettleRecovery);
         return Turn { commands, wake_at: pass.due };
     }

@@ -6,28 +6,15 @@
 use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
+use crate::state::events::DoorNews;
 use archon_types::{
     DoorReport, DoorState, Incarnation, Millis, Node, NodeId, NodeStatus, Partition, RelayCandidate, keepers,
     keepers_of,
 };
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One of this many live nodes may be unreached at a time; with fewer nodes, one as well (rule 75).
 const NODES_PER_UNREACHED: usize = 20;
-
-/// Beginning or end of a verdict on a node. It is recorded as an event only; no decision is based on the event.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct DoorNews {
-    /// The node.
-    pub node: NodeId,
-    /// Its incarnation.
-    pub incarnation: Incarnation,
-    /// The keepers that find its door shut; empty: it is open again.
-    pub by: Vec<NodeId>,
-    /// Time for which it is or was shut, in milliseconds.
-    pub shut_for_ms: u64,
-}
 
 /// State of a node's door, for people.
 #[derive(Clone, PartialEq, Eq, Debug)]

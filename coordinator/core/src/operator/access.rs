@@ -1,8 +1,8 @@
 //! Checks of grants and revocations of client rights, and of revocations of certificates.
 
 use crate::command::Command;
-use crate::quorum::coordinators::WITHDRAWN_SINCE;
 use crate::state::ClusterState;
+use crate::state::protocols::WITHDRAWN_SINCE;
 use archon_types::{
     AccessList, ErrorDetail, ErrorKind, Holds, Millis, NodeId, OWN_SINCE, Participant, Right, Scope, Table, TableId,
 };

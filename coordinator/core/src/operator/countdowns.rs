@@ -1,8 +1,9 @@
 //! Remaining time of orders with an automatic end, counted on the monotonic clock of the leading coordinator.
 
-use crate::command::{Command, MAINTENANCE_RECORDED_SINCE};
-use crate::operator::controls::{Maintenance, Order};
+use crate::command::Command;
 use crate::state::ClusterState;
+use crate::state::controls::{Maintenance, Order};
+use crate::state::protocols::MAINTENANCE_RECORDED_SINCE;
 use archon_types::{Millis, NodeId};
 use std::collections::BTreeMap;
 

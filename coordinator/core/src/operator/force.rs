@@ -3,8 +3,9 @@
 use super::Obstacle;
 use crate::command::{Command, LossOutcome};
 use crate::liveness::Liveness;
+use crate::placement::out_of_sync::{condition, delete_not_issued, rank};
 use crate::state::ClusterState;
-use crate::state::departed::{Condition, condition, delete_not_issued, rank};
+use crate::state::departed::Condition;
 use crate::state::former_leaders::FormerLeader;
 use archon_types::{Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, Version};
 use serde::{Deserialize, Serialize};

@@ -5,7 +5,6 @@ mod access;
 mod alter;
 pub(crate) mod cancel;
 mod configure;
-pub(crate) mod controls;
 pub(crate) mod countdowns;
 mod force;
 mod maintain;

@@ -4,8 +4,8 @@ use super::Obstacle;
 use crate::command::Command;
 use crate::leases::Successors;
 use crate::placement::eligible_nodes::EligibleNodes;
+use crate::placement::out_of_sync::delete_not_issued;
 use crate::state::ClusterState;
-use crate::state::departed::delete_not_issued;
 use crate::state::names::NAMED_MAX;
 use crate::state::node_row::NodeRow;
 use archon_types::{

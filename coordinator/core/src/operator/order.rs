@@ -2,8 +2,8 @@
 
 use super::Obstacle;
 use crate::command::Command;
-use crate::operator::controls::{Bar, Order};
 use crate::state::ClusterState;
+use crate::state::controls::{Bar, Order};
 use crate::state::node_row::NodeRow;
 use archon_types::{Holds, NodeGoal, NodeId, PartitionId};
 

@@ -2,8 +2,9 @@
 
 use crate::command::Command;
 use crate::mutant::Mutant;
-use crate::quorum::coordinators::{COORDINATORS_MAX, Members, Newcomer, QuorumHealth, Wish, majority, voters};
+use crate::quorum::coordinators::QuorumHealth;
 use crate::state::ClusterState;
+use crate::state::coordinators::{COORDINATORS_MAX, Members, Newcomer, Wish, majority, voters};
 use archon_types::limits::check_address;
 use archon_types::{ErrorDetail, ErrorKind, QuorumChange};
 use std::collections::BTreeSet;

@@ -4,6 +4,7 @@ pub(crate) mod assign;
 pub(crate) mod eligible_nodes;
 pub(crate) mod lack;
 pub(crate) mod migrate;
+pub(crate) mod out_of_sync;
 pub(crate) mod plan;
 pub(crate) mod repair;
 pub(crate) mod score;

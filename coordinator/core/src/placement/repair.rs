@@ -21,9 +21,9 @@ use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::placement::eligible_nodes::EligibleNodes;
 use crate::placement::lack::{Withheld, withheld};
+use crate::placement::out_of_sync;
 use crate::placement::score::Need;
 use crate::state::ClusterState;
-use crate::state::departed;
 use crate::state::migration::{Migration, MoveKind};
 use archon_types::{
     Millis, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState,
@@ -137,9 +137,10 @@ impl<'a> Repairs<'a> {
             Step::Change(Command::Change(vec![change]))
         };
         let may_go = |copy: &Placement| {
-            row.status == PartitionStatus::Unassigned || departed::may_go(self.state, row, copy.id).is_ok()
+            row.status == PartitionStatus::Unassigned || out_of_sync::may_go(self.state, row, copy.id).is_ok()
         };
-        let back = |copy: &&Placement| departed::delete_not_issued(self.state, copy) && self.state.is_active(copy.node);
+        let back =
+            |copy: &&Placement| out_of_sync::delete_not_issued(self.state, copy) && self.state.is_active(copy.node);
         if let Some(copy) = row.placements.iter().filter(back).find(|copy| may_go(copy)) {
             return change(vec![Edit::Unload(copy.id)]);
         }
@@ -231,7 +232,7 @@ impl<'a> View<'a> {
     }
 
     fn is_lost(&self, placement: &Placement) -> bool {
-        placement.state == ReplicaState::Load && departed::is_lost(self.repairs.state, placement.id)
+        placement.state == ReplicaState::Load && out_of_sync::is_lost(self.repairs.state, placement.id)
     }
 
     /// Returns true for a whole copy on a node that is down for maintenance: it comes back, and is not surplus until
@@ -254,7 +255,7 @@ impl<'a> View<'a> {
         // A lost node cannot delete anything: its copy is forgotten.
         let gone = |node: NodeId| state.node(node).is_none_or(|row| row.node.status == NodeStatus::Lost);
         let lost = |copy: &&Placement| {
-            self.is_lost(copy) && !gone(copy.node) && departed::may_go(state, self.row, copy.id).is_ok()
+            self.is_lost(copy) && !gone(copy.node) && out_of_sync::may_go(state, self.row, copy.id).is_ok()
         };
         self.row.placements.iter().find(lost).map(|copy| copy.id)
     }

@@ -5,8 +5,8 @@
 //! of each coordinator.
 
 use crate::command::Command;
-use crate::command::apply::refused;
 use crate::command::edit::{Edit, PartitionChange};
+use crate::command::refusals::refused;
 use crate::operator::check_merge;
 use crate::ranges::proposals::{LastProposal, Outcome, Proposals};
 use crate::state::ClusterState;

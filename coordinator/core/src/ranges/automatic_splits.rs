@@ -5,8 +5,8 @@
 //! coordinator.
 
 use crate::command::Command;
-use crate::command::apply::refused;
 use crate::command::edit::{Edit, PartitionChange};
+use crate::command::refusals::refused;
 use crate::operator::check_split;
 use crate::ranges::proposals::{LastProposal, Outcome, Proposals};
 use crate::state::ClusterState;

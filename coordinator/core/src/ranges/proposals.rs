@@ -1,6 +1,6 @@
 //! Automatic splits and merges, as far as they matter for the next ones: volatile memory of each coordinator.
 
-use crate::command::apply::refused;
+use crate::command::refusals::refused;
 use crate::ranges::rest::{REST_MS_MAX, rest_ms};
 use archon_types::{ErrorDetail, Millis, Partition, PartitionId, Version};
 use std::collections::BTreeMap;

@@ -6,9 +6,9 @@
 use crate::command::Command;
 use crate::command::edit::{Edit, PartitionChange};
 use crate::liveness::failover;
+use crate::placement::out_of_sync;
 use crate::ranges::reshapings::Step;
 use crate::state::ClusterState;
-use crate::state::departed;
 use archon_types::{
     ErrorDetail, ErrorKind, Millis, NodeId, Partition, PartitionId, PartitionStatus, PlacementId, ReshapingPhase,
     RightCopy, RightStage, Split, Version,
@@ -119,7 +119,7 @@ impl Phase {
 /// Returns true if a copy on an active node is formed, or can still be: from a copy of left. A lost copy is not hosted,
 /// and not replaced before the split ends.
 pub(crate) fn can_form(state: &ClusterState, row: &Partition, copy: &RightCopy) -> bool {
-    let has_left = || row.placement_on(copy.node).is_some_and(|left| !departed::is_lost(state, left.id));
+    let has_left = || row.placement_on(copy.node).is_some_and(|left| !out_of_sync::is_lost(state, left.id));
     state.is_active(copy.node) && (copy.is_formed() || has_left())
 }
 

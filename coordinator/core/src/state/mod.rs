@@ -1,29 +1,40 @@
 //! The replicated state that the Raft log builds and a snapshot holds.
 
+pub(crate) mod actor;
 pub(crate) mod condemned;
+pub(crate) mod controls;
+pub(crate) mod coordinators;
 pub(crate) mod departed;
+pub(crate) mod events;
 pub(crate) mod former_leaders;
 pub(crate) mod image;
 pub(crate) mod migration;
+pub(crate) mod migrations;
 pub(crate) mod names;
 pub(crate) mod node_row;
 pub(crate) mod nodes;
 pub(crate) mod partitions;
+pub(crate) mod protocols;
+pub(crate) mod recovery;
+pub(crate) mod response;
+pub(crate) mod tally;
 pub(crate) mod totals;
 
-use crate::command::response::Response;
-use crate::findings::events::{Event, EventKind};
 use crate::mutant::Mutant;
-use crate::operator::controls::Controls;
-use crate::quorum::coordinators::Coordinators;
-use crate::quorum::recovery::Recovery;
 use crate::state::condemned::Condemned;
+use crate::state::controls::Controls;
+use crate::state::coordinators::Coordinators;
 use crate::state::departed::Departed;
+use crate::state::events::{Event, EventKind};
 use crate::state::former_leaders::FormerLeaders;
-use crate::state::migration::{Migration, Migrations};
+use crate::state::migration::Migration;
+use crate::state::migrations::Migrations;
 use crate::state::node_row::NodeRow;
 use crate::state::nodes::Nodes;
 use crate::state::partitions::Partitions;
+use crate::state::protocols::WRITTEN_BOUNDS_SINCE;
+use crate::state::recovery::Recovery;
+use crate::state::response::Response;
 use archon_types::limits::SPLIT_KEYS_BYTES_MAX;
 pub(crate) use archon_types::limits::{CONDEMNED_MAX, PARTITIONS_MAX};
 use archon_types::{
@@ -35,9 +46,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Protocol from which on the number of tables and the bytes of split keys are bounded: earlier versions apply commands
-/// beyond the bounds.
-pub(crate) const WRITTEN_BOUNDS_SINCE: u32 = 2;
 /// Maximum number of events; older ones are dropped.
 pub(crate) const EVENTS_MAX: usize = 4_096;
 /// Maximum number of first answers kept for repeated requests.
@@ -527,7 +535,7 @@ impl ClusterState {
         self.events.push_back(event);
     }
 
-    pub(crate) fn note(&mut self, at: Millis, index: u64, who: &crate::command::Actor, what: EventKind) {
+    pub(crate) fn note(&mut self, at: Millis, index: u64, who: &crate::state::actor::Actor, what: EventKind) {
         self.record(Event { at, index, who: who.clone(), what });
     }
 }

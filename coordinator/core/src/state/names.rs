@@ -1,7 +1,7 @@
 //! Display names of nodes and partitions.
 
-use crate::findings::events::EventKind;
 use crate::state::ClusterState;
+use crate::state::events::EventKind;
 use archon_types::{NodeId, PartitionId, TableId};
 
 /// Maximum number of partitions named in a sentence.

@@ -1,9 +1,10 @@
 //! Grants and revocations of client rights, and revocations of certificates.
 
-use super::{Entry, not_found, refused, stale};
-use crate::command::response::Response;
-use crate::findings::events::EventKind;
+use crate::command::apply::entry::Entry;
+use crate::command::refusals::{not_found, refused, stale};
 use crate::state::ClusterState;
+use crate::state::events::EventKind;
+use crate::state::response::Response;
 use archon_types::{ErrorDetail, Millis, RIGHTS_MAX, Right, Scope};
 use archon_types::{WITHDRAWN_MAX, check_identity};
 use std::sync::Arc;

@@ -1,11 +1,12 @@
 //! Changes of existing nodes and tables by operators.
 
 use super::cluster::check_replication;
-use super::{Entry, not_found, refused, stale};
-use crate::command::response::Response;
-use crate::findings::events::EventKind;
+use crate::command::apply::entry::Entry;
+use crate::command::refusals::{not_found, refused, stale};
 use crate::operator::hashed;
 use crate::state::ClusterState;
+use crate::state::events::EventKind;
+use crate::state::response::Response;
 use archon_types::min_in_sync_default;
 use archon_types::{
     ErrorDetail, Holds, Keys, NodeId, NodeTraits, Partition, PartitionStatus, TableId, TableTraits, Version,

@@ -1,11 +1,13 @@
 //! Commands about the cluster itself: bootstrap, creation of tables, accepted data loss.
 
 use super::stage::Staged;
-use super::{Entry, invalid, next_epoch, recovering, refused};
 use crate::command::LossOutcome;
-use crate::command::response::Response;
-use crate::findings::events::EventKind;
-use crate::state::{ClusterState, PARTITIONS_MAX, WRITTEN_BOUNDS_SINCE};
+use crate::command::apply::entry::Entry;
+use crate::command::refusals::{invalid, next_epoch, recovering, refused};
+use crate::state::events::EventKind;
+use crate::state::protocols::WRITTEN_BOUNDS_SINCE;
+use crate::state::response::Response;
+use crate::state::{ClusterState, PARTITIONS_MAX};
 use archon_types::limits::{REPLICAS_MAX, TABLES_MAX, check_name};
 use archon_types::min_in_sync_default;
 use archon_types::{

@@ -1,10 +1,11 @@
 //! Changes of cluster settings at run time.
 
-use super::{Entry, refused, stale};
-use crate::command::response::Response;
-use crate::findings::events::EventKind;
+use crate::command::apply::entry::Entry;
+use crate::command::refusals::{refused, stale};
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
+use crate::state::events::EventKind;
+use crate::state::response::Response;
 use archon_types::{ErrorDetail, SettingChange, SettingStep, Settings, Version};
 
 pub(super) fn configure(

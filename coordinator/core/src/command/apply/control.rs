@@ -2,11 +2,12 @@
 
 use super::node::want;
 use super::stage::Staged;
-use super::{Entry, not_found, refused, stale};
-use crate::command::response::Response;
-use crate::findings::events::EventKind;
-use crate::operator::controls::{Bar, CONTROLS_MAX, Maintenance, Note, Order};
+use crate::command::apply::entry::Entry;
+use crate::command::refusals::{not_found, refused, stale};
 use crate::state::ClusterState;
+use crate::state::controls::{Bar, CONTROLS_MAX, Maintenance, Note, Order};
+use crate::state::events::EventKind;
+use crate::state::response::Response;
 use archon_types::limits::check_why;
 use archon_types::{
     ErrorDetail, Millis, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Version,

@@ -1,11 +1,12 @@
 //! Dropped tables and their copies, until every node has deleted its own (PROTOCOL rule 26).
 
-use super::{Entry, not_found, refused};
-use crate::command::response::Response;
-use crate::findings::events::EventKind;
+use crate::command::apply::entry::Entry;
+use crate::command::refusals::{not_found, refused};
 use crate::mutant::Mutant;
+use crate::state::events::EventKind;
 use crate::state::former_leaders::FormerLeader;
 use crate::state::migration::{Migration, Stage};
+use crate::state::response::Response;
 use crate::state::{CONDEMNED_MAX, ClusterState};
 use archon_types::{ErrorDetail, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PlacementId, TableId};
 use std::collections::BTreeSet;

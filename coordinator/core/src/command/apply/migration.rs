@@ -1,13 +1,14 @@
 //! Start and cancellation of plans, and the stages of their migrations.
 
 use super::stage::Staged;
-use super::{Entry, invalid, not_found, refused};
 use crate::command::PlannedMove;
+use crate::command::apply::entry::Entry;
 use crate::command::edit::{Edit, PartitionChange};
-use crate::command::response::Response;
-use crate::findings::events::EventKind;
+use crate::command::refusals::{invalid, not_found, refused};
 use crate::placement::migrate::{Phase, phase};
+use crate::state::events::EventKind;
 use crate::state::migration::{Migration, MigrationId, MoveKind, Stage};
+use crate::state::response::Response;
 use crate::state::{ClusterState, MIGRATIONS_KEPT, MOVES_MAX};
 use archon_types::{ErrorDetail, ErrorKind, ReplicaState, Version};
 use std::collections::BTreeSet;

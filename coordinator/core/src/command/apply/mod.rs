@@ -8,6 +8,7 @@ mod cluster;
 mod configure;
 mod control;
 mod dropped;
+pub(crate) mod entry;
 mod histories;
 mod migration;
 mod node;
@@ -22,33 +23,11 @@ pub(crate) use alter::min_in_sync;
 pub(crate) use configure::leases_stay;
 pub(crate) use dropped::may_hold;
 
-use crate::command::response::Response;
-use crate::command::{Actor, Command, CommandBatch};
-use crate::findings::events::EventKind;
+use crate::command::apply::entry::Entry;
+use crate::command::{Command, CommandBatch};
+use crate::state::response::Response;
 use crate::state::{ANSWER_AGE_MS, ANSWERS_MAX, ClusterState, KeptAnswer};
-use archon_types::{Epoch, ErrorDetail, ErrorKind, Millis, RequestId, Version};
-
-/// Context of a command: its log entry.
-#[derive(Clone, Copy)]
-pub(crate) struct Entry<'a> {
-    pub(crate) index: u64,
-    pub(crate) at: Millis,
-    pub(crate) who: &'a Actor,
-}
-
-impl Entry<'_> {
-    pub(crate) const fn version(self) -> Version {
-        Version::new(self.index)
-    }
-
-    pub(crate) fn done(self) -> Result<Response, ErrorDetail> {
-        Ok(Response::Done { version: self.version() })
-    }
-
-    pub(crate) fn note(self, state: &mut ClusterState, what: EventKind) {
-        state.note(self.at, self.index, self.who, what);
-    }
-}
+use archon_types::{ErrorDetail, ErrorKind, Millis, RequestId};
 
 /// Applies the batch of log entry `index` and answers each of its commands, in order. A request id that was answered
 /// before gets its first answer again.
@@ -148,33 +127,4 @@ fn keep_answer(state: &mut ClusterState, request: RequestId, at: Millis, respons
         state.answers.pop_front();
     }
     state.answers.push_back(KeptAnswer { request, at, responses: responses.to_vec() });
-}
-
-pub(crate) fn next_epoch(epoch: Epoch) -> Result<Epoch, ErrorDetail> {
-    epoch.next().ok_or_else(|| ErrorDetail::new(ErrorKind::Internal, format!("epoch {epoch} has no successor")))
-}
-
-pub(crate) fn invalid(message: impl Into<String>) -> ErrorDetail {
-    ErrorDetail::new(ErrorKind::InvalidArgument, message)
-}
-
-pub(crate) fn not_found(message: impl Into<String>) -> ErrorDetail {
-    ErrorDetail::new(ErrorKind::NotFound, message)
-}
-
-/// Returns the error for a decision based on an outdated view: `what` has version `now`, and was judged in version
-/// `judged`.
-pub(crate) fn stale(what: &str, now: Version, judged: Version) -> ErrorDetail {
-    let message = format!("{what} changed meanwhile; look again");
-    ErrorDetail::new(ErrorKind::StaleVersion, message).with_have_need(now.get(), judged.get())
-}
-
-/// Returns the error for decisions about data during a recovery: no row is trusted then.
-pub(crate) fn recovering() -> ErrorDetail {
-    let message = "the coordinators are being recovered; wait for the end of the recovery (`archon quorum list`)";
-    ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(1_000)
-}
-
-pub(crate) fn refused(message: impl Into<String>) -> ErrorDetail {
-    ErrorDetail::new(ErrorKind::Refused, message)
 }

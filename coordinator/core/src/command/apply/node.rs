@@ -2,15 +2,17 @@
 
 use super::dropped::forget_node;
 use super::stage::Staged;
-use super::{Entry, invalid, next_epoch, not_found, refused, stale};
-use crate::command::response::Response;
-use crate::command::{Actor, Successor};
-use crate::findings::events::EventKind;
-use crate::liveness::doors::DoorNews;
+use crate::command::Successor;
+use crate::command::apply::entry::Entry;
+use crate::command::refusals::{invalid, next_epoch, not_found, refused, stale};
 use crate::mutant::Mutant;
+use crate::placement::out_of_sync::delete_not_issued;
 use crate::state::ClusterState;
-use crate::state::departed::{Condition, delete_not_issued};
+use crate::state::actor::Actor;
+use crate::state::departed::Condition;
+use crate::state::events::{DoorNews, EventKind};
 use crate::state::node_row::NodeRow;
+use crate::state::response::Response;
 use archon_types::{
     ErrorDetail, Incarnation, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement,
     ReplicaState, Version,

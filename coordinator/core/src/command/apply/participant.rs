@@ -4,10 +4,11 @@
 use super::dropped::forget_node;
 use super::register::{begin_life, check, forget_lapsed, number};
 use super::stage::Staged;
-use super::{Entry, next_epoch, refused};
-use crate::command::response::Response;
+use crate::command::apply::entry::Entry;
+use crate::command::refusals::{next_epoch, refused};
 use crate::state::former_leaders::FormerLeader;
 use crate::state::node_row::NodeRow;
+use crate::state::response::Response;
 use crate::state::{ClusterState, PARTICIPANTS_MAX};
 use archon_types::Register;
 use archon_types::{ErrorDetail, ErrorKind, Incarnation, NodeStatus, Participant};

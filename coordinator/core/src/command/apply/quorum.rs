@@ -1,11 +1,12 @@
 //! Application of quorum changes. Raft carries them out.
 
-use super::{Entry, refused, stale};
-use crate::command::response::Response;
-use crate::findings::events::EventKind;
+use crate::command::apply::entry::Entry;
+use crate::command::refusals::{refused, stale};
 use crate::mutant::Mutant;
-use crate::quorum::coordinators::{PendingChange, Wish};
 use crate::state::ClusterState;
+use crate::state::coordinators::{PendingChange, Wish};
+use crate::state::events::EventKind;
+use crate::state::response::Response;
 use archon_types::{ErrorDetail, Version};
 
 pub(super) fn change(

@@ -2,14 +2,16 @@
 
 use super::register::judge_copy;
 use super::stage::Staged;
-use super::{Entry, refused};
-use crate::command::response::Response;
-use crate::findings::events::EventKind;
+use crate::command::apply::entry::Entry;
+use crate::command::refusals::refused;
 use crate::mutant::Mutant;
-use crate::quorum::recovery::{Choice, Recovery, Standing, choose};
+use crate::quorum::recovery::{Choice, choose, settles};
 use crate::state::ClusterState;
 use crate::state::departed::Condition;
+use crate::state::events::EventKind;
 use crate::state::node_row::NodeRow;
+use crate::state::recovery::{Recovery, Standing};
+use crate::state::response::Response;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Keys, NodeId, Partition, PartitionId, PartitionStatus, Placement,
     PlacementId, ReplicaState, first_number,
@@ -62,8 +64,8 @@ pub(super) fn take_over(state: &mut ClusterState, entry: Entry<'_>) -> Result<Re
 pub(super) fn settle(state: &mut ClusterState, entry: Entry<'_>) -> Result<Response, ErrorDetail> {
     let recovery = state.recovery.as_deref().ok_or_else(over)?;
     let behind = recovery.may_lose();
-    if !recovery.settles(state) {
-        return Err(refused("not all nodes have reported their copies, or the possible loss was not accepted"));
+    if !settles(state, recovery) {
+        return Err(refused("not all nodes have told what they hold, or nobody has accepted what may be lost"));
     }
     let mut standings = recovery.standings();
     let mut staged = Staged::new(state, entry);

@@ -2,16 +2,18 @@
 
 use super::dropped::forget_node;
 use super::histories::{check_taken_over, is_of_other_history, of_this_generation};
+use super::participant;
 use super::stage::Staged;
-use super::{Entry, invalid, next_epoch, participant, refused};
-use crate::command::response::Response;
-use crate::findings::events::EventKind;
+use crate::command::apply::entry::Entry;
+use crate::command::refusals::{invalid, next_epoch, refused};
 use crate::mutant::Mutant;
-use crate::quorum::recovery::Inventory;
 use crate::quorum::upgrade;
 use crate::state::departed::Condition;
+use crate::state::events::EventKind;
 use crate::state::former_leaders::FormerLeader;
 use crate::state::node_row::NodeRow;
+use crate::state::recovery::Inventory;
+use crate::state::response::Response;
 use crate::state::{ClusterState, NODES_MAX, STRANGERS_MAX};
 use archon_types::Register;
 use archon_types::limits::{check_address, check_member_name};

@@ -1,13 +1,14 @@
 //! Raises of the protocol (PROTOCOL rule 63).
 
-use super::{Entry, refused};
-use crate::command::Actor;
-use crate::command::response::Response;
-use crate::findings::events::EventKind;
+use crate::command::apply::entry::Entry;
+use crate::command::refusals::refused;
 use crate::mutant::Mutant;
-use crate::quorum::coordinators::WITHDRAWN_SINCE;
 use crate::quorum::upgrade::registered_laggard;
 use crate::state::ClusterState;
+use crate::state::actor::Actor;
+use crate::state::events::EventKind;
+use crate::state::protocols::WITHDRAWN_SINCE;
+use crate::state::response::Response;
 use archon_types::{ErrorDetail, OWN_SINCE, Right, Scope, TableId};
 use std::sync::Arc;
 

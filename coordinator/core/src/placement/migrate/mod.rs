@@ -26,8 +26,8 @@ use crate::command::Command;
 use crate::command::edit::{Edit, PartitionChange};
 use crate::leases;
 use crate::mutant::Mutant;
+use crate::placement::out_of_sync::{is_lost, may_go};
 use crate::state::ClusterState;
-use crate::state::departed::{is_lost, may_go};
 use crate::state::migration::{Migration, MoveKind, Stage};
 use archon_types::{NodeGoal, NodeId, NodeStatus, Partition, PartitionStatus, Placement, PlacementId, ReplicaState};
 

@@ -1,7 +1,7 @@
 //! Comparison of the coordinators' states: each sums its own up as of the same entries of the log, and the result of a
 //! majority of the voters is right.
 
-use super::majority;
+use crate::state::coordinators::majority;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Checksum of one coordinator's state as of an entry.

@@ -1,6 +1,6 @@
 //! Health of the coordinators in the leader's view.
 
-use super::majority;
+use crate::state::coordinators::majority;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The leading coordinator's view of the members of the quorum.

@@ -1,9 +1,10 @@
 //! The next step of a change of the quorum: one step of Raft's joint membership (Ongaro 2014, §4) at a time, from the
 //! present members to the target, so that the result does not depend on the leader or the number of calls.
 
-use super::{Coordinator, Coordinators, Members, PendingChange, QuorumHealth, Wish, voters};
+use super::QuorumHealth;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
+use crate::state::coordinators::{Coordinator, Coordinators, Members, PendingChange, Wish, voters};
 use std::collections::BTreeSet;
 
 /// Number of missing entries up to which a member has caught up: so many may be in transit at any moment.

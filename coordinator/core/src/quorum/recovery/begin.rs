@@ -1,12 +1,13 @@
 //! The initial state of a new generation.
 
-use super::{DirectoryRecord, Recovery};
-use crate::command::{Actor, TAKEOVER_SINCE};
-use crate::findings::events::EventKind;
-use crate::quorum::coordinators::{Coordinator, Coordinators};
 use crate::state::ClusterState;
+use crate::state::actor::Actor;
+use crate::state::coordinators::{Coordinator, Coordinators};
+use crate::state::events::EventKind;
 use crate::state::former_leaders::FormerLeader;
-use crate::state::migration::Migrations;
+use crate::state::migrations::Migrations;
+use crate::state::protocols::TAKEOVER_SINCE;
+use crate::state::recovery::{DirectoryRecord, Recovery};
 use archon_types::{
     Epoch, GENERATION_KEYS_SINCE, GENERATIONS_MAX, GenerationKey, Millis, NodeId, NodeStatus, Partition, PartitionId,
     PartitionStatus, PlacementId, TableId, Version, begins_at, first_number,

@@ -6,30 +6,12 @@
 //! before the recovery, or one of an earlier generation that was not settled according to this state. An incarnation of
 //! the present generation writes none before the recovery is settled.
 
-use super::Recovery;
+use crate::state::recovery::{DirectoryRecord, Recovery};
 use archon_types::{Incarnation, NodeId, generation_of};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Maximum number of incarnations kept per node. A directory of a dropped incarnation counts as an older copy.
 const LIVES_MAX: usize = 16;
-
-/// The incarnations of one node by which an older copy of its data directory is detected.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct DirectoryRecord {
-    /// The last incarnation that can have written data, as far as is known: the last one that was activated before the
-    /// recovery, or a later one of an earlier generation in which a directory was used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub acted: Option<Incarnation>,
-    /// Incarnations since the recovery in which the node had a directory that lacks nothing of `acted`, and those in
-    /// which it came with one.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub whole: BTreeSet<Incarnation>,
-    /// The last incarnation of each generation since the recovery that was registered, or in which a complete directory
-    /// was last used.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub known: BTreeSet<Incarnation>,
-}
 
 impl DirectoryRecord {
     /// Returns true if this incarnation is no later than the last known one of its generation.

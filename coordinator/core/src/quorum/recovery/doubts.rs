@@ -1,7 +1,8 @@
 //! Doubts about a recovered state, which block its use: missing reports, and losses that an operator has to accept.
 
-use super::{Choice, Inventory, choose, unheard};
+use super::{Choice, choose, unheard};
 use crate::state::ClusterState;
+use crate::state::recovery::Inventory;
 use archon_types::{NodeId, PartitionId, TableId, Version};
 
 /// A missing fact.

@@ -4,7 +4,7 @@
 //! replicas are compared by the epoch and the position of their last entry, as votes are (Ongaro 2014, §3.6.1). All
 //! replicas that end there hold the same log.
 
-use super::Standing;
+use crate::state::recovery::Standing;
 use archon_types::{Epoch, NodeId, PlacementId};
 
 /// Replicas from which a partition continues.

@@ -1,6 +1,7 @@
 //! Takeover from the generations before a recovery: decides from the answers of their coordinators when this one takes their place
 //! (PROTOCOL rule 60).
 
+use crate::state::recovery::Recovery;
 use archon_types::Millis;
 
 /// Quiet rounds in a row before this generation takes over: one lost answer proves nothing.
@@ -43,6 +44,13 @@ pub struct FormerFacts {
     pub worked: bool,
     /// This generation has taken their place.
     pub taken_over: bool,
+}
+
+impl Recovery {
+    /// Returns the committed facts about the former coordinators.
+    pub const fn former_facts(&self) -> FormerFacts {
+        FormerFacts { worked: self.former_worked, taken_over: self.has_taken_over() }
+    }
 }
 
 /// Consequence of a round.

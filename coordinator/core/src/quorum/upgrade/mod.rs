@@ -16,9 +16,6 @@ use crate::state::node_row::NodeRow;
 use archon_types::{ErrorDetail, ErrorKind, PROTOCOL_FIRST, ProtocolRange};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// First protocol with [`Command::HoldProtocol`].
-pub const HELD_SINCE: u32 = 2;
-
 /// Protocols of each member of the quorum; `None` for one that does not answer.
 pub type CoordinatorsSpeak = BTreeMap<u64, Option<ProtocolRange>>;
 

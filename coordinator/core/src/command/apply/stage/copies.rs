@@ -2,10 +2,12 @@
 
 use super::effect::Spoiled;
 use super::{Staged, in_state, not_leader, placement, set_state};
-use crate::command::apply::{invalid, min_in_sync, next_epoch, not_found, refused};
-use crate::findings::events::EventKind;
+use crate::command::apply::min_in_sync;
+use crate::command::refusals::{invalid, next_epoch, not_found, refused};
 use crate::mutant::Mutant;
-use crate::state::departed::{self, Condition};
+use crate::placement::out_of_sync;
+use crate::state::departed::Condition;
+use crate::state::events::EventKind;
 use archon_types::limits::REPLICAS_MAX;
 use archon_types::{
     ErrorDetail, ErrorKind, Incarnation, NodeId, NodeStatus, Partition, PartitionStatus, Placement, PlacementId,
@@ -150,7 +152,7 @@ impl Staged<'_> {
         if row.leader.is_none() {
             return Err(refused(format!("partition {} has no leader that could ask for an addition", row.id)));
         }
-        if departed::is_lost(self.state, id) {
+        if out_of_sync::is_lost(self.state, id) {
             return Err(refused(format!("placement {id} of partition {} was lost; it is replaced", row.id)));
         }
         let of_migration = self.state.migrations.running(row.id).and_then(|running| running.stage.target()) == Some(id);
@@ -208,17 +210,19 @@ impl Staged<'_> {
         let guard = match own.state {
             // A copy that was never in sync holds nothing that others lack.
             ReplicaState::Load if !self.state.departed.contains_key(&id) => Ok(()),
-            ReplicaState::Load => departed::may_go(self.state, row, id),
+            ReplicaState::Load => out_of_sync::may_go(self.state, row, id),
             ReplicaState::Live => {
                 let left = row.live().filter(|other| other.id != id && self.state.is_alive(other.node)).count();
                 let wanted = usize::from(row.min_in_sync).max(1);
                 let enough = left >= wanted || self.state.breaks(Mutant::CleanupBelowMin);
                 if enough { Ok(()) } else { Err((left, wanted)) }
             }
-            ReplicaState::Unload if departed::delete_not_issued(self.state, &own) && self.state.is_alive(own.node) => {
+            ReplicaState::Unload
+                if out_of_sync::delete_not_issued(self.state, &own) && self.state.is_alive(own.node) =>
+            {
                 match row.status {
                     PartitionStatus::Unassigned => Ok(()),
-                    _ => departed::may_go(self.state, row, id),
+                    _ => out_of_sync::may_go(self.state, row, id),
                 }
             }
             ReplicaState::Unload => {
@@ -257,7 +261,7 @@ impl Staged<'_> {
         }
         let lost = self.state.node(placement.node).is_none_or(|row| row.node.status == NodeStatus::Lost);
         let deleted = placement.state == ReplicaState::Unload;
-        let gone = placement.state == ReplicaState::Load && lost && departed::may_go(self.state, row, id).is_ok();
+        let gone = placement.state == ReplicaState::Load && lost && out_of_sync::may_go(self.state, row, id).is_ok();
         if !deleted && !gone {
             return Err(refused(format!(
                 "placement {id} of partition {} is {}; only a deleted one is forgotten",

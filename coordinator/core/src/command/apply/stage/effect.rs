@@ -1,10 +1,10 @@
 //! Effect of staged edits.
 
-use crate::command::apply::Entry;
 use crate::command::apply::dropped::merge_away;
-use crate::findings::events::EventKind;
+use crate::command::apply::entry::Entry;
 use crate::state::ClusterState;
 use crate::state::departed::{Condition, Departed};
+use crate::state::events::EventKind;
 use crate::state::former_leaders::FormerLeader;
 use archon_types::{Epoch, NodeGoal, NodeId, Partition, PartitionId, PlacementId, ReplicaState, Table, TableId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,11 +3,11 @@
 
 use super::effect::FormerLeaderChange;
 use super::{Staged, in_state, placement, set_state};
-use crate::command::apply::{next_epoch, refused};
 use crate::command::edit::Ending;
-use crate::findings::events::EventKind;
+use crate::command::refusals::{next_epoch, refused};
 use crate::mutant::Mutant;
-use crate::state::departed::delete_not_issued;
+use crate::placement::out_of_sync::delete_not_issued;
+use crate::state::events::EventKind;
 use crate::state::former_leaders::FormerLeader;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, NodeStatus, Partition, PartitionId, PartitionStatus, Placement,

@@ -2,10 +2,10 @@
 //! that changes both rows, so that they never contradict each other (PROTOCOL rule 44).
 
 use super::Staged;
-use crate::command::apply::{invalid, refused};
-use crate::findings::events::EventKind;
+use crate::command::refusals::{invalid, refused};
 use crate::mutant::Mutant;
 use crate::state::CONDEMNED_MAX;
+use crate::state::events::EventKind;
 use archon_types::{ErrorDetail, ErrorKind, Merge, MergeSide, Partition, PartitionId, Version};
 
 impl Staged<'_> {

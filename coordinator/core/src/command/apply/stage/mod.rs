@@ -6,12 +6,13 @@ mod leading;
 mod merge;
 mod split;
 
-use super::{Entry, invalid, not_found, recovering, refused};
+use crate::command::apply::entry::Entry;
 use crate::command::edit::{Edit, PartitionChange};
-use crate::findings::events::EventKind;
+use crate::command::refusals::{invalid, not_found, recovering, refused};
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use crate::state::departed::Condition;
+use crate::state::events::EventKind;
 use archon_types::{
     ErrorDetail, ErrorKind, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState,
 };

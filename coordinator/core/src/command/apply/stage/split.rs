@@ -2,10 +2,11 @@
 //! orders conflicting changes (PROTOCOL rule 34).
 
 use super::{Staged, placement};
-use crate::command::apply::{invalid, may_hold, refused};
+use crate::command::apply::may_hold;
 use crate::command::edit::Ending;
-use crate::findings::events::EventKind;
+use crate::command::refusals::{invalid, refused};
 use crate::mutant::Mutant;
+use crate::state::events::EventKind;
 use crate::state::{CONDEMNED_MAX, PARTITIONS_MAX};
 use archon_types::check_split_at;
 use archon_types::{

@@ -1,10 +1,86 @@
-//! A change of the quorum in progress.
+//! The members of the quorum, present and former ones, and the change in progress.
 
-use super::{Coordinator, Members};
-use crate::command::Actor;
+use crate::state::actor::Actor;
 use archon_types::{Millis, QuorumChange, StorageId, Version};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+
+/// Maximum number of coordinators of one quorum, learners included.
+pub const COORDINATORS_MAX: usize = 9;
+
+/// Members of the quorum by number.
+pub type Members = BTreeMap<u64, Coordinator>;
+
+/// A member of the quorum.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Coordinator {
+    /// Its address for others, `host:port`.
+    pub address: String,
+    /// The data directory with which it became a member. With another one it has lost its votes.
+    pub storage: StorageId,
+    /// True if its vote counts; a learner only copies the log.
+    pub voter: bool,
+}
+
+/// State of the coordinators.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Coordinators {
+    /// The members as of Raft's last entry about them. While the voters change, both the old and the new ones are
+    /// voters.
+    pub members: Members,
+    /// True while the voters are changing: a majority of both sets decides.
+    pub joint: bool,
+    /// Numbers that are never reused, with their data directories: entries of the log name voters by number, and a
+    /// newcomer with an old number could be taken for the former one.
+    pub retired: BTreeMap<u64, StorageId>,
+    /// The change in progress, one at a time.
+    pub pending: Option<PendingChange>,
+    /// Log index of the last change of this state.
+    pub version: Version,
+}
+
+impl Coordinators {
+    /// Returns the numbers of the voters.
+    pub fn voters(&self) -> BTreeSet<u64> {
+        voters(&self.members)
+    }
+
+    /// Returns the number of an accepted newcomer that is no member yet.
+    pub(crate) fn joining(&self) -> Option<u64> {
+        match &self.pending.as_ref()?.wish {
+            Wish::Join(newcomer) => Some(newcomer.id),
+            Wish::Change(_) => None,
+        }
+    }
+
+    /// Returns true if this coordinator is a former member.
+    pub fn has_removed(&self, id: u64, storage: StorageId) -> bool {
+        self.retired.get(&id) == Some(&storage)
+    }
+
+    /// Returns the certificate identities of removed coordinators.
+    pub fn removed(&self) -> impl Iterator<Item = String> {
+        self.retired.keys().map(|id| format!("coordinator/{id}"))
+    }
+
+    /// Returns the lowest number above all that were ever used.
+    pub fn next_id(&self) -> u64 {
+        let last = |map: Option<u64>| map.unwrap_or(0);
+        let members = last(self.members.keys().next_back().copied());
+        members.max(last(self.retired.keys().next_back().copied())).saturating_add(1)
+    }
+}
+
+/// Returns the numbers of the voters.
+pub(crate) fn voters(members: &Members) -> BTreeSet<u64> {
+    members.iter().filter(|(_, member)| member.voter).map(|(id, _)| *id).collect()
+}
+
+/// Returns the size of a majority of `voters`.
+pub const fn majority(voters: usize) -> usize {
+    voters / 2 + 1
+}
 
 /// A coordinator that asks to become a member.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -20,8 +20,8 @@ mod order;
 
 pub use order::{Bar, Order};
 
-use crate::command::Actor;
 use crate::state::ClusterState;
+use crate::state::actor::Actor;
 use archon_types::{Epoch, Millis, NodeGoal, NodeId, PartitionId, TableId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
 //! Events with originator and time: a bounded ring in the state, as data.
 
-use crate::command::Actor;
-use crate::operator::controls::Bar;
-use crate::quorum::coordinators::Wish;
+use crate::state::actor::Actor;
+use crate::state::controls::Bar;
+use crate::state::coordinators::Wish;
 use crate::state::migration::MigrationId;
 use archon_types::{
     Epoch, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, Outgrown, PartitionId, PlacementId, Right, Seq,
@@ -155,4 +155,17 @@ pub enum EventKind {
     /// An operator accepted that acknowledged writes of a partition are lost: `leader` leads with the data that it
     /// holds, or the partition begins empty; `retired` other copies are to be deleted.
     DataLossAccepted { partition: PartitionId, leader: Option<NodeId>, retired: u32 },
+}
+
+/// Beginning or end of a verdict on a node. It is recorded as an event only; no decision is based on the event.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DoorNews {
+    /// The node.
+    pub node: NodeId,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// The keepers that find its door shut; empty: it is open again.
+    pub by: Vec<NodeId>,
+    /// Time for which it is or was shut, in milliseconds.
+    pub shut_for_ms: u64,
 }
