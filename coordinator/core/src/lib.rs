@@ -7,8 +7,8 @@
 //!
 //! | folder | holds |
 //! |---|---|
-//! | `state/` | the state: rows of nodes and partitions with their indexes, records of moves, former leaders, and images |
-//! | `command/` | changes, registrations, their application (`apply/`), and their outcome |
+//! | `state/` | the state, as data: rows of nodes and partitions with their indexes, records of moves, members of the quorum, standing orders (`controls/`), events; it imports no other folder |
+//! | `command/` | changes, and their application (`apply/`) |
 //! | `liveness/` | silence → failed; next leaders; ends of leases; isolated leaders; nodes that clients cannot reach |
 //! | `placement/` | first assignment; plans; replacements of copies; steps, phases and blockers of moves |
 //! | `ranges/` | splits and merges: proposals, progress, completion, abandonment, and checks of operators' ones |
@@ -16,8 +16,8 @@
 //! | `quorum/coordinators/` | the members of the quorum, and its changes step by step |
 //! | `quorum/upgrade/` | the protocol rises once every member speaks the next one |
 //! | `quorum/recovery/` | recovery of the state from less than a majority, with reports of the nodes |
-//! | `operator/` | advance checks of operators' verbs; orders: bars, partitions offline, maintenance (`controls/`) |
-//! | `findings/` | alerts, reasons for unavailability, past events |
+//! | `operator/` | advance checks of operators' verbs; remaining time of maintenance |
+//! | `findings/` | alerts, reasons for unavailability, the leader's memory |
 //! | `leader/` | one control turn; reports of nodes; duties of nodes |
 //! | `leader/term/` | work of the leading coordinator: turns, leases after quorum rounds, answers to reports |
 //! | `invariants/` | one property per file, shared by every test |
@@ -48,7 +48,8 @@ pub use command::{Command, CommandBatch, LossOutcome, PlannedMove, Successor};
 pub use findings::alerts::{Alert, Held, Thresholds, alerts, not_served};
 pub use findings::explain::{Counts, Explainer, Shortage, Why, counts, explain};
 pub use findings::remembered::Remembered;
-pub use invariants::{Violation, check, check_step};
+pub use invariants::violation::Violation;
+pub use invariants::{check, check_step};
 pub use leader::duties::{DutiesMark, duties, duties_mark, nodes_delta, rows_piece, table_piece, table_ready};
 pub use leader::report::{on_report, on_reports, on_stopping};
 pub use leader::term;
@@ -61,26 +62,28 @@ pub use liveness::{HeartbeatAnswer, Liveness};
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
+pub use operator::obstacle::{Obstacle, refusal};
 pub use operator::{
     AccessChange, Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, MergePlan, NodeAlteration,
-    Obstacle, QuorumRefusal, RefusedCertificates, RemovalPlan, SettleRefusal, SplitPlan, check_access,
-    check_alter_node, check_alter_table, check_cancel_merge, check_cancel_quorum_change, check_cancel_split,
-    check_configure, check_drain, check_force_leader, check_join, check_lose_node, check_merge, check_nodes_for,
-    check_order, check_quorum_change, check_remove, check_settle, check_split, check_splittable, check_take_over,
-    check_withdrawal, refusal, still_led,
+    QuorumRefusal, RefusedCertificates, RemovalPlan, SettleRefusal, SplitPlan, check_access, check_alter_node,
+    check_alter_table, check_cancel_merge, check_cancel_quorum_change, check_cancel_split, check_configure,
+    check_drain, check_force_leader, check_join, check_lose_node, check_merge, check_nodes_for, check_order,
+    check_quorum_change, check_remove, check_settle, check_split, check_splittable, check_take_over, check_withdrawal,
+    still_led,
 };
-pub use placement::lack::{Withheld, withheld};
 pub use placement::migrate::{Phase, phase};
-pub use placement::plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};
-pub use placement::tally::PlanSummary;
+pub use placement::plan::moves::{Move, MoveReason, Subject, Unmet, UnmetReason};
+pub use placement::plan::{Goal, Plan, plan};
+pub use placement::plan_summary::PlanSummary;
 pub use placement::waits::{Waits, waiting_for};
+pub use placement::withheld::{Withheld, withheld};
 pub use quorum::coordinators::{
     Acquaintances, CATCH_UP_ENTRIES, Compared, CoordinatorStanding, Mark, Marks, Outdated, QuorumHealth, QuorumStep,
     StateChecksum, Unheard, compare, members_changed, next_step,
 };
+pub use quorum::recovery::reports::unheard;
 pub use quorum::recovery::{
     Doubt, FormerAnswer, FormerFacts, FormerRound, RecoveryError, Takeover, TakeoverStep, begin_generation, doubts,
-    unheard,
 };
 pub use quorum::upgrade::{
     CoordinatorsSpeak, UpgradeMember, UpgradeName, check_commands, check_coordinator_speaks, check_raise, laggards,

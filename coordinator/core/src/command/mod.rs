@@ -40,11 +40,10 @@ use crate::state::events::DoorNews;
 use crate::state::migration::{MigrationId, MoveKind, Stage};
 use crate::state::protocols::{CHECKED_SINCE, HELD_SINCE, MAINTENANCE_RECORDED_SINCE, TAKEOVER_SINCE, WITHDRAWN_SINCE};
 use crate::state::recovery::Standing;
-use archon_types::Register;
 use archon_types::{
     ClusterId, DOORS_SINCE, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, OWN_SINCE, PROTOCOL_FIRST,
-    PartitionId, Partitioning, PlacementId, RequestId, Right, Scope, SettingChange, Settings, TableId, TableTraits,
-    Version,
+    PartitionId, Partitioning, PlacementId, Register, RequestId, Right, Scope, SettingChange, Settings, TableId,
+    TableTraits, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;

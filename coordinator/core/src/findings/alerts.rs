@@ -3,7 +3,7 @@
 //! unavailable partitions; an alert reports that they stay unavailable.
 
 use crate::findings::remembered::Remembered;
-use crate::leases;
+use crate::leases::served_tables;
 use crate::liveness::Liveness;
 use crate::operator::still_led;
 use crate::state::ClusterState;
@@ -206,8 +206,11 @@ fn only_in_maintenance(state: &ClusterState) -> impl Iterator<Item = Alert> {
 /// participants has an alarm of its own, which names the cause.
 pub fn not_served(state: &ClusterState, remembered: &Remembered, now: Millis) -> Vec<Alert> {
     let mut tables: BTreeMap<TableId, (u32, Millis, PartitionId)> = BTreeMap::new();
-    let without_participants: BTreeSet<TableId> =
-        state.lease_tables().filter(|table| leases::eligible_count(state, table) == 0).map(|table| table.id).collect();
+    let without_participants: BTreeSet<TableId> = state
+        .lease_tables()
+        .filter(|table| served_tables::eligible_count(state, table) == 0)
+        .map(|table| table.id)
+        .collect();
     for (row, since) in remembered.overdue(state, now) {
         if row.leader.is_none() && without_participants.contains(&row.id.table) {
             continue;
@@ -232,7 +235,7 @@ fn too_few_members(state: &ClusterState, thresholds: Thresholds) -> Option<Alert
     let (table, need) = thresholds.members_min?;
     let of_leases = table.and_then(|table| state.tables.get(&table)).filter(|table| state.is_lease(table.id));
     let have = match of_leases {
-        Some(table) => leases::eligible_count(state, table),
+        Some(table) => served_tables::eligible_count(state, table),
         None => state.nodes.eligible_count(),
     };
     let have = u32::try_from(have).unwrap_or(u32::MAX);

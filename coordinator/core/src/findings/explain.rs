@@ -1,10 +1,11 @@
 //! Reasons for unavailable partitions, and counts of all objects: data, not prose.
 
 use crate::findings::remembered::Remembered;
-use crate::leases::{self, Successors};
-use crate::placement::lack::{Lack, Lacks, Withheld};
+use crate::leases::{Successors, served_tables};
+use crate::placement::lack::{Lack, Lacks};
 use crate::placement::out_of_sync;
 use crate::placement::waits::Waits;
+use crate::placement::withheld::Withheld;
 use crate::ranges::reshapings::Reshaping;
 use crate::state::ClusterState;
 use crate::state::controls::Note;
@@ -185,7 +186,7 @@ impl<'a> Explainer<'a> {
         }
         let serving = || self.state.participants.serving(&table.name).filter(|row| row.takes_placements());
         let full = serving().filter(|row| row.room(self.state) == 0);
-        let (all, full) = (leases::eligible_count(self.state, table), full.count());
+        let (all, full) = (served_tables::eligible_count(self.state, table), full.count());
         let barred = serving().filter(|serving| self.state.bars(row.id, serving.node.id)).count();
         let gave_up = |node: NodeId| self.remembered.gave_up(node, row.id);
         let could = |serving: &&NodeRow| !self.state.bars(row.id, serving.node.id) && serving.room(self.state) > 0;

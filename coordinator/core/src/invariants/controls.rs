@@ -1,7 +1,7 @@
 //! Operators' orders refer to existing objects and agree with the rows: a partition is `Offline` exactly if it was
 //! taken offline and has no leader, a member is in maintenance exactly if that is its goal.
 
-use super::{Violation, violated};
+use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
 use crate::state::controls::Bar;
 use archon_types::{NodeGoal, PartitionStatus};

@@ -3,8 +3,8 @@
 
 use super::merges::merged_away;
 use super::splits::formed_on;
-use super::{Violation, violated};
 use crate::command::apply::may_hold;
+use crate::invariants::violation::{Violation, violated};
 use crate::leader::duties::duties;
 use crate::state::ClusterState;
 use crate::state::events::EventKind;

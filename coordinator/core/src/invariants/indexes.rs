@@ -1,6 +1,6 @@
 //! The indexes agree with the rows.
 
-use super::{Violation, violated};
+use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
 use crate::state::condemned::Condemned;
 use crate::state::former_leaders::FormerLeaders;

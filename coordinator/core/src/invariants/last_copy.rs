@@ -1,6 +1,6 @@
 //! No copy that may hold data gets an order to be deleted while no in-sync copy is on a node that is alive.
 
-use super::{Violation, violated};
+use crate::invariants::violation::{Violation, violated};
 use crate::placement::out_of_sync::delete_not_issued;
 use crate::state::ClusterState;
 use archon_types::{Partition, PartitionStatus, Placement, ReplicaState};

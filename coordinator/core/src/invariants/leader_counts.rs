@@ -1,6 +1,6 @@
 //! Only a Live replica on a node that is alive leads, and the status of a row agrees with its leader.
 
-use super::{Violation, violated};
+use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
 use archon_types::{PartitionStatus, ReplicaState};
 

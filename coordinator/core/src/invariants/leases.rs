@@ -1,6 +1,6 @@
 //! Participants hold only leases, nodes hold no leases; a lease has no data that could be out of sync.
 
-use super::{Violation, violated};
+use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
 use archon_types::ReplicaState;
 

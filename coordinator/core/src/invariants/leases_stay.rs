@@ -1,7 +1,7 @@
 //! Leases are as long as they were when the cluster was created, and the failure time-out outlasts them (PROTOCOL rule 16).
 
-use super::{Violation, violated};
 use crate::command::apply::leases_stay;
+use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
 
 pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {

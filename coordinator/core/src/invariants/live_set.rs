@@ -1,7 +1,7 @@
 //! Once assigned, a partition keeps an in-sync copy, unless its data was declared lost: by an event, never silently. An
 //! out-of-sync copy becomes Live only by a leader's request, a first assignment, or an operator's acceptance of loss.
 
-use super::{Violation, violated};
+use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
 use crate::state::events::EventKind;
 use archon_types::{Partition, PartitionStatus, ReplicaState};

@@ -1,8 +1,8 @@
 //! A merge has two neighbours with agreeing rows; a partition of an existing table disappears only by a merge, which
 //! leaves its keys to its left neighbour and orders the deletion of its copies.
 
-use super::{Violation, violated};
 use crate::command::apply::may_hold;
+use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
 
 const NAME: &str = "merges";

@@ -19,24 +19,10 @@ mod quorum;
 mod ranges_tile;
 mod splits;
 mod spoken;
+pub(crate) mod violation;
 
+use crate::invariants::violation::Violation;
 use crate::state::ClusterState;
-use std::fmt;
-
-/// A violated property, and its place.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub struct Violation {
-    /// The property, by the name of its file.
-    pub invariant: &'static str,
-    /// Place of the violation.
-    pub detail: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is violated: {}", self.invariant, self.detail)
-    }
-}
 
 /// Checks all invariants of a state.
 ///
@@ -75,8 +61,4 @@ pub fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Vio
     leases_stay::check_step(before, after)?;
     spoken::check_step(before, after)?;
     last_copy::check_step(before, after)
-}
-
-fn violated(invariant: &'static str, detail: impl Into<String>) -> Result<(), Violation> {
-    Err(Violation { invariant, detail: detail.into() })
 }

@@ -2,7 +2,7 @@
 //! only with the epoch.
 
 use super::merges::merged_away;
-use super::{Violation, violated};
+use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
 
 const NAME: &str = "monotone";

@@ -1,6 +1,6 @@
 //! Two copies of a partition never share a node, and the copies of a row are in order of their numbers.
 
-use super::{Violation, violated};
+use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Names of nodes and participants are unique, and so are addresses of alive nodes; a former holder led in an earlier
 //! epoch.
 
-use super::{Violation, violated};
+use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
 use archon_types::NodeStatus;
 use std::collections::BTreeSet;

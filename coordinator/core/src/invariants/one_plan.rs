@@ -1,6 +1,6 @@
 //! All unfinished migrations belong to one plan, and no partition has two running ones.
 
-use super::{Violation, violated};
+use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
 use crate::state::migration::Stage;
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! A placement number permanently stands for one copy of one partition on one node.
 
 use super::splits::formed_on;
-use super::{Violation, violated};
+use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
 use archon_types::{NodeId, PartitionId, PlacementId};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The coordinators (PROTOCOL rules 57 and 58): a number and a directory permanently belong to one of them, voters
 //! change by joint consensus, and one change ends before another one begins.
 
-use super::{Violation, violated};
+use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
 use archon_types::StorageId;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Each key of a table has exactly one partition: by its hash, or because the ranges of a table by ranges are
 //! contiguous.
 
-use super::{Violation, violated};
+use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
 use archon_types::{KeyRange, Keys, Partition, Table};
 

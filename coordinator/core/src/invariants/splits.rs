@@ -1,11 +1,10 @@
 //! A split concerns a partition of a table by ranges, at a key in its range; its copies stand beside copies of that
 //! partition, and its number is unused.
 
-use super::{Violation, violated};
 use crate::command::apply::may_hold;
+use crate::invariants::violation::{Violation, violated};
 use crate::state::ClusterState;
-use archon_types::check_split_at;
-use archon_types::{NodeId, PartitionId, PlacementId};
+use archon_types::{NodeId, PartitionId, PlacementId, check_split_at};
 
 const NAME: &str = "splits";
 

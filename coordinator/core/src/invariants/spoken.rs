@@ -1,6 +1,6 @@
 //! Every node and participant speaks the protocol of the cluster (PROTOCOL rules 63 and 64), which never falls.
 
-use super::{Violation, violated};
+use crate::invariants::violation::{Violation, violated};
 use crate::quorum::upgrade::registered_laggard;
 use crate::state::ClusterState;
 

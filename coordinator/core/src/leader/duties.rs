@@ -6,9 +6,9 @@ use crate::placement::migrate::hands_over;
 use crate::placement::out_of_sync::{delete_not_issued, is_lost, may_issue_delete};
 use crate::state::ClusterState;
 use crate::state::recovery::Inventory;
-use archon_types::node_bytes;
 use archon_types::{
     Duty, ErrorDetail, ErrorKind, NodeDelta, NodeId, PartitionStatus, ReplicaState, TableId, TablePiece, Version,
+    node_bytes,
 };
 
 /// Maximum number of condemned copies in one list of duties; the others follow when these are deleted. A copy without a

@@ -3,11 +3,11 @@
 
 use crate::command::Command;
 use crate::command::edit::{Edit, Ending, PartitionChange};
-use crate::leases::{self, Owners};
-use crate::liveness::Liveness;
-use crate::liveness::failover;
+use crate::leases::{Owners, hand_over};
+use crate::liveness::{Liveness, failover};
 use crate::mutant::Mutant;
 use crate::operator::too_large;
+use crate::placement::candidate;
 use crate::placement::out_of_sync::is_lost;
 use crate::ranges::splits;
 use crate::state::ClusterState;
@@ -266,7 +266,7 @@ impl Reports<'_> {
         }
         let edits = if self.state.is_lease(row.id.table) {
             let next = self.owners.next(self.liveness, row, |other| other == own);
-            next.map(|next| leases::take_over(row, next, Ending::Released))
+            next.map(|next| hand_over::take_over(row, next, Ending::Released))
         } else {
             let successor = self.successor(row, |other| other == own);
             Some(vec![successor]).filter(|edits| !matches!(edits[..], [Edit::Vacate(_)]))
@@ -292,7 +292,7 @@ impl Reports<'_> {
         let only = liveness.isolated.successor(row, self.now, able);
         let excluded =
             |other: NodeId| ruled_out(other) || !liveness.may_lead(other) || only.is_some_and(|only| only != other);
-        match failover::candidate(state, row, &mut self.named, excluded, |node| liveness.doors.spares(node)) {
+        match candidate::candidate(state, row, &mut self.named, excluded, |node| liveness.doors.spares(node)) {
             Some((placement, incarnation)) => Edit::Lead { placement, incarnation, ending: Ending::Released },
             None => Edit::Vacate(Ending::Released),
         }

@@ -2,7 +2,7 @@
 
 use crate::command::Command;
 use crate::command::edit::{Edit, Ending, PartitionChange};
-use crate::leases::{self, Owners, Seen};
+use crate::leases::{self, Owners, Seen, hand_over};
 use crate::liveness::Liveness;
 use crate::liveness::failover::{self, Election};
 use crate::placement::assign;
@@ -10,8 +10,8 @@ use crate::placement::migrate::{self, Next, hands_over};
 use crate::placement::out_of_sync::may_go;
 use crate::placement::repair::{self, Repairs};
 use crate::placement::waits::copies_by_node;
-use crate::quorum::recovery::settles;
-use crate::ranges::reshapings::Step;
+use crate::quorum::recovery::reports::settles;
+use crate::ranges::step::Step;
 use crate::state::migration::{Migration, MigrationId, MoveKind};
 use crate::state::node_row::NodeRow;
 use crate::state::recovery::Recovery;
@@ -229,7 +229,7 @@ impl Pass<'_> {
                     continue;
                 }
                 let Some(next) = owners.next(self.liveness, row, |_| false) else { continue };
-                let edits = leases::take_over(row, next, Ending::Lapsed);
+                let edits = hand_over::take_over(row, next, Ending::Lapsed);
                 self.liveness.note_proposed(row.id, row.version, self.now);
                 first.push(PartitionChange { partition: row.id, if_version: row.version, edits });
             }

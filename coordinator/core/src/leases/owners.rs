@@ -1,6 +1,6 @@
 //! Choice of next owners, one partition after another; the state does not contain the choices yet.
 
-use super::{NextOwner, placed};
+use crate::leases::hand_over::{NextOwner, placed};
 use crate::liveness::Liveness;
 use crate::placement::score::Need;
 use crate::state::ClusterState;

@@ -4,8 +4,7 @@
 
 use crate::state::ClusterState;
 use crate::state::node_row::NodeRow;
-use archon_types::Register;
-use archon_types::{ErrorDetail, ErrorKind, NodeStatus};
+use archon_types::{ErrorDetail, ErrorKind, NodeStatus, Register};
 
 /// Answer of the process at a node's address about a boot id that registers under the node's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,13 +3,11 @@
 //! All of this is volatile: a new leader starts empty. A verdict leads to a withdrawal like any other (rules 15 and
 //! 16), so a wrong one costs only a hand-over.
 
-use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use crate::state::events::DoorNews;
 use archon_types::{
-    DoorReport, DoorState, Incarnation, Millis, Node, NodeId, NodeStatus, Partition, RelayCandidate, keepers,
-    keepers_of,
+    DoorReport, DoorState, Incarnation, Millis, Node, NodeId, NodeStatus, RelayCandidate, keepers, keepers_of,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -189,6 +187,11 @@ impl Doors {
         self.judged.iter().filter(|(_, judged)| judged.opened.is_none()).map(|(node, _)| *node)
     }
 
+    /// Returns the nodes that may lead only partitions without another possible leader.
+    pub(crate) fn spared(&self) -> impl Iterator<Item = NodeId> + use<'_> {
+        self.judged.keys().copied()
+    }
+
     /// Returns true if the node may lead only partitions without another possible leader: it is unreached, or was until
     /// recently.
     pub(crate) fn spares(&self, node: NodeId) -> bool {
@@ -196,7 +199,7 @@ impl Doors {
     }
 
     /// Returns true if clients cannot reach the node.
-    fn is_unreached(&self, node: NodeId) -> bool {
+    pub(crate) fn is_unreached(&self, node: NodeId) -> bool {
         self.judged.get(&node).is_some_and(|judged| judged.opened.is_none())
     }
 
@@ -224,69 +227,6 @@ impl Doors {
             views.insert(*node, DoorView { state, for_ms: Some(now.since(since)), by });
         }
         Some(views)
-    }
-}
-
-impl Liveness {
-    /// Records a live keeper's report about the doors at which it knocks.
-    pub fn note_doors(&mut self, keeper: NodeId, incarnation: Incarnation, report: DoorReport, now: Millis) {
-        self.doors.note(keeper, incarnation, report, now);
-    }
-
-    /// Returns the number of nodes that clients cannot reach.
-    pub fn unreached(&self) -> usize {
-        self.unreached_nodes().count()
-    }
-
-    /// Returns the nodes that clients cannot reach.
-    pub fn unreached_nodes(&self) -> impl Iterator<Item = NodeId> + use<'_> {
-        self.doors.unreached()
-    }
-
-    /// Returns the nodes that get only leaderships without another candidate: they are unreached, or were until
-    /// recently.
-    pub fn spared(&self) -> BTreeSet<NodeId> {
-        self.doors.judged.keys().copied().collect()
-    }
-
-    /// Takes the verdicts that began or ended since the last call.
-    pub fn door_news(&mut self) -> Vec<DoorNews> {
-        self.doors.take_news()
-    }
-
-    /// Updates the verdicts at `now`. The next pass acts on them.
-    pub(crate) fn judge_doors(&mut self, state: &ClusterState, now: Millis) {
-        let mut doors = std::mem::take(&mut self.doors);
-        if doors.judge(state, self.became_leader_at(), |node| !self.may_lead(node), now) {
-            self.passed = None;
-        }
-        self.doors = doors;
-    }
-
-    /// Withdraws leaderships of unreached nodes where another copy can lead, so that they release them.
-    pub(crate) fn withdraw_unreached(&mut self, state: &ClusterState) {
-        let leading = |node: &NodeId| state.partitions.leaders_on(*node) > 0;
-        for node in self.doors.unreached().filter(leading).collect::<Vec<_>>() {
-            let led = |row: &&Partition| row.leader_placement().is_some_and(|leader| leader.node == node);
-            let rows = state.partitions.on_node(node).filter(led).filter(|row| self.goes_elsewhere(state, row));
-            for partition in rows.map(|row| row.id).collect::<Vec<_>>() {
-                self.withdraw(state, partition);
-            }
-        }
-    }
-
-    /// Returns true if a leadership of an unreached node ends: enough other copies exist to serve without it, and one
-    /// of them can lead (rule 76).
-    fn goes_elsewhere(&self, state: &ClusterState, row: &Partition) -> bool {
-        if state.breaks(Mutant::UnreachedLosesTheLast) {
-            return true;
-        }
-        let own = row.leader_placement().map(|leader| leader.node);
-        let serves = |node: NodeId| {
-            Some(node) != own && state.is_active(node) && self.may_lead(node) && !self.doors.is_unreached(node)
-        };
-        let others = || row.live().filter(|live| serves(live.node));
-        others().count() >= usize::from(row.min_in_sync.max(1)) && others().any(|live| !self.doors.spares(live.node))
     }
 }
 

@@ -2,12 +2,11 @@
 
 use crate::command::edit::{Edit, Ending, PartitionChange};
 use crate::command::{Command, Successor};
-use crate::leases::{self, Owners};
+use crate::leases::{Owners, hand_over};
 use crate::liveness::Liveness;
-use crate::mutant::Mutant;
-use crate::placement::score::Need;
+use crate::placement::candidate::candidate;
 use crate::state::ClusterState;
-use archon_types::{Incarnation, Millis, NodeGoal, NodeId, Partition, Placement, PlacementId, ReplicaState, TableId};
+use archon_types::{Incarnation, Millis, NodeId, Partition, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns one command that fails a node and names every successor.
@@ -100,7 +99,7 @@ pub(crate) fn elect(
     }
     if state.is_lease(row.id.table) {
         let Some(next) = owners.next(liveness, row, |_| false) else { return Election::Nothing };
-        let edits = leases::take_over(row, next, Ending::Lapsed);
+        let edits = hand_over::take_over(row, next, Ending::Lapsed);
         let change = PartitionChange { partition: row.id, if_version: row.version, edits };
         return Election::Elect(Command::Change(vec![change]));
     }
@@ -112,32 +111,4 @@ pub(crate) fn elect(
     };
     let edit = Edit::Lead { placement, incarnation, ending: Ending::Lapsed };
     Election::Elect(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]))
-}
-
-/// Returns the Live copy that should lead: the target of a migration (or its source, if cancelled), else one on a node
-/// that serves as usual (not cordoned, in maintenance or drained) and is not barred from it; of these the one with the
-/// fewest leaderships for its weight. `extra` counts leaderships that were named already and are not in the state yet.
-/// A copy on a `spared` node is chosen only if there is no other.
-pub(crate) fn candidate(
-    state: &ClusterState,
-    row: &Partition,
-    extra: &mut BTreeMap<NodeId, u32>,
-    excluded: impl Fn(NodeId) -> bool,
-    spared: impl Fn(NodeId) -> bool,
-) -> Option<(PlacementId, Incarnation)> {
-    let counts = |copy: &Placement| copy.state == ReplicaState::Live || state.breaks(Mutant::ElectAnyone); // rule 9
-    let able = |copy: &&Placement| counts(copy) && state.is_active(copy.node) && !excluded(copy.node);
-    let preferred = state
-        .migrations
-        .running(row.id)
-        .and_then(|migration| if migration.cancel { Some(migration.source) } else { migration.stage.target() });
-    let chosen = row.placements.iter().filter(able).min_by_key(|live| {
-        let leads = state.partitions.leaders_on(live.node) + extra.get(&live.node).copied().unwrap_or(0);
-        let node = state.node(live.node).map(|row| &row.node);
-        let reserved = node.is_none_or(|node| node.goal != NodeGoal::Serve) || state.bars(row.id, live.node);
-        let weight = node.map_or(1, |node| node.weight.max(1));
-        (spared(live.node), Some(live.id) != preferred, reserved, Need { count: leads, weight, slot: 0 }, live.id)
-    })?;
-    *extra.entry(chosen.node).or_default() += 1;
-    Some((chosen.id, state.incarnation(chosen.node)?))
 }

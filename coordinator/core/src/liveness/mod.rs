@@ -7,6 +7,7 @@ pub(crate) mod confirm;
 pub(crate) mod doors;
 pub(crate) mod failover;
 mod isolated_leaders;
+pub(crate) mod unreached;
 mod withdrawals;
 
 use crate::findings::unserved::Unserved;

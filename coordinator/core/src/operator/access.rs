@@ -5,8 +5,8 @@ use crate::state::ClusterState;
 use crate::state::protocols::WITHDRAWN_SINCE;
 use archon_types::{
     AccessList, ErrorDetail, ErrorKind, Holds, Millis, NodeId, OWN_SINCE, Participant, Right, Scope, Table, TableId,
+    WHENEVER, check_identity,
 };
-use archon_types::{WHENEVER, check_identity};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

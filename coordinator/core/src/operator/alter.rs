@@ -2,6 +2,7 @@
 
 use super::order::check_there;
 use crate::command::Command;
+use crate::operator::obstacle;
 use crate::ranges::common_checks::{hashed, of_leases};
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, ErrorKind, NodeId, NodeTraits, Table, TableChange, TraitsChange};
@@ -27,7 +28,7 @@ pub fn check_alter_node(
     node: NodeId,
     change: &TraitsChange,
 ) -> Result<NodeAlteration, ErrorDetail> {
-    let row = &check_there(state, node).map_err(|obstacles| super::refusal(&obstacles))?.node;
+    let row = &check_there(state, node).map_err(|obstacles| obstacle::refusal(&obstacles))?.node;
     let before = row.traits();
     let after = before.with(change);
     after.check()?;

@@ -1,8 +1,8 @@
 //! Checks of forced elections of an out-of-sync copy, the only remedy after the loss of the last in-sync one.
 
-use super::Obstacle;
 use crate::command::{Command, LossOutcome};
 use crate::liveness::Liveness;
+use crate::operator::obstacle::Obstacle;
 use crate::placement::out_of_sync::{condition, delete_not_issued, rank};
 use crate::state::ClusterState;
 use crate::state::departed::Condition;

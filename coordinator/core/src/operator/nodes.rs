@@ -1,8 +1,8 @@
 //! Checks of draining, losing and removing nodes.
 
-use super::Obstacle;
 use crate::command::Command;
 use crate::leases::Successors;
+use crate::operator::obstacle::Obstacle;
 use crate::placement::eligible_nodes::EligibleNodes;
 use crate::placement::out_of_sync::delete_not_issued;
 use crate::state::ClusterState;

@@ -1,7 +1,7 @@
 //! Checks of orders about partitions and members.
 
-use super::Obstacle;
 use crate::command::Command;
+use crate::operator::obstacle::Obstacle;
 use crate::state::ClusterState;
 use crate::state::controls::{Bar, Order};
 use crate::state::node_row::NodeRow;

@@ -20,9 +20,9 @@ use crate::findings::remembered::Remembered;
 use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::placement::eligible_nodes::EligibleNodes;
-use crate::placement::lack::{Withheld, withheld};
 use crate::placement::out_of_sync;
 use crate::placement::score::Need;
+use crate::placement::withheld::{Withheld, withheld};
 use crate::state::ClusterState;
 use crate::state::migration::{Migration, MoveKind};
 use archon_types::{

@@ -4,8 +4,7 @@ use super::common_checks::{Reshape, check_copies, check_idle, check_nodes, range
 use crate::command::Command;
 use crate::command::edit::{Edit, PartitionChange};
 use crate::state::{CONDEMNED_MAX, ClusterState};
-use archon_types::bytes_text;
-use archon_types::{ErrorDetail, ErrorKind, KeyRange, MERGE_BYTES_MAX, PartitionId};
+use archon_types::{ErrorDetail, ErrorKind, KeyRange, MERGE_BYTES_MAX, PartitionId, bytes_text};
 
 /// Effect of merging a partition with its right neighbour.
 #[derive(Clone, PartialEq, Eq, Debug)]

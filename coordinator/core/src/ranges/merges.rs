@@ -6,7 +6,7 @@
 
 use crate::command::Command;
 use crate::command::edit::{Edit, PartitionChange};
-use crate::ranges::reshapings::Step;
+use crate::ranges::step::Step;
 use crate::state::ClusterState;
 use archon_types::{Millis, Partition, PartitionId, Version};
 use std::collections::BTreeMap;

@@ -10,3 +10,4 @@ pub(crate) mod reshapings;
 mod rest;
 pub(crate) mod split_checks;
 pub(crate) mod splits;
+pub(crate) mod step;

@@ -1,20 +1,9 @@
 //! Progress of splits and merges, for people: phase, blocking nodes and reason.
 
-use crate::command::Command;
 use crate::ranges::splits::{COPYING_STRAGGLERS_MS, STRAGGLERS_MS, can_form};
 use crate::state::ClusterState;
-use archon_types::{
-    Millis, NodeId, Partition, PartitionId, ReshapingKind, ReshapingPhase, RightCopy, RightStage, Split,
-};
+use archon_types::{NodeId, Partition, PartitionId, ReshapingKind, ReshapingPhase, RightCopy, RightStage, Split};
 use bytes::Bytes;
-
-/// Next step of one split or merge.
-pub(crate) enum Step {
-    /// No step before that time, unless something changes.
-    Wait(Millis),
-    /// Commit this now.
-    Change(Command),
-}
 
 /// A split or merge in progress.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,8 +4,7 @@ use super::common_checks::{Reshape, check_copies, check_idle, check_nodes, range
 use crate::command::Command;
 use crate::command::edit::{Edit, PartitionChange};
 use crate::state::{CONDEMNED_MAX, ClusterState, PARTITIONS_MAX};
-use archon_types::check_split_at;
-use archon_types::{ErrorDetail, ErrorKind, KeyRange, NodeId, Partition, PartitionId, Placement};
+use archon_types::{ErrorDetail, ErrorKind, KeyRange, NodeId, Partition, PartitionId, Placement, check_split_at};
 use bytes::Bytes;
 
 /// Effect of splitting a partition.

@@ -5,9 +5,8 @@
 
 use crate::command::Command;
 use crate::command::edit::{Edit, PartitionChange};
-use crate::liveness::failover;
-use crate::placement::out_of_sync;
-use crate::ranges::reshapings::Step;
+use crate::placement::{candidate, out_of_sync};
+use crate::ranges::step::Step;
 use crate::state::ClusterState;
 use archon_types::{
     ErrorDetail, ErrorKind, Millis, NodeId, Partition, PartitionId, PartitionStatus, PlacementId, ReshapingPhase,
@@ -130,7 +129,7 @@ fn phase_end(state: &ClusterState, row: &Partition, split: &Split, able: impl Fn
     }
     let right = split.right_row(row);
     let (leader, incarnation) =
-        failover::candidate(state, &right, &mut BTreeMap::new(), |node| !able(node), |_| false)?;
+        candidate::candidate(state, &right, &mut BTreeMap::new(), |node| !able(node), |_| false)?;
     Some(Edit::Part { leader, incarnation })
 }
 

@@ -1,7 +1,6 @@
 //! Leaders deposed without acknowledgement: that incarnation of the node may still believe that it leads.
 
-use crate::state::ClusterState;
-use archon_types::{Epoch, Incarnation, NodeId, Partition, PartitionId, PlacementId};
+use archon_types::{Epoch, Incarnation, NodeId, PartitionId, PlacementId};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,22 +25,7 @@ pub struct FormerLeader {
     pub lapsed: bool,
 }
 
-impl FormerLeader {
-    /// Returns the leader of this partition by its row, in its present incarnation, as a former leader that may not
-    /// know the end; `None` without a leader.
-    pub(crate) fn holding(state: &ClusterState, row: &Partition) -> Option<Self> {
-        let leader = row.leader_placement()?;
-        Some(Self {
-            partition: row.id,
-            epoch: row.epoch,
-            placement: leader.id,
-            node: leader.node,
-            incarnation: state.incarnation(leader.node)?,
-            failure_timeout_ms: state.timing_of(leader.node).failure_timeout_ms,
-            lapsed: false,
-        })
-    }
-}
+impl FormerLeader {}
 
 /// All former leaders that still matter. Serialised as a plain list.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]

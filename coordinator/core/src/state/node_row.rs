@@ -1,6 +1,5 @@
 //! Row of one node or participant.
 
-use crate::state::ClusterState;
 use archon_types::limits::{NODE_ASSIGNED_MAX, PARTICIPANT_ASSIGNED_MAX};
 use archon_types::{
     BootId, Incarnation, Millis, Node, NodeGoal, NodeStatus, NodeTraits, Participant, ProtocolRange, StorageId,
@@ -82,10 +81,5 @@ impl NodeRow {
     pub(crate) fn assigned_max(&self) -> u32 {
         let most = if self.participant.is_some() { PARTICIPANT_ASSIGNED_MAX } else { NODE_ASSIGNED_MAX };
         self.node.partitions_max.map_or(most, |own| own.min(most))
-    }
-
-    /// Returns the room for further copies, or leases, beside its present ones.
-    pub(crate) fn room(&self, state: &ClusterState) -> u32 {
-        self.room_beside(state.partitions.count_on(self.node.id))
     }
 }

@@ -5,8 +5,7 @@ use crate::command::refusals::{not_found, refused, stale};
 use crate::state::ClusterState;
 use crate::state::events::EventKind;
 use crate::state::response::Response;
-use archon_types::{ErrorDetail, Millis, RIGHTS_MAX, Right, Scope};
-use archon_types::{WITHDRAWN_MAX, check_identity};
+use archon_types::{ErrorDetail, Millis, RIGHTS_MAX, Right, Scope, WITHDRAWN_MAX, check_identity};
 use std::sync::Arc;
 
 /// Sets the right of a scope to `after` if it is `before`.

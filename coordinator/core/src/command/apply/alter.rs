@@ -7,9 +7,9 @@ use crate::operator::hashed;
 use crate::state::ClusterState;
 use crate::state::events::EventKind;
 use crate::state::response::Response;
-use archon_types::min_in_sync_default;
 use archon_types::{
     ErrorDetail, Holds, Keys, NodeId, NodeTraits, Partition, PartitionStatus, TableId, TableTraits, Version,
+    min_in_sync_default,
 };
 
 /// Sets a node's zone, weight and limit.

@@ -9,10 +9,9 @@ use crate::state::protocols::WRITTEN_BOUNDS_SINCE;
 use crate::state::response::Response;
 use crate::state::{ClusterState, PARTITIONS_MAX};
 use archon_types::limits::{REPLICAS_MAX, TABLES_MAX, check_name};
-use archon_types::min_in_sync_default;
 use archon_types::{
     ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, Holds, PROTOCOL_FIRST, Partition, PartitionId,
-    PartitionStatus, Partitioning, Settings, Table, TableId, Version,
+    PartitionStatus, Partitioning, Settings, Table, TableId, Version, min_in_sync_default,
 };
 
 pub(super) fn bootstrap(

@@ -3,8 +3,7 @@
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use crate::state::node_row::NodeRow;
-use archon_types::Register;
-use archon_types::{ErrorDetail, ErrorKind, GenerationKey, generation_of};
+use archon_types::{ErrorDetail, ErrorKind, GenerationKey, Register, generation_of};
 
 /// Returns true if the directory last acted in a generation that has a number of this state's history but another key.
 pub(super) fn is_of_other_history(state: &ClusterState, register: &Register) -> bool {

@@ -10,8 +10,7 @@ use crate::state::former_leaders::FormerLeader;
 use crate::state::node_row::NodeRow;
 use crate::state::response::Response;
 use crate::state::{ClusterState, PARTICIPANTS_MAX};
-use archon_types::Register;
-use archon_types::{ErrorDetail, ErrorKind, Incarnation, NodeStatus, Participant};
+use archon_types::{ErrorDetail, ErrorKind, Incarnation, NodeStatus, Participant, Register};
 
 pub(super) fn register(
     state: &mut ClusterState,

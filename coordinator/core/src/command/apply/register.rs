@@ -15,11 +15,10 @@ use crate::state::node_row::NodeRow;
 use crate::state::recovery::Inventory;
 use crate::state::response::Response;
 use crate::state::{ClusterState, NODES_MAX, STRANGERS_MAX};
-use archon_types::Register;
 use archon_types::limits::{check_address, check_member_name};
 use archon_types::{
     ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, Partition, Placement, PlacementId,
-    ReplicaState, RightStage, Version, generation_of,
+    Register, ReplicaState, RightStage, Version, generation_of,
 };
 use std::collections::BTreeSet;
 

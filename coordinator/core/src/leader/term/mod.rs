@@ -15,6 +15,7 @@
 
 mod lease;
 mod news;
+mod pieces;
 mod polls;
 mod pushes;
 mod relaying;
@@ -23,8 +24,9 @@ mod stall;
 
 pub use lease::{Beat, Confirmed, Round, Unconfirmed};
 pub use news::{Awaited, News, news};
+pub use pieces::{Piece, Pieces};
 pub use polls::{Polled, Told, polled};
-pub use pushes::{Acknowledged, Due, Piece, Pieces, Promise, Promised, Push};
+pub use pushes::{Acknowledged, Due, Promise, Promised, Push};
 pub use relaying::KnownRelays;
 pub use reports::Reported;
 pub use stall::Stall;

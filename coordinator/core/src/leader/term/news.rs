@@ -1,6 +1,6 @@
 //! Updates of tables and nodes in the answers to heartbeats, if these are relayed (PROTOCOL rules 77 to 80).
 
-use super::pushes::Pieces;
+use crate::leader::term::pieces::Pieces;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::limits::NEWS_BYTES_MAX;

@@ -24,7 +24,7 @@ pub use phase::{Phase, phase};
 
 use crate::command::Command;
 use crate::command::edit::{Edit, PartitionChange};
-use crate::leases;
+use crate::leases::hand_over;
 use crate::mutant::Mutant;
 use crate::placement::out_of_sync::{is_lost, may_go};
 use crate::state::ClusterState;
@@ -36,7 +36,7 @@ use archon_types::{NodeGoal, NodeId, NodeStatus, Partition, PartitionStatus, Pla
 pub(crate) fn hands_over(state: &ClusterState, row: &Partition) -> Option<PlacementId> {
     let leader = row.leader_placement()?;
     if state.is_lease(row.id.table) {
-        return leases::hands_over(state, row, leader);
+        return hand_over::hands_over(state, row, leader);
     }
     if let Some(migration) = state.migrations.running(row.id).filter(|migration| !migration.cancel) {
         let leads = match migration.kind {

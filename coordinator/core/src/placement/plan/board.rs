@@ -1,6 +1,6 @@
 //! The board of a plan: all copies on all nodes, with their planned positions.
 
-use super::{Move, MoveReason, Subject, Unmet, UnmetReason};
+use crate::placement::plan::moves::{Move, MoveReason, Subject, Unmet, UnmetReason};
 use crate::placement::score::{Need, Share, quotas, quotas_by_zone};
 use crate::state::ClusterState;
 use crate::state::migration::MoveKind;

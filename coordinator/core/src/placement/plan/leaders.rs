@@ -2,7 +2,8 @@
 //! for its weight then leads less than now without another one leading as much: a plan that no chain of such moves
 //! improves is as even as the copies allow (the optimal semi-matching of Harvey, Ladner, Lovász and Tamir).
 
-use super::{Board, Move, MoveReason, Role};
+use super::{Board, Role};
+use crate::placement::plan::moves::{Move, MoveReason};
 use crate::placement::score::Need;
 use crate::state::ClusterState;
 use crate::state::migration::MoveKind;

@@ -1,6 +1,7 @@
 //! Doubts about a recovered state, which block its use: missing reports, and losses that an operator has to accept.
 
-use super::{Choice, choose, unheard};
+use super::{Choice, choose};
+use crate::quorum::recovery::reports::unheard;
 use crate::state::ClusterState;
 use crate::state::recovery::Inventory;
 use archon_types::{NodeId, PartitionId, TableId, Version};

@@ -8,10 +8,9 @@ use crate::command::refusals::{invalid, refused};
 use crate::mutant::Mutant;
 use crate::state::events::EventKind;
 use crate::state::{CONDEMNED_MAX, PARTITIONS_MAX};
-use archon_types::check_split_at;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Keys, NodeId, Outgrown, Partition, PartitionId, Placement, PlacementId,
-    Position, ReplicaState, RightCopy, RightStage, Split, Version,
+    Position, ReplicaState, RightCopy, RightStage, Split, Version, check_split_at,
 };
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! Counts of one plan's moves, updated as they change: observers of a large plan examine only the running moves.
+//! Summary of the newest plan's moves, for people.
 
 use crate::placement::migrate::{Phase, phase};
 use crate::state::ClusterState;

@@ -1,0 +1,114 @@
+//! Obstacles to operators' requests.
+
+use archon_types::{ErrorDetail, ErrorKind, NodeId};
+use serde::{Deserialize, Serialize};
+
+/// Obstacle to an operator's request.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+#[allow(missing_docs)] // The messages are the documentation of the fields.
+pub enum Obstacle {
+    /// No such node.
+    #[error("there is no node {node}")]
+    NoSuchNode { node: NodeId },
+    /// No such partition.
+    #[error("there is no partition {partition}")]
+    NoSuchPartition { partition: String },
+    /// Fewer nodes would be left than a table has copies of each partition.
+    #[error(
+        "table {table:?} wants {need} copies of each partition, and without {node} only {have} nodes take copies; add a \
+         node, or uncordon one"
+    )]
+    TooFewNodes { table: String, node: String, have: u64, need: u64 },
+    /// The remaining nodes are full.
+    #[error(
+        "{placements} copies have nowhere to go: the other nodes are at their limits{}, or hold a copy already; raise a limit with \
+         `archon node set NAME --partitions-max`, or add a node",
+        limits_text(limits)
+    )]
+    NodesAtLimit { placements: u32, limits: Vec<(String, u32)> },
+    /// Some of the remaining nodes may not hold the copies.
+    #[error(
+        "{placements} copies have nowhere to go: other nodes are barred from {barred} of them, the rest are at their limits or hold \
+         a copy already; take a bar back: `archon node describe` and `archon partition describe` name them"
+    )]
+    NodesBarred { placements: u32, barred: u32 },
+    /// A node that is not alive cannot be copied from.
+    #[error("{node} is not alive and holds the only copy of {} ({named}); start it first", counted(*partitions))]
+    OnlyCopies { node: String, partitions: u32, named: String },
+    /// The node must have stopped.
+    #[error("{node} is alive; {remedy}")]
+    Alive { node: String, remedy: &'static str },
+    /// It holds in-sync copies.
+    #[error("{node} holds copies of {} that count ({named}); {remedy}", counted(*partitions))]
+    HoldsCopies { node: String, partitions: u32, named: String, remedy: String },
+    /// It holds the last copies of partitions that lost everything else.
+    #[error("{node} holds the last trace of {} ({named}); force a leader there first", counted(*partitions))]
+    LastTraces { node: String, partitions: u32, named: String },
+    /// There is no data to lose.
+    #[error("partition {partition} was never assigned: there is nothing to lose")]
+    NeverAssigned { partition: String },
+    /// A lease holds no data.
+    #[error(
+        "partition {partition} is a lease: there is no data to lose, and it is owned again once a participant takes it"
+    )]
+    IsLease { partition: String },
+    /// A participant holds no data.
+    #[error("{node} is a participant: it holds no data that could be lost; `archon node remove {node}` forgets it")]
+    IsParticipant { node: String },
+    /// Another copy can lead without any loss.
+    #[error("nothing needs to be lost: {node} is alive and holds a copy of partition {partition} that counts")]
+    StillCounts { partition: String, node: String },
+    /// The former leader may still serve.
+    #[error("the lease of the former leader of partition {partition}, {node}, may still run; try again in a moment")]
+    LeaseRuns { partition: String, node: String },
+    /// The node named for leader holds no suitable copy.
+    #[error("{node} cannot lead partition {partition}: {why}")]
+    CannotLead { partition: String, node: String, why: &'static str },
+    /// The data would have no node.
+    #[error(
+        "{subject} wants {need} copies of each partition, and without {node} only {have} nodes may hold them; add a node, \
+         uncordon one, or take another bar back"
+    )]
+    TooFewUnbarred { subject: String, node: String, have: u64, need: u64 },
+    /// A missing leadership cannot be renewed.
+    #[error("partition {partition} has no leader: there is nothing to renew")]
+    NoLeader { partition: String },
+    /// It is draining.
+    #[error("{node} is being drained; `archon node undrain {node}` first")]
+    Draining { node: String },
+    /// It is not in maintenance.
+    #[error("{node} is not in maintenance")]
+    NotInMaintenance { node: String },
+    /// Forcing that copy would delete a better one.
+    #[error(
+        "the copy of partition {partition} on {better} is better than the one on {node}, and would be deleted; leave \
+         --node out, or stop {better} first if its copy must not lead"
+    )]
+    BetterCopy { partition: String, node: String, better: String },
+}
+
+/// Returns several obstacles as one error, for an answer. `NotFound` if there is no such node or partition,
+/// `Unavailable` (retryable) if only time is missing, `Refused` otherwise.
+pub fn refusal(obstacles: &[Obstacle]) -> ErrorDetail {
+    let kind = match obstacles.first() {
+        Some(Obstacle::NoSuchNode { .. } | Obstacle::NoSuchPartition { .. }) => ErrorKind::NotFound,
+        Some(Obstacle::LeaseRuns { .. }) => ErrorKind::Unavailable,
+        _ => ErrorKind::Refused,
+    };
+    let reasons: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
+    ErrorDetail::new(kind, reasons.join("; "))
+}
+
+/// Names nodes with their limits, in brackets.
+fn limits_text(limits: &[(String, u32)]) -> String {
+    let texts: Vec<String> = limits.iter().map(|(node, most)| format!("{node} takes {most} at most")).collect();
+    if texts.is_empty() { String::new() } else { format!(" ({})", texts.join(", ")) }
+}
+
+/// Formats a number of partitions for people.
+fn counted(partitions: u32) -> String {
+    match partitions {
+        1 => "1 partition".to_owned(),
+        more => format!("{more} partitions"),
+    }
+}
