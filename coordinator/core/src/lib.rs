@@ -17,7 +17,7 @@
 //! | `quorum/upgrade/` | the protocol rises once every member speaks the next one |
 //! | `quorum/recovery/` | recovery of the state from less than a majority, with reports of the nodes |
 //! | `operator/` | advance checks of operators' verbs; remaining time of maintenance |
-//! | `findings/` | alerts, reasons for unavailability, the leader's memory |
+//! | `findings/` | alerts, reasons for unavailability, the leader's memory, totals for metrics |
 //! | `leader/` | one control turn; reports of nodes; duties of nodes |
 //! | `leader/term/` | work of the leading coordinator: turns, leases after quorum rounds, answers to reports |
 //! | `invariants/` | one property per file, shared by every test |
@@ -48,6 +48,7 @@ pub use command::{Command, CommandBatch, LossOutcome, PlannedMove, Successor};
 pub use findings::alerts::{Alert, Held, Thresholds, alerts, not_served};
 pub use findings::explain::{Counts, Explainer, Shortage, Why, counts, explain};
 pub use findings::remembered::Remembered;
+pub use findings::totals::Totals;
 pub use invariants::violation::Violation;
 pub use invariants::{check, check_step};
 pub use leader::duties::{DutiesMark, duties, duties_mark, nodes_delta, rows_piece, table_piece, table_ready};
@@ -108,5 +109,4 @@ pub use state::partitions::Partitions;
 pub use state::protocols::{CHECKED_SINCE, HELD_SINCE};
 pub use state::recovery::{Inventory, Recovery, Standing};
 pub use state::response::Response;
-pub use state::totals::Totals;
 pub use state::{ClusterState, NODES_MAX, STRANGER_AGE_MS, STRANGERS_MAX};

@@ -19,7 +19,6 @@ pub(crate) mod protocols;
 pub(crate) mod recovery;
 pub(crate) mod response;
 pub(crate) mod tally;
-pub(crate) mod totals;
 
 use crate::mutant::Mutant;
 use crate::state::condemned::Condemned;
