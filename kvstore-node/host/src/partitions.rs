@@ -1,16 +1,15 @@
 //! Copies of one thread of a node, and all operations on them.
 
-use crate::copies::copying::{CopyAsk, CopyPage, CopyStart};
 use crate::copies::emptied::Emptied;
 use crate::copies::local_copy::{Found, LocalCopy};
-use crate::copies::unreadable::UnreadableCopy;
+use crate::copies::pages::{CopyAsk, CopyPage, CopyStart};
+use crate::copies::unreadable_copy::UnreadableCopy;
 use crate::mutant::{Broken, Mutant};
-use crate::operations::park::ParkLimits;
+use crate::operations::park_limits::ParkLimits;
 use crate::operations::refusal::{Cause, CopyRefusal};
 use crate::operations::request::Request;
-use crate::ranges::split_off::FormedCopy;
-use crate::shell::Life;
-use crate::shell::{At, Observed, Shell};
+use crate::ranges::split_work::FormedCopy;
+use crate::shell::{At, Life, Observed, Shell};
 use crate::turn::Turn;
 use archon_kv::Memtable;
 use archon_replica::{Body, Input, Message, Position};

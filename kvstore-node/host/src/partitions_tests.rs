@@ -138,7 +138,8 @@ fn operation_before_leader_serves_is_parked() {
 #[test]
 fn write_without_room_is_parked_in_order_of_arrival() {
     let mut partitions = serving(Broken::default(), row(1, &[]));
-    let (begun, wait_ms) = (partitions.shell().now.get(), crate::ParkLimits::default().room_ms);
+    let (begun, wait_ms) =
+        (partitions.shell().now.get(), crate::operations::park_limits::ParkLimits::default().room_ms);
     let at = |partitions: &mut Partitions<crate::test_shell::TestShell>, ms, full| {
         partitions.shell_mut().is_full = full;
         partitions.begin(begun.plus(ms));

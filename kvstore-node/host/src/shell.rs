@@ -4,16 +4,16 @@
 //! simulator (`checks/simulator/src/host/shell.rs`). The form follows omicron's `NodeHandlerCtx`: the rules own no I/O and
 //! call for it.
 
-use crate::copies::copying::{CopyJob, Offered};
 use crate::copies::local_copy::LocalCopy;
+use crate::copies::pages::{CopyJob, Offered};
 use crate::copies::retention::RetentionLimits;
 use crate::log_write::LogWrite;
 use crate::operations::refusal::Refusal;
 use crate::operations::request::{Reply, Request};
 use crate::ranges::form::FormJob;
-use crate::ranges::split_off::FormedCopy;
-use crate::ranges::split_point::SplitSearch;
-use crate::ranges::yielding::YieldAsk;
+use crate::ranges::split_watch::SplitSearch;
+use crate::ranges::split_work::FormedCopy;
+use crate::ranges::yield_page::YieldAsk;
 use archon_kv::engine::PageLimit;
 use archon_kv::{DedupLimits, Effect, EffectError, Engine, LogTime, MemtableBudget, ViewError};
 use archon_replica::{

@@ -1,9 +1,14 @@
 //! Shell for tests: an in-memory engine, a clock set by the test, and lists of the calls made.
 
+use crate::copies::pages::{CopyJob, Offered};
+use crate::operations::park_limits::ParkLimits;
+use crate::operations::request::Origin;
+use crate::ranges::split_watch::SplitSearch;
+use crate::ranges::split_work::FormedCopy;
+use crate::ranges::yield_page::YieldAsk;
 use crate::{
-    Action, At, Broken, Completes, CopyJob, FlushUrgency, FormJob, FormedCopy, Found, Life, LocalCopy, LogWrite,
-    Observed, Offered, Origin, Outcome, ParkLimits, Partitions, Refusal, Reply, Request, RetentionLimits, Shell,
-    SplitSearch, YieldAsk,
+    Action, At, Broken, Completes, FlushUrgency, FormJob, Found, Life, LocalCopy, LogWrite, Observed, Outcome,
+    Partitions, Refusal, Reply, Request, RetentionLimits, Shell,
 };
 use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, ViewError};
 use archon_replica::{

@@ -2,7 +2,7 @@
 
 use crate::copies::local_copy::{LocalCopy, Outcome};
 use crate::mutant::{Broken, Mutant};
-use crate::operations::park::ParkLimits;
+use crate::operations::park_limits::ParkLimits;
 use crate::operations::refusal::{Cause, Refusal};
 use crate::operations::request::Request;
 use crate::operations::waiting::{Ended, ReadyAnswer};

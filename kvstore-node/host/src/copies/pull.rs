@@ -4,7 +4,7 @@
 //! late results of an earlier attempt, such as a page or the end of a clearing, must not be taken for its own. Their
 //! rows would not be cleared, and a row deleted since would stay.
 
-use crate::copies::copying::CopyPage;
+use crate::copies::pages::CopyPage;
 use archon_replica::ReplicaAddress;
 use archon_types::Epoch;
 use std::collections::VecDeque;

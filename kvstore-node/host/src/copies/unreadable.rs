@@ -6,35 +6,15 @@
 
 use crate::copies::local_copy::{Found, LocalCopy};
 use crate::copies::reconcile::Action;
+use crate::copies::unreadable_copy::UnreadableCopy;
 use crate::operations::refusal::Cause;
 use crate::partitions::Partitions;
 use crate::shell::{At, Observed, Shell};
-use archon_replica::Position;
-use archon_types::{Epoch, Fact, Millis, PartitionId, PlacementId, Report, Seq, Version};
+use archon_types::{Fact, PartitionId, PlacementId, Report, Seq};
 
 /// Pause before the node gives up the next leadership of such a copy, in milliseconds: if no other copy can lead, the
 /// coordinators name this one again at once.
 const RELEASE_PAUSE_MS: u64 = 5_000;
-
-/// A copy that is kept and not served.
-#[derive(Debug)]
-pub(crate) struct UnreadableCopy {
-    pub(crate) partition: PartitionId,
-    /// The highest epoch that it accepts.
-    pub(crate) epoch: Epoch,
-    /// The end of its log on disk.
-    pub(crate) last: Position,
-    /// The leadership that it was named for and has not given up: epoch and row version.
-    named: Option<(Epoch, Version)>,
-    /// Earliest time to give up the next leadership.
-    not_before: Millis,
-}
-
-impl UnreadableCopy {
-    fn new(partition: PartitionId, epoch: Epoch, last: Position) -> Self {
-        Self { partition, epoch, last, named: None, not_before: Millis::ZERO }
-    }
-}
 
 impl<S: Shell> Partitions<S> {
     /// Returns the copies with an entry that this version cannot read, with the partition of each.

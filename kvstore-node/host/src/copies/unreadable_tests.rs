@@ -4,6 +4,7 @@ use crate::mutant::{Broken, Mutant};
 use crate::test_shell::{LIFE, OWN, PARTITION, TestShell, follower, follower_row, hear, held, position, settle};
 use archon_kv::{Effect, RowChange, row};
 use archon_replica::{Body, Entry, Message};
+use archon_types::Millis;
 
 archon_types::shown_by! {
     UnreadableDamaged => unreadable_entry_leaves_copy_and_log_untouched,

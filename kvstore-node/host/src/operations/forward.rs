@@ -3,39 +3,10 @@
 
 use crate::mutant::Mutant;
 use crate::operations::refusal::Refusal;
-use crate::operations::request::Request;
+use crate::operations::request::{Origin, Request};
 use crate::shell::Shell;
 use crate::turn::Turn;
-use archon_types::{ErrorKind, Millis, NodeId, Op, OpId};
-
-/// Path by which an operation reached a node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Origin {
-    /// From a client that routes to leaders itself and needs to know the leader.
-    RoutingClient,
-    /// From a client that lets the node find the leader.
-    AnyNodeClient,
-    /// From another node, which forwarded it.
-    Forwarded,
-}
-
-impl Origin {
-    /// Classifies an operation by whether it was `passed_on`, and whether the client of its stream `asks` for
-    /// forwarding.
-    pub const fn of(passed_on: bool, asks: bool) -> Self {
-        match (passed_on, asks) {
-            (true, _) => Self::Forwarded,
-            (false, true) => Self::AnyNodeClient,
-            (false, false) => Self::RoutingClient,
-        }
-    }
-
-    /// Returns the node to forward to, given the `leader` in the table of `this` node; `None` if the operation is
-    /// refused.
-    pub fn goes_to(self, leader: Option<NodeId>, this: Option<NodeId>) -> Option<NodeId> {
-        leader.filter(|leader| self == Self::AnyNodeClient && Some(*leader) != this)
-    }
-}
+use archon_types::{ErrorKind, Millis, Op, OpId};
 
 /// Possible effect of a forwarded operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

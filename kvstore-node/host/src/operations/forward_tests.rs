@@ -2,7 +2,7 @@ use super::*;
 use crate::mutant::Broken;
 use crate::partitions::Partitions;
 use crate::test_shell::{LIFE, OTHER, PARTITION, TestShell, get, partitions, put, request, row, serving, settle};
-use archon_types::{Answer, ClientId, ReplicaState};
+use archon_types::{Answer, ClientId, NodeId, ReplicaState};
 use bytes::Bytes;
 use uuid::Uuid;
 

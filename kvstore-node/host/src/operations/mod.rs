@@ -3,6 +3,7 @@
 pub(crate) mod forward;
 mod operate;
 pub(crate) mod park;
+pub(crate) mod park_limits;
 pub(crate) mod refusal;
 mod remember;
 pub(crate) mod request;

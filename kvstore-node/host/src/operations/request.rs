@@ -1,7 +1,6 @@
 //! Client operation on its way through a node.
 
-use crate::operations::forward::Origin;
-use archon_types::{Epoch, ErrorDetail, Millis, Op, OpId, PartitionId, Version};
+use archon_types::{Epoch, ErrorDetail, Millis, NodeId, Op, OpId, PartitionId, Version};
 
 /// Destination of an answer.
 pub trait Reply {
@@ -52,4 +51,33 @@ pub struct Request<R> {
     pub confirmed: Option<Epoch>,
     /// Destination of the answer.
     pub reply: R,
+}
+
+/// Path by which an operation reached a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// From a client that routes to leaders itself and needs to know the leader.
+    RoutingClient,
+    /// From a client that lets the node find the leader.
+    AnyNodeClient,
+    /// From another node, which forwarded it.
+    Forwarded,
+}
+
+impl Origin {
+    /// Classifies an operation by whether it was `passed_on`, and whether the client of its stream `asks` for
+    /// forwarding.
+    pub const fn of(passed_on: bool, asks: bool) -> Self {
+        match (passed_on, asks) {
+            (true, _) => Self::Forwarded,
+            (false, true) => Self::AnyNodeClient,
+            (false, false) => Self::RoutingClient,
+        }
+    }
+
+    /// Returns the node to forward to, given the `leader` in the table of `this` node; `None` if the operation is
+    /// refused.
+    pub fn goes_to(self, leader: Option<NodeId>, this: Option<NodeId>) -> Option<NodeId> {
+        leader.filter(|leader| self == Self::AnyNodeClient && Some(*leader) != this)
+    }
 }

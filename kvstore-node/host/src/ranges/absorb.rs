@@ -8,74 +8,18 @@
 use crate::copies::local_copy::LocalCopy;
 use crate::mutant::Mutant;
 use crate::partitions::Partitions;
-use crate::ranges::yielding::{YieldAsk, YieldPage};
+use crate::ranges::yield_page::{YieldAsk, YieldPage};
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use archon_kv::engine::PageLimit;
 use archon_kv::{Effect, Merged, PartitionView, Reader, RowChange, Seal, reshape};
-use archon_types::{Fact, Incarnation, MERGE_BYTES_MAX, Millis, PlacementId, Revision, Seq, Version};
+use archon_types::{Fact, MERGE_BYTES_MAX, Millis, PlacementId, Revision, Version};
 use bytes::Bytes;
 
 /// Delay before the leader retries a page that did not arrive, in milliseconds.
 const ASK_AGAIN_MS: u64 = 20;
 /// Time-out of a page request, in milliseconds.
 const PAGE_MS_MAX: u64 = 2_000;
-
-/// State of merges into this partition, while the copy serves.
-#[derive(Debug, Default)]
-pub(crate) struct AbsorbWork {
-    /// Last merge according to the whole log, uncommitted entries included.
-    merged: Option<Merged>,
-    /// Position of the entry that completes it; zero if it was there when this copy began to serve.
-    merged_at: Seq,
-    under_way: Option<UnderWay>,
-    /// Incarnation and row version of the last report to the coordinators.
-    reported: Option<(Incarnation, Version)>,
-}
-
-/// Transfer of keys from the right neighbour.
-#[derive(Debug)]
-struct UnderWay {
-    attempt: Version,
-    /// Last key received.
-    after: Option<Bytes>,
-    /// Bytes received.
-    bytes: u64,
-    /// Number and deadline of the outstanding page request.
-    asked: Option<(u64, Millis)>,
-    /// Earliest time of the next request.
-    not_before: Millis,
-    /// Page for which the log had no room yet.
-    page: Option<YieldPage>,
-}
-
-impl AbsorbWork {
-    /// Returns the revision that the entry at this position writes.
-    pub(crate) fn revision(&self, seq: Seq) -> Revision {
-        Merged::revision(self.merged.as_ref(), seq)
-    }
-
-    /// Returns the last merge according to the log.
-    pub(crate) const fn merged(&self) -> Option<&Merged> {
-        self.merged.as_ref()
-    }
-
-    /// Drops all state when the copy stops serving; the next leader reads it from the log.
-    pub(crate) fn rest(&mut self) {
-        *self = Self::default();
-    }
-
-    /// Starts with the merge that the log holds when this copy begins to serve.
-    pub(crate) fn serve(&mut self, merged: Option<Merged>) {
-        *self = Self { merged, ..Self::default() };
-    }
-
-    /// Starts an attempt: its keys are cleared and sealed, so pages may come.
-    pub(crate) fn begin(&mut self, attempt: Version) {
-        let (after, asked, page) = (None, None, None);
-        self.under_way = Some(UnderWay { attempt, after, bytes: 0, asked, not_before: Millis::ZERO, page });
-    }
-}
 
 impl<S: Shell> Partitions<S> {
     /// Takes the answer to page request `ask`. Without a page, the request is repeated after `ASK_AGAIN_MS`.

@@ -3,99 +3,13 @@
 
 use crate::operations::refusal::Refusal;
 use crate::partitions::Partitions;
-use crate::ranges::byte_halves::ByteHalves;
-use crate::ranges::split_point::{MIDDLE_MS_MAX, SplitSearch};
+use crate::ranges::middle_search::{Asked, MiddleSearch};
+use crate::ranges::split_watch::SplitSearch;
 use crate::shell::Shell;
-use archon_types::check_split_at;
-use archon_types::{KeyRange, Middle, Millis, PartitionId};
-use bytes::Bytes;
+use archon_types::{Middle, PartitionId};
 
-/// Time for which a result is kept for the operator regardless of writes, in milliseconds. Without it, a partition with
-/// many writes would never get an answer.
-const ANSWER_MS: u64 = 2_000;
-/// Partitions up to this size are walked quickly, so each later request walks them again.
-const SMALL_BYTES: u64 = 16 * 1024 * 1024;
-/// Inverse of the share of a larger partition's bytes that may be written before a result expires.
-const CHANGED_PART: u64 = 16;
 /// Time for which a failed walk is reported before a retry, in milliseconds.
 const FAILED_MS: u64 = 2_000;
-
-/// State of a leader between requests for its split key.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) enum MiddleSearch {
-    /// No request yet.
-    #[default]
-    None,
-    /// The walk failed.
-    Failed(Millis),
-    /// A walk is in progress.
-    UnderWay(Asked),
-    /// Result of a walk.
-    Found(Found),
-}
-
-/// The searched keys.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Asked {
-    range: KeyRange,
-    /// Bytes ever logged when the walk was requested.
-    logged_bytes: u64,
-}
-
-/// Result of a walk.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Found {
-    of: Asked,
-    at: Option<Bytes>,
-    /// Bytes of all rows.
-    bytes: u64,
-    found: Millis,
-    /// A caller has received it.
-    told: bool,
-}
-
-impl Found {
-    /// Returns whether it still holds for a partition that has logged this many bytes by now.
-    const fn is_good(&self, logged_bytes: u64, now: Millis) -> bool {
-        let age_ms = now.since(self.found);
-        if !self.told && age_ms < ANSWER_MS {
-            return true;
-        }
-        let written = logged_bytes.saturating_sub(self.of.logged_bytes);
-        let is_as_it_was = self.bytes > SMALL_BYTES && written <= self.bytes / CHANGED_PART;
-        self.at.is_some() && is_as_it_was && age_ms < MIDDLE_MS_MAX
-    }
-}
-
-impl MiddleSearch {
-    /// Returns the known answer for a partition with these keys and logged bytes; `None` if its rows must be walked.
-    fn known(&mut self, range: &KeyRange, logged_bytes: u64, now: Millis) -> Option<Middle> {
-        match self {
-            Self::UnderWay(of) if of.range == *range => Some(Middle::Searching),
-            Self::Found(found) if found.of.range == *range && found.is_good(logged_bytes, now) => {
-                found.told = true;
-                Some(found.at.clone().map_or(Middle::Indivisible, Middle::At))
-            }
-            _ => None,
-        }
-    }
-
-    /// Takes the result of a walk; `None` if it failed.
-    pub(crate) fn walked(&mut self, search: &SplitSearch, halves: Option<&ByteHalves>, now: Millis) {
-        let of = match self {
-            Self::UnderWay(of) if of.range == search.range => of.clone(),
-            _ => return,
-        };
-        let cuts = |at: &Bytes| check_split_at(&search.range, at).is_ok();
-        *self = match halves {
-            Some(halves) => {
-                let at = halves.middle().filter(cuts);
-                Self::Found(Found { of, at, bytes: halves.bytes(), found: now, told: false })
-            }
-            None => Self::Failed(now),
-        };
-    }
-}
 
 impl<S: Shell> Partitions<S> {
     /// Returns the split key of a partition led here, as far as it is known. Otherwise starts a walk over its rows.
@@ -133,9 +47,13 @@ impl<S: Shell> Partitions<S> {
 mod tests {
     use super::*;
     use crate::mutant::Broken;
+    use crate::ranges::byte_halves::ByteHalves;
+    use crate::ranges::middle_search::{ANSWER_MS, SMALL_BYTES};
+    use crate::ranges::split_watch::MIDDLE_MS_MAX;
     use crate::test_shell::{OWN, PARTITION, TestShell, request, row, serving, settle};
-    use archon_types::Op;
     use archon_types::limits::VALUE_BYTES_MAX;
+    use archon_types::{Millis, Op};
+    use bytes::Bytes;
 
     fn leader() -> Partitions<TestShell> {
         let mut node = serving(Broken::default(), row(1, &[]));

@@ -6,7 +6,7 @@ use super::*;
 use crate::copies::reconcile::Action;
 use crate::mutant::Broken;
 use crate::test_shell::{LIFE, OWN, TestShell, get, put, request, row, serving, settle};
-use archon_types::{Epoch, Merge, MergeSide, Op};
+use archon_types::{Epoch, Merge, MergeSide, Op, Version};
 
 archon_types::shown_by! {
     SealAtCommit => no_write_of_sealed_keys_follows_uncommitted_seal,

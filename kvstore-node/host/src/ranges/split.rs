@@ -9,53 +9,11 @@ use crate::mutant::Mutant;
 use crate::operations::refusal::Refusal;
 use crate::operations::request::{Request, WaitsFor};
 use crate::partitions::Partitions;
-use crate::ranges::split_off::OwnCopy;
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use archon_kv::{Merged, PartitionView, Reader, Seal, reshape};
 use archon_replica::Position;
-use archon_types::{Incarnation, KeyRange, Millis, Partition, PlacementId, Version};
-
-/// Split state of a copy.
-#[derive(Debug, Default)]
-pub(crate) struct SplitWork {
-    /// Seal in the whole log, uncommitted entries included, while it serves.
-    seal: Option<Seal>,
-    /// The copy of the new partition on this node.
-    pub(crate) own: Option<OwnCopy>,
-    /// Earliest time to form a copy again after its space was damaged.
-    pub(crate) form_again_at: Millis,
-    /// The incarnation in which it last got a row.
-    pub(crate) told: Option<Incarnation>,
-    /// Start of the seal at this leader, for metrics.
-    sealed_since: Option<Millis>,
-}
-
-impl SplitWork {
-    /// Returns whether the log seals this key, as far as known while the copy serves.
-    pub(crate) fn seals(&self, key: &[u8]) -> bool {
-        self.seal.as_ref().is_some_and(|seal| seal.covers(key))
-    }
-
-    /// Returns the part of these keys of the partition that its log does not seal.
-    pub(crate) fn unsealed(&self, keys: KeyRange) -> KeyRange {
-        self.seal.as_ref().map_or_else(|| keys.clone(), |seal| keys.clone().before(seal.at.clone()))
-    }
-
-    /// Returns whether the log seals keys in this attempt, for a split or a merge.
-    pub(crate) fn seals_for(&self, attempt: Version) -> bool {
-        self.seal.as_ref().is_some_and(|seal| seal.attempt == attempt)
-    }
-
-    /// Drops the seal when the copy stops serving; the next leader reads it from the log.
-    pub(crate) fn rest(&mut self) {
-        (self.seal, self.sealed_since) = (None, None);
-    }
-
-    const fn is_idle(&self) -> bool {
-        self.seal.is_none() && self.own.is_none()
-    }
-}
+use archon_types::{KeyRange, Partition, PlacementId};
 
 impl<S: Shell> Partitions<S> {
     /// Advances partitions that are being split or merged. There are few of them, and mostly none.

@@ -8,12 +8,12 @@ use crate::log_write::LogWrite;
 use crate::mutant::Mutant;
 use crate::partitions::Partitions;
 use crate::ranges::form::FormJob;
-use crate::ranges::split::SplitWork;
+use crate::ranges::split_work::{FormedCopy, OwnCopy, Stage};
 use crate::shell::{At, Observed, Shell};
 use crate::turn::Turn;
 use archon_kv::{LogTime, Memtable, PartitionView, Reader, Seal, ViewError, row};
 use archon_replica::{Position, Recovered};
-use archon_types::{Fact, Incarnation, Millis, PartitionId, PlacementId, RightCopy, RightStage, Seq, Version};
+use archon_types::{PartitionId, PlacementId, RightCopy, RightStage, Seq, Version};
 
 /// Pause before a copy is formed again in a damaged space, in milliseconds.
 const FORM_AGAIN_MS: u64 = 5_000;
@@ -25,88 +25,12 @@ const CAUGHT_UP_SLACK: u64 = 50;
 /// and all clients would have waited without result.
 const BEHIND_MS_MAX: u64 = 1_000;
 
-/// Copy of the new partition that this node forms.
-#[derive(Debug)]
-pub(crate) struct OwnCopy {
-    attempt: Version,
-    partition: PartitionId,
-    copy: PlacementId,
-    stage: Stage,
-    /// Incarnation and row version of the last report of its stage.
-    reported: Option<(Incarnation, Version)>,
-}
-
 /// Copy that a row has this node form.
 #[derive(Clone, Copy)]
 pub(crate) struct WantedCopy {
     attempt: Version,
     partition: PartitionId,
     pub(crate) copy: RightCopy,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// The engine copies rows.
-    Copying,
-    /// The engine has had all rows since then, but not yet the writes that gathered meanwhile.
-    CatchingUp(Millis),
-    /// The engine has all rows, and writes follow within a moment.
-    Mirroring,
-    /// The log seals the keys at this position: the engine received everything, and flushes it.
-    Ending(Position),
-    /// The thread that has its partition takes it over.
-    Adopting(Position),
-    /// Complete.
-    Formed(Position),
-    /// Opened or deleted: its rows must not be overwritten because of an old row.
-    Over,
-}
-
-/// Copy that was formed and not yet opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FormedCopy {
-    /// The partition that is split off.
-    pub partition: PartitionId,
-    /// Its copy.
-    pub placement: PlacementId,
-    /// Start of its log.
-    pub at: Position,
-}
-
-impl OwnCopy {
-    fn come_to(&mut self, stage: Stage) {
-        (self.stage, self.reported) = (stage, None);
-    }
-
-    /// Returns whether it depends on rows that a new pull of the source would discard.
-    const fn follows(&self) -> bool {
-        matches!(self.stage, Stage::Copying | Stage::CatchingUp(_) | Stage::Mirroring)
-    }
-
-    /// Returns its stage in terms of the row.
-    const fn is_at(&self) -> RightStage {
-        match self.stage {
-            Stage::Copying | Stage::CatchingUp(_) => RightStage::Copying,
-            Stage::Mirroring | Stage::Ending(_) | Stage::Adopting(_) => RightStage::Mirroring,
-            Stage::Formed(_) | Stage::Over => RightStage::Formed,
-        }
-    }
-
-    fn fact(&self) -> Option<Fact> {
-        let (attempt, copy) = (self.attempt, self.copy);
-        match self.stage {
-            Stage::Mirroring => Some(Fact::Mirroring { attempt, copy }),
-            Stage::Formed(position) => Some(Fact::Formed { attempt, copy, position }),
-            Stage::Copying | Stage::CatchingUp(_) | Stage::Ending(_) | Stage::Adopting(_) | Stage::Over => None,
-        }
-    }
-}
-
-impl SplitWork {
-    /// Returns whether the copy here is being completed, or is complete.
-    pub(crate) fn is_ending(&self) -> bool {
-        self.own.as_ref().is_some_and(|own| !own.follows())
-    }
 }
 
 impl<S: Shell> Partitions<S> {

@@ -7,7 +7,7 @@ use crate::mutant::Broken;
 use crate::ranges::split::tests::{FORMED, RIGHT, ask, configure, copying, is_answered, sealed, splitting, tick};
 use crate::test_shell::{LIFE, OWN, TestShell, get, put, row, serving, settle};
 use archon_kv::{Engine, row as rows};
-use archon_types::{Epoch, KeyRange, Millis, Partition, ReplicaState, Report};
+use archon_types::{Epoch, Fact, Incarnation, KeyRange, Millis, Partition, ReplicaState, Report};
 use bytes::Bytes;
 
 #[test]

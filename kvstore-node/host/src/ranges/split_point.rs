@@ -10,11 +10,11 @@ use crate::copies::local_copy::LocalCopy;
 use crate::partitions::Partitions;
 use crate::ranges::byte_halves::ByteHalves;
 use crate::ranges::heat::{Heat, Hot};
+use crate::ranges::split_watch::{MIDDLE_MS_MAX, SplitSearch, Walk};
 use crate::ranges::undersized::SmallWatch;
 use crate::shell::Shell;
 use crate::turn::Turn;
-use archon_types::check_split_at;
-use archon_types::{Fact, KeyRange, Millis, Op, Outgrown, PartitionId, PlacementId, RangeLimits, Undersized};
+use archon_types::{Fact, KeyRange, Outgrown, RangeLimits, Undersized, check_split_at};
 use bytes::Bytes;
 
 /// Interval between looks of a leader, in milliseconds.
@@ -27,53 +27,6 @@ const REST_FACTOR: u64 = 10;
 const REST_ROOM_PART: u64 = 16;
 /// Interval between proposals of a split that does not begin, in milliseconds.
 const SAY_AGAIN_MS: u64 = 2_000;
-/// Longest validity of a split key found by a walk, in milliseconds: the partition keeps changing.
-pub(crate) const MIDDLE_MS_MAX: u64 = 30_000;
-
-/// Walk over the rows of a partition, to find the bytes of user keys and values, and the middle.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SplitSearch {
-    /// The partition.
-    pub partition: PartitionId,
-    /// Its copy here.
-    pub placement: PlacementId,
-    /// Its keys.
-    pub range: KeyRange,
-}
-
-/// Growth of a partition whose table has limits, as its leader knows it.
-#[derive(Debug, Default)]
-pub(crate) struct SplitWatch {
-    /// Its operations, if their rate is limited.
-    heat: Option<Heat>,
-    walk: Walk,
-    /// Present if it is small and small partitions are merged.
-    small: Option<SmallWatch>,
-}
-
-#[derive(Debug, Default)]
-enum Walk {
-    /// No walk is needed before that.
-    #[default]
-    Ready,
-    /// Requested.
-    UnderWay,
-    /// Within its limit until it stores `grown_to` bytes, as far as known.
-    Rest { until: Millis, grown_to: Option<u64> },
-    /// Above its limit; `at` is its split key.
-    Found { range: KeyRange, at: Bytes, bytes: u64, found: Millis, said: Millis },
-}
-
-impl SplitWatch {
-    /// Counts an operation that is carried out.
-    pub(crate) fn note(&mut self, op: &Op) {
-        let Some(heat) = &mut self.heat else { return };
-        match op {
-            Op::Scan { keys, .. } => heat.add(&keys.begin),
-            op => op.key().into_iter().for_each(|key| heat.add(key)),
-        }
-    }
-}
 
 impl<S: Shell> Partitions<S> {
     /// Looks at all partitions served here at intervals, if any table has limits.

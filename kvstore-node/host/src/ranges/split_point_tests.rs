@@ -3,7 +3,9 @@ use crate::copies::reconcile::Action;
 use crate::mutant::Broken;
 use crate::test_shell::{LIFE, OWN, PARTITION, TestShell, request, row, serving, settle};
 use archon_kv::Effect;
-use archon_types::{Partition, RangeLimits, Report, RightCopy, RightStage, Seq, Split, Version};
+use archon_types::{
+    Millis, Op, Partition, PlacementId, RangeLimits, Report, RightCopy, RightStage, Seq, Split, Version,
+};
 
 const MIB: u64 = 1 << 20;
 const LIMITS: RangeLimits = RangeLimits { split_above_bytes: Some(MIB), ..RangeLimits::NONE };

@@ -5,41 +5,14 @@
 use crate::copies::local_copy::LocalCopy;
 use crate::mutant::Mutant;
 use crate::partitions::Partitions;
+use crate::ranges::yield_page::YieldPage;
 use crate::shell::Shell;
 use crate::turn::Turn;
-use archon_kv::engine::{PageLimit, Row};
+use archon_kv::engine::PageLimit;
 use archon_kv::{Merged, PartitionView, Reader, Seal, View, ViewError, row};
-use archon_types::{PartitionId, PlacementId, Revision, ScanOrder, Version};
+use archon_types::{PartitionId, ScanOrder, Version};
 use bytes::Bytes;
 use std::ops::Bound;
-
-/// Request for rows of the partition that is merged in.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct YieldAsk {
-    /// The requesting partition.
-    pub left: PartitionId,
-    /// Its leading copy.
-    pub placement: PlacementId,
-    /// Number of the request, which the answer carries.
-    pub ask: u64,
-    /// The partition that gives its rows.
-    pub right: PartitionId,
-    /// The merge attempt.
-    pub attempt: Version,
-    /// Key of the last row received; `None` for the first page.
-    pub after: Option<Bytes>,
-}
-
-/// Page of rows of a partition that is merged in.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct YieldPage {
-    /// In order of key, as they are stored.
-    pub rows: Vec<Row>,
-    /// More rows follow.
-    pub more: bool,
-    /// Upper bound of all revisions that the partition has or ever had.
-    pub revision: Revision,
-}
 
 impl<S: Shell> Partitions<S> {
     /// Returns a page of this partition for its left neighbour; `None` if this copy does not lead it, or its log has
