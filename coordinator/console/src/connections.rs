@@ -1,9 +1,8 @@
 //! Connections of a console, with limits on number, time, and unread responses.
 
-use crate::api;
-use crate::console::Cluster;
+use crate::cluster::Cluster;
 use crate::error::ApiError;
-use crate::in_plaintext;
+use crate::{api, in_plaintext};
 use archon_client::{ErrorKind, Transport};
 use archon_security::connection_limit::{CallerKind, ConnectionLimit, Entry};
 use archon_security::{Caller, CountedBody, Role, Stream, UnreadAccount, UnreadBudget, UnreadResponses, UnreadWatch};

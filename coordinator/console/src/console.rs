@@ -1,10 +1,8 @@
 //! Lifecycle of a console.
 
+use crate::cluster::{Cluster, ConsoleConfig};
 use crate::connections;
-use crate::feed::{self, Feed};
-use archon_client::{Admin, Client, Error, Transport};
-use archon_security::Refusals;
-use parking_lot::Mutex;
+use crate::feed;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -12,26 +10,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Time-out of calls to the cluster; shorter than people wait before they retry.
-const TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for pending work when the console closes.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Maximum duration of [`Console::close`].
 pub const STOP_DEADLINE: Duration = connections::END_TIMEOUT.saturating_add(CLOSE_DEADLINE);
-
-/// Configuration of a console.
-#[derive(Clone, Debug)]
-pub struct ConsoleConfig {
-    /// Address to listen on.
-    pub listen: SocketAddr,
-    /// Some of the coordinators, `host:port`, the preferred one first; they name the others.
-    pub coordinators: Vec<String>,
-    /// Transport to the cluster and from callers.
-    pub transport: Transport,
-    /// Records refusals.
-    pub refusals: Arc<Refusals>,
-}
 
 /// An open console. Dropping it closes it; [`Console::close`] also waits for that.
 #[derive(Debug)]
@@ -87,39 +70,5 @@ impl Console {
 impl Drop for Console {
     fn drop(&mut self) {
         self.stop.cancel();
-    }
-}
-
-/// The connection of a console to the cluster.
-#[derive(Debug)]
-pub(crate) struct Cluster {
-    pub(crate) config: ConsoleConfig,
-    pub(crate) admin: Admin,
-    /// As `admin`, with a shorter time-out, for current data.
-    pub(crate) quick: Admin,
-    pub(crate) feed: Feed,
-    /// Client for rows, created on first use.
-    rows: Mutex<Option<Client>>,
-}
-
-impl Cluster {
-    fn new(config: ConsoleConfig) -> io::Result<Self> {
-        let admin = Admin::with_transport(config.coordinators.clone(), TIMEOUT, config.transport.clone());
-        let admin = admin.map_err(io::Error::other)?;
-        let quick = feed::quick(&config).map_err(io::Error::other)?;
-        Ok(Self { admin, quick, feed: Feed::default(), rows: Mutex::default(), config })
-    }
-
-    /// Returns a client of a table.
-    pub(crate) async fn rows(&self, table: &str) -> Result<Client, Error> {
-        let held = self.rows.lock().clone();
-        if let Some(client) = held {
-            return client.table(table).await;
-        }
-        let builder = Client::builder(self.config.coordinators.clone()).transport(self.config.transport.clone());
-        let client = builder.timeout(TIMEOUT).table(table).build().await?;
-        // A concurrent caller may have set it first, possibly for another table.
-        let held = self.rows.lock().get_or_insert(client).clone();
-        held.table(table).await
     }
 }

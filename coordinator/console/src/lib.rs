@@ -6,6 +6,7 @@
 //! load does not delay Raft and heartbeats.
 
 mod api;
+mod cluster;
 mod connections;
 mod console;
 mod documents;
@@ -16,5 +17,6 @@ mod in_plaintext;
 mod page;
 
 pub use api::description;
-pub use console::{Console, ConsoleConfig, STOP_DEADLINE};
+pub use cluster::ConsoleConfig;
+pub use console::{Console, STOP_DEADLINE};
 pub use documents::{Entry, ValueText};

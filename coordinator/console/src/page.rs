@@ -1,6 +1,6 @@
 //! Static files of the page, built into the program; nothing is loaded from elsewhere.
 
-use crate::api::Shared;
+use crate::api::shared::Shared;
 use axum::Router;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,

@@ -1,7 +1,7 @@
 //! Callers of operations and their rights. All access to the cluster goes through [`Asker`], so every call is
 //! authorized.
 
-use super::Shared;
+use crate::api::shared::Shared;
 use crate::error::ApiError;
 use crate::guard::{check_role, forbidden};
 use archon_client::{Admin, Client, ErrorKind, Right};

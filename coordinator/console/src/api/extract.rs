@@ -3,7 +3,8 @@
 //! A handler reads the body itself, after it has checked the caller's role: a caller without the role reserves no
 //! room.
 
-use super::Shared;
+use crate::api::body_room::{BodyRoom, BodyShare, LARGE_BYTES_MAX, Room, SMALL_BYTES_MAX};
+use crate::api::shared::Shared;
 use crate::error::ApiError;
 use archon_client::ErrorKind;
 use archon_security::Caller;
@@ -16,82 +17,14 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Maximum size of large bodies: plans of many thousand moves. Also larger than the maximum of a value.
-const LARGE_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Maximum size of other bodies.
-const SMALL_BYTES_MAX: usize = 64 * 1024;
-/// Maximum bytes of all large and of all small bodies, separately. One address can use half of each.
-const LARGE_BODIES_BYTES_MAX: usize = 64 * 1024 * 1024;
-const SMALL_BODIES_BYTES_MAX: usize = 16 * 1024 * 1024;
-const ADDRESS_PART: usize = 2;
 /// Time within which a body must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Room for bodies, of all callers and of each address.
-#[derive(Clone, Debug)]
-pub(crate) struct BodyRoom {
-    large: Arc<Room>,
-    small: Arc<Room>,
-}
-
-impl Default for BodyRoom {
-    fn default() -> Self {
-        let room = |bytes_max, all_bytes_max: usize| {
-            Arc::new(Room {
-                bytes_max,
-                address_bytes_max: all_bytes_max / ADDRESS_PART,
-                all: Arc::new(Semaphore::new(all_bytes_max)),
-                addresses: Mutex::default(),
-            })
-        };
-        Self {
-            large: room(LARGE_BYTES_MAX, LARGE_BODIES_BYTES_MAX),
-            small: room(SMALL_BYTES_MAX, SMALL_BODIES_BYTES_MAX),
-        }
-    }
-}
-
-/// Room for bodies of up to `bytes_max` bytes.
-#[derive(Debug)]
-struct Room {
-    bytes_max: usize,
-    address_bytes_max: usize,
-    all: Arc<Semaphore>,
-    /// Addresses with bodies that hold or wait for room.
-    addresses: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
-}
-
-impl Room {
-    /// Waits for room for a body of `length` bytes, within the part of its address first.
-    async fn take(&self, from: IpAddr, length: Option<usize>) -> Option<BodyShare> {
-        let weight = length.map_or(self.bytes_max, |length| length.min(self.bytes_max));
-        let weight = u32::try_from(weight).unwrap_or(u32::MAX);
-        let address = {
-            let mut addresses = self.addresses.lock();
-            addresses.retain(|_, address| Arc::strong_count(address) > 1);
-            let create = || Arc::new(Semaphore::new(self.address_bytes_max));
-            Arc::clone(addresses.entry(from).or_insert_with(create))
-        };
-        let of_address = address.acquire_many_owned(weight).await.ok()?;
-        let of_all = Arc::clone(&self.all).acquire_many_owned(weight).await.ok()?;
-        Some(BodyShare { _of_address: of_address, _of_all: of_all })
-    }
-}
-
-/// The room that a body takes.
-#[derive(Debug)]
-struct BodyShare {
-    _of_address: OwnedSemaphorePermit,
-    _of_all: OwnedSemaphorePermit,
-}
 
 /// The unread body of a request, and its room once it is read, until the request is answered.
 #[derive(Clone, Debug)]

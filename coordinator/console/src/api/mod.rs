@@ -2,6 +2,7 @@
 
 mod access;
 mod asker;
+pub(crate) mod body_room;
 mod cluster;
 mod extract;
 mod nodes;
@@ -11,9 +12,12 @@ mod partitions;
 mod paths;
 mod rebalance;
 mod rows;
+pub(crate) mod shared;
 mod tables;
 
-use crate::console::Cluster;
+use crate::api::body_room::BodyRoom;
+use crate::api::shared::Shared;
+use crate::cluster::Cluster;
 use crate::error::ApiError;
 use crate::{feed, guard, page};
 use archon_client::{ErrorKind, trace};
@@ -25,29 +29,12 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use extract::{BodyRoom, UnreadBody};
+use extract::UnreadBody;
 use operations::Operations;
 pub(crate) use rebalance::MOVES_MAX;
 use serde_json::Value;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-
-/// State shared by all requests of a console.
-#[derive(Clone, Debug)]
-pub(crate) struct Shared {
-    pub(crate) cluster: Arc<Cluster>,
-    /// Cancelled when the console closes.
-    pub(crate) stop: CancellationToken,
-    /// Room for bodies.
-    bodies: BodyRoom,
-}
-
-impl Shared {
-    /// Returns whether the console uses TLS, so that callers show certificates.
-    pub(crate) fn is_encrypted(&self) -> bool {
-        self.cluster.config.transport.tls().is_some()
-    }
-}
 
 /// Builds the router of a console.
 pub(crate) fn router(cluster: Arc<Cluster>, stop: CancellationToken) -> Router {

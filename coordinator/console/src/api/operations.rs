@@ -1,7 +1,7 @@
 //! Registration of operations, with routes and descriptions.
 
-use super::Shared;
 use super::operation::{Answers, Description};
+use crate::api::shared::Shared;
 use crate::error::ErrorAnswer;
 use axum::Router;
 use axum::handler::Handler;

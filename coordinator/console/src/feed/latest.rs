@@ -2,6 +2,7 @@
 
 use super::map::TableMap;
 use super::members::Members;
+use crate::feed::news::News;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
@@ -12,23 +13,6 @@ use tokio::sync::broadcast;
 const LOADS_MAX: usize = 300;
 /// Updates that a subscriber can lag behind before it gets the full state again.
 const BEHIND_MAX: usize = 256;
-
-/// A section of the state, as it is sent.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct News {
-    /// The section.
-    pub(crate) section: &'static str,
-    /// Its content in JSON.
-    pub(crate) data: Arc<str>,
-}
-
-impl News {
-    pub(crate) fn new(section: &'static str, content: &impl Serialize) -> Self {
-        // Our documents always convert to JSON.
-        let data = serde_json::to_string(content).unwrap_or_else(|_| "null".to_owned());
-        Self { section, data: data.into() }
-    }
-}
 
 /// The latest state of the cluster.
 #[derive(Debug)]
@@ -162,6 +146,9 @@ impl Latest {
         let _ = self.news.send(news);
     }
 }
+
+/// The published state.
+pub(crate) type Feed = Latest;
 
 #[cfg(test)]
 mod tests {

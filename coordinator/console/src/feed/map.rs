@@ -1,6 +1,6 @@
 //! Leaders and states of a table's partitions, compact enough for a hundred thousand of them.
 
-use super::latest::News;
+use crate::feed::news::News;
 use archon_client::{Holds, PartitionStatus, ReplicaState, Word};
 use archon_types::{Partition, PartitionTable};
 use serde::{Serialize, Serializer};

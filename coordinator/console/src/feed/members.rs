@@ -1,7 +1,7 @@
 //! Updates of nodes: the full list once, then changes. With a thousand nodes, counters of nearly all change between
 //! polls but little else, so counters are sent separately.
 
-use super::latest::News;
+use crate::feed::news::News;
 use archon_client::NodeSummary;
 use serde_json::json;
 use std::collections::BTreeMap;

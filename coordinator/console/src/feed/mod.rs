@@ -1,23 +1,24 @@
 //! Server-sent events for the page: each connection gets all sections once, then the changes. The cluster is polled once a second for all
 //! open pages together. Without an open page only the load is measured, every five seconds.
 
-mod latest;
+pub(crate) mod latest;
 mod load;
 mod map;
 mod members;
+mod news;
 mod poller;
 mod quorum;
 
-use crate::api::Shared;
+use crate::api::shared::Shared;
 use crate::error::ApiError;
+use crate::feed::news::News;
 use archon_client::ErrorKind;
 use archon_security::{Caller, callers};
 use axum::Extension;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;
-use latest::{Latest, News};
-pub(crate) use poller::{quick, record};
+pub(crate) use poller::record;
 pub(crate) use quorum::{CoordinatorView, quorum_of};
 use serde_json::json;
 use std::collections::VecDeque;
@@ -34,9 +35,6 @@ const WATCHERS_MAX: usize = 64;
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 /// Delay before a browser reconnects.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// The published state.
-pub(crate) type Feed = Latest;
 
 /// Serves one feed.
 pub(crate) async fn serve(
@@ -79,7 +77,7 @@ pub(crate) async fn serve(
 
 /// State of one feed.
 struct Watching {
-    cluster: Arc<crate::console::Cluster>,
+    cluster: Arc<crate::cluster::Cluster>,
     /// First message of every full state.
     hello: News,
     waiting: VecDeque<News>,

@@ -1,13 +1,13 @@
 //! Polls the cluster once a second, for all open pages.
 
-use super::Feed;
 use super::load::Reading;
 use super::map::TableMap;
 use super::members::Members;
 use super::quorum::quorum_of;
 use crate::api::MOVES_MAX;
-use crate::console::Cluster;
-use archon_client::{Admin, Client, Error, NodeStatus, NodeSummary, Routes, TableSummary};
+use crate::cluster::{Cluster, QUICK_TIMEOUT};
+use crate::feed::latest::Feed;
+use archon_client::{Client, Error, NodeStatus, NodeSummary, Routes, TableSummary};
 use futures::future::join_all;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -19,8 +19,6 @@ use tokio_util::sync::CancellationToken;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of load measurements while no page is open.
 const IDLE_INTERVAL: Duration = Duration::from_secs(5);
-/// Time-out of calls: the data must be current.
-const TIMEOUT: Duration = Duration::from_secs(3);
 /// Number of published events.
 const EVENTS_MAX: u32 = 200;
 /// Number of nodes above which they are published in every second round only.
@@ -171,14 +169,6 @@ impl Poller {
 
     async fn open(&self, cluster: &Cluster, table: &str) -> Result<Routes, Error> {
         let builder = Client::builder(cluster.config.coordinators.clone()).transport(cluster.config.transport.clone());
-        builder.timeout(TIMEOUT).routes(table).await
+        builder.timeout(QUICK_TIMEOUT).routes(table).await
     }
-}
-
-/// Creates a client with a short time-out, for current data.
-///
-/// # Errors
-/// As [`Admin::with_transport`].
-pub(crate) fn quick(cluster: &crate::console::ConsoleConfig) -> Result<Admin, Error> {
-    Admin::with_transport(cluster.coordinators.clone(), TIMEOUT, cluster.transport.clone())
 }

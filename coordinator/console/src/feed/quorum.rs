@@ -1,7 +1,7 @@
 //! Views of the quorum by each coordinator, available even without a leader.
 
 use super::load::{buckets, quantile_ms};
-use crate::console::Cluster;
+use crate::cluster::Cluster;
 use archon_client::{CoordinatorRole, Error, Quorum, Word};
 use futures::future::join_all;
 use schemars::JsonSchema;

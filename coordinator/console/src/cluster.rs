@@ -1,0 +1,71 @@
+//! The connection of a console to the cluster.
+
+use crate::feed::latest::Feed;
+use archon_client::{Admin, Client, Error, Transport};
+use archon_security::Refusals;
+use parking_lot::Mutex;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time-out of calls to the cluster; shorter than people wait before they retry.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Configuration of a console.
+#[derive(Clone, Debug)]
+pub struct ConsoleConfig {
+    /// Address to listen on.
+    pub listen: SocketAddr,
+    /// Some of the coordinators, `host:port`, the preferred one first; they name the others.
+    pub coordinators: Vec<String>,
+    /// Transport to the cluster and from callers.
+    pub transport: Transport,
+    /// Records refusals.
+    pub refusals: Arc<Refusals>,
+}
+
+/// The connection of a console to the cluster.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) config: ConsoleConfig,
+    pub(crate) admin: Admin,
+    /// As `admin`, with a shorter time-out, for current data.
+    pub(crate) quick: Admin,
+    pub(crate) feed: Feed,
+    /// Client for rows, created on first use.
+    rows: Mutex<Option<Client>>,
+}
+
+impl Cluster {
+    pub(crate) fn new(config: ConsoleConfig) -> io::Result<Self> {
+        let admin = Admin::with_transport(config.coordinators.clone(), TIMEOUT, config.transport.clone());
+        let admin = admin.map_err(io::Error::other)?;
+        let quick = quick(&config).map_err(io::Error::other)?;
+        Ok(Self { admin, quick, feed: Feed::default(), rows: Mutex::default(), config })
+    }
+
+    /// Returns a client of a table.
+    pub(crate) async fn rows(&self, table: &str) -> Result<Client, Error> {
+        let held = self.rows.lock().clone();
+        if let Some(client) = held {
+            return client.table(table).await;
+        }
+        let builder = Client::builder(self.config.coordinators.clone()).transport(self.config.transport.clone());
+        let client = builder.timeout(TIMEOUT).table(table).build().await?;
+        // A concurrent caller may have set it first, possibly for another table.
+        let held = self.rows.lock().get_or_insert(client).clone();
+        held.table(table).await
+    }
+}
+
+/// Time-out of calls: the data must be current.
+pub(crate) const QUICK_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Creates a client with a short time-out, for current data.
+///
+/// # Errors
+/// As [`Admin::with_transport`].
+pub(crate) fn quick(cluster: &ConsoleConfig) -> Result<Admin, Error> {
+    Admin::with_transport(cluster.coordinators.clone(), QUICK_TIMEOUT, cluster.transport.clone())
+}
