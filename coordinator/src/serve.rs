@@ -6,7 +6,7 @@ use crate::error::CoordinatorError;
 use crate::raft::Peers;
 use crate::readiness;
 use crate::service::Context;
-use crate::service::admin::Admins;
+use crate::service::admins::Admins;
 use crate::service::no_rows::NoRows;
 use crate::service::session::Sessions;
 use crate::service::stats::StatsService;

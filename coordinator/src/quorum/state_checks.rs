@@ -3,8 +3,7 @@
 
 use crate::leader::session::Session;
 use crate::raft::spare;
-use archon_coordinator_core::CHECKED_SINCE;
-use archon_coordinator_core::{Actor, Command, Response};
+use archon_coordinator_core::{Actor, CHECKED_SINCE, Command, Response};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;

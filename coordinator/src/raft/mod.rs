@@ -14,7 +14,7 @@ mod types;
 pub(crate) use identity::generations::Standby;
 pub(crate) use identity::kept_marks::KeptMarks;
 pub(crate) use identity::spoken::Spoken;
-pub(crate) use log::lack::{Lack, read_only};
+pub(crate) use log::lack::Lack;
 pub use log::store::StoreError;
 pub(crate) use machine::checksums::{Checksums, Differs};
 pub(crate) use machine::{Replicated, TableVersions};
@@ -26,7 +26,7 @@ pub(crate) use network::wire::{LocalVoter, quorum_key};
 pub(crate) use quorum::Quorum;
 pub(crate) use quorum::propose::Proposal;
 pub(crate) use quorum::transfer::TRANSFER_DEADLINE;
-pub(crate) use quorum::view::{QuorumView, VoterView, spare};
+pub(crate) use quorum::voter_view::{QuorumView, VoterView, read_only, spare};
 pub use snapshot::SnapshotError;
 pub(crate) use snapshot::survivor::{Founder, read_directory, read_snapshot, write_directory};
 
@@ -190,7 +190,7 @@ pub(crate) async fn start(
         voter_reports.clone(),
         replicated.addresses().clone(),
     );
-    let raft = types::Raft::build(local_voter.id, config(local_voter.timing)?, network, storage.log, machine)
+    let raft = machine::raft::Raft::build(local_voter.id, config(local_voter.timing)?, network, storage.log, machine)
         .await
         .map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;
     peers.set(Inside {
@@ -228,7 +228,7 @@ pub(crate) async fn start(
     );
     let short = tokio::spawn(log::short::run(quorum.clone(), stop.clone()));
     let generations = tokio::spawn(identity::later_generations::run(quorum.clone(), transport.clone(), stop.clone()));
-    let measured = tokio::spawn(network::distances::run(quorum.clone(), transport, stop.clone()));
+    let measured = tokio::spawn(network::measure_distances::run(quorum.clone(), transport, stop.clone()));
     let tasks = [
         ("quorum rounds", rounds),
         ("log size", size),

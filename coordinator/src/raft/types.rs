@@ -34,8 +34,6 @@ pub(crate) struct Applied {
     pub(crate) void: bool,
 }
 
-/// The Raft instance.
-pub(crate) type Raft = openraft::Raft<TypeConfig, super::machine::Machine>;
 /// Leadership as log ids carry it.
 pub(crate) type CommittedLeaderId = openraft::type_config::alias::CommittedLeaderIdOf<TypeConfig>;
 /// Position in the Raft log.

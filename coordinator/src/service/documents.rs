@@ -1,9 +1,9 @@
 //! Answers of the administrative methods that carry documents. Each file of functions names its methods with `answers!`; the method table
 //! decides which there must be.
 
-use super::admin::{Admins, Result};
 use super::call::Call;
 use super::refuse;
+use crate::service::admins::{Admins, Result};
 use archon_documents::{Effect, Method, MethodCall, read_request, write};
 use archon_proto::convert::ids::request_id;
 use archon_proto::documents::{AnswerDocuments, Answering, DOCUMENT_BYTES_MAX};

@@ -2,6 +2,7 @@
 //! `core`.
 
 pub(crate) mod admin;
+pub(crate) mod admins;
 mod call;
 mod documents;
 pub(crate) mod findings;

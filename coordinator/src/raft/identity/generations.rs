@@ -1,8 +1,8 @@
 //! Knowledge of this coordinator about other generations of the cluster (PROTOCOL rule 60): later ones that answer at members'
 //! addresses, former coordinators that ask, and the permission to grant leases beside them.
 
-use super::later_generations::Majority;
 use crate::clock::boot_now;
+use crate::raft::identity::majority::Majority;
 use archon_types::Millis;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@
 //! They are hints on which no promise of this voter rests: without the file, as written by an older version, no voter
 //! is refused.
 
-use crate::raft::types::Raft;
+use crate::raft::machine::raft::Raft;
 use archon_coordinator_core::{Mark, Marks, Outdated};
 use archon_proto::v1;
 use archon_types::{BootId, StorageId};

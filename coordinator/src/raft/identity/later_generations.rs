@@ -8,7 +8,6 @@ use crate::raft::quorum::Quorum;
 use archon_coordinator_core::{FormerAnswer, FormerRound};
 use archon_proto::v1::{HelloResponse, Takeover};
 use archon_security::Transport;
-use archon_types::Millis;
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::time::Duration;
@@ -31,74 +30,6 @@ pub(super) const PAUSE_IN_RECOVERY_MAX_MS: u64 = 500;
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// Deadline of a leader's confirmation.
 const CONFIRM_DEADLINE: Duration = Duration::from_secs(2);
-/// A coordinator works for this long, in milliseconds, after it took part in a majority. Followers hear of theirs every 5 s.
-const WORKS_MS: u64 = 15_000;
-/// It grants leases for this long at most after that: well before it ceases to work for others.
-const GRANTS_MS: u64 = 5_000;
-
-/// The majority in which this coordinator takes part, as leader or follower, on the clock that includes suspend.
-///
-/// From the first sight of a majority until none was seen for [`WORKS_MS`], or until this process was paused, is one period. Leases are
-/// granted only in a period in which a round of questions began that found no later generation in its place: a recovery that takes over
-/// meanwhile asks this coordinator afterwards, and hears that it works.
-#[derive(Debug, Default)]
-pub(in crate::raft) struct Majority {
-    seen: Option<Millis>,
-    /// Time when this process ran last, and the longest pause after that.
-    ran: Millis,
-    pause_max_ms: u64,
-    period: u64,
-    cleared: Option<u64>,
-}
-
-impl Majority {
-    /// Notes that this process runs. A pause of more than `pause_max_ms` milliseconds ends the period.
-    pub(in crate::raft) fn tick(&mut self, now: Millis, pause_max_ms: u64) {
-        if now.since(self.ran) > self.pause_max_ms {
-            self.period += 1;
-        }
-        (self.ran, self.pause_max_ms) = (now, pause_max_ms);
-    }
-
-    /// Notes that this coordinator takes part in a majority.
-    pub(in crate::raft) fn note(&mut self, now: Millis) {
-        if !self.works(now) {
-            self.period += 1;
-        }
-        self.seen = Some(now);
-    }
-
-    /// Returns true if this coordinator works with a majority.
-    pub(in crate::raft) fn works(&self, now: Millis) -> bool {
-        self.seen.is_some_and(|seen| now.since(seen) <= WORKS_MS)
-    }
-
-    /// Returns the current period.
-    pub(super) fn period(&self, now: Millis) -> Option<u64> {
-        self.works(now).then_some(self.period)
-    }
-
-    /// Notes that a round begun in this period found no later generation in place of this one.
-    pub(in crate::raft) const fn clear(&mut self, period: u64) {
-        self.cleared = Some(period);
-    }
-
-    /// Blocks leases until another round of questions.
-    pub(super) const fn unclear(&mut self) {
-        self.cleared = None;
-    }
-
-    /// Returns true if leases wait for a round of questions.
-    pub(in crate::raft) fn waits(&self, now: Millis) -> bool {
-        self.works(now) && self.cleared != Some(self.period)
-    }
-
-    /// Returns true if leases may be granted.
-    pub(in crate::raft) fn may_grant(&self, now: Millis) -> bool {
-        let ran = now.since(self.ran) <= self.pause_max_ms;
-        ran && self.cleared == Some(self.period) && self.seen.is_some_and(|seen| now.since(seen) <= GRANTS_MS)
-    }
-}
 
 /// The later generations of the answers to one round.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -335,6 +266,8 @@ fn former_answer(answer: &Result<HelloResponse, Status>) -> FormerAnswer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::raft::identity::majority::{GRANTS_MS, Majority, WORKS_MS};
+    use archon_types::Millis;
 
     const HOUR: u64 = 3_600_000;
 

@@ -1,7 +1,8 @@
 //! Random runs of one former coordinator and of a recovery that reach each other: pauses, restarts, lost and regained majorities. The
 //! two never grant at once, the one that works is not ended, and one that is gone does not hold the recovery up.
 
-use super::later_generations::{ASK_INTERVAL, Majority, PAUSE_IN_RECOVERY_MAX_MS, PAUSE_MAX_MS};
+use super::later_generations::{ASK_INTERVAL, PAUSE_IN_RECOVERY_MAX_MS, PAUSE_MAX_MS};
+use crate::raft::identity::majority::Majority;
 use archon_coordinator_core::{FormerAnswer, FormerFacts, FormerRound, Takeover, TakeoverStep};
 use archon_testkit::Random;
 use archon_types::Millis;

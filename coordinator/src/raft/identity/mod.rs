@@ -5,5 +5,6 @@ pub(super) mod kept_marks;
 pub(super) mod later_generations;
 #[cfg(test)]
 mod later_generations_tests;
+pub(crate) mod majority;
 pub(super) mod spoken;
 pub(super) mod succession;

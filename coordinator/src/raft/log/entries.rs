@@ -1,7 +1,8 @@
 //! Log space of a leader's entries on their way into this voter's log.
 
 use super::log_space::{Admitted, Purpose};
-use crate::raft::types::{Entry, Raft, TypeConfig};
+use crate::raft::machine::raft::Raft;
+use crate::raft::types::{Entry, TypeConfig};
 use openraft::EntryPayload;
 use openraft::raft::AppendEntriesRequest;
 use parking_lot::Mutex;

@@ -4,9 +4,9 @@ mod snapshots;
 
 use crate::Coordinator;
 use crate::raft::identity::spoken::Spoken;
+use crate::raft::machine::raft::Raft;
 use crate::raft::quorum::test_founders::{SOON, founder, listening, status_of, until};
 use crate::raft::snapshot::SnapshotDir;
-use crate::raft::types::Raft;
 use crate::raft::{LOG_DIR, Proposal, SNAPSHOTS_DIR, Storage};
 use archon_coordinator_core::{Actor, Command};
 use archon_documents::Status;

@@ -1,7 +1,6 @@
 //! Low disk space of the voters: reasons for which a voter refuses new entries, and for which the quorum then refuses
 //! changes.
 
-use crate::raft::quorum::view::VoterView;
 use archon_proto::v1;
 use archon_types::DiskFull;
 use archon_wal::Shortage;
@@ -51,26 +50,10 @@ impl fmt::Display for Lack {
     }
 }
 
-/// Returns the reason for which the quorum accepts no changes, in the view of the leader `me`: it has no space itself,
-/// or too few reachable voters have. Proposals could not be committed then, and would fill the leader's own log.
-pub(crate) fn read_only(me: u64, voters: &[VoterView]) -> Option<String> {
-    let voters: Vec<&VoterView> = voters.iter().filter(|voter| voter.voter).collect();
-    let lacking = |voter: &&&VoterView| voter.lack.is_some();
-    let able = voters.iter().filter(|voter| voter.lack.is_none() && (voter.id == me || !voter.is_away())).count();
-    let own = voters.iter().filter(lacking).any(|voter| voter.id == me);
-    let few = able * 2 <= voters.len() && voters.iter().any(|voter| lacking(&voter));
-    if !own && !few {
-        return None;
-    }
-    let told: Vec<String> = voters.iter().filter_map(|voter| Some(format!("{voter}: {}", voter.lack?))).collect();
-    let away = voters.iter().filter(|voter| voter.id != me && voter.lack.is_none() && voter.is_away());
-    let told: Vec<String> = told.into_iter().chain(away.map(|voter| format!("{voter} does not answer"))).collect();
-    Some(told.join("; "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::raft::quorum::voter_view::{VoterView, read_only};
     use archon_types::{CoordinatorRole, DiskLimit};
 
     const FULL: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 1 << 24, limit: DiskLimit::Bytes });

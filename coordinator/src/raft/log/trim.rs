@@ -3,7 +3,7 @@
 
 use super::log_space::LogSpace;
 use super::store::LogSize;
-use crate::raft::types::Raft;
+use crate::raft::machine::raft::Raft;
 use openraft::async_runtime::WatchReceiver as _;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;

@@ -2,18 +2,14 @@
 //! compares: see `archon_coordinator_core::StateChecksum`.
 
 use crate::raft::log::codec;
-use crate::raft::types::Raft;
 use archon_coordinator_core::{Compared, Image, StateChecksum, compare};
 use archon_proto::v1;
 use archon_telemetry::{Distribution, Histogram};
-use openraft::ServerState;
-use openraft::async_runtime::WatchReceiver as _;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio_util::sync::CancellationToken;
 
 /// Only states written by the same version are compared.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -21,8 +17,6 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const VERSION_BYTES_MAX: usize = 64;
 /// Number of own checksums kept, for coordinators that are later.
 const OWN_MAX: usize = 4;
-/// Interval of comparisons.
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum delay of the coordinator whose checksum decides which state is right.
 const UNDECIDED_MAX: Duration = Duration::from_secs(10);
 
@@ -172,22 +166,9 @@ impl Checksums {
         self.0.state.lock().differ.clone()
     }
 
-    /// Compares the known checksums until `stop`.
-    pub(in crate::raft) async fn run(self, raft: Raft, stop: CancellationToken) {
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(LOOK_INTERVAL) => {}
-            }
-            let (voters, members, leads) = {
-                let metrics = raft.metrics();
-                let metrics = metrics.borrow_watched();
-                let membership = metrics.membership_config.membership();
-                let members: BTreeSet<u64> = membership.nodes().map(|(id, _)| *id).collect();
-                (membership.voter_ids().collect(), members, metrics.state == ServerState::Leader)
-            };
-            self.0.state.lock().look(self.0.id, &voters, &members, leads);
-        }
+    /// Compares the known checksums, as of a quorum with these voters and members.
+    pub(super) fn look(&self, voters: &BTreeSet<u64>, members: &BTreeSet<u64>, leads: bool) {
+        self.0.state.lock().look(self.0.id, voters, members, leads);
     }
 }
 

@@ -1,8 +1,10 @@
 //! The replicated state in memory, and openraft's state machine over it.
 
+pub(crate) mod checksum_task;
 #[cfg(test)]
 mod checksum_tests;
 pub(super) mod checksums;
+pub(crate) mod raft;
 #[cfg(test)]
 mod table_versions_tests;
 
@@ -10,9 +12,9 @@ use super::identity::spoken::Spoken;
 use super::log::codec;
 use super::machine::checksums::Checksums;
 use super::network::addresses::Addresses;
-use super::quorum::membership::members_of;
 use super::snapshot::{SnapshotDir, SnapshotError};
 use super::types::{Applied, Entry, LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig};
+use crate::raft::quorum::members::members_of;
 use archon_coordinator_core::{ClusterState, Command, apply, members_changed, skip};
 use archon_types::{TableId, Version};
 use bytes::Bytes;

@@ -2,7 +2,7 @@
 //! its connection to a member while the member's number stays the same, so without this it would call a moved member at
 //! the old address until the next leader change.
 
-use crate::raft::quorum::membership::addresses_of;
+use crate::raft::quorum::members::addresses_of;
 use crate::raft::types::Membership;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;

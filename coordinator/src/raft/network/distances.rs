@@ -1,17 +1,9 @@
 //! Round trips between coordinators that are too long for the timing of the quorum.
 
-use super::hello::check_distance;
 use crate::quorum::timing::TooFar;
-use crate::raft::quorum::Quorum;
-use archon_security::Transport;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio_util::sync::CancellationToken;
-
-/// Pause between two measurements.
-const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Measurements in a row that must be too long before they are reported: a busy machine answers late for a moment.
 const FAR_MIN: u32 = 3;
@@ -54,31 +46,15 @@ impl Distances {
         self.0.lock().of(id, FAR_MIN).cloned()
     }
 
+    /// Forgets the distances to former members.
+    pub(crate) fn retain(&self, members: &BTreeMap<u64, String>) {
+        self.0.lock().0.retain(|id, _| members.contains_key(id));
+    }
+
     /// Records a measurement. Returns a distance to report.
-    fn note(&self, id: u64, measured: Result<bool, TooFar>) -> Option<TooFar> {
+    pub(crate) fn note(&self, id: u64, measured: Result<bool, TooFar>) -> Option<TooFar> {
         let mut all = self.0.lock();
         if all.note(id, measured) == FAR_MIN { all.of(id, FAR_MIN).cloned() } else { None }
-    }
-}
-
-/// Measures the round trip to every member until `stop`, and logs those that are too long for the timing.
-pub(in crate::raft) async fn run(quorum: Quorum, transport: Transport, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(INTERVAL) => {}
-        }
-        let members = quorum.addresses();
-        quorum.distances.0.lock().0.retain(|id, _| members.contains_key(id));
-        for (id, address) in members.into_iter().filter(|(id, _)| *id != quorum.local_voter.id) {
-            let measured = tokio::select! {
-                () = stop.cancelled() => return,
-                measured = check_distance(&transport, &quorum.local_voter, id, &address) => measured,
-            };
-            if let Some(far) = quorum.distances.note(id, measured) {
-                tracing::warn!("{far}: it is treated as unreachable, and elections may not succeed; {}", far.remedy());
-            }
-        }
     }
 }
 
@@ -86,6 +62,7 @@ pub(in crate::raft) async fn run(quorum: Quorum, transport: Transport, stop: Can
 mod tests {
     use super::*;
     use crate::quorum::timing::QuorumTiming;
+    use std::time::Duration;
 
     #[test]
     fn distance_is_reported_once_until_it_fits_again() {

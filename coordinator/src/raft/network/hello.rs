@@ -3,7 +3,6 @@
 use super::connect;
 use super::wire::LocalVoter;
 use crate::quorum::timing::TooFar;
-use crate::raft::quorum::Quorum;
 use archon_proto::convert::ids::uuid_bytes;
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{HelloRequest, HelloResponse, hello_request};
@@ -12,7 +11,7 @@ use archon_types::{ClusterId, GenerationKey};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-use tonic::{Code, Status};
+use tonic::Status;
 use uuid::Uuid;
 
 /// Deadline of an answer including the connection: TCP, TLS and the answer take four round trips, and name resolution
@@ -30,26 +29,6 @@ pub(crate) async fn boot_at(transport: &Transport, local_voter: &LocalVoter, add
     let mut client = RaftClient::new(connect(transport, address, Expected::Coordinator(local_voter.id))?);
     let answer = tokio::time::timeout(HELLO_DEADLINE, client.hello(local_voter.hello(local_voter.id))).await;
     Uuid::from_slice(&answer.ok()?.ok()?.into_inner().boot).ok()
-}
-
-impl Quorum {
-    /// Checks that the coordinator of this number, with the quorum's key, answers at an address.
-    ///
-    /// # Errors
-    /// The identity that answers instead, or that there is no answer.
-    pub(crate) async fn check_answers(&self, transport: &Transport, id: u64, address: &str) -> Result<(), String> {
-        let local_voter = &self.local_voter;
-        if id == local_voter.id {
-            let boot = boot_at(transport, local_voter, address).await;
-            return boot.map(drop).ok_or_else(|| "it does not reach itself there".to_owned());
-        }
-        let asked = BTreeMap::from([(id, address.to_owned())]);
-        match ask_all(transport, local_voter, &asked, &Asked::default()).await.remove(&id) {
-            Some(Ok(_)) => Ok(()),
-            Some(Err(status)) if status.code() == Code::FailedPrecondition => Err(status.message().to_owned()),
-            Some(Err(_)) | None => Err("no answer".to_owned()),
-        }
-    }
 }
 
 /// Questions asked beside the identity.

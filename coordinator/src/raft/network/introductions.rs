@@ -5,8 +5,8 @@
 use super::hello::{Asked, ask_all};
 use super::wire::LocalVoter;
 use crate::raft::machine::Replicated;
-use crate::raft::quorum::membership::members_to_ask;
-use crate::raft::types::Raft;
+use crate::raft::machine::raft::Raft;
+use crate::raft::quorum::members::members_to_ask;
 use archon_coordinator_core::Acquaintances;
 use archon_proto::v1::{Standing, hello_request};
 use archon_security::Transport;

@@ -1,11 +1,13 @@
 //! Connections of openraft to its peers: one channel per peer and class of traffic, with deadlines of our own.
 
 pub(super) mod addresses;
+pub(crate) mod check_answers;
 pub(super) mod distances;
 pub(super) mod hello;
 pub(super) mod hints;
 pub(super) mod introductions;
 pub(super) mod judge;
+pub(crate) mod measure_distances;
 pub(super) mod peers;
 pub(super) mod wire;
 

@@ -2,10 +2,9 @@
 
 use super::Quorum;
 use crate::raft::log::log_space::Purpose;
-use crate::raft::machine::Replicated;
-use crate::raft::types::{Membership, Raft, TypeConfig, Voter};
-use archon_coordinator_core::{Coordinator, Members, QuorumHealth, QuorumStep};
-use archon_types::StorageId;
+use crate::raft::quorum::members::voter_of;
+use crate::raft::types::TypeConfig;
+use archon_coordinator_core::{QuorumHealth, QuorumStep};
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::raft::Precondition;
 use openraft::{ChangeMembers, TokioInstant};
@@ -15,42 +14,6 @@ use tokio::time::Instant;
 
 /// Upper bound of an entry about the members, in bytes; a change writes up to two.
 const ENTRY_BYTES: usize = 8 * 1024;
-
-/// Returns the members in an entry, and whether their voters are just changing.
-pub(in crate::raft) fn members_of(membership: &Membership) -> (Members, bool) {
-    let voters: BTreeSet<u64> = membership.voter_ids().collect();
-    let member = |(id, voter): (&u64, &Voter)| {
-        let storage = StorageId::new(voter.storage);
-        (*id, Coordinator { address: voter.address.clone(), storage, voter: voters.contains(id) })
-    };
-    (membership.nodes().map(member).collect(), membership.get_joint_config().len() > 1)
-}
-
-/// Returns the addresses of the members in an entry.
-pub(in crate::raft) fn addresses_of(membership: &Membership) -> BTreeMap<u64, String> {
-    membership.nodes().map(|(id, voter)| (*id, voter.address.clone())).collect()
-}
-
-/// Returns the addresses of the members of the log, and of the expected ones until the log names coordinator `id`
-/// itself: the others may all be gone.
-pub(in crate::raft) fn members_to_ask(
-    raft: &Raft,
-    replicated: &Replicated,
-    expected: &BTreeMap<u64, String>,
-    id: u64,
-) -> BTreeMap<u64, String> {
-    let mut members = addresses_of(raft.server_metrics().borrow_watched().membership_config.membership());
-    if !members.contains_key(&id) {
-        for (id, address) in expected {
-            members.entry(*id).or_insert_with(|| address.clone());
-        }
-    }
-    replicated.addresses().reached_at(members)
-}
-
-fn voter_of(coordinator: Coordinator) -> Voter {
-    Voter { address: coordinator.address, storage: coordinator.storage.get() }
-}
 
 impl Quorum {
     /// Returns the health of the members in the view of this coordinator, which leads.

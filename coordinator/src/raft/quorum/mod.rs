@@ -5,6 +5,7 @@
 mod ended_tests;
 #[cfg(test)]
 mod fence_tests;
+pub(crate) mod members;
 pub(super) mod membership;
 pub(super) mod propose;
 mod rounds;
@@ -13,9 +14,9 @@ pub(super) mod test_founders;
 pub(super) mod transfer;
 pub(super) mod view;
 pub(super) mod voter_reports;
+pub(crate) mod voter_view;
 
 use super::identity::generations::{Generations, Standby};
-use super::log::lack;
 use super::log::log_space::LogSpace;
 use super::log::store::LogSize;
 use super::machine::Replicated;
@@ -25,13 +26,14 @@ use super::network::distances::Distances;
 use super::network::hints::Hints;
 use super::network::introductions::Introductions;
 use super::network::wire::LocalVoter;
-use super::quorum::membership::{addresses_of, members_to_ask};
 use super::quorum::rounds::{Round, Rounds};
-use super::quorum::view::spare;
 use super::quorum::voter_reports::VoterReports;
-use super::types::{Raft, TypeConfig, Voter};
+use super::types::{TypeConfig, Voter};
 use crate::error::CoordinatorError;
 use crate::quorum::timing::QuorumTiming;
+use crate::raft::machine::raft::Raft;
+use crate::raft::quorum::members::{addresses_of, members_to_ask};
+use crate::raft::quorum::voter_view::spare;
 use archon_coordinator_core::ClusterState;
 use archon_telemetry::{Distribution, Histogram, LogReadings};
 use archon_types::{ErrorDetail, ErrorKind, StorageId};
@@ -443,7 +445,7 @@ impl Quorum {
         if self.space.lack().is_none() && self.voter_reports.has_no_lack() {
             return None;
         }
-        lack::read_only(self.local_voter.id, &self.view().voters)
+        voter_view::read_only(self.local_voter.id, &self.view().voters)
     }
 
     /// Ends Raft.

@@ -2,7 +2,7 @@
 //! (PROTOCOL rule 13).
 
 use crate::quorum::timing::QuorumTiming;
-use crate::raft::types::Raft;
+use crate::raft::machine::raft::Raft;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;

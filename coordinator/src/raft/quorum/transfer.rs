@@ -1,7 +1,7 @@
 //! Transfer of leadership between coordinators.
 
-use super::view::{QuorumView, VoterView};
 use super::{LOOK_INTERVAL, Quorum};
+use crate::raft::quorum::voter_view::{QuorumView, VoterView};
 use archon_coordinator_core::CATCH_UP_ENTRIES;
 use archon_types::{CoordinatorRole, ErrorDetail, ErrorKind};
 use std::collections::BTreeSet;

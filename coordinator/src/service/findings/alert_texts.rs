@@ -1,8 +1,9 @@
 //! Texts of alerts.
 
-use super::describe::{operand, reason_now};
+use super::describe::operand;
 use super::subjects;
-use crate::service::operator::orders::subject;
+use crate::service::findings::bars::subject;
+use crate::service::findings::reason::reason_now;
 use archon_coordinator_core::{Alert, Bar, ClusterState, Held};
 use archon_documents::Reason;
 use archon_types::subject::Subject;

@@ -3,13 +3,14 @@
 use super::alert_texts::text;
 use super::describe::reasons;
 use super::folded::folded;
-use super::status::disks;
 use super::voters::{differing, of_other_histories, unreachable, unsettled, without_changes};
 use crate::clock::boot_now;
 use crate::leader::session::Session;
-use crate::service::admin::{Admins, Result};
+use crate::service::admins::{Admins, Result};
 use crate::service::call::Call;
 use crate::service::documents::answers;
+use crate::service::findings::disks::disks;
+use crate::service::findings::found::{Found, REASONS_MAX};
 use crate::service::operator::tables::table_of;
 use crate::service::operator::upgrade;
 use archon_coordinator_core::{Alert, ClusterState, Liveness, Remembered, Thresholds, alerts, not_served};
@@ -20,18 +21,6 @@ use std::sync::Arc;
 
 /// Maximum number of alerts in an answer.
 const ALERTS_MAX: usize = 200;
-/// Maximum number of reasons considered for alerts.
-pub(in crate::service) const REASONS_MAX: usize = 2_000;
-
-/// An alert, or a reason of a wait.
-pub(in crate::service) struct Found {
-    /// Its severity.
-    pub(in crate::service) severity: Severity,
-    /// True if something waits for it; otherwise it is an alert although everything may be served.
-    pub(in crate::service) waits: bool,
-    /// Its reason.
-    pub(in crate::service) reason: Reason,
-}
 
 impl From<Found> for Finding {
     fn from(found: Found) -> Self {

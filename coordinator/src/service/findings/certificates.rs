@@ -1,16 +1,15 @@
 //! Members that must renew their certificates, or do not load new ones; and checks against revoking certificates in use
 //! by mistake.
 
-use super::describe::reason_now;
 use super::subjects;
 use crate::leader::load::Loads;
 use crate::raft::VoterView;
+use crate::service::findings::reason::reason_now;
 use archon_coordinator_core::{ClusterState, majority};
 use archon_documents::Reason;
 use archon_security::{Identity, date};
-use archon_types::WHENEVER;
 use archon_types::subject::Subject;
-use archon_types::{AuthorityPrint, ErrorDetail, ErrorKind, MemberCertificate, Millis, ReasonCode, Renewal};
+use archon_types::{AuthorityPrint, ErrorDetail, ErrorKind, MemberCertificate, Millis, ReasonCode, Renewal, WHENEVER};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -1,42 +1,22 @@
 //! Reasons for the states of partitions and nodes, by code and subject.
 
-use super::events::because;
-use super::status::Disks;
 use super::subjects;
+use crate::service::findings::disks::Disks;
+use crate::service::findings::reason::{at, reason, reason_now};
+use crate::service::findings::words::because;
 use archon_coordinator_core::{
     ClusterState, DoorView, EventKind, Explainer, NodeRow, Remembered, Why, Withheld, counts, staying_leases,
 };
 use archon_documents::Reason;
 use archon_types::subject::Subject;
 use archon_types::{
-    DEFAULT_TABLE, DiskFull, DiskLimit, Holds, LogPin, Millis, NodeGoal, NodeId, NodeStatus, PartitionId,
-    PartitionStatus, ReasonCode, Table, TableId,
+    DEFAULT_TABLE, DiskFull, DiskLimit, Holds, LogPin, NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus,
+    ReasonCode, Table, TableId,
 };
 use std::collections::BTreeSet;
 
 /// Maximum number of nodes named in the reason about tombstoned replicas.
 const CONDEMNED_NAMED_MAX: usize = 5;
-
-/// Returns a reason without a known start. An empty remedy counts as none.
-pub(in crate::service) fn reason_now(
-    code: ReasonCode,
-    subject: Subject,
-    message: String,
-    remedy: impl Into<String>,
-) -> Reason {
-    Reason {
-        code: code.into(),
-        subject,
-        message,
-        began_at_ms: None,
-        remedy: Some(remedy.into()).filter(|remedy| !remedy.is_empty()),
-    }
-}
-
-/// Returns a moment; `None` for zero.
-fn at(time: Millis) -> Option<u64> {
-    (time > Millis::ZERO).then_some(time.get())
-}
 
 /// Returns the reasons: failed nodes first, then nodes that refuse writes, then partitions that are not served, then
 /// moves that wait.
@@ -156,8 +136,8 @@ fn owner_stays(state: &ClusterState, owner: NodeId, leases: &[PartitionId]) -> R
 }
 
 /// Ways to release a lease that no other participant may own.
-const STAYS_REMEDY: &str =
-    "start other participants, end a cordon, drain or maintenance, raise a limit, or lift an exclusion (`unbar`)";
+pub(crate) const STAYS_REMEDY: &str =
+    "start other participants, let those serve that are cordoned, drained, in maintenance or full, or take a bar back";
 
 /// Returns one reason for all replicas that are tombstoned and not deleted yet.
 fn condemned(state: &ClusterState) -> Option<Reason> {
@@ -262,7 +242,7 @@ fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<Reason>
 }
 
 /// Returns the remedy for a table without participants.
-fn no_participant_remedy(state: &ClusterState, table: &str) -> String {
+pub(crate) fn no_participant_remedy(state: &ClusterState, table: &str) -> String {
     let mut remedy = format!("start one that serves {table}");
     let idle: Vec<&NodeRow> = state.participants.serving(table).filter(|row| row.is_active()).collect();
     for (goal, verb) in [(NodeGoal::Drain, "undrain"), (NodeGoal::Cordon, "uncordon"), (NodeGoal::Maintain, "resume")] {
@@ -274,13 +254,13 @@ fn no_participant_remedy(state: &ClusterState, table: &str) -> String {
 }
 
 /// Returns the remedy for nodes at their limits.
-fn limit_remedy(plan: bool) -> String {
+pub(crate) fn limit_remedy(plan: bool) -> String {
     let more = "add a node, or start nodes with a larger --partitions-max";
     if plan { format!("free capacity: `archon rebalance plan`; or {more}") } else { more.to_owned() }
 }
 
-fn withheld_remedy() -> String {
-    "start the failed nodes again; for a node that will never return: `archon node lost NAME`".to_owned()
+pub(crate) fn withheld_remedy() -> String {
+    "start the failed nodes again; of one that will never return, say so: `archon node lost NAME`".to_owned()
 }
 
 /// Returns one reason for all partitions of a table that were never assigned, and one for all leases of a table without
@@ -324,7 +304,7 @@ fn waits_for_members(
 
 /// Returns true if no participant has registered for the lease table yet. A lease that was released or lost never
 /// becomes unassigned again.
-fn awaits_first_participant(state: &ClusterState, table: TableId) -> bool {
+pub(crate) fn awaits_first_participant(state: &ClusterState, table: TableId) -> bool {
     let unserved = |table: &Table| state.participants.serving(&table.name).next().is_none();
     state.tables.get(&table).is_some_and(unserved)
         && state.partitions.unassigned_in(table).count() == state.partitions.count_of(table) as usize
@@ -345,155 +325,4 @@ pub(super) fn operand(state: &ClusterState, partition: PartitionId) -> String {
         Some(table) if table.name != DEFAULT_TABLE => format!("{} --table {}", partition.index, table.name),
         _ => partition.index.to_string(),
     }
-}
-
-/// Returns the reason for the state of one partition.
-pub(in crate::service) fn reason(
-    state: &ClusterState,
-    remembered: &Remembered,
-    partition: PartitionId,
-    why: &Why,
-) -> Reason {
-    let name = |node| state.node_name(node);
-    // A cause of unavailability is reported with the start of the unavailability.
-    let unserved = remembered.unserved_since(partition).unwrap_or_default();
-    let (code, message, since, remedy) = match why {
-        Why::NotEnoughNodes { have, need } => (
-            ReasonCode::NotEnoughNodes,
-            format!("{have} of {need} required nodes are registered"),
-            unserved,
-            match need.saturating_sub(*have) {
-                1 => "start another node".to_owned(),
-                more => format!("start {more} more nodes"),
-            },
-        ),
-        Why::NoParticipant { table } if awaits_first_participant(state, partition.table) => (
-            ReasonCode::AwaitsFirstParticipant,
-            format!("table {table} waits for its first participant"),
-            unserved,
-            no_participant_remedy(state, table),
-        ),
-        Why::NoParticipant { table } => (
-            ReasonCode::NoParticipant,
-            format!("no participant takes partitions of table {table}"),
-            unserved,
-            no_participant_remedy(state, table),
-        ),
-        Why::AboutToBeAssigned => {
-            (ReasonCode::AboutToBeAssigned, "its nodes are being chosen".into(), unserved, String::new())
-        }
-        Why::NodesAtLimit { full, plan } => (
-            ReasonCode::NodesAtLimit,
-            format!("all {full} nodes that could take its copies are at their limits (--partitions-max)"),
-            unserved,
-            limit_remedy(*plan),
-        ),
-        Why::LeaderHearsTooFew { node, hears, need } => (
-            ReasonCode::LeaderHearsTooFew,
-            format!(
-                "its leader {} refuses writes: it reaches {hears} of the {need} copies that must store each write, \
-                 including its own",
-                name(*node)
-            ),
-            Millis::ZERO,
-            format!("check the network between {} and the nodes of the other copies", name(*node)),
-        ),
-        Why::RepairWithheld { failed, of } => (
-            ReasonCode::RepairWithheld,
-            format!("more than a third of the nodes are failed ({failed} of {of}): their copies are not replaced"),
-            Millis::ZERO,
-            withheld_remedy(),
-        ),
-        Why::TakingOver { node } => {
-            (ReasonCode::TakingOver, format!("{} is taking over", name(*node)), unserved, String::new())
-        }
-        Why::EpochSurpassed { known } => (
-            ReasonCode::EpochSurpassed,
-            format!("a copy knew epoch {known}, which was never granted; the next leader uses a higher one"),
-            unserved,
-            "look for a node started from an old or copied data directory, or for coordinators restored from an old \
-             state"
-                .into(),
-        ),
-        Why::WaitingForLease { node, .. } => (
-            ReasonCode::WaitingForLease,
-            format!("the lease of {} may not have expired yet", name(*node)),
-            unserved,
-            String::new(),
-        ),
-        Why::NoLiveReplica { node, since, .. } => (
-            ReasonCode::NoLiveReplica,
-            format!("an in-sync copy is on {}, which is not alive", name(*node)),
-            *since,
-            format!("start {} again with its data directory", name(*node)),
-        ),
-        Why::HolderRegistering { node } => {
-            (ReasonCode::HolderRegistering, format!("{} is registering", name(*node)), unserved, String::new())
-        }
-        Why::AboutToBeElected => {
-            (ReasonCode::AboutToBeElected, "its leader is being elected".into(), unserved, String::new())
-        }
-        Why::DataLost => (
-            ReasonCode::DataLost,
-            "no in-sync copy is left".into(),
-            unserved,
-            format!("see the remaining copies: `archon partition describe {}`", operand(state, partition)),
-        ),
-        Why::LostCopyKept { node, alive, need } => (
-            ReasonCode::LostCopyKept,
-            format!(
-                "the copy on {} was lost or damaged, and is kept until other copies are in sync on live nodes: {alive} \
-                 of {need} are",
-                name(*node)
-            ),
-            Millis::ZERO,
-            "start the nodes of the other copies; then it is replaced".into(),
-        ),
-        Why::UnderReplicated { have, want } => (
-            ReasonCode::UnderReplicated,
-            format!("{have} of {want} copies are in sync"),
-            Millis::ZERO,
-            "add nodes or start failed ones".into(),
-        ),
-        Why::Offline { note } => (
-            ReasonCode::Offline,
-            format!("an operator took it offline{}", because(&note.why)),
-            note.at,
-            format!("`archon partition online {}` brings it back", operand(state, partition)),
-        ),
-        Why::AllBarred { participants } => (
-            ReasonCode::AllBarred,
-            format!(
-                "all {participants} participants that serve its table are excluded from it, or have no right to \
-                     own it"
-            ),
-            unserved,
-            format!(
-                "lift an exclusion (see `archon partition describe {}`), or grant the right: `archon access grant own \
-                 --participant NAME --table {}`",
-                operand(state, partition),
-                subjects::table_name(state, partition.table)
-            ),
-        ),
-        Why::OwnerStays { node } => (
-            ReasonCode::OwnerStays,
-            format!("{} should give it up and stays its owner, because no other participant may own it", name(*node)),
-            Millis::ZERO,
-            STAYS_REMEDY.to_owned(),
-        ),
-        Why::GivenUp { participants } => (
-            ReasonCode::GivenUp,
-            match participants {
-                1 => "the only possible owner gave it up recently".to_owned(),
-                all => format!("all {all} possible owners gave it up recently"),
-            },
-            unserved,
-            "see their logs for the reason; each is asked again after 10 s".into(),
-        ),
-        Why::MoveWaits { migration, why } => {
-            (ReasonCode::MoveWaits, format!("move {migration} waits: {why}"), Millis::ZERO, String::new())
-        }
-    };
-    let subject = subjects::partition(state, partition);
-    Reason { began_at_ms: at(since), ..reason_now(code, subject, message, remedy) }
 }

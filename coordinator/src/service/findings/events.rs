@@ -1,13 +1,14 @@
 //! Events for people and programs: code, cause and subject.
 
 use super::subjects;
-use super::voters::numbers;
-use crate::service::operator::orders;
+use crate::service::findings::bars;
+use crate::service::findings::words::{because, numbers};
 use archon_coordinator_core::{Actor, ClusterState, Event, EventKind};
 use archon_documents::Event as Summary;
 use archon_types::subject::{Cause, Subject};
-use archon_types::{EventCode, NodeGoal, NodeId, PartitionId, Right, SettingStep, TableTraits, grantee_text};
-use archon_types::{bytes_text, shown_key};
+use archon_types::{
+    EventCode, NodeGoal, NodeId, PartitionId, Right, SettingStep, TableTraits, bytes_text, grantee_text, shown_key,
+};
 
 /// Returns the cause of an event.
 pub(in crate::service) fn cause(state: &ClusterState, who: &Actor) -> Cause {
@@ -116,10 +117,10 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
             (format!("a new epoch after {epoch} was requested{}", because(why)), of(partition))
         }
         EventKind::MemberBarred { member, bar, why } => {
-            (format!("{} is excluded from it{}", state.node_name(*member), because(why)), orders::subject(state, *bar))
+            (format!("{} is barred from it{}", state.node_name(*member), because(why)), bars::subject(state, *bar))
         }
         EventKind::BarLifted { member, bar } => {
-            (format!("{} is no longer excluded from it", state.node_name(*member)), orders::subject(state, *bar))
+            (format!("{} is no longer barred from it", state.node_name(*member)), bars::subject(state, *bar))
         }
         EventKind::PartitionOffline { partition, why } => (format!("taken offline{}", because(why)), of(partition)),
         EventKind::PartitionOnline { partition } => ("brought online".to_owned(), of(partition)),
@@ -262,11 +263,6 @@ fn lasts_text(millis: u64) -> String {
         }
     }
     if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
-}
-
-/// Returns an operator's reason as the end of a sentence.
-pub(super) fn because(why: &str) -> String {
-    if why.is_empty() { String::new() } else { format!(": {why}") }
 }
 
 const fn code(kind: &EventKind) -> EventCode {

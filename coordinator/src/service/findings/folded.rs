@@ -1,6 +1,6 @@
 //! Merging of alerts that report the same about many partitions: a failed node would fill a screen otherwise.
 
-use super::alerts::Found;
+use crate::service::findings::found::Found;
 use archon_types::subject::Subject;
 use archon_types::{ReasonCode, Word};
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ pub(in crate::service) fn folded(found: Vec<Found>, recovers: bool) -> Vec<Found
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::findings::describe::reason_now;
+    use crate::service::findings::reason::reason_now;
     use archon_documents::Reason;
     use archon_types::Severity;
 

@@ -5,12 +5,13 @@ use super::voters::voter;
 use crate::clock::wall_now;
 use crate::leader::session::Session;
 use crate::raft::QuorumView;
-use crate::service::admin::{Admins, Result};
+use crate::service::admins::{Admins, Result};
 use crate::service::call::Call;
 use crate::service::documents::answers;
+use crate::service::findings::subjects::cluster_text;
 use archon_coordinator_core::{ClusterState, Remembered, counts};
 use archon_documents::{CheckCluster, Reason, ShowStatus, Status};
-use archon_types::{DiskFull, LogPin, NodeId, Severity};
+use archon_types::Severity;
 use std::sync::Arc;
 
 /// Maximum number of reasons in a status.
@@ -65,24 +66,4 @@ impl Admins {
         let own = self.context().transport.certificate();
         certificates::reasons(state, &session.loads().lock(), (view.id, own), &view.voters, wall_now())
     }
-}
-
-/// Returns the cluster's UUID; empty before bootstrap.
-pub(in crate::service) fn cluster_text(state: &ClusterState) -> String {
-    if state.is_bootstrapped() { state.cluster.to_string() } else { String::new() }
-}
-
-/// Disk reports of the nodes.
-#[derive(Debug, Default)]
-pub(in crate::service) struct Disks {
-    /// Nodes that refuse writes because their disks are full.
-    pub(in crate::service) full: Vec<(NodeId, DiskFull)>,
-    /// Nodes on which a replica retains much of the log.
-    pub(in crate::service) log_pins: Vec<(NodeId, LogPin)>,
-}
-
-/// Copies the disk reports of the nodes; heartbeats need the lock, so it is released at once.
-pub(in crate::service) fn disks(session: &Session) -> Disks {
-    let loads = session.loads().lock();
-    Disks { full: loads.full_disks().collect(), log_pins: loads.log_pins().collect() }
 }

@@ -34,6 +34,11 @@ pub(in crate::service) fn table_name(state: &ClusterState, id: TableId) -> Strin
     state.table_name(id).map_or_else(|| id.to_string(), str::to_owned)
 }
 
+/// Returns the cluster's UUID; empty before bootstrap.
+pub(crate) fn cluster_text(state: &ClusterState) -> String {
+    if state.is_bootstrapped() { state.cluster.to_string() } else { String::new() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

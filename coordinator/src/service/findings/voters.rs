@@ -1,15 +1,14 @@
 //! Coordinators in statuses and reasons.
 
-use super::describe::reason_now;
 use super::subjects;
 use crate::leader::session::Session;
 use crate::quorum::timing::TooFar;
 use crate::raft::{Differs, Lack, Quorum, VoterView, read_only, spare};
+use crate::service::findings::reason::reason_now;
 use archon_coordinator_core::{ClusterState, unheard};
 use archon_documents::{CoordinatorStatus, Reason};
 use archon_types::subject::Subject;
 use archon_types::{OTHER_HISTORY_REMEDY, ReasonCode};
-use std::collections::BTreeSet;
 
 /// Returns reasons for a temporary state of the quorum: a recovery first, and a change of its members.
 pub(super) fn unsettled(state: &ClusterState) -> Vec<Reason> {
@@ -114,12 +113,6 @@ pub(super) fn of_other_histories(session: &Session, state: &ClusterState) -> Vec
     let coordinators = session.quorum().other_generations().into_iter().map(coordinator);
     let coordinators = coordinators.chain(session.quorum().waiting_generations().into_iter().map(waiting));
     session.other_histories.told().into_iter().map(reason).chain(coordinators).collect()
-}
-
-/// Formats the numbers of coordinators.
-pub(in crate::service) fn numbers(ids: &BTreeSet<u64>) -> String {
-    let numbers: Vec<String> = ids.iter().map(u64::to_string).collect();
-    format!("coordinator{} {}", if ids.len() == 1 { "" } else { "s" }, numbers.join(", "))
 }
 
 /// Reports coordinators that accept nothing new into their logs; before them, that no changes are accepted, if so; and

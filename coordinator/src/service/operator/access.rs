@@ -2,11 +2,10 @@
 
 use super::tables::table_of;
 use crate::clock::wall_now;
-use crate::service::admin::{Admins, NAMED_MAX, Result};
+use crate::service::admins::{Admins, NAMED_MAX, Result};
 use crate::service::call::Call;
 use crate::service::documents::answers;
-use crate::service::findings::certificates;
-use crate::service::findings::subjects;
+use crate::service::findings::{certificates, subjects};
 use archon_coordinator_core::{
     AccessChange, ClusterState, Liveness, RefusedCertificates, check_access, check_withdrawal,
 };
@@ -15,8 +14,7 @@ use archon_documents::{
     WithdrawnCertificates,
 };
 use archon_security::Identity;
-use archon_types::WHENEVER;
-use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId, Right, Scope, TableId, Word};
+use archon_types::{ErrorDetail, ErrorKind, Millis, NodeId, Right, Scope, TableId, WHENEVER, Word};
 use std::time::Duration;
 
 /// Maximum wait of a call until nodes apply its change.

@@ -1,6 +1,6 @@
 //! Settings of the cluster: list, and change at runtime.
 
-use crate::service::admin::{Admins, Result, unexpected};
+use crate::service::admins::{Admins, Result, unexpected};
 use crate::service::call::Call;
 use crate::service::documents::answers;
 use archon_coordinator_core::{ClusterState, Configuration, Liveness, Response as Answer, check_configure};

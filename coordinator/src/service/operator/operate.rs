@@ -1,16 +1,17 @@
 //! Operator commands on nodes and partitions: judged by the core first, then committed. The texts state the possible
 //! losses.
 
+use super::rebalance;
 use super::tables::table_of;
-use super::{orders, rebalance};
 use crate::clock::{boot_now, wall_now};
 use crate::leader::session::Session;
-use crate::service::admin::{Admins, NAMED_MAX, Result, unexpected};
+use crate::service::admins::{Admins, NAMED_MAX, Result, unexpected};
 use crate::service::call::Call;
 use crate::service::check_named;
 use crate::service::documents::answers;
-use crate::service::findings::describe::{disk_full, reason};
-use crate::service::findings::subjects;
+use crate::service::findings::describe::disk_full;
+use crate::service::findings::reason::reason;
+use crate::service::findings::{bars, subjects};
 use crate::service::ranges::reshapings;
 use archon_coordinator_core::{
     ClusterState, Command, Condition, DoorView, EventKind, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle,
@@ -219,7 +220,7 @@ pub(super) fn node_summary(
         disk_full: loads.disk_full(id).is_some(),
         stopped: row.node.status == NodeStatus::Failed && row.stopped,
         maintenance_ends_at_ms: remembered.maintenance_left_ms(state, id).map(|left_ms| wall_now().plus(left_ms).get()),
-        bars: state.controls.bars().filter(|(member, ..)| *member == id).map(|bar| orders::bar(state, bar)).collect(),
+        bars: state.controls.bars().filter(|(member, ..)| *member == id).map(|bar| bars::bar(state, bar)).collect(),
         timing: Some(state.timing_of(id).into()),
         serves: row.participant.as_ref().map_or_else(Vec::new, |participant| participant.tables.clone()),
     }
@@ -278,7 +279,7 @@ fn describe(
         reasons,
         running_move: migration.map(|migration| rebalance::move_status(state, &loads, migration)),
         force_leader: forced_check(state, forced),
-        bars: state.controls.bars_of(partition).map(|bar| orders::bar(state, bar)).collect(),
+        bars: state.controls.bars_of(partition).map(|bar| bars::bar(state, bar)).collect(),
         reshaping: Reshaping::of(state, row).map(|found| reshapings::Shown::new(state, found).summary(&loads)),
     })
 }

@@ -3,14 +3,11 @@
 use super::operate::{node_of, partition_of, settable};
 use super::tables::table_of;
 use crate::clock::wall_now;
-use crate::service::admin::{Admins, Result};
+use crate::service::admins::{Admins, Result};
 use crate::service::call::Call;
 use crate::service::documents::answers;
-use crate::service::findings::{events, subjects};
-use archon_coordinator_core::{Bar, ClusterState, Liveness, Note, Order, check_order, refusal, still_led};
-use archon_documents::{BarName, BarSummary, GiveOrder, Order as Asked, OrderGiven, PartitionName};
-use archon_types::NodeId;
-use archon_types::subject::Subject;
+use archon_coordinator_core::{Bar, ClusterState, Liveness, Order, check_order, refusal, still_led};
+use archon_documents::{BarName, GiveOrder, Order as Asked, OrderGiven, PartitionName};
 
 answers! {
     GiveOrder: ordered,
@@ -58,25 +55,5 @@ fn bar_of(state: &ClusterState, name: &BarName) -> Result<Bar> {
     match name.partition {
         Some(index) => Ok(Bar::Partition(partition_of(state, &PartitionName::new(&name.table, index))?)),
         None => Ok(Bar::Table(table_of(state, &name.table)?.id)),
-    }
-}
-
-/// Returns the subject of a bar.
-pub(in crate::service) fn subject(state: &ClusterState, bar: Bar) -> Subject {
-    match bar {
-        Bar::Table(table) => subjects::table(state, table),
-        Bar::Partition(partition) => subjects::partition(state, partition),
-    }
-}
-
-/// Returns a bar in effect.
-pub(in crate::service) fn bar(state: &ClusterState, (member, bar, note): (NodeId, Bar, &Note)) -> BarSummary {
-    BarSummary {
-        node_id: member.get(),
-        node: state.node_name(member),
-        subject: subject(state, bar),
-        why: note.why.clone(),
-        by: events::cause(state, &note.who),
-        at_ms: note.at.get(),
     }
 }

@@ -1,7 +1,7 @@
 //! Rebalance plans: computed, applied, observed and cancelled.
 
 use super::rebalance;
-use crate::service::admin::{Admins, Result, unexpected};
+use crate::service::admins::{Admins, Result, unexpected};
 use crate::service::call::Call;
 use crate::service::check_named;
 use crate::service::documents::answers;

@@ -2,11 +2,11 @@
 //! the leader carries them out.
 
 use crate::raft::{Proposal, Standby};
-use crate::service::admin::{Admins, Result};
+use crate::service::admins::{Admins, Result};
 use crate::service::call::{Call, Stage};
 use crate::service::documents::answers;
 use crate::service::findings::events::cause;
-use crate::service::findings::voters;
+use crate::service::findings::words;
 use crate::service::{answered_before, check_named, only};
 use archon_coordinator_core::{
     ClusterState, Doubt, Liveness, Newcomer, PendingChange, QuorumStep, check_cancel_quorum_change,
@@ -337,8 +337,8 @@ pub(in crate::service) fn next(step: &QuorumStep) -> String {
         }
         QuorumStep::CatchUp(id, None) => format!("coordinator {id} does not answer; it must copy the log first"),
         QuorumStep::GiveWay(_) => "another coordinator is to lead first".to_owned(),
-        QuorumStep::SetVoters(voters) => format!("the voters are to be {}", voters::numbers(voters)),
-        QuorumStep::Forget(gone) => format!("{} is to leave", voters::numbers(gone)),
+        QuorumStep::SetVoters(voters) => format!("the voters are to be {}", words::numbers(voters)),
+        QuorumStep::Forget(gone) => format!("{} is to leave", words::numbers(gone)),
     }
 }
 

@@ -1,11 +1,11 @@
 //! Tables: listed, described, created, changed and dropped.
 
 use crate::leader::session::Session;
-use crate::service::admin::{Admins, NAMED_MAX, Result, unexpected};
+use crate::service::admins::{Admins, NAMED_MAX, Result, unexpected};
 use crate::service::call::Call;
 use crate::service::documents::answers;
-use crate::service::findings::alerts::{Found, REASONS_MAX};
-use crate::service::findings::describe::reason_now;
+use crate::service::findings::found::{Found, REASONS_MAX};
+use crate::service::findings::reason::reason_now;
 use crate::service::findings::subjects;
 use archon_coordinator_core::{
     ClusterState, Command, Liveness, Remembered, Response as Answer, check_alter_table, check_nodes_for,

@@ -1,10 +1,10 @@
 //! The protocol of the cluster: its version, obstacles to a rise, and operators' changes.
 
 use crate::raft::QuorumView;
-use crate::service::admin::{Admins, Result};
+use crate::service::admins::{Admins, Result};
 use crate::service::call::Call;
 use crate::service::documents::answers;
-use crate::service::findings::describe::reason_now;
+use crate::service::findings::reason::reason_now;
 use archon_coordinator_core::{
     ClusterState, Command, CoordinatorsSpeak, HELD_SINCE, Liveness, UpgradeMember, UpgradeName, check_raise, laggards,
     newest_spoken, upgrade_members,

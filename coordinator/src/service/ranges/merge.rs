@@ -2,7 +2,7 @@
 
 use super::split::forgotten;
 use crate::leader::session::Session;
-use crate::service::admin::{Admins, Result, unexpected};
+use crate::service::admins::{Admins, Result, unexpected};
 use crate::service::call::Call;
 use crate::service::documents::answers;
 use crate::service::findings::subjects;

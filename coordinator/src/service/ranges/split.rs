@@ -1,6 +1,6 @@
 //! Splits by an operator.
 
-use crate::service::admin::{Admins, Result, unexpected};
+use crate::service::admins::{Admins, Result, unexpected};
 use crate::service::call::Call;
 use crate::service::documents::answers;
 use crate::service::findings::subjects;

@@ -1,0 +1,117 @@
+//! Reads and commits of the administrative services.
+
+use crate::clock::boot_now;
+use crate::leader::session::Session;
+use crate::service::call::{Call, Stage};
+use crate::service::{Context, answered_before, check_named, only};
+use archon_coordinator_core::{ClusterState, Command, Liveness, Remembered, Response as Answer};
+use archon_types::{ErrorDetail, ErrorKind};
+use std::sync::Arc;
+
+/// Maximum number of nodes, tables or partitions named in a text or an answer.
+pub(crate) const NAMED_MAX: usize = 20;
+
+/// The service.
+pub(crate) struct Admins {
+    pub(crate) context: Context,
+}
+
+pub(crate) type Result<T, E = ErrorDetail> = std::result::Result<T, E>;
+
+/// Returns the leader's volatile view, which is not in the state.
+pub(crate) fn remembered(session: &Session) -> Remembered {
+    let term = session.term().lock();
+    session.quorum().replicated().read(|state| Remembered::new(state, term.liveness(), boot_now()))
+}
+
+pub(crate) fn unexpected(answer: &Answer) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::Internal, format!("the log answered with {answer:?}"))
+}
+
+impl Admins {
+    /// A service over `context`.
+    pub(crate) const fn new(context: Context) -> Self {
+        Self { context }
+    }
+
+    /// Returns the context that all services share.
+    pub(super) const fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Reads the current state.
+    pub(super) async fn view<T>(
+        &self,
+        call: &Call<'_>,
+        look: impl FnOnce(&Arc<Session>, &ClusterState) -> Result<T>,
+    ) -> Result<T> {
+        let session = self.context.confirmed(call.within).await?;
+        session.quorum().replicated().read(|state| {
+            check_named(call.cluster(), state)?;
+            look(&session, state)
+        })
+    }
+
+    /// As [`Admins::view`], with the leader's volatile view. Heartbeats need its lock, so it is released before the
+    /// read.
+    pub(super) async fn view_back<T>(
+        &self,
+        call: &Call<'_>,
+        look: impl FnOnce(&Arc<Session>, &ClusterState, &Remembered) -> Result<T>,
+    ) -> Result<T> {
+        let session = self.context.confirmed(call.within).await?;
+        let remembered = remembered(&session);
+        session.quorum().replicated().read(|state| {
+            check_named(call.cluster(), state)?;
+            look(&session, state, &remembered)
+        })
+    }
+
+    /// Commits one command, once per request id. `decide` gets the state, and the leader's view of leases, only if the
+    /// request is new.
+    pub(super) async fn commit(
+        &self,
+        call: &Call<'_>,
+        decide: impl FnOnce(&ClusterState, &Liveness) -> Result<Command>,
+    ) -> Result<(Arc<Session>, Answer)> {
+        let decide = |state: &ClusterState, liveness: &Liveness| decide(state, liveness).map(Ok);
+        let changed: Result<_, std::convert::Infallible> = self.commit_unless(call, decide).await?;
+        let Ok(changed) = changed;
+        Ok(changed)
+    }
+
+    /// As [`Admins::commit`], but `decide` may find nothing to commit, and then returns the answer itself.
+    pub(super) async fn commit_unless<T>(
+        &self,
+        call: &Call<'_>,
+        decide: impl FnOnce(&ClusterState, &Liveness) -> Result<Result<Command, T>>,
+    ) -> Result<Result<(Arc<Session>, Answer), T>> {
+        let session = self.context.confirmed(call.within).await?;
+        call.reaches(Stage::Judged);
+        let decided = {
+            let term = session.term().lock();
+            session.quorum().replicated().read(|state| {
+                check_named(call.cluster(), state)?;
+                match answered_before(state, call.request()) {
+                    Some(responses) => Ok(Err(responses)),
+                    None => decide(state, term.liveness()).map(Ok),
+                }
+            })?
+        };
+        let responses = match decided {
+            Ok(Ok(command)) => {
+                call.reaches(Stage::Proposed);
+                session.propose(Some(call.request()), call.who(), vec![command], call.within).await?
+            }
+            Ok(Err(as_it_is)) => {
+                call.reaches(Stage::Idle);
+                return Ok(Err(as_it_is));
+            }
+            Err(before) => before,
+        };
+        let answer = only(responses);
+        call.reaches(if answer.is_ok() { Stage::Done } else { Stage::Judged });
+        let answer = answer?;
+        Ok(Ok((session, answer)))
+    }
+}
