@@ -1,6 +1,6 @@
 //! `archon node set`, `archon table alter`.
 
-use super::table::limits_text;
+use crate::admin::limits::limits_text;
 use crate::args::{AlterTableArgs, NodeSetArgs, OrNone};
 use crate::documents::Node;
 use crate::exit::{Exit, Failure};

@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod config;
 mod each;
 pub(crate) mod events;
+pub(crate) mod limits;
 pub(crate) mod node;
 pub(crate) mod orders;
 pub(crate) mod partition;

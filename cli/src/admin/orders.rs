@@ -1,10 +1,9 @@
 //! `archon partition bump | offline | online | bar | unbar`, `archon node maintain | resume | bar | unbar`.
 
-use super::each;
 use super::node::operate::look;
-use super::partition::operand;
-use super::short_time;
 use super::words::words;
+use super::{each, short_time};
+use crate::admin::partition::texts::operand;
 use crate::args::{
     BarNodeArgs, BarPartitionArgs, MaintainArgs, NodeNamesArgs, OrderPartitionArgs, PartitionArgs, UnbarNodeArgs,
     UnbarPartitionArgs,

@@ -1,7 +1,8 @@
 //! `archon table list | describe | create | drop`.
 
-use super::partition::{bound_text, status_text};
 use super::{alter, list_text, short_time, since, watch};
+use crate::admin::limits::{limits_text, split_text};
+use crate::admin::partition::texts::{bound_text, status_text};
 use crate::args::{CreateTableArgs, DescribeTableArgs, DropTableArgs, TableVerb, WatchArgs};
 #[cfg(test)]
 use crate::documents::contract;
@@ -179,22 +180,6 @@ fn partition_rows(partitions: &[TablePartition], is_lease: bool, output: &Output
         row
     });
     output.grid(&columns, rows.collect())
-}
-
-/// Describes the limits above which partitions are split automatically, if any.
-fn split_text(table: &TableSummary) -> Option<String> {
-    let bytes = table.split_above_bytes.map(bytes_text);
-    let rate = table.split_above_rate.map(|rate| format!("{rate} operations/s"));
-    let limits: Vec<String> = bytes.into_iter().chain(rate).collect();
-    (!limits.is_empty()).then(|| limits.join(", "))
-}
-
-/// Describes the limits of automatic splits and merges, if any.
-pub(super) fn limits_text(table: &TableSummary) -> Option<String> {
-    let split = split_text(table).map(|above| format!("split above {above}"));
-    let merged = table.merge_below_bytes.map(|bytes| format!("merged below {}", bytes_text(bytes)));
-    let limits: Vec<String> = split.into_iter().chain(merged).collect();
-    (!limits.is_empty()).then(|| limits.join(" and "))
 }
 
 /// Creates a table.

@@ -4,18 +4,15 @@
 
 mod cluster;
 mod machine;
+pub(crate) mod subjects;
 mod target;
 
 use crate::args::{Connection, DoctorArgs};
+use crate::doctor::subjects::{CLUSTER, MACHINE};
 use crate::documents::{Diagnosis, Finding, FindingCode, Verdict};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use target::Target;
-
-/// Subject of findings about the machine in general.
-const MACHINE: &str = "this machine";
-/// Subject of findings about all members together.
-const CLUSTER: &str = "the cluster";
 
 /// Runs the checks and prints the findings.
 pub(crate) async fn run(args: &DoctorArgs, connection: &Connection, output: &Output) -> Result<Exit, Failure> {

@@ -1,7 +1,7 @@
 //! Target of the checks: from flags, variables, and the file of a coordinator or node.
 
-use super::MACHINE;
 use crate::args::{Connection, DoctorArgs};
+use crate::doctor::subjects::MACHINE;
 use crate::documents::{Finding, FindingCode};
 use crate::serve::file::ConfigFile;
 use crate::serve::settings::FilePlace;

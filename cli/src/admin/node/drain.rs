@@ -1,8 +1,8 @@
 //! `archon node drain`.
 
-use super::check;
 use super::operate::{look, refused, refused_for, say_maintenance_over};
 use crate::admin::each;
+use crate::admin::node::operate::check;
 use crate::admin::wait::{Waited, Watched, wait};
 use crate::admin::words::words;
 use crate::args::DrainArgs;

@@ -3,9 +3,10 @@
 mod drain;
 pub(super) mod operate;
 
-use super::partition::{bar_text, timing_text};
 use super::words::words;
-use super::{alter, list_text, orders, short_time, until, watch};
+use super::{alter, orders, short_time, until, watch};
+use crate::admin::node::operate::check;
+use crate::admin::partition::texts::{bar_text, timing_text};
 use crate::args::{DescribeArgs, NodeVerb, WatchArgs};
 use crate::connect::leading;
 #[cfg(test)]
@@ -13,7 +14,7 @@ use crate::documents::contract;
 use crate::documents::{HostedCopy, Node, NodeDescription};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
-use archon_client::{Admin, Door, DoorState, ErrorKind, NodeCheck, NodeGoal, NodeStatus, ReplicaState};
+use archon_client::{Admin, Door, DoorState, NodeCheck, NodeGoal, NodeStatus, ReplicaState};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -119,18 +120,6 @@ pub(crate) async fn describe(
         if output.is_json() { output.json_text(&description) } else { Ok(text(&description, output)) }
     })
     .await
-}
-
-/// Returns the cluster's view of a node. For an unknown name, the error lists the names.
-pub(super) async fn check(name: &str, admin: &Admin) -> Result<NodeCheck, Failure> {
-    match admin.check_node(name).await {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let nodes = admin.list_nodes().await?;
-            let names = list_text(nodes.iter().map(|node| &node.name));
-            Err(Failure::from(error).with_remedy(format!("the nodes are: {names}")))
-        }
-        found => Ok(found?),
-    }
 }
 
 async fn look(name: &str, admin: &Admin) -> Result<NodeDescription, Failure> {

@@ -1,13 +1,12 @@
 //! `archon node cordon | uncordon | undrain | remove | lost`.
 
-use super::check;
-use crate::admin::each;
 use crate::admin::words::words;
+use crate::admin::{each, list_text};
 use crate::args::{LostArgs, NodeNamesArgs, RemoveArgs};
 use crate::documents::{Node, NodeChanged};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
-use archon_client::{Admin, NodeGoal, NodeLoss};
+use archon_client::{Admin, ErrorKind, NodeCheck, NodeGoal, NodeLoss};
 
 /// Cordons nodes: they get nothing new.
 pub(crate) async fn cordon(args: &NodeNamesArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
@@ -219,6 +218,18 @@ pub(super) fn refused_for(what: &str, obstacles: &[String]) -> Failure {
 
 fn copies(count: u32) -> String {
     count_text(count as usize, "copy", "copies")
+}
+
+/// Returns the cluster's view of a node. For an unknown name, the error lists the names.
+pub(crate) async fn check(name: &str, admin: &Admin) -> Result<NodeCheck, Failure> {
+    match admin.check_node(name).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let nodes = admin.list_nodes().await?;
+            let names = list_text(nodes.iter().map(|node| &node.name));
+            Err(Failure::from(error).with_remedy(format!("the nodes are: {names}")))
+        }
+        found => Ok(found?),
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! `archon partition merge`.
 
 use super::split::given_up;
-use super::{keys_text, operand};
 use crate::admin::orders::partition_failure;
+use crate::admin::partition::texts::{keys_text, operand};
 use crate::admin::wait::{Waited, Watched, wait};
 use crate::args::{MergePartitionArgs, PartitionArgs};
 use crate::exit::{Exit, Failure};

@@ -2,8 +2,12 @@
 
 mod merge;
 mod split;
+pub(crate) mod texts;
 
 use super::{list_text, orders, short_time, since, watch};
+use crate::admin::partition::texts::{
+    bar_text, bound_text, copy_text, keys_text, listed_status, operand, owner_lines, reshaping_text, status_text,
+};
 use crate::args::{
     DescribePartitionArgs, ForceLeaderArgs, LocateArgs, PartitionArgs, PartitionListArgs, PartitionVerb,
 };
@@ -14,11 +18,10 @@ use crate::documents::{Node, Partition};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text};
 use archon_client::{
-    Admin, BarSummary, Condition, CopySummary as Copy, ForceLeaderCheck, Holds, MemberTiming, NodeName, NodeStatus,
-    PartitionCopy, PartitionDescription, PartitionStatus, ReasonCode, ReplicaState, Reshaping, ReshapingKind, Subject,
-    Word,
+    Admin, Condition, ForceLeaderCheck, Holds, NodeName, NodeStatus, PartitionCopy, PartitionDescription, ReasonCode,
+    ReplicaState, Subject, Word,
 };
-use archon_types::{bare_key, shown_key};
+use archon_types::bare_key;
 use std::time::Duration;
 
 /// Documents of the verbs.
@@ -108,44 +111,6 @@ fn list_rows(partitions: &[Partition], output: &Output) -> String {
     output.rows_text(&columns, rows.collect(), "the table has no partitions yet")
 }
 
-/// Describes the keys from one bound to another.
-pub(super) fn keys_text(begin: &str, end: Option<&str>) -> String {
-    let begin = if begin.is_empty() { "the first key".to_owned() } else { shown_key(begin.as_bytes()) };
-    match end {
-        Some(end) => format!("from {begin} up to, not including, {}", shown_key(end.as_bytes())),
-        None => format!("from {begin} on"),
-    }
-}
-
-/// Formats a bound of a range of keys; `-` if there is none.
-pub(super) fn bound_text(bound: Option<&str>) -> String {
-    bound.filter(|bound| !bound.is_empty()).map_or_else(|| "-".to_owned(), |bound| bare_key(bound.as_bytes()))
-}
-
-/// Formats a replica: `athens:Live`; if its node is not alive, nothing is read, written or copied there:
-/// `athens:Load(failed)`.
-fn copy_text(copy: &Copy) -> String {
-    match copy.node_status == NodeStatus::Alive {
-        true => format!("{}:{}", copy.node, copy.state),
-        false => format!("{}:{}({})", copy.node, copy.state, copy.node_status.as_str()),
-    }
-}
-
-/// Formats the status, with the split or merge in progress.
-fn listed_status(partition: &Partition, output: &Output) -> String {
-    let status = status_text(&partition.status, output);
-    match (partition.splits_into, partition.merges_with) {
-        (Some(right), _) => format!("{status}, splitting into {right}"),
-        (None, Some(neighbour)) => format!("{status}, merging with {neighbour}"),
-        (None, None) => status,
-    }
-}
-
-pub(super) fn status_text(status: &Word<PartitionStatus>, output: &Output) -> String {
-    let text = status.to_string();
-    if *status == PartitionStatus::Online { output.good(&text) } else { output.bad(&text) }
-}
-
 /// Prints the partition of a key.
 pub(crate) async fn locate(args: &LocateArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     crate::kv::check_key(&args.key)?;
@@ -185,19 +150,6 @@ pub(crate) async fn describe(args: &DescribePartitionArgs, admin: &Admin, output
         Ok(description(&partition, &nodes, output))
     })
     .await
-}
-
-/// Describes the progress of a partition's split or merge.
-fn reshaping_text(partition: &PartitionDescription, reshaping: &Reshaping) -> String {
-    let Reshaping { partition: left, right, reshaping_phase, copies_ready, copies_total, message, .. } = reshaping;
-    if reshaping.kind == ReshapingKind::Merge {
-        return match *left == partition.id {
-            true => format!("merging    receives all keys of {right}; {message}"),
-            false => format!("merging    gives all its keys to {left} and is then deleted; {message}"),
-        };
-    }
-    let at = shown_key(reshaping.at.as_bytes());
-    format!("splitting  at {at} into {right}; {reshaping_phase}, {copies_ready} of {copies_total} copies; {message}")
 }
 
 fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output) -> String {
@@ -273,47 +225,6 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
     lines.join("\n")
 }
 
-/// Describes the owner of a lease: its address, and the time until the lease would be lost.
-fn owner_lines(partition: &PartitionDescription, nodes: &[Node]) -> Vec<String> {
-    let Some(name) = &partition.leader else { return vec!["owner      none".to_owned()] };
-    let Some(owner) = nodes.iter().find(|node| Some(node.id) == partition.leader_id) else {
-        return vec![format!("owner      {name}")];
-    };
-    let mut lines = vec![format!("owner      {name} ({})", owner.address)];
-    lines.extend(timing_text(owner).map(|timing| format!("timing     {timing}")));
-    let heard = owner.silent_for_ms.map(|silent| short_time(Duration::from_millis(silent)));
-    lines.extend(heard.map(|time| format!("heard      {time} ago")));
-    lines
-}
-
-/// Describes the timing of a member's leases.
-pub(super) fn timing_text(member: &Node) -> Option<String> {
-    let MemberTiming { heartbeat_for_ms, lease_for_ms, failure_timeout_for_ms } = member.timing?;
-    Some(format!(
-        "heartbeat {}, lease {}, failure time-out {}",
-        exact_time(heartbeat_for_ms),
-        exact_time(lease_for_ms),
-        exact_time(failure_timeout_for_ms)
-    ))
-}
-
-/// Formats a duration exactly: `200 ms`, `1.25 s`.
-fn exact_time(millis: u64) -> String {
-    if millis < 1_000 { format!("{millis} ms") } else { format!("{} s", millis as f64 / 1_000.0) }
-}
-
-/// Describes an exclusion with its subject, age and reason.
-pub(super) fn bar_text(what: &str, bar: &BarSummary) -> String {
-    let since = since(bar.at_ms).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
-    let why = if bar.why.is_empty() { String::new() } else { format!(": {}", bar.why) };
-    format!("{what}{since}{why}")
-}
-
-/// Returns the partition as commands accept it: `7`, or `7 --table orders`.
-pub(super) fn operand(id: u32, table: &str) -> String {
-    if table == "default" { id.to_string() } else { format!("{id} --table {table}") }
-}
-
 /// Describes the options for a partition that no replica can lead without loss.
 fn forced_text(partition: &PartitionDescription, forced: &ForceLeaderCheck, nodes: &[Node]) -> String {
     let mut first = String::new();
@@ -381,6 +292,7 @@ pub(crate) async fn force(args: &ForceLeaderArgs, admin: &Admin, output: &Output
 mod tests {
     use super::*;
     use crate::documents::testing::node;
+    use archon_client::{CopySummary as Copy, MemberTiming, PartitionStatus};
 
     #[test]
     fn replica_on_a_failed_node_is_marked() {

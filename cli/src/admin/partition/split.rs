@@ -1,7 +1,7 @@
 //! `archon partition split`.
 
-use super::{keys_text, operand};
 use crate::admin::orders::partition_failure;
+use crate::admin::partition::texts::{keys_text, operand};
 use crate::admin::wait::{Waited, Watched, wait};
 use crate::args::{PartitionArgs, SplitPartitionArgs};
 use crate::exit::{Exit, Failure};

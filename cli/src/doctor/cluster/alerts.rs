@@ -1,7 +1,7 @@
 //! Alerts of the leading coordinator, as in `archon check`, with remedies.
 
-use super::CLUSTER;
 use crate::admin::check::is_without_quorum;
+use crate::doctor::subjects::CLUSTER;
 use crate::documents::{Finding, FindingCode, Verdict};
 use archon_client::{Check, Error, Severity};
 

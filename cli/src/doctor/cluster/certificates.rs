@@ -1,6 +1,6 @@
 //! Certificates that the members present, as in `archon cert members`.
 
-use super::CLUSTER;
+use crate::doctor::subjects::CLUSTER;
 use crate::documents::{Finding, FindingCode, ShownCertificate};
 use crate::exit::Failure;
 

@@ -1,7 +1,7 @@
 //! Statistics of each member: version, clock, files, and sync time of its disk.
 
-use super::CLUSTER;
 use crate::doctor::machine::time_text;
+use crate::doctor::subjects::CLUSTER;
 use crate::documents::{Finding, FindingCode};
 use archon_client::{Admin, Error, NodeStats, NodeStatus, NodeSummary};
 use futures::{StreamExt as _, stream};

@@ -7,9 +7,9 @@ mod quorum;
 
 pub(super) use members::member_of;
 
-use super::CLUSTER;
 use super::target::Target;
 use crate::connect;
+use crate::doctor::subjects::CLUSTER;
 use crate::documents::{Finding, FindingCode};
 use crate::exit::Failure;
 use archon_client::{Admin, CheckThresholds, Transport};

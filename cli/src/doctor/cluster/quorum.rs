@@ -1,7 +1,7 @@
 //! Coordinators, each queried separately: the leader, the tolerated failures, and lag.
 
-use super::CLUSTER;
 use crate::admin::quorum::spare_text;
+use crate::doctor::subjects::CLUSTER;
 use crate::documents::{Finding, FindingCode};
 use archon_client::{CoordinatorRole, Error, ErrorKind, Quorum};
 use archon_security::{COMPARE, is_of_certificates};

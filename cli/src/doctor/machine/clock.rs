@@ -1,7 +1,7 @@
 //! Clocks. Leases depend on one that runs from the start of the machine and never jumps; certificates, events and logs
 //! are dated by the wall clock.
 
-use super::MACHINE;
+use crate::doctor::subjects::MACHINE;
 use crate::documents::{Finding, FindingCode};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;

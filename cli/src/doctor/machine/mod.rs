@@ -12,8 +12,8 @@ mod timers;
 
 pub(super) use disk::time_text;
 
-use super::MACHINE;
 use super::target::Target;
+use crate::doctor::subjects::MACHINE;
 use crate::documents::{Finding, FindingCode};
 use crate::stalls;
 use std::path::Path;

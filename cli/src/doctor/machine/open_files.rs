@@ -1,6 +1,6 @@
 //! Limit of open files for a process of this machine.
 
-use super::MACHINE;
+use crate::doctor::subjects::MACHINE;
 use crate::documents::{Finding, FindingCode};
 use rustix::process::{Resource, getrlimit};
 

@@ -1,6 +1,6 @@
 //! Timeliness of this machine's timers, which leases depend on.
 
-use super::MACHINE;
+use crate::doctor::subjects::MACHINE;
 use crate::documents::{Finding, FindingCode};
 use crate::stalls;
 use archon_types::Failover;

@@ -1,0 +1,103 @@
+//! Partitions in words, for every listing that names them.
+
+use crate::admin::{short_time, since};
+use crate::documents::{Node, Partition};
+use crate::output::Output;
+use archon_client::{
+    BarSummary, CopySummary as Copy, MemberTiming, NodeStatus, PartitionDescription, PartitionStatus, Reshaping,
+    ReshapingKind, Word,
+};
+use archon_types::{bare_key, shown_key};
+use std::time::Duration;
+
+/// Describes the keys from one bound to another.
+pub(crate) fn keys_text(begin: &str, end: Option<&str>) -> String {
+    let begin = if begin.is_empty() { "the first one".to_owned() } else { shown_key(begin.as_bytes()) };
+    match end {
+        Some(end) => format!("from {begin} up to, not including, {}", shown_key(end.as_bytes())),
+        None => format!("from {begin} on"),
+    }
+}
+
+/// Formats a bound of a range of keys; `-` if there is none.
+pub(crate) fn bound_text(bound: Option<&str>) -> String {
+    bound.filter(|bound| !bound.is_empty()).map_or_else(|| "-".to_owned(), |bound| bare_key(bound.as_bytes()))
+}
+
+/// Formats a replica: `athens:Live`; if its node is not alive, nothing is read, written or copied there:
+/// `athens:Load(failed)`.
+pub(crate) fn copy_text(copy: &Copy) -> String {
+    match copy.node_status == NodeStatus::Alive {
+        true => format!("{}:{}", copy.node, copy.state),
+        false => format!("{}:{}({})", copy.node, copy.state, copy.node_status.as_str()),
+    }
+}
+
+/// Formats the status, with the split or merge in progress.
+pub(crate) fn listed_status(partition: &Partition, output: &Output) -> String {
+    let status = status_text(&partition.status, output);
+    match (partition.splits_into, partition.merges_with) {
+        (Some(right), _) => format!("{status}, splitting into {right}"),
+        (None, Some(neighbour)) => format!("{status}, merging with {neighbour}"),
+        (None, None) => status,
+    }
+}
+
+pub(crate) fn status_text(status: &Word<PartitionStatus>, output: &Output) -> String {
+    let text = status.to_string();
+    if *status == PartitionStatus::Online { output.good(&text) } else { output.bad(&text) }
+}
+
+/// Describes the progress of a partition's split or merge.
+pub(crate) fn reshaping_text(partition: &PartitionDescription, reshaping: &Reshaping) -> String {
+    let Reshaping { partition: left, right, reshaping_phase, copies_ready, copies_total, message, .. } = reshaping;
+    if reshaping.kind == ReshapingKind::Merge {
+        return match *left == partition.id {
+            true => format!("merging    gets all keys of {right}; {message}"),
+            false => format!("merging    gives all of its keys to {left}, and ends then; {message}"),
+        };
+    }
+    let at = shown_key(reshaping.at.as_bytes());
+    format!("splitting  at {at} into {right}; {reshaping_phase}, {copies_ready} of {copies_total} copies; {message}")
+}
+
+/// Describes the owner of a lease: its address, and the time until the lease would be lost.
+pub(crate) fn owner_lines(partition: &PartitionDescription, nodes: &[Node]) -> Vec<String> {
+    let Some(name) = &partition.leader else { return vec!["owner      nobody now".to_owned()] };
+    let Some(owner) = nodes.iter().find(|node| Some(node.id) == partition.leader_id) else {
+        return vec![format!("owner      {name}")];
+    };
+    let mut lines = vec![format!("owner      {name} ({})", owner.address)];
+    lines.extend(timing_text(owner).map(|timing| format!("timing     {timing}")));
+    let heard = owner.silent_for_ms.map(|silent| short_time(Duration::from_millis(silent)));
+    lines.extend(heard.map(|time| format!("heard      {time} ago")));
+    lines
+}
+
+/// Describes the timing of a member's leases.
+pub(crate) fn timing_text(member: &Node) -> Option<String> {
+    let MemberTiming { heartbeat_for_ms, lease_for_ms, failure_timeout_for_ms } = member.timing?;
+    Some(format!(
+        "heartbeat {}, lease {}, failure time-out {}",
+        exact_time(heartbeat_for_ms),
+        exact_time(lease_for_ms),
+        exact_time(failure_timeout_for_ms)
+    ))
+}
+
+/// Formats a duration exactly: `200 ms`, `1.25 s`.
+fn exact_time(millis: u64) -> String {
+    if millis < 1_000 { format!("{millis} ms") } else { format!("{} s", millis as f64 / 1_000.0) }
+}
+
+/// Describes an exclusion with its subject, age and reason.
+pub(crate) fn bar_text(what: &str, bar: &BarSummary) -> String {
+    let since = since(bar.at_ms).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
+    let why = if bar.why.is_empty() { String::new() } else { format!(": {}", bar.why) };
+    format!("{what}{since}{why}")
+}
+
+/// Returns the partition as commands accept it: `7`, or `7 --table orders`.
+pub(crate) fn operand(id: u32, table: &str) -> String {
+    if table == "default" { id.to_string() } else { format!("{id} --table {table}") }
+}
