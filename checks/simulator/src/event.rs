@@ -1,7 +1,7 @@
 //! Events of the world.
 
-use crate::client::{Outcome, ReplyTo};
-use crate::host::relaying::{CarriedBeat, Said};
+use crate::client::calls::{Outcome, ReplyTo};
+use crate::host::carried::{CarriedBeat, Said};
 use crate::raft;
 use archon_coordinator_core::term::{Confirmed, Round};
 use archon_coordinator_core::{Command, Register};

@@ -1,6 +1,6 @@
 //! End of a run: faults stop, and everything must converge in bounded time.
 
-use crate::check::Violation;
+use crate::check::violation::Violation;
 use crate::event::{Event, Proposal};
 use crate::world::World;
 use archon_coordinator_core::Command;

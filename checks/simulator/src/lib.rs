@@ -44,7 +44,7 @@ mod worker;
 mod world;
 
 pub use base::first_seed;
-pub use check::Violation;
+pub use check::violation::Violation;
 pub use coverage::Coverage;
 pub use mutant::{Mutant, ShellMutant};
 pub use run::{Outcome, run};

@@ -1,6 +1,6 @@
 //! One run, from its seed to its verdict.
 
-use crate::check::Violation;
+use crate::check::violation::Violation;
 use crate::coverage::Coverage;
 use crate::event::Event;
 use crate::mutant::Mutant;

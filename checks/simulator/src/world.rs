@@ -1,24 +1,20 @@
 //! The world: machines, coordinators, clients and the network between them, driven by one seed.
 
-use crate::check::{Checks, Violation};
-use crate::client::Client;
-use crate::coordinator::Quorum;
+use crate::check::checks::Checks;
+use crate::check::violation::Violation;
+use crate::client::calls::Client;
+use crate::coordinator::quorum::Quorum;
 use crate::coverage::Coverage;
 use crate::event::{CoordinatorMessage, Event};
-use crate::faults::doors::Doors;
-use crate::faults::relays::Relays;
-use crate::faults::restarts::Restarter;
+use crate::faults::parts::{Doors, Relays, Restarter};
 use crate::host::process::{Host, Shadow};
 use crate::mutant::{Mutant, ShellMutant};
 use crate::network::{End, Network};
-use crate::operators::changer::Changer;
-use crate::operators::operator::Operator;
-use crate::operators::recovery::Recoverer;
-use crate::operators::upgrade::Upgrader;
+use crate::operators::parts::{Changer, Operator, Recoverer, Upgrader};
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
-use crate::worker::Workers;
+use crate::worker::workers::Workers;
 use std::collections::BTreeMap;
 
 /// State of the whole world.

@@ -2,34 +2,18 @@
 //! inherits the history of its parent up to the cut, restricted to its keys; afterwards the parent must not write those
 //! keys, and an operation that took effect in one partition must not take effect in the other.
 
-use super::{Checks, KeyMove, PartitionCheck, Violation};
-use crate::client::Operation;
+use super::PartitionCheck;
+use crate::check::checks::Checks;
+use crate::check::key_move::KeyMove;
+use crate::check::operations::{KeyOrigin, Operations};
+use crate::check::violation::Violation;
+use crate::client::calls::Operation;
 use archon_coordinator_core::ClusterState;
 use archon_kv::Effect;
 use archon_kv::row::{KIND_VALUE, SEAL_KEY};
 use archon_replica::Position;
 use archon_types::{ClientId, KeyRange, NodeStatus, OpId, PartitionId, Seq};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// Former partition of a partition's keys.
-#[derive(Clone, Debug)]
-pub(crate) struct KeyOrigin {
-    /// The former partition.
-    pub(crate) of: PartitionId,
-    /// Its log concerns the keys up to here.
-    pub(crate) at: Seq,
-    /// Up to here it must not write them: then it has them, or some of them, again.
-    pub(crate) until: Option<Seq>,
-    /// All keys that moved.
-    pub(crate) keys: KeyRange,
-}
-
-/// Operation and effects of each operation id.
-#[derive(Debug, Default)]
-pub(super) struct Operations {
-    named: BTreeMap<(PartitionId, ClientId, u64), Operation>,
-    done: BTreeMap<Operation, (PartitionId, ClientId, u64)>,
-}
+use std::collections::BTreeSet;
 
 impl Checks {
     /// Records the operation that a client sends under an id.

@@ -1,6 +1,6 @@
 //! V: convergence once faults stop. Missing parts are described in words.
 
-use crate::coordinator::host_of;
+use crate::coordinator::member::host_of;
 use crate::host::engine::SimEngine;
 use crate::host::shell::MachineShell;
 use crate::world::World;

@@ -1,7 +1,8 @@
 //! V, of dropped tables: nothing of them remains, and every client that used one is notified. A deleted copy is never
 //! opened again.
 
-use super::{Checks, Violation};
+use crate::check::checks::Checks;
+use crate::check::violation::Violation;
 use crate::host::disk::Disk;
 use crate::world::World;
 use archon_coordinator_core::ClusterState;

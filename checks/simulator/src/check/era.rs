@@ -2,10 +2,11 @@
 //! the copy that leads then, at the begin of its leadership. A cut-off side that continues in an earlier epoch is
 //! judged by the earlier history; none of its later effects may show in the new one.
 
-use super::by_key::KeyOrigin;
+use super::History;
 use super::exactly_once::Applied;
-use super::merged::merged_in;
-use super::{History, Violation};
+use crate::check::exactly_once::merged_in;
+use crate::check::operations::KeyOrigin;
+use crate::check::violation::Violation;
 use crate::host::disk::Stream;
 use archon_kv::Effect;
 use archon_kv::row::{KIND_VALUE, SEAL_KEY};

@@ -1,10 +1,10 @@
 //! Promise X (`docs/design/architecture.md`): each operation takes effect at most once. One with an id is recognized by the
 //! record in its effect; operations without an id take effect at most as often as they were sent.
 
-use super::Violation;
-use crate::client::is_counted;
-use archon_kv::row::{KIND_VALUE, decode_value};
-use archon_kv::{Effect, Record};
+use crate::check::violation::Violation;
+use crate::client::keys::is_counted;
+use archon_kv::row::{KIND_CLIENT, KIND_VALUE, decode_client_key, decode_value};
+use archon_kv::{Effect, Merged};
 use archon_types::{ClientId, KeyRange, Op, OpId, Seq};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -145,10 +145,16 @@ impl Applied {
     }
 }
 
+/// Returns the completed merge that an entry records.
+pub(crate) fn merged_in(effect: &Effect) -> Option<Merged> {
+    let row = effect.changes.iter().find(|row| row.key == archon_kv::row::MERGED_KEY)?;
+    Merged::decode(row.value.as_ref()?).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::COUNTED;
+    use crate::client::keys::COUNTED;
     use archon_kv::RowChange;
     use archon_kv::row::{encode_value, value_key};
     use archon_types::{Millis, Revision};

@@ -3,26 +3,9 @@
 //! the other partition to its remaining keys use the same numbers meanwhile and say nothing about the moved keys, even
 //! after these come back.
 
-use super::Checks;
-use archon_types::{KeyRange, PartitionId};
-
-/// Keys that moved from one partition to another.
-#[derive(Debug)]
-pub(super) struct KeyMove {
-    pub(super) from: PartitionId,
-    pub(super) to: PartitionId,
-    pub(super) keys: KeyRange,
-    /// For a split, the revision above which `to` continues, as does `from`.
-    pub(super) sealed: Option<u64>,
-}
-
-/// Owner of a key at the begin of an operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Began {
-    pub(crate) owner: PartitionId,
-    /// Number of key moves by then.
-    key_moves: usize,
-}
+use crate::check::checks::Checks;
+use crate::check::key_move::Began;
+use archon_types::PartitionId;
 
 impl Checks {
     /// Records the begin of an operation on this key, or on keys of this partition only.

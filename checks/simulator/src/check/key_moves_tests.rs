@@ -1,8 +1,9 @@
 use super::*;
+use crate::check::key_move::KeyMove;
 use archon_kv::row::{MERGED_KEY, SEAL_KEY, encode_value, value_key};
 use archon_kv::{Effect, Merged, RowChange, Seal};
 use archon_replica::{Entry, Position};
-use archon_types::{Epoch, Millis, Op, PlacementId, Revision, Seq, TableId, Version};
+use archon_types::{Epoch, KeyRange, Millis, Op, PlacementId, Revision, Seq, TableId, Version};
 use bytes::Bytes;
 
 const LEFT: PartitionId = PartitionId::new(TableId::new(3), 0);

@@ -7,7 +7,7 @@
 //! operations least, so the check is incremental and exact. One position is stored, the highest of any finished
 //! operation, and each operation stores its value at its own begin.
 
-use super::Violation;
+use crate::check::violation::Violation;
 use archon_kv::Effect;
 use archon_kv::row::{KIND_VALUE, decode_value};
 use archon_types::op::Entry;

@@ -1,8 +1,8 @@
 //! S: every Live replica durably holds every acknowledged write; and one whose loss was accepted is never in sync
 //! again.
 
-use super::Violation;
-use crate::coordinator::host_of;
+use crate::check::violation::Violation;
+use crate::coordinator::member::host_of;
 use crate::world::World;
 use archon_replica::invariants::{Held, live_hold_acknowledged};
 use archon_replica::{Entry, Position};

@@ -1,9 +1,12 @@
 //! Merge sources that ended: the left neighbour has exactly their rows, and their history continues there.
 
-use super::{Checks, KeyMove, Violation};
+use crate::check::checks::Checks;
+use crate::check::exactly_once::merged_in;
+use crate::check::key_move::KeyMove;
+use crate::check::violation::Violation;
 use archon_coordinator_core::ClusterState;
 use archon_kv::row::{KIND_VALUE, SEAL_KEY, decode_value};
-use archon_kv::{Effect, Merged, Seal};
+use archon_kv::{Effect, Seal};
 use archon_replica::Entry;
 use archon_types::{KeyRange, PartitionId, Revision, Seq, Version};
 use bytes::Bytes;
@@ -98,12 +101,6 @@ fn sealed_at(log: &[Entry], attempt: Version) -> Option<Seq> {
 fn absorbed(log: &[Entry], attempt: Version) -> bool {
     let mut merged = log.iter().rev().filter_map(|entry| Effect::decode(&entry.bytes).ok());
     merged.find_map(|effect| merged_in(&effect)).is_some_and(|merged| merged.attempt == attempt)
-}
-
-/// Returns the completed merge that an entry records.
-pub(super) fn merged_in(effect: &Effect) -> Option<Merged> {
-    let row = effect.changes.iter().find(|row| row.key == archon_kv::row::MERGED_KEY)?;
-    Merged::decode(row.value.as_ref()?).ok()
 }
 
 /// Returns the rows of these keys after a log.

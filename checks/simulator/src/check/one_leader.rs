@@ -1,7 +1,7 @@
 //! O: at any true instant at most one node can answer for a partition under its lease; for a partition of a dropped
 //! table none, once a lease has passed.
 
-use super::Violation;
+use crate::check::violation::Violation;
 use crate::host::covers;
 use crate::world::World;
 use archon_types::PartitionId;

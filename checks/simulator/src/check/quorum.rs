@@ -1,7 +1,7 @@
 //! Q: entries committed by a majority of the coordinators stay; no leader lacks any of them, and no term has two
 //! leaders.
 
-use super::Violation;
+use crate::check::violation::Violation;
 use crate::raft::Membership;
 use crate::world::World;
 use archon_coordinator_core::CATCH_UP_ENTRIES;
@@ -108,7 +108,7 @@ impl World {
 
     /// Describes every remaining coordinator.
     fn quorum_in_words(&self) -> String {
-        let text = |(number, other): (usize, &crate::coordinator::Coordinator)| {
+        let text = |(number, other): (usize, &crate::coordinator::quorum::Coordinator)| {
             let member = other.member.as_ref().filter(|member| member.is_whole())?;
             let disk = &member.raft.disk;
             Some(format!(

@@ -1,7 +1,8 @@
 //! Checks of answers against everything committed.
 
-use super::Call;
-use crate::check::Violation;
+use crate::check::violation::Violation;
+use crate::client::calls;
+use crate::client::calls::Call;
 use crate::world::World;
 use archon_types::{Answer, Epoch, Op, PartitionId, Revision};
 use bytes::Bytes;
@@ -54,7 +55,7 @@ impl World {
         let own = &mut self.clients[client];
         let by_ranges = own.ranges.contains_key(&call.partition.table);
         let mut note = |key: &Bytes, revision: Revision| {
-            let at = if by_ranges { super::seen_at(call.partition, key) } else { (call.partition, key.clone()) };
+            let at = if by_ranges { calls::seen_at(call.partition, key) } else { (call.partition, key.clone()) };
             own.seen.insert(at, revision);
         };
         match (call.op.key(), answer) {

@@ -1,28 +1,11 @@
 //! Client operations, drawn from the seed.
 
-use super::Call;
+use crate::client::calls::Call;
+use crate::client::keys::{COUNTED, KEYS, value_of};
 use crate::world::World;
 use archon_types::{KeyRange, Op, PartitionId, Revision, ScanOrder, TableId};
 use bytes::Bytes;
 use std::collections::BTreeSet;
-
-/// Keys per partition: few, so that operations collide.
-const KEYS: u64 = 3;
-/// The counter key.
-pub(crate) const COUNTED: &[u8] = b"count";
-
-/// Partition and operation of a client.
-pub(super) type Drawn = (PartitionId, Op);
-
-/// Returns true if a key is a counter: its values repeat.
-pub(crate) fn is_counted(key: &[u8]) -> bool {
-    key.ends_with(COUNTED)
-}
-
-/// Returns a value that no other operation writes.
-pub(super) fn value_of(client: usize, number: u64) -> Bytes {
-    Bytes::from(format!("{client}.{number}"))
-}
 
 impl World {
     /// Draws and records a client's next operation; `None` if the worker has a pending one.

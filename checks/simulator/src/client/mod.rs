@@ -1,116 +1,24 @@
 //! Clients with a few concurrent operations each. An operation with an id is retried until a deadline under that id, as
 //! in the client library; one without is sent once, and its outcome is unknown unless answered.
 
+pub(crate) mod calls;
 mod complete;
 mod draw;
+pub(crate) mod keys;
 mod route;
 
-#[cfg(test)]
-pub(crate) use draw::COUNTED;
-pub(crate) use draw::is_counted;
-
-use crate::check::Began;
+use crate::client::calls::{Client, Operation, Outcome, ReplyTo};
 use crate::event::Event;
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
 use archon_host::{Origin, Request};
-use archon_types::{Answer, ClientId, Epoch, ErrorKind, Millis, Op, OpId, PartitionId, Revision, TableId, Version};
-use bytes::Bytes;
-use route::Ranges;
+use archon_types::{ClientId, Epoch, ErrorKind, Millis, PartitionId, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// Concurrent operations of a client.
 const WORKERS: usize = 3;
-
-/// Result of an operation for its client.
-pub(crate) type Outcome = Result<Answer, ErrorKind>;
-
-/// Returns the table and key under which a client remembers an observation, independent of the owner.
-fn seen_at(partition: PartitionId, key: &Bytes) -> (PartitionId, Bytes) {
-    (PartitionId::new(partition.table, 0), key.clone())
-}
-
-/// Destination of an answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ReplyTo {
-    pub(crate) client: usize,
-    worker: usize,
-    call: u64,
-    /// The partition it asked; a read may ask others later.
-    partition: PartitionId,
-    /// Number of restarts at other partitions.
-    moves: u32,
-    /// Number of the attempt.
-    attempt: u32,
-}
-
-/// An operation to be done once, under any ids of its attempts.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Operation {
-    client: usize,
-    call: u64,
-}
-
-/// A pending operation.
-#[derive(Clone, Debug)]
-struct Call {
-    number: u64,
-    /// The partition it asks.
-    partition: PartitionId,
-    /// Number of restarts at other partitions.
-    moves: u32,
-    op: Op,
-    /// Its id; absent for reads, and for writes that are sent once.
-    id: Option<OpId>,
-    /// The partition of its key at the begin, and the minimum positions of its histories.
-    began: Began,
-    floors: Vec<u64>,
-    deadline: u64,
-    attempts: u32,
-    /// Unanswered attempts.
-    open: BTreeSet<u32>,
-    /// The current timer; older ones are ignored.
-    timer: u64,
-}
-
-#[derive(Debug, Default)]
-struct Sequence {
-    next: u64,
-    under_way: BTreeSet<u64>,
-    log_time: Millis,
-}
-
-impl Sequence {
-    /// Returns the next id.
-    fn begin(&mut self, client: ClientId) -> OpId {
-        self.next += 1;
-        self.under_way.insert(self.next);
-        OpId { client, number: self.next, done_below: self.done_below(), stamp: self.log_time }
-    }
-
-    fn done_below(&self) -> u64 {
-        self.under_way.first().copied().unwrap_or(self.next + 1)
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Client {
-    id: ClientId,
-    guess: BTreeMap<PartitionId, usize>,
-    sequences: BTreeMap<PartitionId, Sequence>,
-    seen: BTreeMap<(PartitionId, Bytes), Revision>,
-    /// Its view of tables by ranges.
-    ranges: BTreeMap<TableId, Ranges>,
-    /// Partitions it used, of tables it does not know to be dropped.
-    pub(crate) held: BTreeSet<PartitionId>,
-    /// Tables it knows to be dropped.
-    informed: BTreeSet<TableId>,
-    workers: Vec<Option<Call>>,
-    calls: u64,
-    timers: u64,
-}
 
 impl World {
     pub(crate) fn add_client(&mut self, number: usize) {

@@ -2,16 +2,15 @@
 //! key at every attempt; a write keeps its id and its partition until that partition reports that the key has moved
 //! (rule 43).
 
-use super::draw::{Drawn, value_of};
+use crate::client::calls::Ranges;
+use crate::client::keys::{Drawn, value_of};
+use crate::client::{calls, keys};
 use crate::mutant::ShellMutant;
 use crate::ranges::splits;
 use crate::scenario::Theme;
 use crate::world::World;
 use archon_types::{KeyRange, Op, PartitionId, Revision, ScanOrder};
 use bytes::Bytes;
-
-/// A client's view of one table by ranges: the first key of each partition.
-pub(super) type Ranges = Vec<(Bytes, PartitionId)>;
 
 impl World {
     /// Updates a client's view of the table of this partition; no effect for hashed tables.
@@ -61,12 +60,12 @@ impl World {
     }
 
     fn draw_op_on(&mut self, client: usize, partition: PartitionId, key: Bytes, number: u64) -> Op {
-        let counted = super::is_counted(&key);
+        let counted = keys::is_counted(&key);
         match self.splits.below(24) {
             0..=8 if counted => Op::Increment { key, by: 1 },
             0..=5 => Op::Put { key, value: value_of(client, number) },
             6..=8 => {
-                let seen = self.clients[client].seen.get(&super::seen_at(partition, &key)).copied();
+                let seen = self.clients[client].seen.get(&calls::seen_at(partition, &key)).copied();
                 Op::CompareAndSet { key, expected: seen.unwrap_or(Revision::ZERO), value: value_of(client, number) }
             }
             9 | 10 => Op::Delete { key },

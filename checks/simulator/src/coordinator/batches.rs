@@ -2,7 +2,7 @@
 
 use super::session::{Heard, Whole};
 use crate::event::{Answered, Asked, BatchId, ClusterNow, CoordinatorMessage, Event, News};
-use crate::host::relaying::CarriedBeat;
+use crate::host::carried::CarriedBeat;
 use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::ClusterState;

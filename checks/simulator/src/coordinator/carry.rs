@@ -1,7 +1,8 @@
 //! Delivery of messages between quorum members, and their consequences: commits, elections, sessions.
 
 use super::member::{Answered, Waiting};
-use super::{Proposal, Session, UnderWay, batch, claimed};
+use super::{Proposal, Session, batch, claimed};
+use crate::coordinator::quorum::UnderWay;
 use crate::event::Event;
 use crate::mutant::broken_core;
 use crate::network::End;

@@ -1,6 +1,6 @@
 //! Counts and records the effects of a committed command.
 
-use super::host_of;
+use crate::coordinator::member::host_of;
 use crate::event::Event;
 use crate::world::World;
 use archon_coordinator_core::{ClusterState, Command, CommandBatch, Edit, EventKind, LossOutcome, Response};

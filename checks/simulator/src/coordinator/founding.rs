@@ -1,7 +1,8 @@
 //! Start of a world: the first coordinators, the first term, and the cluster itself.
 
 use super::member::first_address;
-use super::{Begins, COORDINATORS, Member, batch};
+use super::{Begins, Member, batch};
+use crate::coordinator::quorum::COORDINATORS;
 use crate::event::{Event, Proposal};
 use crate::raft::{Disk, Entry, Membership, Voter, What};
 use crate::world::World;

@@ -77,3 +77,8 @@ impl Member {
         !self.ended
     }
 }
+
+/// Returns the machine at an address.
+pub(crate) fn host_of(address: &str) -> Option<usize> {
+    address.strip_prefix('n')?.split(':').next()?.parse().ok()
+}

@@ -2,7 +2,9 @@
 
 use super::batches::{cluster_now, news};
 use super::session::{Pushed, UnderWay, Whole};
-use crate::check::{Verdicts, Violation};
+use crate::check::door_checks::Verdicts;
+use crate::check::violation::Violation;
+use crate::coordinator::member::host_of;
 use crate::event::{Asked, BatchId, CoordinatorMessage, Event, MemberMessage, Proposal, ProposalReply, Push};
 use crate::network::End;
 use crate::world::World;
@@ -335,9 +337,4 @@ impl World {
 /// Returns the reachability change that a command records.
 fn news_of_a_door(command: &Command) -> Option<DoorNews> {
     if let Command::NoteDoor(news) = command { Some(news.clone()) } else { None }
-}
-
-/// Returns the machine at an address.
-pub(crate) fn host_of(address: &str) -> Option<usize> {
-    address.strip_prefix('n')?.split(':').next()?.parse().ok()
 }

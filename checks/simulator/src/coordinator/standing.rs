@@ -1,8 +1,9 @@
 //! Life cycle of a coordinator process: joining, timer ticks, and end.
 
+use super::Member;
 use super::member::{Begins, first_address};
-use super::{Coordinator, Member};
 use crate::clock::Clock;
+use crate::coordinator::quorum::Coordinator;
 use crate::event::{Event, Proposal};
 use crate::mutant::ShellMutant;
 use crate::raft::{Body, Disk};
@@ -113,7 +114,8 @@ impl World {
         let disk = &member.raft.disk;
         let newcomer = match member.begins {
             Begins::Founder => {
-                let to: Vec<usize> = (0..super::COORDINATORS).filter(|other| *other != coordinator).collect();
+                let to: Vec<usize> =
+                    (0..crate::coordinator::quorum::COORDINATORS).filter(|other| *other != coordinator).collect();
                 for other in to {
                     let Some(there) = &self.quorum.coordinators[other].member else { continue };
                     let id = there.raft.disk.id;

@@ -1,29 +1,15 @@
 //! Live nodes that clients do not reach (closed doors), and the checks of the coordinators' reaction after all other
 //! faults (rules 73 to 76).
 
-use crate::coordinator::host_of;
+use crate::coordinator::member::host_of;
 use crate::event::Event;
-use crate::host::knocking::{Door, Shut};
+use crate::host::door::{Door, Shut};
 use crate::network::End;
-use crate::random::Random;
 use crate::world::World;
 use archon_types::{
     Epoch, NodeId, NodeStatus, PartitionId, PartitionStatus, PlacementId, RelayCandidate, Settings, keepers, keepers_of,
 };
 use std::collections::{BTreeMap, BTreeSet};
-
-/// State of the reachability faults.
-#[derive(Debug)]
-pub(crate) struct Doors {
-    /// Separate generator for features of some seeds, so that other seeds do not change.
-    pub(crate) random: Random,
-}
-
-impl Doors {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed ^ 0x0D00_25E5) }
-    }
-}
 
 /// State of a partition: epoch, leader, and placements by node.
 type Standing = (Epoch, Option<NodeId>, BTreeSet<(PlacementId, NodeId)>);

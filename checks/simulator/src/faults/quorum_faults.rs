@@ -1,12 +1,12 @@
 //! Faults of coordinators with changing membership, and of their directories.
 
-use crate::coordinator::{Begins, COORDINATORS, first_address};
+use crate::coordinator::quorum::COORDINATORS;
+use crate::coordinator::{Begins, first_address};
 use crate::event::Event;
 use crate::network::{Cut, End};
 use crate::raft::{Disk, What};
 use crate::world::World;
-use archon_coordinator_core::majority;
-use archon_coordinator_core::{Command, Members, Wish};
+use archon_coordinator_core::{Command, Members, Wish, majority};
 use archon_types::StorageId;
 use uuid::Uuid;
 

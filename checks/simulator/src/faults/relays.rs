@@ -1,11 +1,11 @@
 //! Faults of relays, and the final checks of them (rules 65 to 72).
 
-use crate::check::Violation;
-use crate::coordinator::host_of;
+use crate::check::violation::Violation;
+use crate::coordinator::member::host_of;
 use crate::event::Event;
-use crate::host::relaying::stream;
+use crate::faults::parts::Relays;
+use crate::host::carried::stream;
 use crate::network::{Cut, End, Lag};
-use crate::random::Random;
 use crate::world::World;
 use archon_types::NodeStatus;
 
@@ -15,27 +15,6 @@ const UNHELPED_MIN: u64 = 24;
 
 /// Final period without direct requests to a coordinator, in heartbeat intervals.
 const CALM: u64 = 6;
-
-/// State of the relay faults.
-#[derive(Debug)]
-pub(crate) struct Relays {
-    /// Separate generator for features of some seeds, so that other seeds do not change.
-    pub(crate) random: Random,
-    /// A machine that is not restarted.
-    pub(crate) dead: Option<usize>,
-    /// Time of the last direct heartbeat to a coordinator.
-    pub(crate) last_direct: u64,
-    /// Rounds in which no coordinator answered a member's relay, and no relay helped.
-    pub(crate) unhelped: u64,
-    /// Of these, the ones in which it contacted a coordinator.
-    pub(crate) asked: u64,
-}
-
-impl Relays {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed ^ 0x0CA2_21E5), dead: None, last_direct: 0, unhelped: 0, asked: 0 }
-    }
-}
 
 impl World {
     /// Returns the relaying machines, by the committed state.

@@ -3,22 +3,8 @@
 
 use crate::coordinator::Session;
 use crate::event::Event;
-use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::Command;
-
-/// State of the session restarts.
-#[derive(Debug)]
-pub(crate) struct Restarter {
-    /// Separate generator for features of some seeds, so that other seeds do not change.
-    random: Random,
-}
-
-impl Restarter {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed ^ 0x5E55_1045) }
-    }
-}
 
 impl World {
     /// Ends the leading coordinator's session at times.

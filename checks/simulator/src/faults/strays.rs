@@ -65,7 +65,7 @@ impl World {
         body: Body,
     ) {
         let address = self.quorum.state.node(to.node).map(|row| row.node.address.clone());
-        let Some(host) = address.and_then(|address| crate::coordinator::host_of(&address)) else { return };
+        let Some(host) = address.and_then(|address| crate::coordinator::member::host_of(&address)) else { return };
         self.coverage.strays += 1;
         self.note(|| format!("{to:?} hears {from:?} lead {partition} in epoch {epoch}"));
         let message = Box::new(PeerMessage::Replica(Message { partition, from, to, epoch, body }));
@@ -77,7 +77,7 @@ impl World {
         let Some(leader) = row.leader_placement().copied() else { return };
         let (Some(own), Some(coordinator)) = (self.address_of(&leader), self.quorum.leader) else { return };
         let address = self.quorum.state.node(leader.node).map(|row| row.node.address.clone());
-        let Some(host) = address.and_then(|address| crate::coordinator::host_of(&address)) else { return };
+        let Some(host) = address.and_then(|address| crate::coordinator::member::host_of(&address)) else { return };
         self.coverage.strays += 1;
         let fact = Fact::Overtaken { by: Epoch::new(by) };
         let report = Report { partition: row.id, placement: leader.id, epoch: row.epoch, version: row.version, fact };

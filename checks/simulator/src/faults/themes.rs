@@ -1,6 +1,6 @@
 //! Situations created on purpose: two or three faults at the very instants at which one rule is the only protection.
 
-use crate::coordinator::host_of;
+use crate::coordinator::member::host_of;
 use crate::event::{Event, Proposal};
 use crate::network::{Cut, End, Lag};
 use crate::scenario::Theme;

@@ -1,7 +1,7 @@
 //! Copies in progress: a loader requests page after page.
 
-use super::relaying::CarriedBeat;
 use crate::event::PeerMessage;
+use crate::host::carried::CarriedBeat;
 use crate::mutant::ShellMutant;
 use crate::world::World;
 use archon_host::{CopyAsk, CopyJob, CopyPage, CopyStart, Life};

@@ -1,6 +1,6 @@
 //! Effects of a machine.
 
-use crate::client::ReplyTo;
+use crate::client::calls::ReplyTo;
 use archon_host::{At, Outcome, Refusal, YieldAsk};
 use archon_replica::{Entry, Message};
 use archon_types::{Millis, PartitionId, PlacementId, Report};

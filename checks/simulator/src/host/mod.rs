@@ -1,9 +1,12 @@
 //! Machines: disks that lose data, processes that are killed and paused, and the driver of a node's partitions.
 
+pub(crate) mod carried;
 pub(crate) mod disk;
+pub(crate) mod door;
 pub(crate) mod engine;
 pub(crate) mod process;
 pub(crate) mod relaying;
+pub(crate) mod round;
 pub(crate) mod shell;
 
 mod copying;

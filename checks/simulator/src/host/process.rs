@@ -1,10 +1,10 @@
 //! A node's process and its machine.
 
 use super::disk::{Batch, Disk};
-use super::knocking::{Door, Knocking};
-use super::relaying::Relaying;
 use super::shell::MachineShell;
 use crate::clock::Clock;
+use crate::host::carried::Relaying;
+use crate::host::door::{Door, Knocking};
 use archon_host::{AppliedPush, Held, HeldState, Partitions, UNKNOWN};
 use archon_member::{Heartbeats, Registering, Reports};
 use archon_types::{BootId, Incarnation, Millis, PlacementId, ProtocolRange, Version};

@@ -1,8 +1,8 @@
 //! Pushes from the coordinator to nodes.
 
 use super::process::Process;
-use super::relaying::CarriedBeat;
 use crate::event::{CoordinatorMessage, Event, MemberMessage, News, Push, Registrations};
+use crate::host::carried::CarriedBeat;
 use crate::mutant::{ShellMutant, broken_host};
 use crate::network::End;
 use crate::world::World;

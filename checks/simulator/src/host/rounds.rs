@@ -1,9 +1,10 @@
 //! Rounds of a member's heartbeat where some nodes relay: one path after the other, until one is answered (rule 67).
 
-use super::relaying::{Said, stream};
-use crate::check::Violation;
-use crate::coordinator::host_of;
+use crate::check::violation::Violation;
+use crate::coordinator::member::host_of;
 use crate::event::{ClusterNow, Event, MemberMessage, PeerMessage};
+use crate::host::carried::{Said, stream};
+use crate::host::round::Round;
 use crate::mutant::broken_member;
 use crate::network::End;
 use crate::world::World;
@@ -11,23 +12,10 @@ use archon_host::Life;
 use archon_member::{
     Attempts, COORDINATOR_ANSWER_MS, RELAY_ANSWER_MS, ReturnAddress, Step, Taken, Unanswered, Way, next_by_relay,
 };
-use archon_types::{Millis, NodeId, Over};
+use archon_types::Over;
 
 /// Number of rounds that a member may ask directly after its relays failed and a coordinator answered.
 const STRAIGHT_ROUNDS: u32 = 10;
-
-/// A heartbeat that is tried on one path after the other.
-#[derive(Debug)]
-pub(crate) struct Round {
-    attempts: Attempts<usize>,
-    /// Relays left to try at its begin.
-    relays: Vec<NodeId>,
-    /// Paths of the last attempt, with their numbers.
-    asked: Vec<Way<usize>>,
-    numbers: Vec<u64>,
-    sent: Millis,
-    given_up_at: Millis,
-}
 
 impl World {
     /// Begins a due round, and continues where an attempt failed.

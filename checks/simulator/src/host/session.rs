@@ -1,8 +1,8 @@
 //! Session with the leading coordinator: registration, heartbeats, reports, farewell.
 
-use super::knocking::Knocking;
 use super::start::held;
 use crate::event::{CoordinatorMessage, Event, MemberMessage};
+use crate::host::door::Knocking;
 use crate::mutant::broken_member;
 use crate::network::End;
 use crate::world::World;

@@ -5,7 +5,7 @@ use super::copying::Puller;
 use super::disk::{Batch, Disk, Write};
 use super::effect::Effect;
 use super::start::new_replica;
-use crate::client::ReplyTo;
+use crate::client::calls::ReplyTo;
 use crate::coverage::Coverage;
 use crate::mutant::{Mutant, ShellMutant};
 use archon_host::{

@@ -1,11 +1,11 @@
 //! Starts, kills and power losses of machines, and recovery from the disk.
 
 use super::disk::Disk;
-use super::knocking::Door;
 use super::process::{Host, Journal, Process, Shadow};
 use super::shell::{MachineShell, Settings, memtable_budget, new_log_time};
 use crate::clock::Clock;
 use crate::event::Event;
+use crate::host::door::Door;
 use crate::mutant::{Mutant, ShellMutant, broken_host};
 use crate::scenario::Scenario;
 use crate::world::World;
@@ -97,7 +97,7 @@ impl World {
             return;
         }
         let boot_id = self.new_boot_id();
-        let guess = self.random.index(crate::coordinator::COORDINATORS);
+        let guess = self.random.index(crate::coordinator::quorum::COORDINATORS);
         let guess = self.first_guess(host, guess);
         let unsynced = self.breaks(ShellMutant::UnsyncedTail);
         let machine = &mut self.hosts[host];

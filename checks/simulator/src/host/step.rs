@@ -1,10 +1,10 @@
 //! Turns of a process: inputs from clients and the disk, and log writes.
 
 use super::disk::Batch;
-use super::knocking::Shut;
 use super::shell::MachineShell;
-use crate::client::ReplyTo;
+use crate::client::calls::ReplyTo;
 use crate::event::Event;
+use crate::host::door::Shut;
 use crate::mutant::ShellMutant;
 use crate::world::World;
 use archon_host::{Completes, Partitions, Request};

@@ -4,12 +4,9 @@ use crate::coordinator::{Begins, first_address};
 use crate::event::{CoordinatorMessage, Event};
 use crate::network::End;
 use crate::raft::Disk;
-use crate::random::Random;
 use crate::world::World;
-use archon_coordinator_core::majority;
-use archon_coordinator_core::{Newcomer, Wish, check_cancel_quorum_change, check_quorum_change};
+use archon_coordinator_core::{Newcomer, Wish, check_cancel_quorum_change, check_quorum_change, majority};
 use archon_types::{QuorumChange, StorageId};
-use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// Maximum number of coordinator machines in a run.
@@ -17,36 +14,14 @@ const MACHINES_MAX: usize = 14;
 /// Minimum number of voters at the end.
 const VOTERS_WANTED: usize = 3;
 
-/// The operator of the quorum, and the coordinator addresses that nodes and participants know.
-#[derive(Debug)]
-pub(crate) struct Changer {
-    /// Separate generator for features of some seeds, so that other seeds do not change.
-    pub(crate) random: Random,
-    /// Last coordinator addresses sent to each machine.
-    named: BTreeMap<usize, Vec<String>>,
-    /// Counter of addresses.
-    pub(crate) addresses: u64,
-}
-
-impl Changer {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed ^ 0x0057_4054), named: BTreeMap::new(), addresses: 0 }
-    }
-
-    /// Records the coordinator addresses sent to a machine.
-    pub(crate) fn note_named(&mut self, machine: usize, named: Vec<String>) {
-        self.named.insert(machine, named);
-    }
-}
-
 impl World {
     /// Returns the coordinators that a machine knows: the first ones, which its operator configured, and the last ones
     /// it was sent.
     pub(crate) fn coordinators_known_to(&self, machine: usize) -> Vec<usize> {
         if !self.plan.changes_quorum {
-            return (0..crate::coordinator::COORDINATORS).collect();
+            return (0..crate::coordinator::quorum::COORDINATORS).collect();
         }
-        let first = (0..crate::coordinator::COORDINATORS).map(first_address);
+        let first = (0..crate::coordinator::quorum::COORDINATORS).map(first_address);
         let named = self.changer.named.get(&machine).into_iter().flatten().cloned();
         let mut known: Vec<usize> = named.chain(first).filter_map(|address| self.coordinator_at(&address)).collect();
         known.sort_unstable();

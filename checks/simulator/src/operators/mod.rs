@@ -3,5 +3,6 @@
 pub(crate) mod changer;
 mod drops;
 pub(crate) mod operator;
+pub(crate) mod parts;
 pub(crate) mod recovery;
 pub(crate) mod upgrade;

@@ -1,31 +1,12 @@
 //! An operator that does not wait indefinitely: if a partition has no in-sync copy on a live node for long, another copy
 //! is made to lead, or the partition begins empty (rule 23).
 
-use crate::coordinator::host_of;
+use crate::coordinator::member::host_of;
 use crate::event::{Event, Proposal};
 use crate::network::{Cut, End};
-use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::{Command, check_force_leader};
 use archon_types::{NodeId, Partition, PartitionId, PartitionStatus};
-use std::collections::BTreeMap;
-
-/// State of the operator.
-#[derive(Debug)]
-pub(crate) struct Operator {
-    /// Separate generator for features of some seeds, so that other seeds do not change.
-    random: Random,
-    /// Start of the unavailability of partitions without a possible leader.
-    since: BTreeMap<PartitionId, u64>,
-    /// End of the last situation created on purpose.
-    until: u64,
-}
-
-impl Operator {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed ^ 0xACCE), since: BTreeMap::new(), until: 0 }
-    }
-}
 
 impl World {
     /// Runs the operator's check, and schedules the next one; also after the faults.

@@ -2,8 +2,6 @@
 //! nodes live on (rules 60 to 62).
 
 use crate::event::{Event, Proposal};
-use crate::host::disk::Disk;
-use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::{ClusterState, Command, Coordinator, begin_generation, check_settle};
 use archon_types::{GenerationKey, Millis, StorageId};
@@ -11,22 +9,6 @@ use uuid::Uuid;
 
 /// Maximum number of recoveries in a run.
 const RECOVERIES_MAX: u32 = 2;
-
-/// The operator that recovers the coordinators.
-#[derive(Debug)]
-pub(crate) struct Recoverer {
-    /// Separate generator for features of some seeds, so that other seeds do not change.
-    random: Random,
-    begun: u32,
-    /// The right directory of a machine that runs on an older copy of it.
-    aside: Option<(usize, Box<Disk>)>,
-}
-
-impl Recoverer {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed ^ 0x4EC0_7E4D), begun: 0, aside: None }
-    }
-}
 
 impl World {
     /// Starts a new generation with the remaining log.

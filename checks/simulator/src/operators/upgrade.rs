@@ -1,15 +1,14 @@
 //! Upgrades: members are replaced by newer and older versions while everything else continues, and the protocol rises
 //! (rules 63 and 64).
 
-use crate::check::Violation;
-use crate::coordinator::COORDINATORS;
+use crate::check::violation::Violation;
+use crate::coordinator::quorum::COORDINATORS;
 use crate::event::{Event, Proposal};
-use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::{Command, CoordinatorsSpeak, check_commands, next_raise};
 use archon_types::ProtocolRange;
 
-const fn range(oldest: u32, newest: u32) -> ProtocolRange {
+pub(crate) const fn range(oldest: u32, newest: u32) -> ProtocolRange {
     ProtocolRange { oldest, newest }
 }
 
@@ -19,24 +18,6 @@ const VERSIONS: [&[ProtocolRange]; 2] =
     [&[range(1, 1), range(1, 2), range(1, 2)], &[range(1, 1), range(1, 2), range(1, 3), range(1, 3), range(2, 3)]];
 /// Final version of all members.
 const NEWEST: ProtocolRange = range(1, 3);
-
-/// The operator that upgrades the cluster.
-#[derive(Debug)]
-pub(crate) struct Upgrader {
-    /// Separate generator for features of some seeds, so that other seeds do not change.
-    random: Random,
-    /// The versions of the coordinators.
-    coordinators: [ProtocolRange; COORDINATORS],
-    /// A coordinator's decision in a term, about to be proposed.
-    decided: Option<(usize, u64, Command)>,
-}
-
-impl Upgrader {
-    pub(crate) fn new(seed: u64) -> Self {
-        let coordinators = [range(1, 2); COORDINATORS];
-        Self { random: Random::new(seed ^ 0x0B64_ADE5), coordinators, decided: None }
-    }
-}
 
 impl World {
     /// Continues the upgrade, or a rollback; the leading coordinator checks whether the protocol may rise.

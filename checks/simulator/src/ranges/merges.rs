@@ -1,7 +1,7 @@
 //! Merges: an operator orders them for tables by ranges at any time, between splits, and at times cancels one; and the
 //! faults placed around a merge (rules 44 to 51).
 
-use crate::coordinator::host_of;
+use crate::coordinator::member::host_of;
 use crate::event::Event;
 use crate::network::{End, Lag};
 use crate::world::World;

@@ -1,7 +1,7 @@
 //! Splits: an operator orders them for tables by ranges at any time and at times cancels one; and the faults placed
 //! around a split (rules 34 to 42).
 
-use crate::coordinator::host_of;
+use crate::coordinator::member::host_of;
 use crate::event::Event;
 use crate::network::{Cut, End};
 use crate::random::Random;

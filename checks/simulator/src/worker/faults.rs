@@ -1,8 +1,8 @@
 //! Faults of participants, operators' orders on leases, and their end.
 
-use super::TABLE;
 use crate::event::{Event, Proposal};
 use crate::network::{Cut, End};
+use crate::worker::workers::TABLE;
 use crate::world::World;
 use archon_coordinator_core::{Bar, Command, Order, check_order};
 use archon_types::{Epoch, Millis, NodeGoal, NodeId, Partition, PartitionId, PartitionStatus};

@@ -9,122 +9,18 @@
 
 mod faults;
 mod session;
+pub(crate) mod workers;
 
 use crate::clock::Clock;
 use crate::event::Event;
 use crate::mutant::broken_member;
-use crate::random::Random;
+use crate::worker::workers::{Process, TABLE, Worker};
 use crate::world::World;
 use archon_coordinator_core::Command;
-use archon_member::{Acquired, Participation, Registering};
-use archon_types::{
-    BootId, Epoch, Holds, Incarnation, LeaseTiming, Millis, NodeId, PartitionId, Partitioning, StorageId,
-};
+use archon_member::{Participation, Registering};
+use archon_types::{Epoch, Holds, LeaseTiming, Millis, PartitionId, Partitioning, StorageId};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
-
-/// The table that they serve.
-pub(crate) const TABLE: &str = "jobs";
-
-/// All participants, and the record of ownership.
-#[derive(Debug)]
-pub(crate) struct Workers {
-    /// Separate generator for features of some seeds, so that other seeds do not change.
-    random: Random,
-    machines: Vec<Worker>,
-    /// Processes that hang while others were started in their place: on waking, one would trust its lease.
-    hanging: Vec<(String, Clock, Process)>,
-    partitions: u32,
-    /// Last incarnation that acquired each partition, and its epoch.
-    latest: BTreeMap<PartitionId, (Epoch, NodeId, Incarnation)>,
-}
-
-/// A machine of the service.
-#[derive(Debug)]
-struct Worker {
-    name: String,
-    clock: Clock,
-    timing: Option<LeaseTiming>,
-    process: Option<Process>,
-    paused_until: u64,
-    boots: u64,
-}
-
-/// A process of the service, with the library in it.
-#[derive(Debug)]
-struct Process {
-    boot: u64,
-    boot_id: BootId,
-    storage: StorageId,
-    registering: Registering,
-    life: Option<(NodeId, Incarnation)>,
-    it: Participation,
-    /// The coordinator that probably leads.
-    guess: usize,
-    /// The last heartbeat was answered.
-    answered: bool,
-    next_register: Millis,
-    next_heartbeat: Millis,
-    next_poll: Millis,
-    next_reports: Millis,
-    stopping: bool,
-    callbacks: Vec<Callback>,
-    /// Partitions in the service's view: acquired, and neither released nor lost yet. It checks before each use.
-    held: BTreeSet<Acquired>,
-}
-
-/// A running callback of the service.
-#[derive(Clone, Copy, Debug)]
-struct Callback {
-    of: Acquired,
-    acquires: bool,
-    /// In true time.
-    ends_at: u64,
-}
-
-impl Workers {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            random: Random::new(seed ^ 0x10B5),
-            machines: Vec::new(),
-            hanging: Vec::new(),
-            partitions: 0,
-            latest: BTreeMap::new(),
-        }
-    }
-
-    /// Sets the coordinator that a participant contacts next.
-    pub(crate) fn turn_to(&mut self, worker: usize, coordinator: usize) {
-        let machine = self.machines.get_mut(worker);
-        machine
-            .and_then(|machine| machine.process.as_mut())
-            .into_iter()
-            .for_each(|process| process.guess = coordinator);
-    }
-
-    /// Returns the number of machines.
-    pub(crate) fn count(&self) -> usize {
-        self.machines.len()
-    }
-
-    /// Returns the end of a pause of a participant's process.
-    pub(crate) fn paused_until(&self, worker: usize) -> Option<u64> {
-        self.machines.get(worker).map(|machine| machine.paused_until)
-    }
-
-    /// Returns true if this world has none.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.machines.is_empty()
-    }
-}
-
-impl Process {
-    /// Returns what the service may use at this instant.
-    fn used(&self, now: Millis) -> impl Iterator<Item = Acquired> + use<'_> {
-        let holdings = self.it.holdings();
-        self.held.iter().copied().filter(move |of| holdings.check(*of, now))
-    }
-}
 
 impl World {
     /// Draws whether there are participants, and how many.
@@ -176,7 +72,7 @@ impl World {
         self.make_lease_table();
         let (boot_id, storage) = (self.new_boot_id(), StorageId::new(Uuid::from_u128(self.unique())));
         let broken = broken_member(self.mutant);
-        let guess = self.workers.random.index(crate::coordinator::COORDINATORS);
+        let guess = self.workers.random.index(crate::coordinator::quorum::COORDINATORS);
         let guess = self.first_guess(self.machine_of(worker), guess);
         let machine = &mut self.workers.machines[worker];
         if machine.process.is_some() {

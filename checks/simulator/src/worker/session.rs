@@ -1,8 +1,8 @@
 //! A participant's session with the leading coordinator, and the callbacks of its service.
 
-use super::{Callback, Process, TABLE};
-use crate::check::Violation;
+use crate::check::violation::Violation;
 use crate::event::{CoordinatorMessage, Event, MemberMessage};
+use crate::worker::workers::{Callback, Process, TABLE};
 use crate::world::World;
 use archon_coordinator_core::Register;
 use archon_member::{Acquired, Again, Effect, Registering, Taken};
