@@ -1,5 +1,6 @@
 //! Static checks: they read files of the repository and run no part of the product.
 
+mod circles;
 mod documents;
 mod features;
 mod limits;
