@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Describes the keys from one bound to another.
 pub(crate) fn keys_text(begin: &str, end: Option<&str>) -> String {
-    let begin = if begin.is_empty() { "the first one".to_owned() } else { shown_key(begin.as_bytes()) };
+    let begin = if begin.is_empty() { "the first key".to_owned() } else { shown_key(begin.as_bytes()) };
     match end {
         Some(end) => format!("from {begin} up to, not including, {}", shown_key(end.as_bytes())),
         None => format!("from {begin} on"),
@@ -53,8 +53,8 @@ pub(crate) fn reshaping_text(partition: &PartitionDescription, reshaping: &Resha
     let Reshaping { partition: left, right, reshaping_phase, copies_ready, copies_total, message, .. } = reshaping;
     if reshaping.kind == ReshapingKind::Merge {
         return match *left == partition.id {
-            true => format!("merging    gets all keys of {right}; {message}"),
-            false => format!("merging    gives all of its keys to {left}, and ends then; {message}"),
+            true => format!("merging    receives all keys of {right}; {message}"),
+            false => format!("merging    gives all its keys to {left} and is then deleted; {message}"),
         };
     }
     let at = shown_key(reshaping.at.as_bytes());
@@ -63,7 +63,7 @@ pub(crate) fn reshaping_text(partition: &PartitionDescription, reshaping: &Resha
 
 /// Describes the owner of a lease: its address, and the time until the lease would be lost.
 pub(crate) fn owner_lines(partition: &PartitionDescription, nodes: &[Node]) -> Vec<String> {
-    let Some(name) = &partition.leader else { return vec!["owner      nobody now".to_owned()] };
+    let Some(name) = &partition.leader else { return vec!["owner      none".to_owned()] };
     let Some(owner) = nodes.iter().find(|node| Some(node.id) == partition.leader_id) else {
         return vec![format!("owner      {name}")];
     };

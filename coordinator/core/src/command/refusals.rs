@@ -23,7 +23,7 @@ pub(crate) fn stale(what: &str, now: Version, judged: Version) -> ErrorDetail {
 
 /// Returns the error for decisions about data during a recovery: no row is trusted then.
 pub(crate) fn recovering() -> ErrorDetail {
-    let message = "the coordinators are being recovered; wait until `archon quorum list` says that it is over";
+    let message = "the coordinators are being recovered; wait for the end of the recovery (`archon quorum list`)";
     ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(1_000)
 }
 

@@ -8,28 +8,29 @@ use serde::{Deserialize, Serialize};
 #[allow(missing_docs)] // The messages are the documentation of the fields.
 pub enum Obstacle {
     /// No such node.
-    #[error("there is no node {node}")]
+    #[error("node {node} does not exist")]
     NoSuchNode { node: NodeId },
     /// No such partition.
-    #[error("there is no partition {partition}")]
+    #[error("partition {partition} does not exist")]
     NoSuchPartition { partition: String },
     /// Fewer nodes would be left than a table has copies of each partition.
     #[error(
-        "table {table:?} wants {need} copies of each partition, and without {node} only {have} nodes take copies; add a \
-         node, or uncordon one"
+        "table {table:?} requires {need} copies of each partition, and without {node} only {have} nodes take copies; \
+         add a node, or uncordon one"
     )]
     TooFewNodes { table: String, node: String, have: u64, need: u64 },
     /// The remaining nodes are full.
     #[error(
-        "{placements} copies have nowhere to go: the other nodes are at their limits{}, or hold a copy already; raise a limit with \
+        "no other node can take {placements} copies: all are at their limits{}, or hold a copy already; raise a limit \
+         with \
          `archon node set NAME --partitions-max`, or add a node",
         limits_text(limits)
     )]
     NodesAtLimit { placements: u32, limits: Vec<(String, u32)> },
     /// Some of the remaining nodes may not hold the copies.
     #[error(
-        "{placements} copies have nowhere to go: other nodes are barred from {barred} of them, the rest are at their limits or hold \
-         a copy already; take a bar back: `archon node describe` and `archon partition describe` name them"
+        "no other node can take {placements} copies: nodes are excluded from {barred} of them, at their limits, or \
+         hold a copy already; lift an exclusion: see `archon node describe` and `archon partition describe`"
     )]
     NodesBarred { placements: u32, barred: u32 },
     /// A node that is not alive cannot be copied from.
@@ -39,24 +40,22 @@ pub enum Obstacle {
     #[error("{node} is alive; {remedy}")]
     Alive { node: String, remedy: &'static str },
     /// It holds in-sync copies.
-    #[error("{node} holds copies of {} that count ({named}); {remedy}", counted(*partitions))]
+    #[error("{node} holds in-sync copies of {} ({named}); {remedy}", counted(*partitions))]
     HoldsCopies { node: String, partitions: u32, named: String, remedy: String },
     /// It holds the last copies of partitions that lost everything else.
-    #[error("{node} holds the last trace of {} ({named}); force a leader there first", counted(*partitions))]
+    #[error("{node} holds the last data of {} ({named}); force a leader there first", counted(*partitions))]
     LastTraces { node: String, partitions: u32, named: String },
     /// There is no data to lose.
     #[error("partition {partition} was never assigned: there is nothing to lose")]
     NeverAssigned { partition: String },
     /// A lease holds no data.
-    #[error(
-        "partition {partition} is a lease: there is no data to lose, and it is owned again once a participant takes it"
-    )]
+    #[error("partition {partition} is a lease without data; it gets an owner once a participant takes it")]
     IsLease { partition: String },
     /// A participant holds no data.
-    #[error("{node} is a participant: it holds no data that could be lost; `archon node remove {node}` forgets it")]
+    #[error("{node} is a participant and holds no data; remove it with `archon node remove {node}`")]
     IsParticipant { node: String },
     /// Another copy can lead without any loss.
-    #[error("nothing needs to be lost: {node} is alive and holds a copy of partition {partition} that counts")]
+    #[error("no data needs to be lost: {node} is alive and holds an in-sync copy of partition {partition}")]
     StillCounts { partition: String, node: String },
     /// The former leader may still serve.
     #[error("the lease of the former leader of partition {partition}, {node}, may still run; try again in a moment")]
@@ -66,8 +65,8 @@ pub enum Obstacle {
     CannotLead { partition: String, node: String, why: &'static str },
     /// The data would have no node.
     #[error(
-        "{subject} wants {need} copies of each partition, and without {node} only {have} nodes may hold them; add a node, \
-         uncordon one, or take another bar back"
+        "{subject} requires {need} copies of each partition, and without {node} only {have} nodes may hold them; add a \
+         node, uncordon one, or lift another exclusion"
     )]
     TooFewUnbarred { subject: String, node: String, have: u64, need: u64 },
     /// A missing leadership cannot be renewed.
@@ -81,8 +80,8 @@ pub enum Obstacle {
     NotInMaintenance { node: String },
     /// Forcing that copy would delete a better one.
     #[error(
-        "the copy of partition {partition} on {better} is better than the one on {node}, and would be deleted; leave \
-         --node out, or stop {better} first if its copy must not lead"
+        "the copy of partition {partition} on {better} is better than the one on {node}, and would be deleted; omit \
+         --node, or stop {better} first if its copy must not lead"
     )]
     BetterCopy { partition: String, node: String, better: String },
 }

@@ -158,7 +158,7 @@ impl ClusterState {
             ));
         }
         if row.node.status != NodeStatus::Alive {
-            return stale(format!("{} counts as {}; register again to come back", row.node.name, row.node.status));
+            return stale(format!("{} is {}; register again to return", row.node.name, row.node.status));
         }
         Ok(row)
     }

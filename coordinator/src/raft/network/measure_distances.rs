@@ -24,7 +24,7 @@ pub(crate) async fn run(quorum: Quorum, transport: Transport, stop: Cancellation
                 measured = check_distance(&transport, &quorum.local_voter, id, &address) => measured,
             };
             if let Some(far) = quorum.distances.note(id, measured) {
-                tracing::warn!("{far}: it counts as unreachable, and elections may not end; {}", far.remedy());
+                tracing::warn!("{far}: it is treated as unreachable, and elections may not succeed; {}", far.remedy());
             }
         }
     }

@@ -137,7 +137,7 @@ fn owner_stays(state: &ClusterState, owner: NodeId, leases: &[PartitionId]) -> R
 
 /// Ways to release a lease that no other participant may own.
 pub(crate) const STAYS_REMEDY: &str =
-    "start other participants, let those serve that are cordoned, drained, in maintenance or full, or take a bar back";
+    "start other participants, end a cordon, drain or maintenance, raise a limit, or lift an exclusion (`unbar`)";
 
 /// Returns one reason for all replicas that are tombstoned and not deleted yet.
 fn condemned(state: &ClusterState) -> Option<Reason> {
@@ -260,7 +260,7 @@ pub(crate) fn limit_remedy(plan: bool) -> String {
 }
 
 pub(crate) fn withheld_remedy() -> String {
-    "start the failed nodes again; of one that will never return, say so: `archon node lost NAME`".to_owned()
+    "start the failed nodes again; for a node that will never return: `archon node lost NAME`".to_owned()
 }
 
 /// Returns one reason for all partitions of a table that were never assigned, and one for all leases of a table without

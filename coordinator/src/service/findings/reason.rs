@@ -34,7 +34,7 @@ pub(crate) fn reason(state: &ClusterState, remembered: &Remembered, partition: P
     let (code, message, since, remedy) = match why {
         Why::NotEnoughNodes { have, need } => (
             ReasonCode::NotEnoughNodes,
-            format!("{have} of {need} nodes have registered"),
+            format!("{have} of {need} required nodes are registered"),
             unserved,
             match need.saturating_sub(*have) {
                 1 => "start another node".to_owned(),
@@ -43,7 +43,7 @@ pub(crate) fn reason(state: &ClusterState, remembered: &Remembered, partition: P
         ),
         Why::NoParticipant { table } if awaits_first_participant(state, partition.table) => (
             ReasonCode::AwaitsFirstParticipant,
-            format!("no participant has served table {table} yet: its partitions wait for the first one"),
+            format!("table {table} waits for its first participant"),
             unserved,
             no_participant_remedy(state, table),
         ),
@@ -54,109 +54,115 @@ pub(crate) fn reason(state: &ClusterState, remembered: &Remembered, partition: P
             no_participant_remedy(state, table),
         ),
         Why::AboutToBeAssigned => {
-            (ReasonCode::AboutToBeAssigned, "its nodes are just being chosen".into(), unserved, String::new())
+            (ReasonCode::AboutToBeAssigned, "its nodes are being chosen".into(), unserved, String::new())
         }
         Why::NodesAtLimit { full, plan } => (
             ReasonCode::NodesAtLimit,
-            format!("{full} nodes that could take its copies are at their limits (--partitions-max)"),
+            format!("all {full} nodes that could take its copies are at their limits (--partitions-max)"),
             unserved,
             limit_remedy(*plan),
         ),
         Why::LeaderHearsTooFew { node, hears, need } => (
             ReasonCode::LeaderHearsTooFew,
             format!(
-                "{} leads it and takes no writes: it hears {hears} of the {need} copies that must have each write, its own \
-                 included",
+                "its leader {} refuses writes: it reaches {hears} of the {need} copies that must store each write, \
+                 including its own",
                 name(*node)
             ),
             Millis::ZERO,
-            format!("see whether {} and the nodes of the other copies reach each other", name(*node)),
+            format!("check the network between {} and the nodes of the other copies", name(*node)),
         ),
         Why::RepairWithheld { failed, of } => (
             ReasonCode::RepairWithheld,
-            format!("{failed} of {of} nodes are failed, more than a third: no copy is made in place of theirs"),
+            format!("more than a third of the nodes are failed ({failed} of {of}): their copies are not replaced"),
             Millis::ZERO,
             withheld_remedy(),
         ),
         Why::TakingOver { node } => {
-            (ReasonCode::TakingOver, format!("{} takes over", name(*node)), unserved, String::new())
+            (ReasonCode::TakingOver, format!("{} is taking over", name(*node)), unserved, String::new())
         }
         Why::EpochSurpassed { known } => (
             ReasonCode::EpochSurpassed,
-            format!("a copy knew epoch {known}, which nobody had granted; its leader begins above it"),
+            format!("a copy knew epoch {known}, which was never granted; the next leader uses a higher one"),
             unserved,
-            "look for a node that runs from an old or copied data directory, or coordinators that were set back".into(),
+            "look for a node started from an old or copied data directory, or for coordinators restored from an old \
+             state"
+                .into(),
         ),
         Why::WaitingForLease { node, .. } => (
             ReasonCode::WaitingForLease,
-            format!("the lease of {} may still run", name(*node)),
+            format!("the lease of {} may not have expired yet", name(*node)),
             unserved,
             String::new(),
         ),
         Why::NoLiveReplica { node, since, .. } => (
             ReasonCode::NoLiveReplica,
-            format!("a copy that counts is on {}, which is not alive", name(*node)),
+            format!("an in-sync copy is on {}, which is not alive", name(*node)),
             *since,
             format!("start {} again with its data directory", name(*node)),
         ),
         Why::HolderRegistering { node } => {
-            (ReasonCode::HolderRegistering, format!("{} is just coming back", name(*node)), unserved, String::new())
+            (ReasonCode::HolderRegistering, format!("{} is registering", name(*node)), unserved, String::new())
         }
         Why::AboutToBeElected => {
-            (ReasonCode::AboutToBeElected, "its leader is just being chosen".into(), unserved, String::new())
+            (ReasonCode::AboutToBeElected, "its leader is being elected".into(), unserved, String::new())
         }
         Why::DataLost => (
             ReasonCode::DataLost,
-            "no copy that counts is left".into(),
+            "no in-sync copy is left".into(),
             unserved,
-            format!("see what is left: `archon partition describe {}`", operand(state, partition)),
+            format!("see the remaining copies: `archon partition describe {}`", operand(state, partition)),
         ),
         Why::LostCopyKept { node, alive, need } => (
             ReasonCode::LostCopyKept,
             format!(
-                "the copy on {} was lost or damaged, and is kept as it is: {alive} of {need} others count on nodes that are alive",
+                "the copy on {} was lost or damaged, and is kept until other copies are in sync on live nodes: {alive} \
+                 of {need} are",
                 name(*node)
             ),
             Millis::ZERO,
-            "start the nodes that hold the others; then it is replaced".into(),
+            "start the nodes of the other copies; then it is replaced".into(),
         ),
         Why::UnderReplicated { have, want } => (
             ReasonCode::UnderReplicated,
-            format!("{have} of {want} copies count"),
+            format!("{have} of {want} copies are in sync"),
             Millis::ZERO,
             "add nodes or start failed ones".into(),
         ),
         Why::Offline { note } => (
             ReasonCode::Offline,
-            format!("an operator has taken it offline{}", because(&note.why)),
+            format!("an operator took it offline{}", because(&note.why)),
             note.at,
             format!("`archon partition online {}` brings it back", operand(state, partition)),
         ),
         Why::AllBarred { participants } => (
             ReasonCode::AllBarred,
-            format!("all {participants} participants that serve its table are barred from it, or were not granted it"),
+            format!(
+                "all {participants} participants that serve its table are excluded from it, or have no right to \
+                     own it"
+            ),
             unserved,
             format!(
-                "take a bar back (see `archon partition describe {}`), or grant the table: `archon access grant own --participant NAME --table \
-                 {}`",
+                "lift an exclusion (see `archon partition describe {}`), or grant the right: `archon access grant own \
+                 --participant NAME --table {}`",
                 operand(state, partition),
                 subjects::table_name(state, partition.table)
             ),
         ),
         Why::OwnerStays { node } => (
             ReasonCode::OwnerStays,
-            format!("{} is to give it up and stays its owner: nobody else may own it", name(*node)),
+            format!("{} should give it up and stays its owner, because no other participant may own it", name(*node)),
             Millis::ZERO,
             STAYS_REMEDY.to_owned(),
         ),
         Why::GivenUp { participants } => (
             ReasonCode::GivenUp,
             match participants {
-                1 => "the participant that could own it gave it up a moment ago".to_owned(),
-                all => format!("all {all} participants that could own it gave it up a moment ago"),
+                1 => "the only possible owner gave it up recently".to_owned(),
+                all => format!("all {all} possible owners gave it up recently"),
             },
             unserved,
-            "look at their logs for why they could not take it; each is asked again after 10 s".into(),
+            "see their logs for the reason; each is asked again after 10 s".into(),
         ),
         Why::MoveWaits { migration, why } => {
             (ReasonCode::MoveWaits, format!("move {migration} waits: {why}"), Millis::ZERO, String::new())

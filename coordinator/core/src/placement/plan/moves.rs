@@ -58,12 +58,13 @@ impl fmt::Display for MoveReason {
         match self {
             Self::Balance { has, share } => write!(f, "the node has {has}, its share is {share}"),
             Self::Lead { leads, other } => {
-                write!(f, "the node leads {leads}, the other one {other}; nothing is copied")
+                write!(f, "the node leads {leads}, the target {other}; no data is copied")
             }
             Self::MakeRoom => write!(f, "makes room for a missing copy that only full nodes could take"),
             Self::PassOn { leads, other } => write!(
                 f,
-                "the node leads {leads}; the other one leads {other} and passes one on to where fewer are led; nothing is copied"
+                "the node leads {leads}; the target leads {other} and passes one on to a node that leads fewer; no \
+                 data is copied"
             ),
         }
     }
@@ -125,7 +126,11 @@ impl fmt::Display for UnmetReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotEmptied { placements } => {
-                write!(f, "{placements} placements of the drained node have nowhere to go; add nodes or raise limits")
+                write!(
+                    f,
+                    "no other node can take {placements} placements of the drained node; add nodes or raise \
+                           limits"
+                )
             }
             Self::AboveShare { has, share } => {
                 write!(f, "the node keeps {has} of a share of {share}: no other node may take more")
@@ -136,15 +141,16 @@ impl fmt::Display for UnmetReason {
             Self::ZonesDoubled { partitions } => {
                 write!(
                     f,
-                    "{partitions} partitions keep two copies in one zone: nodes of other zones have no room, or there are \
+                    "{partitions} partitions keep two copies in one zone: nodes of other zones have no capacity, or \
+                     there are \
                      fewer zones than copies"
                 )
             }
             Self::NotAlive { placements } => {
                 write!(
                     f,
-                    "the node is not alive: a rebalance moves none of its {placements} placements; it returns with them, or copies are made \
-                     elsewhere after replace_after_ms"
+                    "the node is not alive: a rebalance moves none of its {placements} placements; it returns with \
+                     them, or they are rebuilt on other nodes after replace_after_ms"
                 )
             }
         }
