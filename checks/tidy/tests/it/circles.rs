@@ -59,7 +59,7 @@ fn words(text: &str) -> Vec<String> {
             literal(rest, '"')
         } else if first == '\'' {
             let after = &rest[1..];
-            let is_lifetime = after.starts_with(begins_word) && !after.chars().nth(1).is_some_and(|next| next == '\'');
+            let is_lifetime = after.starts_with(begins_word) && after.chars().nth(1).is_none_or(|next| next != '\'');
             if is_lifetime { 1 + word_length(after) } else { literal(rest, '\'') }
         } else if begins_word(first) {
             let length = word_length(rest);

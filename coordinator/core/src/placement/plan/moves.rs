@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// One placement's move as decided, with the numbers behind it. Its displayed form is an [`archon_types::plan::Move`],
-/// its form in the log a [`PlannedMove`].
+/// its form in the log a [`PlannedMove`](crate::PlannedMove).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Move {
     /// Kind of move.
