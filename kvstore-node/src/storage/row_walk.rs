@@ -45,14 +45,15 @@ pub(crate) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Passes every row from `begin` on and before `end` to `show`, with the bytes of its key and value. Returns `None`
-    /// if they cannot be read, or are no longer here: copies that are served report damage themselves.
+    /// Passes every row from `begin` on and before `end` to `show`, with the bytes of its key and value. Returns the rest
+    /// that the last page asks for, or `None` if rows cannot be read, or are no longer here: copies that are served
+    /// report damage themselves.
     pub(crate) async fn walk(
         &self,
         (begin, end): (Bytes, Bytes),
         above: &impl Above,
         mut show: impl FnMut(&Bytes, usize),
-    ) -> Option<()> {
+    ) -> Option<Duration> {
         let mut from = Bound::Included(begin);
         loop {
             let gathered = above.gathered(from.clone()).await?;
@@ -72,12 +73,13 @@ impl Rows<'_> {
                     show(row, bytes);
                 }
             });
+            let rest = (began.elapsed() * self.pace.rest_factor).min(REST_AFTER_PAGE_MAX);
             let Some(reached) = reached.filter(|reached| *reached < end) else {
                 above.reached(end).await;
-                return Some(());
+                return Some(rest);
             };
             above.reached(reached.clone()).await;
-            tokio::time::sleep((began.elapsed() * self.pace.rest_factor).min(REST_AFTER_PAGE_MAX)).await;
+            tokio::time::sleep(rest).await;
             from = Bound::Excluded(reached);
         }
     }

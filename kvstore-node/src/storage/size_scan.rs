@@ -22,9 +22,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// Costs about one percent.
+/// Costs about one percent of a core.
 const PACE: Pace = Pace { page: PageLimit::bytes(1024 * 1024), rest_factor: 100 };
-/// Costs about ten percent: without a first count, growth has no meaning either.
+/// Costs about ten percent of a core: without a first count, growth has no meaning either.
 const FIRST_PACE: Pace = Pace { rest_factor: 10, ..PACE };
 const REST_AFTER_ROUND: Duration = Duration::from_secs(2);
 /// Interval of looks for placements that were never counted.
@@ -85,7 +85,7 @@ pub(crate) async fn count(
         let Some(partition) = holdings.partition_of(placement) else { return };
         let memtable = ShardMemtable { shards: &shards, partition, placement };
         let rows = Rows { engine: &engine, placement, pace };
-        let Some((load, (before, since))) = count_placement(&rows, &memtable).await else { return };
+        let Some(Count { load, before, since, rest }) = count_placement(&rows, &memtable).await else { return };
         if holdings.partition_of(placement).is_none() {
             known.lock().remove(&placement);
             return;
@@ -98,6 +98,7 @@ pub(crate) async fn count(
             counted
         };
         shared.load.placement(counted.with(since));
+        tokio::time::sleep(rest).await;
     };
     // The placement that is counted again. Two counts of one would spoil each other.
     let again_now: Mutex<Option<PlacementId>> = Mutex::default();
@@ -209,8 +210,16 @@ impl Over for ShardMemtable<'_> {
     }
 }
 
-/// A complete count of a placement, and its memtable's growth figures at the end.
-type Count = (PlacementLoad, (Growth, Growth));
+/// A complete count of a placement.
+struct Count {
+    load: PlacementLoad,
+    /// Apparent growth since the previous count.
+    before: Growth,
+    /// Growth since this one.
+    since: Growth,
+    /// Rest before the next count.
+    rest: Duration,
+}
 
 async fn count_placement(rows: &Rows<'_>, memtable: &impl Over) -> Option<Count> {
     let mut load = PlacementLoad { placement: rows.placement, bytes: 0, keys: 0 };
@@ -219,14 +228,16 @@ async fn count_placement(rows: &Rows<'_>, memtable: &impl Over) -> Option<Count>
         load.keys += u64::from(row.first() == Some(&KIND_VALUE));
     };
     let (begin, end) = row::value_bounds(&KeyRange::ALL);
+    let mut rest = Duration::ZERO;
     // The memtable first: rows that leave it meanwhile are in the engine by then.
     let gathered = memtable.last().await;
     let stored = rows.last_stored((begin.clone(), end.clone())).await?;
     if let Some(last) = memtable.begun(stored.max(gathered)).await? {
-        rows.walk((begin, row::just_after(&last)), memtable, &mut show).await?;
+        rest += rows.walk((begin, row::just_after(&last)), memtable, &mut show).await?;
     }
-    rows.walk((end, end_of_rows()), memtable, &mut show).await?;
-    Some((load, memtable.counted().await?))
+    rest += rows.walk((end, end_of_rows()), memtable, &mut show).await?;
+    let (before, since) = memtable.counted().await?;
+    Some(Count { load, before, since, rest })
 }
 
 #[cfg(test)]
@@ -303,10 +314,20 @@ mod tests {
         let memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
         let still = Still { memtable: &memtable, rows: 1, cleared: false };
         let rows = Rows { engine: &engine, placement: SPACE, pace: Pace { rest_factor: 0, ..PACE } };
-        let (load, _) = count_placement(&rows, &still).await.unwrap();
+        let load = count_placement(&rows, &still).await.unwrap().load;
         assert_eq!((load.keys, load.bytes), (2, 3 * 2 + 3 * 5));
         let cleared = Still { cleared: true, ..still };
         assert!(count_placement(&rows, &cleared).await.is_none(), "some of that has left meanwhile");
+    }
+
+    /// Small placements were counted one after the other without a rest.
+    #[tokio::test]
+    async fn rest_follows_only_page_of_placement() {
+        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::default());
+        let memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
+        let still = Still { memtable: &memtable, rows: 1, cleared: false };
+        let rows = Rows { engine: &engine, placement: SPACE, pace: Pace { rest_factor: 1_000_000, ..PACE } };
+        assert!(count_placement(&rows, &still).await.unwrap().rest > Duration::ZERO);
     }
 
     /// A count soon after a split found everything that the partition had given away.
@@ -327,7 +348,7 @@ mod tests {
             }
             let still = Still { memtable: &memtable, rows: 10, cleared: false };
             let rows = Rows { engine: &engine, placement: SPACE, pace: Pace { rest_factor: 0, ..PACE } };
-            let (load, _) = count_placement(&rows, &still).await.unwrap();
+            let load = count_placement(&rows, &still).await.unwrap().load;
             assert_eq!(load.keys, 2, "frozen: {frozen}");
         }
     }
@@ -371,7 +392,7 @@ mod tests {
             let rows = Rows { engine: &engine, placement: SPACE, pace };
             let still = Still { memtable: &memtable, rows: memtable_rows, cleared: false };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let (load, _) = runtime.block_on(count_placement(&rows, &still)).unwrap();
+            let load = runtime.block_on(count_placement(&rows, &still)).unwrap().load;
             let bytes: usize = seen.iter().map(|(key, bytes)| key.len() + bytes).sum();
             let keys = seen.keys().filter(|key| key.first() == Some(&KIND_VALUE)).count() as u64;
             prop_assert_eq!((load.keys, load.bytes), (keys, bytes as u64));
