@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +27,8 @@ const PACE: Pace = Pace { page: PageLimit::bytes(1024 * 1024), rest_factor: 100 
 /// Costs about ten percent of a core: without a first count, growth has no meaning either.
 const FIRST_PACE: Pace = Pace { rest_factor: 10, ..PACE };
 const REST_AFTER_ROUND: Duration = Duration::from_secs(2);
+/// Age at which the count of a placement without writes is repeated: a replica may have been loaded again meanwhile.
+const UNCHANGED_AGAIN: Duration = Duration::from_secs(600);
 /// Interval of looks for placements that were never counted.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -39,12 +41,20 @@ const TELLING_BYTES: i64 = 64 * 1024;
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     load: PlacementLoad,
+    at: Instant,
+    /// Apparent growth since, as last reported by the shard.
+    grown: Growth,
     /// Share of apparent growth before this count that was real, from 0 to 1: the rest replaced rows that had left the
     /// memtable.
     new_part: f64,
 }
 
 impl Counted {
+    /// Returns whether to count the placement again: it was written to, or the count is old.
+    fn is_due(&self, now: Instant) -> bool {
+        self.grown != Growth::default() || now.saturating_duration_since(self.at) >= UNCHANGED_AGAIN
+    }
+
     /// Returns the estimated load of a placement that has grown by `grown` since.
     fn with(&self, grown: Growth) -> PlacementLoad {
         let grow = |counted: u64, grown: i64| {
@@ -66,7 +76,7 @@ impl Counted {
             }
             _ => before_part,
         };
-        Self { load, new_part }
+        Self { load, at: Instant::now(), grown: Growth::default(), new_part }
     }
 }
 
@@ -93,7 +103,8 @@ pub(crate) async fn count(
         let counted = {
             let mut known = known.lock();
             // Growth that the count missed is in neither.
-            let counted = Counted::next(known.get(&placement).copied(), load, before.without(since));
+            let mut counted = Counted::next(known.get(&placement).copied(), load, before.without(since));
+            counted.grown = since;
             known.insert(placement, counted);
             counted
         };
@@ -116,7 +127,7 @@ pub(crate) async fn count(
     let again = async {
         loop {
             for placement in holdings.whole() {
-                if is_known(placement) {
+                if known.lock().get(&placement).is_some_and(|counted| counted.is_due(Instant::now())) {
                     *again_now.lock() = Some(placement);
                     let forgotten = async {
                         while is_known(placement) {
@@ -144,7 +155,10 @@ pub(crate) async fn count(
                     shared.load.uncounted(placement);
                     continue;
                 };
-                let counted = known.lock().get(&placement).copied();
+                let counted = known.lock().get_mut(&placement).map(|counted| {
+                    counted.grown = grown;
+                    *counted
+                });
                 if let Some(counted) = counted
                     && holdings.partition_of(placement).is_some()
                 {
@@ -298,6 +312,16 @@ mod tests {
         let fourth = Counted::next(Some(second), load(1_250_010), grown(10));
         assert_eq!(fourth.with(grown(100_000)).bytes, 1_300_010);
         assert_eq!(fourth.with(grown(-2_000_000)).bytes, 0);
+    }
+
+    #[test]
+    fn count_is_repeated_after_writes_or_ten_minutes() {
+        let load = PlacementLoad { placement: SPACE, bytes: 1_000, keys: 10 };
+        let counted = Counted::next(None, load, Growth::default());
+        assert!(!counted.is_due(counted.at + UNCHANGED_AGAIN / 2));
+        assert!(counted.is_due(counted.at + UNCHANGED_AGAIN));
+        let written = Counted { grown: Growth { bytes: -5, keys: 0 }, ..counted };
+        assert!(written.is_due(written.at));
     }
 
     fn write(engine: &dyn Engine, rows: &[RowChange]) {
