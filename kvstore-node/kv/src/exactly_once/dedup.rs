@@ -140,7 +140,7 @@ pub(crate) const fn recorded(id: &OpId, outcome: Outcome) -> Record {
 ///
 /// # Errors
 /// [`ViewError`] if rows cannot be read.
-pub fn forget(
+pub(crate) fn forget(
     client: ClientId,
     before: Option<Effect>,
     view: &dyn View,
@@ -165,7 +165,7 @@ pub fn forget(
 ///
 /// # Errors
 /// [`ViewError`] if the row cannot be read.
-pub fn forgotten_through(view: &dyn View) -> Result<Option<Millis>, ViewError> {
+pub(crate) fn forgotten_through(view: &dyn View) -> Result<Option<Millis>, ViewError> {
     Ok(view.get(FORGOTTEN_KEY)?.map(|row| decode_millis(&row)).transpose()?)
 }
 
