@@ -166,10 +166,15 @@ fn node_failure(error: NodeError) -> Failure {
         // A failed or full disk may work at the next start.
         NodeError::Identity(NodeIdentityError::Io { .. }) => Exit::Failed,
         NodeError::Session(error) if is_of_the_disk(error) => Exit::Failed,
-        // Directory of another cluster or engine, or a name that is taken: a restart does not help.
-        NodeError::Identity(_) | NodeError::Session(_) | NodeError::Engine(EngineError::OtherEngine { .. }) => {
-            Exit::Refused
-        }
+        // Directory of another cluster, engine or version, or a name that is taken: a restart does not help.
+        NodeError::Identity(_)
+        | NodeError::Session(_)
+        | NodeError::Engine(
+            EngineError::OtherEngine { .. }
+            | EngineError::OlderFormat { .. }
+            | EngineError::NewerFormat { .. }
+            | EngineError::NotDurable { .. },
+        ) => Exit::Refused,
         _ => Exit::Failed,
     };
     let failure = Failure::new(exit, error.to_string());
@@ -366,6 +371,27 @@ mod tests {
         let io =
             IdentityError::Io { action: "write", path: "/data".into(), source: std::io::ErrorKind::StorageFull.into() };
         assert_eq!(coordinator_failure(io.into()).exit, Exit::Failed);
+    }
+
+    /// A service manager would otherwise restart the node every few seconds.
+    #[test]
+    fn engine_directory_that_no_restart_opens_is_reported_as_refused() {
+        let directory = || std::path::PathBuf::from("/data/engine");
+        let refused = [
+            EngineError::OlderFormat { directory: directory(), found: 1, known: 2 },
+            EngineError::NewerFormat { directory: directory(), found: 3, known: 2 },
+            EngineError::OtherEngine { directory: directory(), found: "sled", wanted: "fjall" },
+            EngineError::NotDurable { directory: directory(), what: "evidence" },
+        ];
+        for error in refused {
+            let failure = node_failure(NodeError::Engine(error));
+            assert_eq!(failure.exit, Exit::Refused, "{}", failure.message);
+        }
+        let source = std::io::ErrorKind::StorageFull.into();
+        let io = EngineError::Io { directory: directory(), what: "write", source };
+        assert_eq!(node_failure(NodeError::Engine(io)).exit, Exit::Failed);
+        let older = EngineError::OlderFormat { directory: directory(), found: 1, known: 2 }.to_string();
+        assert!(older.contains("archon backup create") && !older.contains("node drain"), "{older}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,8 +2,8 @@
 //!
 //! The write-ahead log is the acknowledgement boundary, not the engine. The engine may be ahead of the position that
 //! the log has for it, or torn by a crash: replaying the log from the known-complete position repairs both, since
-//! effects are blind. It must never be *behind* that position, which is why [`Engine::sync`] must reach the disk and
-//! not only the kernel.
+//! row changes are blind and windows of clients are joins (ADR 0091). It must never be *behind* that position, which is
+//! why [`Engine::sync`] must reach the disk and not only the kernel.
 
 use archon_types::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use archon_types::{DiskFull, PlacementId, ScanOrder};
@@ -248,7 +248,9 @@ pub enum EngineError {
     /// The directory was written by an earlier version. It was not touched.
     #[error(
         "the engine in {} has format {found}, this version reads {known} only: it keeps the records of clients in another form. \
-        Run the earlier version, or have this node drained by it (`archon node drain`) and start this version with an empty directory",
+        Nodes of both versions do not replicate to each other, so draining this node does not help. To move the data, run the earlier \
+        version and back it up (`archon backup create`), stop every member, start this version with empty directories, and restore it \
+        (`archon backup restore`)",
         directory.display()
     )]
     OlderFormat {
