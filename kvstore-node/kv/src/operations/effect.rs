@@ -1,14 +1,14 @@
 //! Effect: an entry of a partition's log, with rows to write and no decisions.
 //!
 //! An effect is a list of rows set or removed, regardless of their previous state, and the record of the operation, which
-//! changes its client's [`Window`](crate::Window). Applying it twice, or over a newer copy that later effects overwrite
+//! is joined with its client's [`Window`](crate::Window). Applying it twice, or over a newer copy that later effects overwrite
 //! anyway, ends in the same state: replay and copies depend on that. The answer is not a part of it; the leader that
 //! evaluated the operation keeps it until the entry is committed, and a retry finds the outcome in the window.
 
 use crate::engine::ENGINE_KEY_BYTES_MAX;
 use crate::exactly_once::window::{Record, put_number};
 use crate::rows::clears::clears;
-use crate::rows::row::{self, KIND_VALUE, Outcome, decode_value};
+use crate::rows::row::{self, KIND_CLIENT, KIND_VALUE, Outcome, decode_value};
 use archon_types::limits::{MESSAGE_BYTES_MAX, PAGE_BYTES_MAX, PAGE_ROWS_MAX, VALUE_BYTES_MAX};
 use archon_types::{ClientId, KeyRange, Millis, Revision};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -26,24 +26,19 @@ const FORGETS: u8 = 4;
 const HEAD_BYTES: usize = 1 + 8 + 1;
 /// Tag of an outcome: the revision of the row that the first change sets.
 const WRITTEN_BY_CHANGE: u8 = 0;
-/// Bytes of a record beside its outcome, at most.
-const RECORD_BYTES_MAX: usize = 16 + 10 + 10 + 17;
-/// Most changes that an effect is written with: all earlier versions can read this many. Reading is bounded by the
-/// entry's bytes alone, since earlier versions wrote entries with more.
+/// Bytes of a client's number.
+const CLIENT_BYTES: usize = 16;
+/// Most changes of an effect, and most clients that it forgets.
 pub const EFFECT_CHANGES_MAX: usize = 8_192;
-/// Longest encoded effect that is written, in bytes: a message between nodes has room for it and its header fields.
-pub const EFFECT_BYTES_WRITTEN_MAX: usize = MESSAGE_BYTES_MAX / 2;
-/// Longest encoded effect that is read, in bytes: earlier versions had this bound for both.
-pub const EFFECT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Longest encoded effect, in bytes: a message between nodes has room for it and its header fields.
+pub const EFFECT_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 2;
 /// Least bytes of an encoded change: two lengths and the kind of its key.
 const CHANGE_BYTES_MIN: usize = 3;
 
 // A page of rows fits into one effect, with the lengths of its keys and values.
 const _: () = assert!(PAGE_ROWS_MAX <= EFFECT_CHANGES_MAX);
-const _: () = assert!(
-    PAGE_BYTES_MAX + ENGINE_KEY_BYTES_MAX + 2 * VALUE_BYTES_MAX + 16 * PAGE_ROWS_MAX <= EFFECT_BYTES_WRITTEN_MAX
-);
-const _: () = assert!(EFFECT_BYTES_WRITTEN_MAX <= EFFECT_BYTES_MAX);
+const _: () =
+    assert!(PAGE_BYTES_MAX + ENGINE_KEY_BYTES_MAX + 2 * VALUE_BYTES_MAX + 16 * PAGE_ROWS_MAX <= EFFECT_BYTES_MAX);
 
 /// A row set, or removed if `value` is `None`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,7 +61,7 @@ impl RowChange {
     }
 }
 
-/// The blind effect of one operation.
+/// The effect of one operation: blind row changes, and a record to be joined with its client's window.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Effect {
     /// Log time at which the leader created it.
@@ -92,12 +87,15 @@ pub enum EffectError {
     },
     /// Written by an earlier version.
     #[error(
-        "a log entry has format {found}, this version reads {FORMAT}; run the earlier version, or start with an empty directory"
+        "a log entry has format {found}, this version reads {FORMAT}; run the earlier version, and move the data by a backup (`archon backup create`)"
     )]
     OlderFormat {
         /// The format byte found.
         found: u8,
     },
+    /// Changes the row of a client, which follows from records alone.
+    #[error("a log entry changes the row of a client, which only records change; the log is damaged")]
+    ClientRow,
     /// Ends inside a field.
     #[error("a log entry of {bytes} bytes ends inside its {what}; the log is damaged")]
     Short {
@@ -144,12 +142,11 @@ impl Effect {
     /// The flags mark the optional parts that are present. Numbers are LEB128 in as few bytes as possible.
     ///
     /// # Errors
-    /// [`EffectError`] for anything that [`Effect::decode`] refuses, here or in an earlier version: an entry that
-    /// cannot be read must not reach a log.
+    /// [`EffectError`] for anything that [`Effect::decode`] refuses: an entry that cannot be read must not reach a log.
     pub fn encode(&self) -> Result<Bytes, EffectError> {
         self.check()?;
         let out = self.put();
-        limit("length", out.len() as u64, EFFECT_BYTES_WRITTEN_MAX as u64)?;
+        limit("length", out.len() as u64, EFFECT_BYTES_MAX as u64)?;
         Ok(out)
     }
 
@@ -166,17 +163,33 @@ impl Effect {
         }
         for RowChange { key, .. } in &self.changes {
             limit("key", key.len() as u64, ENGINE_KEY_BYTES_MAX as u64)?;
-            if key.is_empty() {
-                return Err(EffectError::Short { bytes: self.bytes(), what: "kind byte" });
-            }
+            check_kind(key, self.bytes())?;
         }
         Ok(())
     }
 
+    /// Returns the bytes that [`Effect::put`] writes: the memtable keeps the entry, and its excess would be in no budget.
+    fn encoded_bytes(&self) -> usize {
+        let clear = self.clear.as_ref().map_or(0, |range| pair_bytes(&range.begin, range.end.as_ref()));
+        let changes = self.changes.iter().map(|change| pair_bytes(&change.key, change.value.as_ref())).sum::<usize>();
+        let forget = match self.forget.len() {
+            0 => 0,
+            count => number_bytes(count as u64) + CLIENT_BYTES * count,
+        };
+        let record = self.record.map_or(0, |Record { number, done_below, outcome, .. }| {
+            let outcome = if self.repeats(outcome) { 1 } else { outcome.bytes() };
+            CLIENT_BYTES + number_bytes(number) + number_bytes(number.saturating_sub(done_below)) + outcome
+        });
+        HEAD_BYTES + clear + number_bytes(self.changes.len() as u64) + changes + forget + record
+    }
+
+    /// Returns whether the outcome is the revision of the row that the first change sets.
+    fn repeats(&self, outcome: Outcome) -> bool {
+        matches!(outcome, Outcome::Written(revision) if written_by(&self.changes) == Some(revision))
+    }
+
     fn put(&self) -> Bytes {
-        let record_bytes = if self.record.is_some() { RECORD_BYTES_MAX } else { 0 };
-        let parts_bytes = 6 * self.changes.len() + 16 * self.forget.len() + record_bytes;
-        let mut out = BytesMut::with_capacity(16 + self.bytes() + parts_bytes);
+        let mut out = BytesMut::with_capacity(self.encoded_bytes());
         let flag = |flag: u8, there: bool| if there { flag } else { 0 };
         out.put_u8(FORMAT);
         out.put_u64(self.at.get());
@@ -197,13 +210,12 @@ impl Effect {
             out.put_slice(client.get().as_bytes());
             put_number(&mut out, *number);
             put_number(&mut out, number.saturating_sub(*done_below));
-            match outcome {
-                Outcome::Written(revision) if written_by(&self.changes) == Some(*revision) => {
-                    out.put_u8(WRITTEN_BY_CHANGE);
-                }
-                outcome => outcome.put(&mut out),
+            match self.repeats(*outcome) {
+                true => out.put_u8(WRITTEN_BY_CHANGE),
+                false => outcome.put(&mut out),
             }
         }
+        debug_assert_eq!(out.len(), self.encoded_bytes(), "the reserved bytes are those written");
         out.freeze()
     }
 
@@ -218,18 +230,17 @@ impl Effect {
         if let Some(KeyRange { begin, end }) = &mut self.clear {
             at = share_pair(&entry, at, begin, end);
         }
-        at += number_bytes(self.changes.len());
+        at += number_bytes(self.changes.len() as u64);
         for RowChange { key, value } in &mut self.changes {
             at = share_pair(&entry, at, key, value);
         }
         Ok((entry, self))
     }
 
-    /// Decodes an effect; keys and values share the memory of `bytes`. The number of changes is not limited: earlier
-    /// versions wrote more than [`EFFECT_CHANGES_MAX`] into one entry when they merged partitions of small rows.
+    /// Decodes an effect; keys and values share the memory of `bytes`.
     ///
     /// # Errors
-    /// [`EffectError`] for anything [`Effect::encode`] does not write, except more changes and more bytes.
+    /// [`EffectError`] for anything [`Effect::encode`] does not write.
     pub fn decode(bytes: &Bytes) -> Result<Self, EffectError> {
         limit("length", bytes.len() as u64, EFFECT_BYTES_MAX as u64)?;
         let mut reader = ByteReader { bytes, at: 0 };
@@ -251,13 +262,12 @@ impl Effect {
         };
         let found = reader.number("number of changes")?;
         // At most as many as the remaining bytes can hold, so that a false count reserves no memory.
-        let count = limit("number of changes", found, ((bytes.len() - reader.at) / CHANGE_BYTES_MIN) as u64)?;
+        let room = (bytes.len() - reader.at) / CHANGE_BYTES_MIN;
+        let count = limit("number of changes", found, room.min(EFFECT_CHANGES_MAX) as u64)?;
         let mut changes = Vec::with_capacity(count);
         for _ in 0..count {
             let (key, value) = reader.pair(("key", ENGINE_KEY_BYTES_MAX), ("value", EFFECT_BYTES_MAX))?;
-            if key.is_empty() {
-                return Err(EffectError::Short { bytes: bytes.len(), what: "kind byte" });
-            }
+            check_kind(&key, bytes.len())?;
             changes.push(RowChange { key, value });
         }
         let forget = if flags & FORGETS == 0 { Vec::new() } else { reader.clients()? };
@@ -293,6 +303,21 @@ fn written_by(changes: &[RowChange]) -> Option<Revision> {
     first.value.as_ref().and_then(|row| decode_value(row).ok()).map(|(_, revision)| revision)
 }
 
+/// Refuses a key without a kind, or of a client's row, in an entry of so many bytes.
+fn check_kind(key: &[u8], bytes: usize) -> Result<(), EffectError> {
+    match key.first() {
+        None => Err(EffectError::Short { bytes, what: "kind byte" }),
+        Some(&KIND_CLIENT) => Err(EffectError::ClientRow),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Returns the bytes that [`put_pair`] writes.
+fn pair_bytes(first: &[u8], second: Option<&Bytes>) -> usize {
+    let second = second.map_or(number_bytes(0), |second| number_bytes(second.len() as u64 + 1) + second.len());
+    number_bytes(first.len() as u64) + first.len() + second
+}
+
 /// Writes a field, and another one that may be missing.
 fn put_pair(out: &mut BytesMut, first: &[u8], second: Option<&Bytes>) {
     put_number(out, first.len() as u64);
@@ -308,19 +333,19 @@ fn put_pair(out: &mut BytesMut, first: &[u8], second: Option<&Bytes>) {
 
 /// Makes a pair written by [`put_pair`] at this offset share the entry's memory. Returns its end.
 fn share_pair(entry: &Bytes, at: usize, first: &mut Bytes, second: &mut Option<Bytes>) -> usize {
-    let begin = at + number_bytes(first.len());
+    let begin = at + number_bytes(first.len() as u64);
     let end = begin + first.len();
     *first = entry.slice(begin..end);
     let Some(second) = second else { return end + number_bytes(0) };
-    let begin = end + number_bytes(second.len() + 1);
+    let begin = end + number_bytes(second.len() as u64 + 1);
     let end = begin + second.len();
     *second = entry.slice(begin..end);
     end
 }
 
 /// Returns the number of bytes that [`put_number`] writes.
-const fn number_bytes(number: usize) -> usize {
-    (usize::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize
+const fn number_bytes(number: u64) -> usize {
+    (u64::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 fn limit(what: &'static str, found: u64, limit: u64) -> Result<usize, EffectError> {
@@ -351,7 +376,7 @@ impl ByteReader<'_> {
     }
 
     fn client(&mut self) -> Result<ClientId, EffectError> {
-        let client = self.take(16, "client")?;
+        let client = self.take(CLIENT_BYTES, "client")?;
         let client =
             client.first_chunk::<16>().ok_or(EffectError::Short { bytes: self.bytes.len(), what: "client" })?;
         Ok(ClientId::new(Uuid::from_bytes(*client)))
@@ -359,7 +384,8 @@ impl ByteReader<'_> {
 
     fn clients(&mut self) -> Result<Vec<ClientId>, EffectError> {
         let found = self.number("number of clients")?;
-        let count = limit("number of clients", found, ((self.bytes.len() - self.at) / 16) as u64)?;
+        let room = (self.bytes.len() - self.at) / CLIENT_BYTES;
+        let count = limit("number of clients", found, room.min(EFFECT_CHANGES_MAX) as u64)?;
         if count == 0 {
             return Err(EffectError::Padded { what: "number of clients" });
         }
@@ -434,8 +460,8 @@ mod tests {
 
     fn effect() -> impl Strategy<Value = Effect> {
         let bytes = |range| proptest::collection::vec(any::<u8>(), range).prop_map(Bytes::from);
-        let change =
-            (bytes(1..200), proptest::option::of(bytes(0..300))).prop_map(|(key, value)| RowChange { key, value });
+        let key = bytes(1..200).prop_filter("the row of a client", |key| key[0] != KIND_CLIENT);
+        let change = (key, proptest::option::of(bytes(0..300))).prop_map(|(key, value)| RowChange { key, value });
         let range =
             (bytes(0..200), proptest::option::of(bytes(0..200))).prop_map(|(begin, end)| KeyRange { begin, end });
         let parts = (proptest::option::of(range), proptest::collection::vec(change, 0..8));
@@ -483,7 +509,9 @@ mod tests {
     proptest! {
         #[test]
         fn effects_round_trip(effect in effect()) {
-            prop_assert_eq!(Effect::decode(&effect.encode().unwrap()).unwrap(), effect);
+            let entry = effect.encode().unwrap();
+            prop_assert_eq!(entry.len(), effect.encoded_bytes());
+            prop_assert_eq!(Effect::decode(&entry).unwrap(), effect);
         }
 
         #[test]
@@ -570,18 +598,32 @@ mod tests {
         at_bound(ENGINE_KEY_BYTES_MAX, &|bytes| Effect { clear: Some(clear(1, bytes)), ..of(vec![]) });
         // Count, and two lengths beside the key of one byte.
         let overhead = HEAD_BYTES + 1 + 1 + 1 + 4;
-        at_bound(EFFECT_BYTES_WRITTEN_MAX, &|bytes| of(changes(1, 1, bytes - overhead)));
-        let huge = changes(8, 3, EFFECT_BYTES_WRITTEN_MAX / 8);
+        at_bound(EFFECT_BYTES_MAX, &|bytes| of(changes(1, 1, bytes - overhead)));
+        let huge = changes(8, 3, EFFECT_BYTES_MAX / 8);
         assert!(!is_written(of(huge)));
         assert!(!is_written(of(vec![RowChange::remove(Bytes::new())])));
     }
 
     #[test]
-    fn decode_reads_more_changes_than_encode_writes() {
-        // A page of an earlier version: 256 KiB of rows of 25 bytes.
-        let effect = Effect::new(Millis::new(1), changes(10_485, 14, 11));
-        assert!(effect.encode().is_err());
-        assert_eq!(Effect::decode(&effect.put()), Ok(effect));
+    fn decode_rejects_what_encode_rejects() {
+        let of = |changes| Effect::new(Millis::new(1), changes);
+        let client = |number: usize| ClientId::new(Uuid::from_u128(number as u128));
+        let forget = (0..=EFFECT_CHANGES_MAX).map(client).collect();
+        let long = of(changes(1, 1, EFFECT_BYTES_MAX));
+        for effect in [of(changes(EFFECT_CHANGES_MAX + 1, 5, 1)), Effect { forget, ..of(vec![]) }, long] {
+            assert!(matches!(effect.encode(), Err(EffectError::Limit { .. })));
+            assert!(matches!(Effect::decode(&effect.put()), Err(EffectError::Limit { .. })));
+        }
+    }
+
+    /// Such a row would replace the window that the client's records lead to.
+    #[test]
+    fn entry_cannot_set_row_of_client() {
+        for change in [RowChange::remove, |key| RowChange::set(key, Bytes::new())] {
+            let effect = Effect::new(Millis::new(1), vec![change(row::client_key(client(7)))]);
+            assert_eq!(effect.encode(), Err(EffectError::ClientRow));
+            assert_eq!(Effect::decode(&effect.put()), Err(EffectError::ClientRow));
+        }
     }
 
     #[test]

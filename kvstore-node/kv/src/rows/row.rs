@@ -3,7 +3,7 @@
 //! | key | value |
 //! |---|---|
 //! | `1 ‖ user key` | format, revision, value |
-//! | `2 ‖ client` | the client's [`Window`](crate::Window); no entry sets it |
+//! | `2 ‖ client` | the client's [`Window`](crate::Window); an entry that changes it is refused |
 //! | `3 ‖ 't'` | format, the log time of the last applied effect |
 //! | `3 ‖ 'p'` | format, the position up to which there are rows: the node's own, see [`engine_position`] |
 //! | `3 ‖ 'f'` | format, the log time up to which clients were forgotten |
@@ -228,6 +228,16 @@ impl Outcome {
         }
     }
 
+    /// Returns the bytes that [`Outcome::put`] writes.
+    pub(crate) const fn bytes(&self) -> usize {
+        match self {
+            Self::Written(_) | Self::ConditionFailed(_) => 9,
+            Self::Deleted(_) => 2,
+            Self::Counter(..) => 17,
+            Self::NotANumber => 1,
+        }
+    }
+
     /// Reads one from the beginning of `rest`; `None` for anything that [`Outcome::put`] does not write.
     pub(crate) fn take(rest: &mut &[u8]) -> Option<Self> {
         let number = |rest: &mut &[u8]| {
@@ -274,7 +284,7 @@ mod tests {
         ] {
             let mut written = BytesMut::new();
             outcome.put(&mut written);
-            assert_eq!(Outcome::take(&mut &written[..]), Some(outcome));
+            assert_eq!((Outcome::take(&mut &written[..]), written.len()), (Some(outcome), outcome.bytes()));
         }
     }
 
