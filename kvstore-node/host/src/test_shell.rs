@@ -280,7 +280,8 @@ impl Shell for TestShell {
         local.freeze();
         let Some(frozen) = local.memtable.frozen().cloned() else { return };
         let space = local.placement;
-        let changes = frozen.changes(&self.engine, space).expect("windows as they were written");
+        let changes = frozen.changes(&self.engine, space).collect::<Result<Vec<_>, _>>();
+        let changes = changes.expect("windows as they were written");
         assert!(self.engine.write(&changes).is_ok(), "an engine in memory takes every row");
         local.flushing = frozen.upto;
         local.memtable.flushed(frozen.upto);

@@ -1,5 +1,6 @@
-//! Meaning of replicated entries: the leader evaluates operations once into blind effects, which every replica applies
-//! alike. Pure: no clock, no randomness, no I/O; stored rows come in through the engine trait.
+//! Meaning of replicated entries: the leader evaluates operations once into effects (blind row changes, and records that
+//! windows of clients are joined with), which every replica applies alike. Pure: no clock, no randomness, no I/O; stored
+//! rows come in through the engine trait.
 
 pub mod engine;
 mod exactly_once;

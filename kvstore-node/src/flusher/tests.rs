@@ -46,7 +46,8 @@ fn memtable_rows_arrive_in_order_before_their_position() {
     }
     memtable.commit(Seq::new(200));
     let frozen = memtable.freeze().unwrap();
-    let rows = frozen.changes(&archon_kv::MemoryEngine::new(), space(1)).unwrap();
+    let engine = archon_kv::MemoryEngine::new();
+    let rows = frozen.changes(&engine, space(1)).collect::<Result<Vec<_>, _>>().unwrap();
     assert!(rows.len() >= 400 && rows.is_sorted_by_key(|row| row.key.clone()), "{} rows", rows.len());
     flusher.handle().apply(space(1), frozen.upto, frozen).unwrap();
     rig.wait_for("the write", |state| state.journal.contains(&Note::Written(1, 200)));

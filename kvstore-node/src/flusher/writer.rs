@@ -7,7 +7,7 @@ use crate::engine::{Change, Engine, EngineError, PageLimit, is_full};
 use archon_host::{FormJob, FormedPart, Forming};
 use archon_kv::{Frozen, ViewError, row};
 use archon_types::{PlacementId, Seq};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -241,28 +241,34 @@ impl Writer {
         let (mut bytes, mut pages) = (0, WrittenPages::default());
         let Some(rest) = self.gather(turn.rows, &mut bytes)? else { return Ok(false) };
         let (gathered, began) = (bytes, Instant::now());
-        let (engine, mut unread) = (Arc::clone(&self.engine), Vec::new());
-        let changes = rest.into_iter().flat_map(|(space, rows)| {
-            changes_of(&*engine, space, rows, &mut pages).unwrap_or_else(|error| {
-                unread.push((space, error));
-                Vec::new()
-            })
-        });
-        let mut changes = changes.peekable();
-        while changes.peek().is_some() {
-            let part = self.jobs.mirrored(next_part(&mut changes, rows_max));
-            bytes += part.iter().map(size).sum::<usize>();
-            if !self.write(&part)? {
-                return Ok(false);
-            }
-            // A turn may be as long as a memtable: jobs with one step per turn would hardly advance under many writes.
-            if !turn.stop
-                && let Some((space, job)) = self.jobs.next_between(Instant::now())
-            {
-                self.step(space, job)?;
+        let (engine, mut unread) = (Arc::clone(&self.engine), BTreeMap::new());
+        for run in runs(rest) {
+            let changes = run.into_iter().flat_map(|(space, rows)| {
+                changes_of(&*engine, space, rows, &mut pages).map(move |change| (space, change))
+            });
+            // Of a space with an unreadable window nothing more is written: its copy is damaged.
+            let changes = changes.filter_map(|(space, change)| match change {
+                Ok(change) => (!unread.contains_key(&space)).then_some(change),
+                Err(error) => {
+                    unread.entry(space).or_insert(error);
+                    None
+                }
+            });
+            let mut changes = changes.peekable();
+            while changes.peek().is_some() {
+                let part = self.jobs.mirrored(next_part(&mut changes, rows_max));
+                bytes += part.iter().map(size).sum::<usize>();
+                if !self.write(&part)? {
+                    return Ok(false);
+                }
+                // A turn may be as long as a memtable: jobs with one step per turn would hardly advance under many writes.
+                if !turn.stop
+                    && let Some((space, job)) = self.jobs.next_between(Instant::now())
+                {
+                    self.step(space, job)?;
+                }
             }
         }
-        drop(changes);
         for (space, error) in unread {
             turn.written.remove(&space);
             self.stop_damaged(space, error)?;
@@ -475,26 +481,47 @@ pub(crate) fn write_frozen(engine: &dyn Engine, space: PlacementId, frozen: &Fro
         let keys = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
         while !engine.clear_range(space, keys, clear_rows)?.done {}
     }
-    let mut changes = frozen.changes(engine, space)?.into_iter().peekable();
+    let mut unread = None;
+    let changes = frozen.changes(engine, space).map_while(|change| change.map_err(|error| unread = Some(error)).ok());
+    let mut changes = changes.peekable();
     while changes.peek().is_some() {
         engine.write(&next_part(&mut changes, write_rows_max))?;
     }
-    Ok(())
+    drop(changes);
+    unread.map_or(Ok(()), Err)
+}
+
+/// Splits a turn's rows before each memtable of a space that has rows before it: its windows are read when a part of the
+/// run is put together, and all earlier rows of the space must be in the engine by then. A part ends with its run.
+fn runs(rows: Vec<(PlacementId, FlushRows)>) -> Vec<Vec<(PlacementId, FlushRows)>> {
+    let mut runs = Vec::new();
+    let mut spaces = BTreeSet::new();
+    let mut run = Vec::new();
+    for (space, rows) in rows {
+        if !spaces.insert(space) && matches!(rows, FlushRows::Frozen(_)) {
+            spaces = BTreeSet::from([space]);
+            runs.push(std::mem::take(&mut run));
+        }
+        run.push((space, rows));
+    }
+    runs.push(run);
+    runs
 }
 
 /// Returns the changes for the engine, in order of key if the rows are a memtable's. A page of a copy is added to
 /// `pages` as well.
-fn changes_of(
-    engine: &dyn Engine,
+fn changes_of<'a>(
+    engine: &'a dyn Engine,
     space: PlacementId,
     rows: FlushRows,
     pages: &mut WrittenPages,
-) -> Result<Vec<Change>, ViewError> {
-    match rows {
-        FlushRows::Changes(changes) => Ok(changes),
-        FlushRows::Copied(page) => Ok(pages.add(page)),
-        FlushRows::Frozen(frozen) => frozen.changes(engine, space),
-    }
+) -> impl Iterator<Item = Result<Change, ViewError>> + use<'a> {
+    let (changes, frozen) = match rows {
+        FlushRows::Changes(changes) => (changes, None),
+        FlushRows::Copied(page) => (pages.add(page), None),
+        FlushRows::Frozen(frozen) => (Vec::new(), Some(frozen.changes(engine, space))),
+    };
+    changes.into_iter().map(Ok).chain(frozen.into_iter().flatten())
 }
 
 /// Takes as many of the next changes as go to the engine at once: at least one.
@@ -551,5 +578,30 @@ impl Drop for SetEnded {
         drop(queue);
         drop(left);
         self.shared.end.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_kv::{Effect, Memtable, MemtableBudget};
+    use archon_types::Millis;
+
+    /// Its windows would be read while earlier rows of the space are not in the engine yet.
+    #[test]
+    fn memtable_is_read_after_earlier_rows_of_its_space_are_written() {
+        let frozen = || {
+            let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
+            memtable.push(Seq::new(1), Effect::new(Millis::new(1), Vec::new())).unwrap();
+            memtable.commit(Seq::new(1));
+            FlushRows::Frozen(memtable.freeze().unwrap())
+        };
+        let changes = || FlushRows::Changes(Vec::new());
+        let rows = [(1, changes()), (2, frozen()), (2, changes()), (1, changes()), (1, frozen()), (3, frozen())];
+        let rows = rows.into_iter().chain([(2, frozen()), (3, frozen())]);
+        let runs = runs(rows.map(|(space, rows)| (PlacementId::new(space), rows)).collect());
+        let spaces = |run: &Vec<(PlacementId, FlushRows)>| run.iter().map(|(space, _)| space.get()).collect::<Vec<_>>();
+        let expected = [vec![1, 2, 2, 1], vec![1, 3, 2], vec![3]];
+        assert_eq!(runs.iter().map(spaces).collect::<Vec<_>>(), expected);
     }
 }

@@ -318,7 +318,8 @@ mod tests {
             memtable.push(Seq::new(seq), effect).unwrap();
             memtable.commit(Seq::new(seq));
         }
-        let changes = memtable.freeze().unwrap().changes(&engine, placement).unwrap();
+        let changes = memtable.freeze().unwrap().changes(&engine, placement);
+        let changes = changes.collect::<Result<Vec<_>, _>>().unwrap();
         let removal = Change { space: placement, key: row::client_key(client), value: None };
         assert!(changes.contains(&removal), "the engine would hold it for ever");
     }

@@ -8,8 +8,10 @@ use archon_coordinator_core::waiting_for;
 use archon_host::LocalCopy;
 use archon_kv::engine::{PageLimit, Row};
 use archon_kv::row::{KIND_VALUE, LOG_TIME_KEY, MERGED_KEY, POSITION_KEY};
-use archon_kv::{Effect, PartitionView, Reader, Seal, View, Window};
-use archon_types::{ClientId, NodeId, NodeStatus, Partition, PartitionStatus, PlacementId, ReplicaState, ScanOrder};
+use archon_kv::{Effect, PartitionView, Reader, Seal, View, ViewError, Window};
+use archon_types::{
+    ClientId, Millis, NodeId, NodeStatus, Partition, PartitionStatus, PlacementId, ReplicaState, ScanOrder,
+};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -158,8 +160,14 @@ impl World {
                     let extra = found.iter().find(|(key, _)| !model.contains_key(*key));
                     return Some(format!("{} of {}: expected {key:?}, not {extra:?}", live.id, row.id));
                 }
-                if let Some(client) = differing_window(&view, &windows) {
-                    return Some(format!("{} of {}: the window of {client} differs", live.id, row.id));
+                match differing_window(&view, &windows) {
+                    Ok(None) => {}
+                    Ok(Some(client)) => {
+                        return Some(format!("{} of {}: the window of {client} differs", live.id, row.id));
+                    }
+                    Err(error) => {
+                        return Some(format!("{} of {}: its windows cannot be read: {error}", live.id, row.id));
+                    }
                 }
             }
         }
@@ -168,12 +176,23 @@ impl World {
 }
 
 /// Returns a client with another committed window than this one, or with one although it should have none.
-fn differing_window(view: &PartitionView<'_>, windows: &BTreeMap<ClientId, Window>) -> Option<ClientId> {
-    let differs = |(client, window): (&ClientId, &Window)| {
-        let same = matches!(view.window(*client), Ok(Some(found)) if *found == *window);
-        (!same).then_some(*client)
-    };
-    let (found, _) = view.clients(ClientId::NIL, usize::MAX).ok()?;
-    let extra = found.into_iter().map(|(client, _)| client).find(|client| !windows.contains_key(client));
-    extra.or_else(|| windows.iter().find_map(differs))
+fn differing_window(
+    view: &PartitionView<'_>,
+    windows: &BTreeMap<ClientId, Window>,
+) -> Result<Option<ClientId>, ViewError> {
+    let mut from = Some(ClientId::NIL);
+    while let Some(next) = from {
+        let (found, after) = view.clients(next, usize::MAX)?;
+        let differs = |(client, last): &(ClientId, Millis)| windows.get(client).is_none_or(|known| known.last != *last);
+        if let Some((client, _)) = found.into_iter().find(differs) {
+            return Ok(Some(client));
+        }
+        from = after;
+    }
+    for (client, window) in windows {
+        if view.window(*client)?.as_deref() != Some(window) {
+            return Ok(Some(*client));
+        }
+    }
+    view.differing_cached_window()
 }

@@ -1,12 +1,13 @@
 //! Flushes to the engine, clearing of spaces, and forming of copies.
 
+use super::effect::Effect;
 use super::shell::MachineShell;
 use crate::event::Event;
 use crate::mutant::ShellMutant;
 use crate::world::World;
 use archon_host::{Completes, Forming, LocalCopy};
 use archon_kv::engine::{Engine, PageLimit};
-use archon_kv::row;
+use archon_kv::{PartitionView, Reader, row};
 use archon_types::{PlacementId, Seq};
 use std::ops::Bound;
 
@@ -104,12 +105,24 @@ impl World {
     }
 }
 
+/// Compares the windows that a leader has cached, uncommitted entries included, with those of its rows and entries.
+fn check_cached_windows(shell: &mut MachineShell, local: &LocalCopy<MachineShell>) {
+    let view = PartitionView::new(&local.memtable, &shell.disk.engine, local.placement, Reader::Newest);
+    let detail = match view.differing_cached_window() {
+        Ok(None) => return,
+        Ok(Some(client)) => format!("the cached window of {client} in {} differs", local.placement),
+        Err(error) => format!("windows of {} cannot be read: {error}", local.placement),
+    };
+    shell.effects.push(Effect::Alarm(local.partition, detail));
+}
+
 /// Writes the effects that a copy has committed since the last flush to the engine.
 fn flush(shell: &mut MachineShell, local: &mut LocalCopy<MachineShell>) {
     // A space being cleared accepts no writes.
     if local.is_pulling() || shell.clearing.contains_key(&local.placement) {
         return;
     }
+    check_cached_windows(shell, local);
     local.learn_engine_ahead();
     local.freeze();
     let Some(frozen) = local.memtable.frozen().cloned() else { return };
@@ -122,7 +135,11 @@ fn flush(shell: &mut MachineShell, local: &mut LocalCopy<MachineShell>) {
             return;
         }
     }
-    let Ok(changes) = frozen.changes(&shell.disk.engine, space) else { return };
+    let changes = match frozen.changes(&shell.disk.engine, space).collect::<Result<Vec<_>, _>>() {
+        Ok(changes) => changes,
+        // Only lost storage makes a window unreadable.
+        Err(error) => return shell.effects.push(Effect::Alarm(local.partition, error.to_string())),
+    };
     let changes = shell.mirrored(changes);
     if shell.disk.engine.write(&changes).is_err() {
         return;

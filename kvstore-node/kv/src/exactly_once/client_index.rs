@@ -69,7 +69,8 @@ impl ClientIndex {
             && read < limits.read_rows_max.max(1)
         {
             let (clients, next) = view.clients(from, PAGE_ROWS)?;
-            read += clients.len();
+            // Forgotten clients are read too, and are not among the found ones.
+            read += if next.is_some() { PAGE_ROWS } else { clients.len() };
             clients.into_iter().for_each(|(client, last)| self.touch(client, last, limits));
             self.unread = next;
         }

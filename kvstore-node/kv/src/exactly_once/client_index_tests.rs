@@ -1,13 +1,16 @@
 //! Tests of the client index: its bound, its eviction order, and that no operation is applied twice.
 
 use super::*;
-use crate::engine::{Page, PageLimit};
+use crate::MemoryEngine;
+use crate::engine::{Engine, Page, PageLimit};
 use crate::exactly_once::dedup::forgotten_through;
 use crate::exactly_once::window::Window;
 use crate::operations::evaluate::{Evaluation, Request, evaluate};
+use crate::rows::memtable::Memtable;
+use crate::rows::memtable_budget::MemtableBudget;
 use crate::rows::plain::Rows;
-use crate::rows::view::ClientPage;
-use archon_types::{Answer, Op, OpId, Revision, ScanOrder};
+use crate::rows::view::{ClientPage, PartitionView, Reader};
+use archon_types::{Answer, Op, OpId, PlacementId, Revision, ScanOrder, Seq};
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -25,7 +28,7 @@ fn id(owner: u128, number: u64, stamp: u64) -> OpId {
     OpId { client: client(owner), number, done_below: 0, stamp: Millis::new(stamp) }
 }
 
-fn heads(rows: &Rows) -> usize {
+fn windows(rows: &Rows) -> usize {
     rows.1.len()
 }
 
@@ -125,13 +128,13 @@ fn client_per_request_stays_within_bound() {
         entries += u64::from(leader.index.len() <= before);
         assert!(leader.index.len() <= limits.clients_max, "{} are remembered", leader.index.len());
     }
-    assert_eq!(heads(&leader.rows), leader.index.len());
+    assert_eq!(windows(&leader.rows), leader.index.len());
     assert!(entries * 5 < 3_000, "{entries} entries only forget: they come in batches");
 }
 
 /// Records the pages that were read.
 struct Noting<'a> {
-    rows: &'a Rows,
+    rows: PartitionView<'a>,
     pages: RefCell<Vec<usize>>,
 }
 
@@ -161,24 +164,41 @@ fn takeover_reads_windows_in_slices() {
     const OUTCOMES: u64 = 3;
     let limits = DedupLimits { outcomes_max: 1_000, clients_max: 4_096, age_ms_max: 1_000_000, ..LIMITS };
     let mut former = leader(limits);
-    for owner in (0..CLIENTS).map(|number| u128::MAX - number) {
-        (1..=OUTCOMES).for_each(|number| drop(former.write(&id(owner, number, 0), 10).unwrap()));
+    // Every third client is in the engine, in frozen rows, or in committed ones, some in several.
+    let (space, engine) = (PlacementId::new(1), MemoryEngine::new());
+    let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
+    for part in 0..3 {
+        for owner in (0..CLIENTS).filter(|owner| owner % 3 == part || owner % 50 == 0).map(|owner| u128::MAX - owner) {
+            for number in 1..=OUTCOMES {
+                let number = OUTCOMES * part as u64 + number;
+                let effect = former.write(&id(owner, number, 0), 10).unwrap().effect.unwrap();
+                memtable.push(Seq::new(memtable.last().get() + 1), effect).unwrap();
+            }
+        }
+        memtable.commit(memtable.last());
+        let frozen = memtable.freeze().unwrap();
+        if part == 0 {
+            engine.write(&frozen.changes(&engine, space).collect::<Result<Vec<_>, _>>().unwrap()).unwrap();
+            memtable.flushed(frozen.upto);
+        }
     }
-    let noting = Noting { rows: &former.rows, pages: RefCell::default() };
+    let rows = PartitionView::new(&memtable, &engine, space, Reader::Newest);
+    let noting = Noting { rows, pages: RefCell::default() };
     let mut index = ClientIndex::unread();
     let mut slices = 0;
     loop {
         let more = index.read(&noting, &limits).unwrap();
         slices += 1;
+        assert!(noting.pages.borrow().iter().all(|read| *read <= PAGE_ROWS), "{:?}", noting.pages);
         let read: usize = noting.pages.borrow_mut().drain(..).sum();
-        assert!(read < limits.read_rows_max + PAGE_ROWS, "{read} rows in one slice");
+        assert!(read < limits.read_rows_max + PAGE_ROWS, "{read} windows in one slice");
         if !more {
             break;
         }
     }
     assert_eq!(index.len(), CLIENTS as usize);
     let most = (CLIENTS as usize).div_ceil(limits.read_rows_max) + 1;
-    assert!((2..=most).contains(&slices), "{slices} slices for {CLIENTS} heads");
+    assert!((2..=most).contains(&slices), "{slices} slices for {CLIENTS} windows");
     assert_eq!(index.last, former.index.last);
 }
 
@@ -189,12 +209,12 @@ fn unread_index_serves_known_clients_and_delays_others() {
     (1..=100).for_each(|owner| drop(former.write(&id(owner, 1, 0), 10).unwrap()));
     let mut next = Leader::new(former.rows, limits);
     assert!(next.index.read(&next.rows, &limits).unwrap());
-    assert!(next.write(&id(100, 2, 0), 11).is_some(), "its head is there");
+    assert!(next.write(&id(100, 2, 0), 11).is_some(), "its window is there");
     assert!(next.write(&id(101, 1, 0), 11).is_none(), "whether there is room for it is not known");
     assert_eq!(next.index.to_forget(&next.rows, Millis::new(u64::MAX), &limits).unwrap(), None);
     next.read_all();
     assert!(next.write(&id(101, 1, 0), 11).is_some());
-    assert_eq!((next.index.len(), heads(&next.rows)), (101, 101));
+    assert_eq!((next.index.len(), windows(&next.rows)), (101, 101));
 }
 
 #[test]
@@ -206,7 +226,7 @@ fn forgetting_many_raises_mark_to_latest_use() {
     assert_eq!(forgetting.clients, [client(1), client(2), client(3)]);
     leader.carry_out(forgetting);
     assert_eq!(forgotten_through(&leader.rows).unwrap(), Some(Millis::new(13)));
-    assert_eq!(heads(&leader.rows), 1);
+    assert_eq!(windows(&leader.rows), 1);
     assert!(leader.rows.window(client(4)).unwrap().is_some());
     assert!(leader.rows.window(client(3)).unwrap().is_none());
 }
@@ -289,9 +309,9 @@ proptest! {
             if let Some(Ok(Answer::Counter { value, .. })) = done.map(|done| done.answer) {
                 prop_assert_eq!(value, 1, "{:?} was applied again", id);
             }
-            prop_assert!(heads(&leader.rows) <= clients_max, "{} remembered", heads(&leader.rows));
+            prop_assert!(windows(&leader.rows) <= clients_max, "{} remembered", windows(&leader.rows));
             if !leader.index.is_unread() {
-                prop_assert_eq!(heads(&leader.rows), leader.index.len());
+                prop_assert_eq!(windows(&leader.rows), leader.index.len());
             }
         }
     }

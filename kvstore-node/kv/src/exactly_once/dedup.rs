@@ -28,7 +28,7 @@ pub struct DedupLimits {
     pub clients_max: usize,
     /// Time for which a client is remembered after its last operation, in milliseconds of log time.
     pub age_ms_max: u64,
-    /// Client rows read at once when a new leader reads its partition's clients, at least 1.
+    /// Windows read at once when a new leader reads its partition's clients, at least 1.
     pub read_rows_max: usize,
     /// The rule that a test disables.
     #[cfg(any(test, feature = "mutants"))]

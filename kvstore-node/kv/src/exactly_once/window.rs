@@ -75,7 +75,7 @@ impl Window {
     fn confirm(&mut self, done_below: u64) {
         self.done_below = self.done_below.max(done_below);
         while self.outcomes.pop_front_if(|(number, _)| *number < self.done_below).is_some() {}
-        // Excess capacity after a burst, which no budget counts.
+        // Excess capacity after a burst.
         let kept = self.outcomes.len().max(OUTCOMES_KEPT);
         if kept < self.outcomes.capacity() / 4 {
             self.outcomes.shrink_to(2 * kept);
@@ -119,9 +119,9 @@ impl Window {
         }
     }
 
-    /// Returns the cost of its outcomes to a budget, in bytes.
+    /// Returns the cost of its outcomes to a budget, in bytes: that of the memory reserved for them.
     pub fn bytes(&self) -> usize {
-        self.outcomes.len() * OUTCOME_BYTES
+        self.outcomes.capacity() * OUTCOME_BYTES
     }
 
     /// Encodes it as a row: format, begin, last use, done mark, and per outcome the distance of its number from the
@@ -141,17 +141,22 @@ impl Window {
         row.freeze()
     }
 
+    /// Decodes the last use in a row.
+    ///
+    /// # Errors
+    /// [`RowError`] for a row without the head of a window. Its outcomes are not read.
+    pub(crate) fn decode_last(row: &[u8]) -> Result<Millis, RowError> {
+        head(row).map(|(_, last, _)| last)
+    }
+
     /// Decodes a row.
     ///
     /// # Errors
     /// [`RowError`] for anything [`Window::encode`] does not write.
     pub fn decode(row: &[u8]) -> Result<Self, RowError> {
         let error = || RowError { what: "client", bytes: row.len() };
-        let mut rest = row;
-        if rest.len() < HEAD_BYTES || rest.get_u8() != FORMAT {
-            return Err(error());
-        }
-        let (created, last, done_below) = (Millis::new(rest.get_u64()), Millis::new(rest.get_u64()), rest.get_u64());
+        let (created, last, done_below) = head(row)?;
+        let mut rest = &row[HEAD_BYTES..];
         let mut window = Self { created, last, done_below, outcomes: VecDeque::new() };
         let mut before = done_below;
         while !rest.is_empty() {
@@ -165,6 +170,15 @@ impl Window {
         }
         Ok(window)
     }
+}
+
+/// Returns the begin, last use and done mark of an encoded window. The outcomes are not read.
+fn head(row: &[u8]) -> Result<(Millis, Millis, u64), RowError> {
+    let mut rest = row;
+    if rest.len() < HEAD_BYTES || rest.get_u8() != FORMAT {
+        return Err(RowError { what: "client", bytes: row.len() });
+    }
+    Ok((Millis::new(rest.get_u64()), Millis::new(rest.get_u64()), rest.get_u64()))
 }
 
 /// Writes a number as LEB128.

@@ -92,10 +92,8 @@ fn replayed_with(effects: &[Effect], from: usize, mutant: Option<Mutant>) -> Mem
 fn flush(memtable: &mut Memtable, upto: usize, engine: &MemoryEngine, written: impl Fn(usize) -> bool) {
     memtable.commit(Seq::new(upto as u64));
     let Some(frozen) = memtable.freeze() else { return };
-    let changes = frozen.changes(engine, SPACE).unwrap().into_iter().enumerate();
-    engine
-        .write(&changes.filter(|(number, _)| written(*number)).map(|(_, change)| change).collect::<Vec<_>>())
-        .unwrap();
+    let changes = frozen.changes(engine, SPACE).enumerate().filter(|(number, _)| written(*number));
+    engine.write(&changes.map(|(_, change)| change.unwrap()).collect::<Vec<_>>()).unwrap();
 }
 
 fn seen(memtable: &Memtable, engine: &MemoryEngine, reader: Reader) -> BTreeMap<ClientId, Window> {
@@ -158,6 +156,8 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..14),
         start in any::<proptest::sample::Index>(),
         read in proptest::collection::vec(any::<proptest::sample::Index>(), 2),
+        middle in any::<proptest::sample::Index>(),
+        lost in proptest::collection::vec(any::<bool>(), 4),
     ) {
         let effects = log(&steps);
         let start = start.index(effects.len() + 1);
@@ -169,9 +169,20 @@ proptest! {
         }
         let mut memtable = replayed(&effects, start);
         prop_assert_eq!(seen(&memtable, &engine, Reader::Newest), after(&effects, effects.len()));
-        flush(&mut memtable, effects.len(), &engine, |_| true);
-        memtable.flushed(Seq::new(effects.len() as u64));
-        prop_assert_eq!(seen(&memtable, &engine, Reader::Committed), after(&effects, effects.len()));
+        // The receiver flushes entries below those in its rows, loses a part of that, and restarts: before the flush
+        // counts as complete, and after a second one.
+        let middle = start + middle.index(effects.len() + 1 - start);
+        flush(&mut memtable, middle, &engine, |number| !lost[number % lost.len()]);
+        let mut memtable = replayed(&effects, start);
+        prop_assert_eq!(seen(&memtable, &engine, Reader::Newest), after(&effects, effects.len()));
+        flush(&mut memtable, middle, &engine, |_| true);
+        memtable.flushed(Seq::new(middle as u64));
+        for mut memtable in [memtable, replayed(&effects, middle)] {
+            prop_assert_eq!(seen(&memtable, &engine, Reader::Newest), after(&effects, effects.len()));
+            flush(&mut memtable, effects.len(), &engine, |_| true);
+            memtable.flushed(Seq::new(effects.len() as u64));
+            prop_assert_eq!(seen(&memtable, &engine, Reader::Committed), after(&effects, effects.len()));
+        }
     }
 
     /// A leader's entries are truncated after it has evaluated operations over them.
@@ -382,7 +393,7 @@ fn windows_come_between_user_rows_and_position() {
     let effect = Effect { record: Some(record), ..Effect::new(Millis::new(5), vec![put]) };
     memtable.push(Seq::new(1), effect).unwrap();
     memtable.commit(Seq::new(1));
-    let changes = memtable.freeze().unwrap().changes(&engine, SPACE).unwrap();
+    let changes: Vec<_> = memtable.freeze().unwrap().changes(&engine, SPACE).map(Result::unwrap).collect();
     let keys: Vec<_> = changes.iter().map(|change| change.key.clone()).collect();
     let at = keys.iter().position(|key| key == POSITION_KEY).unwrap();
     assert_eq!(keys[..2], [crate::rows::row::value_key(b"k"), client_key(client(1))]);
@@ -402,7 +413,27 @@ fn malformed_window_is_damage() {
     let record = Record { client: client(1), number: 1, done_below: 1, outcome: Outcome::NotANumber };
     memtable.push(Seq::new(1), Effect { record: Some(record), ..Effect::new(Millis::new(5), vec![]) }).unwrap();
     memtable.commit(Seq::new(1));
-    assert!(memtable.freeze().unwrap().changes(&engine, OTHER).unwrap_err().is_damage());
+    let last = memtable.freeze().unwrap().changes(&engine, OTHER).last().unwrap();
+    assert!(last.unwrap_err().is_damage(), "nothing comes after it");
+}
+
+/// All of a partition's windows may have 80 MiB together.
+#[test]
+fn flush_joins_one_window_at_a_time() {
+    let engine = MemoryEngine::new();
+    let malformed = Change { space: SPACE, key: client_key(client(2)), value: Some(Bytes::from_static(b"?")) };
+    engine.write(&[malformed]).unwrap();
+    let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
+    for owner in 1..=3 {
+        let record = Record { client: client(u128::from(owner)), ..record(owner) };
+        let effect = Effect { record: Some(record), ..Effect::new(Millis::new(5), Vec::new()) };
+        memtable.push(Seq::new(owner), effect).unwrap();
+    }
+    memtable.commit(Seq::new(3));
+    let mut changes = memtable.freeze().unwrap().changes(&engine, SPACE);
+    assert_eq!(changes.next().unwrap().unwrap().key, client_key(client(1)), "the second window is not read yet");
+    assert!(changes.next().unwrap().unwrap_err().is_damage());
+    assert!(changes.next().is_none(), "neither the third window nor the position row");
 }
 
 #[test]
@@ -414,4 +445,5 @@ fn window_drops_capacity_after_burst() {
     window.record(&record(4_097, 4_097), Millis::new(2));
     assert_eq!((window.outcomes.len(), window.outcome(4_096)), (1, None));
     assert!(window.outcomes.capacity() <= 4 * OUTCOMES_KEPT, "{}", window.outcomes.capacity());
+    assert_eq!(window.bytes(), window.outcomes.capacity() * OUTCOME_BYTES, "what is kept is charged");
 }

@@ -3,9 +3,9 @@
 use super::clears::{Clears, clears};
 use super::row::{KIND_CLIENT, client_key};
 use super::row_map::{RowMap, is_value};
-use super::view::ViewError;
+use super::view::{ViewError, next_client};
 use crate::engine::{Change, Engine};
-use crate::exactly_once::window::{Pieces, Window};
+use crate::exactly_once::window::{Piece, Pieces, Window};
 use crate::operations::effect::RowChange;
 use archon_types::{ClientId, KeyRange, PlacementId, Seq};
 use bytes::Bytes;
@@ -29,6 +29,14 @@ pub struct Frozen {
     bytes: usize,
 }
 
+/// Returns the change that joins a piece with the engine's window of the client.
+fn joined(client: ClientId, piece: &Piece, engine: &dyn Engine, space: PlacementId) -> Result<Change, ViewError> {
+    let key = client_key(client);
+    let stored = if piece.reset { None } else { engine.get(space, &key)? };
+    let stored = stored.map(|row| Window::decode(&row)).transpose()?;
+    Ok(Change { space, key, value: piece.over(stored).map(|window| window.encode()) })
+}
+
 impl Frozen {
     pub(crate) fn new(upto: Seq, rows: RowMap<Option<Bytes>>, pieces: Pieces, clears: Clears, bytes: usize) -> Self {
         let clears = clears.into_ranges().collect();
@@ -36,26 +44,37 @@ impl Frozen {
     }
 
     /// Returns everything to write to the engine's `space`, in order of key: the rows, and for each client its window,
-    /// which is the engine's joined with what is here. The position row comes last: a part that is written repeats.
+    /// which is the engine's joined with what is here. User rows and windows come before the position row, so a part
+    /// that is written repeats. Windows are read and joined as they are taken, as all of them may be large together.
     ///
-    /// Only the engine's one writer may call it, when it has written all earlier rows of the space.
+    /// Only the engine's one writer may call it, and it must have written all earlier rows of the space when it takes the
+    /// first window.
     ///
     /// # Errors
-    /// [`ViewError`] if the engine's window of a client cannot be read.
-    pub fn changes(&self, engine: &dyn Engine, space: PlacementId) -> Result<Vec<Change>, ViewError> {
-        let rows = self.rows();
-        let (values, others) = rows.split_at(rows.partition_point(|row| row.key.first() < Some(&KIND_CLIENT)));
-        let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
-        let mut changes: Vec<Change> = values.iter().map(change).collect();
-        for (client, piece) in self.pieces.from(ClientId::NIL) {
-            let key = client_key(client);
-            let stored = if piece.reset { None } else { engine.get(space, &key)? };
-            let stored = stored.map(|row| Window::decode(&row)).transpose()?;
-            let value = piece.over(stored).map(|window| window.encode());
-            changes.push(Change { space, key, value });
-        }
-        changes.extend(others.iter().map(change));
-        Ok(changes)
+    /// [`ViewError`] in place of a window that cannot be read in the engine. Nothing comes after it, so the position row
+    /// is not written.
+    pub fn changes<'a>(
+        &self,
+        engine: &'a dyn Engine,
+        space: PlacementId,
+    ) -> impl Iterator<Item = Result<Change, ViewError>> + use<'a> {
+        let values = self.rows().partition_point(|row| row.key.first() < Some(&KIND_CLIENT));
+        let rows = |places: std::ops::Range<usize>| {
+            let frozen = self.clone();
+            places.map(move |at| {
+                let RowChange { key, value } = &frozen.rows()[at];
+                Ok(Change { space, key: key.clone(), value: value.clone() })
+            })
+        };
+        let (frozen, mut from) = (self.clone(), Some(ClientId::NIL));
+        let windows = std::iter::from_fn(move || {
+            let (client, piece) = frozen.pieces.from(from?).next()?;
+            from = next_client(client);
+            Some(joined(client, piece, engine, space))
+        });
+        let all = rows(0..values).chain(windows).chain(rows(values..self.rows().len()));
+        let mut is_unreadable = false;
+        all.take_while(move |change| !std::mem::replace(&mut is_unreadable, change.is_err()))
     }
 
     pub(crate) fn pieces(&self) -> &Pieces {
@@ -73,7 +92,8 @@ impl Frozen {
         self.bytes
     }
 
-    /// Returns all rows but the windows of clients, in order of key. Sorts them once, perhaps a million: not for a thread that others wait for.
+    /// Returns all rows but the windows of clients, in order of key. Sorts them once, perhaps a million: not for a thread
+    /// that others wait for.
     pub fn rows(&self) -> &[RowChange] {
         let change = |(key, value): (&Bytes, &Option<Bytes>)| RowChange { key: key.clone(), value: value.clone() };
         self.sorted.get_or_init(|| self.rows.rows().into_iter().map(change).collect())

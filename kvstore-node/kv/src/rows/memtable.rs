@@ -3,7 +3,7 @@
 //! Conditions see the newest entry, even if uncommitted, since the entry they decide on goes after it. Reads see the
 //! newest version at or below the commit position. Truncation cuts the end, when another leader's log replaces it.
 //!
-//! Only the newest version of a committed row is kept: rows are blind, so nothing older is ever needed. From time to
+//! Only the newest version of a committed row is kept: rows are set blindly, so nothing older is ever needed. From time to
 //! time the committed rows are frozen and given to the flusher, which sorts them; they leave once the engine holds
 //! them. So a row overwritten often costs the engine one write per freeze, and a row set and removed in between costs
 //! it none.
@@ -29,7 +29,7 @@ use super::growth::{Growing, Growth};
 use super::memtable_budget::MemtableBudget;
 use super::row;
 use super::row_map::{RowMap, is_value};
-use crate::exactly_once::window::{Pieces, Record};
+use crate::exactly_once::window::{Piece, Pieces, Record};
 use crate::mutant::Mutant;
 use crate::operations::effect::{Effect, RowChange};
 use archon_types::{ClientId, KeyRange, Millis, Seq};
@@ -39,8 +39,8 @@ use std::collections::VecDeque;
 
 /// Cost of a row beside its key and value, in bytes.
 const ROW_OVERHEAD_BYTES: usize = 128;
-/// Cost of the record of an uncommitted entry, in bytes.
-const RECORD_BYTES: usize = size_of::<Record>();
+/// Cost of an uncommitted entry beside its rows, in bytes: also in the index of entries by client.
+const OPEN_BYTES: usize = size_of::<Open>() + 2 * size_of::<(ClientId, Seq)>();
 
 /// Reason for refusing a change to the memtable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -88,8 +88,23 @@ impl Open {
 
     /// Returns its cost to the budget.
     fn cost(&self) -> usize {
-        let records = self.record.map_or(0, |_| RECORD_BYTES) + self.forget.len() * size_of::<ClientId>();
-        self.clear.as_ref().map_or(0, clear_cost) + self.changes.iter().map(cost).sum::<usize>() + records
+        let forgets = self.forget.len() * (size_of::<ClientId>() + 2 * size_of::<(ClientId, Seq)>());
+        OPEN_BYTES + self.clear.as_ref().map_or(0, clear_cost) + self.changes.iter().map(cost).sum::<usize>() + forgets
+    }
+
+    /// Returns the clients that it records or forgets.
+    fn clients(&self) -> impl Iterator<Item = ClientId> {
+        self.forget.iter().copied().chain(self.record.map(|record| record.client))
+    }
+
+    /// Adds what it contains of a client to the piece of the entries before it.
+    fn add_to(&self, piece: &mut Piece, client: ClientId) {
+        if self.forget.contains(&client) {
+            piece.forget();
+        }
+        if let Some(record) = self.record.as_ref().filter(|record| record.client == client) {
+            piece.record(record, self.at);
+        }
     }
 }
 
@@ -149,7 +164,7 @@ impl Memtable {
             rows: RowMap::default(),
             rows_bytes: 0,
             pieces: Pieces::default(),
-            newest_windows: RefCell::default(),
+            newest_windows: RefCell::new(windows::Newest::new(budget.clone())),
             frozen: None,
             last: flushed,
             commit: flushed,
@@ -204,7 +219,7 @@ impl Memtable {
                 open.note(newest, values);
             }
         }
-        self.newest_windows.get_mut().apply(&open);
+        self.newest_windows.get_mut().push(&open);
         self.open.push_back(open);
         self.last = seq;
         Ok(())
@@ -217,6 +232,7 @@ impl Memtable {
         while let Some(open) = self.open.pop_front_if(|open| open.seq <= self.commit) {
             time = Some(open.at);
             self.bytes -= open.cost();
+            self.newest_windows.get_mut().pop(&open);
             if let Some(range) = open.clear {
                 self.open_clears.settled(open.seq);
                 self.clear(open.seq, range);
@@ -329,9 +345,7 @@ impl Memtable {
         if cut {
             self.newest_values.take();
             self.newest_others.take();
-            if !self.budget.breaks(Mutant::WindowOutlivesCut) {
-                self.newest_windows.take();
-            }
+            self.newest_windows.get_mut().cut();
             self.open_clears.cut(after);
         }
         self.last = self.last.min(after);
@@ -345,8 +359,7 @@ impl Memtable {
             self.note_position();
             let (rows, clears) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.clears));
             let (pieces, bytes) = (std::mem::take(&mut self.pieces), std::mem::take(&mut self.rows_bytes));
-            // Windows of clients that come back are read again.
-            self.newest_windows.take();
+            self.newest_windows.get_mut().drop_unused();
             self.frozen = Some(Frozen::new(self.commit, rows, pieces, clears, bytes));
         }
         self.frozen.clone()

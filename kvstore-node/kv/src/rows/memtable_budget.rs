@@ -7,10 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Bytes that all memtables of a node may hold together.
 pub const RECENT_BYTES_MAX: usize = 256 * 1024 * 1024;
 
+/// Inverse of the share of the bound that cached windows of clients may take. They leave by no flush, so the share is
+/// small: flushing the rest must make room.
+const CACHE_PART: usize = 16;
+
 /// The bound on all memtables of a node together. Clones share it.
 #[derive(Clone, Debug)]
 pub struct MemtableBudget {
     used: Arc<AtomicUsize>,
+    /// Bytes of cached windows among them.
+    cached: Arc<AtomicUsize>,
     max: usize,
     /// The rule that a test disables in all memtables.
     #[cfg(any(test, feature = "mutants"))]
@@ -28,6 +34,7 @@ impl MemtableBudget {
     pub fn new(bytes_max: usize) -> Self {
         Self {
             used: Arc::default(),
+            cached: Arc::default(),
             max: bytes_max,
             #[cfg(any(test, feature = "mutants"))]
             mutant: None,
@@ -68,6 +75,22 @@ impl MemtableBudget {
     /// Returns whether rows should go to the engine without delay.
     pub fn is_half_full(&self) -> bool {
         self.bytes_used() >= self.max / 2
+    }
+
+    /// Charges a change in the size of a memtable's cached windows.
+    pub(crate) fn charge_cache(&self, before: usize, after: usize) {
+        for used in [&self.used, &self.cached] {
+            if after > before {
+                used.fetch_add(after - before, Ordering::Relaxed);
+            } else {
+                used.fetch_sub(before - after, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Returns whether the cached windows of all memtables exceed their share.
+    pub(crate) fn is_cache_full(&self) -> bool {
+        self.cached.load(Ordering::Relaxed) > self.max / CACHE_PART
     }
 
     pub(crate) fn charge(&self, bytes: usize) {

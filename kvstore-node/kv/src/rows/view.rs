@@ -4,9 +4,9 @@ use super::memtable::Memtable;
 use super::row::{self, KIND_CLIENT, RowError};
 use crate::engine::{Engine, EngineError, Page, PageLimit, Row};
 use crate::exactly_once::window::Window;
+use archon_types::limits::PAGE_BYTES_MAX;
 use archon_types::{ClientId, Millis, PlacementId, ScanOrder};
 use bytes::Bytes;
-use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -65,8 +65,8 @@ pub trait View {
     /// [`ViewError`] if it cannot be read.
     fn window(&self, client: ClientId) -> Result<Option<Arc<Window>>, ViewError>;
 
-    /// Returns about `clients_max` clients with a window in committed rows, from this one on in order, each with its last
-    /// use, and the client to continue from; `None` after the last one.
+    /// Returns at most `clients_max` clients with a window in committed rows, from this one on in order, each with its last
+    /// use, and the client to continue from; `None` after the last one. A page may have fewer clients than there are.
     ///
     /// # Errors
     /// [`ViewError`] if they cannot be read.
@@ -102,6 +102,14 @@ impl<'a> PartitionView<'a> {
     /// Creates the view of `space` for `reader`.
     pub fn new(memtable: &'a Memtable, engine: &'a dyn Engine, space: PlacementId, reader: Reader) -> Self {
         Self { memtable, engine, space, reader }
+    }
+
+    /// Returns a client with a cached newest window that differs from that of the rows and entries: a check of simulations.
+    ///
+    /// # Errors
+    /// [`ViewError`] if they cannot be read.
+    pub fn differing_cached_window(&self) -> Result<Option<ClientId>, ViewError> {
+        self.memtable.differing_cached_window(|client| self.stored_window(client))
     }
 
     /// Returns the engine's window of a client.
@@ -162,7 +170,8 @@ impl View for PartitionView<'_> {
     }
 
     fn clients(&self, from: ClientId, clients_max: usize) -> Result<ClientPage, ViewError> {
-        let limit = PageLimit { rows_max: clients_max.max(1), bytes_max: usize::MAX };
+        let clients_max = clients_max.max(1);
+        let limit = PageLimit { rows_max: clients_max, bytes_max: PAGE_BYTES_MAX };
         let (low, high) = (row::client_key_bytes(from), [KIND_CLIENT + 1]);
         let keys = (Bound::Included(&low[..]), Bound::Excluded(&high[..]));
         let page = self.engine.page(self.space, keys, ScanOrder::Ascending, limit)?;
@@ -171,11 +180,11 @@ impl View for PartitionView<'_> {
         // Beyond the last row of a partial page, the engine may hold clients that the memtable lacks.
         let end = stored.last().filter(|_| page.more).map(|(client, _)| *client);
         let mut stored = stored.into_iter().peekable();
-        let here: BTreeSet<ClientId> =
-            self.memtable.clients_from(from).take_while(|client| end.is_none_or(|end| *client <= end)).collect();
+        let here = self.memtable.clients_from(from);
+        let mut here = here.take_while(|client| end.is_none_or(|end| *client <= end)).peekable();
         let mut found = Vec::new();
-        let mut here = here.into_iter().peekable();
-        loop {
+        let mut last_read = None;
+        for _ in 0..clients_max {
             let next = match (stored.peek(), here.peek()) {
                 (Some((one, _)), Some(other)) => *one.min(other),
                 (Some((one, _)), None) => *one,
@@ -184,9 +193,12 @@ impl View for PartitionView<'_> {
             };
             let row = stored.next_if(|(client, _)| *client == next);
             here.next_if_eq(&next);
-            let base = row.map(|(_, row)| Window::decode(&row)).transpose()?;
-            found.extend(self.memtable.committed_window(next, base).map(|window| (next, window.last)));
+            let last = row.map(|(_, row)| Window::decode_last(&row)).transpose()?;
+            found.extend(self.memtable.committed_last(next, last).map(|last| (next, last)));
+            last_read = Some(next);
         }
+        let is_cut = stored.peek().is_some() || here.peek().is_some();
+        let end = if is_cut { last_read } else { end };
         Ok((found, end.and_then(next_client)))
     }
 }

@@ -120,12 +120,15 @@ fn records_are_charged_until_they_are_flushed() {
     let uncommitted = budget.bytes_used();
     memtable.commit(seq(5));
     let committed = budget.bytes_used();
-    assert!(0 < uncommitted && uncommitted < committed, "{uncommitted}, then {committed}");
-    let effect = Effect { record: record(2), ..Effect::new(Millis::new(6), Vec::new()) };
-    memtable.push(seq(6), effect).unwrap();
-    memtable.commit(seq(6));
+    assert!(size_of::<Open>() <= uncommitted && uncommitted < committed, "{uncommitted}, then {committed}");
+    for number in 2..=100 {
+        let effect = Effect { record: record(number), ..Effect::new(Millis::new(6), Vec::new()) };
+        memtable.push(seq(4 + number), effect).unwrap();
+        memtable.commit(seq(4 + number));
+    }
     let more = budget.bytes_used() - committed;
-    assert!(more > 0 && more < uncommitted, "an outcome more: {more}");
+    let outcome = size_of::<(u64, Outcome)>();
+    assert!((99 * outcome..4 * 100 * outcome).contains(&more), "99 outcomes more: {more}");
     let frozen = memtable.freeze().unwrap();
     memtable.flushed(frozen.upto);
     assert_eq!((budget.bytes_used(), memtable.is_empty()), (0, true));

@@ -3,47 +3,157 @@
 use super::{Memtable, Open};
 use crate::exactly_once::window::{Piece, Window};
 use crate::mutant::Mutant;
+use crate::rows::memtable_budget::MemtableBudget;
 use crate::rows::view::{Reader, ViewError};
-use archon_types::ClientId;
-use std::collections::{BTreeMap, BTreeSet};
+use archon_types::{ClientId, Millis, Seq};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
-/// Bytes of cached windows of one partition, beyond which all are dropped and read again.
+/// Bytes of cached windows of one partition. The windows of all partitions have a bound of their own
+/// ([`MemtableBudget::is_cache_full`]).
 const CACHE_BYTES_MAX: usize = 1024 * 1024;
 /// Cost of a cached window beside its outcomes, in bytes.
 const CACHED_OVERHEAD_BYTES: usize = 128;
 
 /// Cache of newest windows: each equals the committed window after the uncommitted entries. Only windows that were
-/// looked up are here, so a follower has none; absent windows are not, or arbitrary client numbers would fill it.
-#[derive(Debug, Default)]
+/// looked up are here, so a follower has none. Neither a commit nor a freeze changes a newest window.
+#[derive(Debug)]
 pub(super) struct Newest {
-    windows: BTreeMap<ClientId, Arc<Window>>,
+    windows: BTreeMap<ClientId, Cached>,
+    /// Client of the latest look-up that found no window: its next record begins one. Other absent windows are not
+    /// noted, or arbitrary client numbers would fill the cache.
+    absent: Option<ClientId>,
+    /// Uncommitted entries that record or forget a client. Built at the first look-up.
+    entries: Option<BTreeSet<(ClientId, Seq)>>,
+    /// A window was looked up since the last freeze.
+    is_used: bool,
+    /// Client after which the search for a window to evict continues.
+    hand: Bound<ClientId>,
     bytes: usize,
+    budget: MemtableBudget,
+}
+
+#[derive(Debug)]
+struct Cached {
+    window: Arc<Window>,
+    /// It was looked up since the last freeze or search for a window to evict.
+    is_used: bool,
 }
 
 impl Newest {
-    /// Applies an entry that becomes the last one.
-    pub(super) fn apply(&mut self, open: &Open) {
-        for client in &open.forget {
-            if let Some(window) = self.windows.remove(client) {
-                self.bytes -= cost(&window);
-            }
-        }
-        if let Some(record) = &open.record
-            && let Some(window) = self.windows.get_mut(&record.client)
-        {
-            let before = cost(window);
-            Arc::make_mut(window).record(record, open.at);
-            self.bytes = self.bytes + cost(window) - before;
+    /// Creates an empty cache that is charged to this budget.
+    pub(super) fn new(budget: MemtableBudget) -> Self {
+        Self {
+            windows: BTreeMap::new(),
+            absent: None,
+            entries: None,
+            is_used: false,
+            hand: Bound::Unbounded,
+            bytes: 0,
+            budget,
         }
     }
 
-    fn keep(&mut self, client: ClientId, window: &Arc<Window>) {
-        if self.bytes > CACHE_BYTES_MAX {
-            *self = Self::default();
+    /// Applies an entry that becomes the last one.
+    pub(super) fn push(&mut self, open: &Open) {
+        if let Some(entries) = &mut self.entries {
+            entries.extend(open.clients().map(|client| (client, open.seq)));
         }
-        self.bytes += cost(window);
-        self.windows.insert(client, Arc::clone(window));
+        open.forget.iter().for_each(|client| self.remove(*client));
+        let Some(record) = &open.record else { return };
+        if let Some(cached) = self.windows.get_mut(&record.client) {
+            let before = cost(&cached.window);
+            Arc::make_mut(&mut cached.window).record(record, open.at);
+            let after = cost(&cached.window);
+            self.resize(before, after);
+        } else if self.absent == Some(record.client) {
+            self.insert(record.client, Arc::new(Window::new(record, open.at)));
+        }
+    }
+
+    /// Handles the commit of the first entry.
+    pub(super) fn pop(&mut self, open: &Open) {
+        if let Some(entries) = &mut self.entries {
+            open.clients().for_each(|client| {
+                entries.remove(&(client, open.seq));
+            });
+        }
+    }
+
+    /// Drops everything, as the last entries were cut.
+    pub(super) fn cut(&mut self) {
+        self.entries = None;
+        self.absent = None;
+        if !self.budget.breaks(Mutant::WindowOutlivesCut) {
+            self.windows.clear();
+            self.resize(self.bytes, 0);
+        }
+    }
+
+    /// Drops what was not looked up since the last call: a leader that lost its leadership keeps nothing.
+    pub(super) fn drop_unused(&mut self) {
+        if !std::mem::take(&mut self.is_used) {
+            self.entries = None;
+        }
+        let mut freed = 0;
+        self.windows.retain(|_, cached| {
+            let is_used = std::mem::take(&mut cached.is_used);
+            freed += if is_used { 0 } else { cost(&cached.window) };
+            is_used
+        });
+        self.resize(freed, 0);
+    }
+
+    fn get(&mut self, client: ClientId) -> Option<Arc<Window>> {
+        self.is_used = true;
+        let cached = self.windows.get_mut(&client)?;
+        cached.is_used = true;
+        Some(Arc::clone(&cached.window))
+    }
+
+    fn insert(&mut self, client: ClientId, window: Arc<Window>) {
+        self.absent.take_if(|absent| *absent == client);
+        let after = cost(&window);
+        let before = self.windows.insert(client, Cached { window, is_used: true });
+        self.resize(before.map_or(0, |before| cost(&before.window)), after);
+    }
+
+    fn remove(&mut self, client: ClientId) {
+        if let Some(cached) = self.windows.remove(&client) {
+            self.resize(cost(&cached.window), 0);
+        }
+    }
+
+    /// Charges a change in size, and evicts windows beyond the bounds: first those not used since the search last passed
+    /// them.
+    fn resize(&mut self, before: usize, after: usize) {
+        if before == after {
+            return;
+        }
+        self.bytes = self.bytes + after - before;
+        self.budget.charge_cache(before, after);
+        while !self.windows.is_empty() && (self.bytes > CACHE_BYTES_MAX || self.budget.is_cache_full()) {
+            let mut rest = self.windows.range_mut((self.hand, Bound::Unbounded));
+            let Some((client, cached)) = rest.next() else {
+                self.hand = Bound::Unbounded;
+                continue;
+            };
+            let client = *client;
+            self.hand = Bound::Excluded(client);
+            if !std::mem::take(&mut cached.is_used) {
+                let freed = cost(&cached.window);
+                self.windows.remove(&client);
+                self.bytes -= freed;
+                self.budget.charge_cache(freed, 0);
+            }
+        }
+    }
+}
+
+impl Drop for Newest {
+    fn drop(&mut self) {
+        self.budget.charge_cache(self.bytes, 0);
     }
 }
 
@@ -60,26 +170,28 @@ impl Memtable {
         stored: impl FnOnce() -> Result<Option<Window>, ViewError>,
     ) -> Result<Option<Arc<Window>>, ViewError> {
         if reader == Reader::Newest
-            && let Some(window) = self.newest_windows.borrow().windows.get(&client)
+            && let Some(window) = self.newest_windows.borrow_mut().get(client)
         {
-            return Ok(Some(Arc::clone(window)));
+            return Ok(Some(window));
         }
         let base = if self.is_reset(client) { None } else { stored()? };
         let committed = self.committed_window(client, base);
         if reader == Reader::Committed {
             return Ok(committed.map(Arc::new));
         }
-        let window = self.open_piece(client).over(committed).map(Arc::new);
-        window.iter().for_each(|window| self.newest_windows.borrow_mut().keep(client, window));
+        let mut newest = self.newest_windows.borrow_mut();
+        let window = self.open_piece(client, &mut newest).over(committed).map(Arc::new);
+        match &window {
+            Some(window) => newest.insert(client, Arc::clone(window)),
+            None => newest.absent = Some(client),
+        }
         Ok(window)
     }
 
     /// Returns a client's committed window, with `stored` as the engine's.
     pub(crate) fn committed_window(&self, client: ClientId, stored: Option<Window>) -> Option<Window> {
-        let frozen = self.frozen.as_ref().and_then(|frozen| frozen.pieces().get(client));
-        let pieces = frozen.into_iter().chain(self.pieces.get(client));
         let later = self.budget.breaks(Mutant::WindowBegunLater);
-        pieces.fold(stored, |window, piece| match piece.over(window) {
+        self.committed_pieces(client).fold(stored, |window, piece| match piece.over(window) {
             Some(mut window) if later => {
                 window.created = piece.window.as_ref().map_or(window.created, |newer| newer.created);
                 Some(window)
@@ -88,31 +200,71 @@ impl Memtable {
         })
     }
 
+    /// Returns the last use in a client's committed window, with `stored` as that in the engine's.
+    pub(crate) fn committed_last(&self, client: ClientId, stored: Option<Millis>) -> Option<Millis> {
+        self.committed_pieces(client).fold(stored, |last, piece| {
+            last.filter(|_| !piece.reset).max(piece.window.as_ref().map(|window| window.last))
+        })
+    }
+
     /// Returns the clients with committed records here, from this one on and in order.
     pub(crate) fn clients_from(&self, client: ClientId) -> impl Iterator<Item = ClientId> {
-        let frozen = self.frozen.iter().flat_map(|frozen| frozen.pieces().from(client));
-        let all: BTreeSet<ClientId> = frozen.chain(self.pieces.from(client)).map(|(client, _)| client).collect();
-        all.into_iter()
+        let frozen = self.frozen.iter().flat_map(move |frozen| frozen.pieces().from(client));
+        let mut frozen = frozen.map(|(client, _)| client).peekable();
+        let mut newer = self.pieces.from(client).map(|(client, _)| client).peekable();
+        std::iter::from_fn(move || {
+            let next = frozen.peek().into_iter().chain(newer.peek()).min().copied()?;
+            frozen.next_if_eq(&next);
+            newer.next_if_eq(&next);
+            Some(next)
+        })
+    }
+
+    /// Returns a client with a cached window that differs from that of the rows and entries, `stored` reading the engine's.
+    /// Uses nothing that the cache keeps.
+    pub(crate) fn differing_cached_window(
+        &self,
+        stored: impl Fn(ClientId) -> Result<Option<Window>, ViewError>,
+    ) -> Result<Option<ClientId>, ViewError> {
+        let newest = self.newest_windows.borrow();
+        let cached = newest.windows.iter().map(|(client, cached)| (*client, Some(&*cached.window)));
+        for (client, cached) in cached.chain(newest.absent.map(|client| (client, None))) {
+            let mut piece = Piece::default();
+            self.open.iter().for_each(|open| open.add_to(&mut piece, client));
+            if piece.over(self.committed_window(client, stored(client)?)).as_ref() != cached {
+                return Ok(Some(client));
+            }
+        }
+        Ok(None)
+    }
+
+    fn committed_pieces(&self, client: ClientId) -> impl Iterator<Item = &Piece> {
+        let frozen = self.frozen.as_ref().and_then(|frozen| frozen.pieces().get(client));
+        frozen.into_iter().chain(self.pieces.get(client))
     }
 
     /// Returns whether a committed entry here forgets the client, so that the engine's row does not count.
     fn is_reset(&self, client: ClientId) -> bool {
-        let frozen = self.frozen.as_ref().and_then(|frozen| frozen.pieces().get(client));
-        frozen.into_iter().chain(self.pieces.get(client)).any(|piece| piece.reset)
+        self.committed_pieces(client).any(|piece| piece.reset)
     }
 
-    /// Returns what the uncommitted entries contain of a client. Walks over them.
-    fn open_piece(&self, client: ClientId) -> Piece {
+    /// Returns what the uncommitted entries contain of a client.
+    fn open_piece(&self, client: ClientId, newest: &mut Newest) -> Piece {
+        let entries = newest.entries.get_or_insert_with(|| indexed(&self.open));
         let mut piece = Piece::default();
-        for open in &self.open {
-            if open.forget.contains(&client) {
-                piece.forget();
-            }
-            open.record
-                .iter()
-                .filter(|record| record.client == client)
-                .for_each(|record| piece.record(record, open.at));
+        for (_, seq) in entries.range((client, Seq::ZERO)..=(client, Seq::new(u64::MAX))) {
+            let place = self.open.binary_search_by_key(seq, |open| open.seq);
+            debug_assert!(place.is_ok(), "an entry leaves the index with its commit or cut");
+            place.into_iter().for_each(|at| self.open[at].add_to(&mut piece, client));
         }
         piece
     }
 }
+
+fn indexed(open: &VecDeque<Open>) -> BTreeSet<(ClientId, Seq)> {
+    open.iter().flat_map(|open| open.clients().map(|client| (client, open.seq))).collect()
+}
+
+#[cfg(test)]
+#[path = "windows_tests.rs"]
+mod tests;
