@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(found.recovered.last, Seq::new(3), "of the rest of the log the positions are known");
     }
 
-    /// An entry with this many changes of a few bytes: more than this version writes.
+    /// An entry with this many changes of a few bytes: more than this version writes or reads.
     fn unbounded_entry(changes: u32) -> Bytes {
         let number = [changes as u8 & 0x7F | 0x80, (changes >> 7) as u8 & 0x7F | 0x80, (changes >> 14) as u8];
         let mut entry = [&[3][..], &1_u64.to_be_bytes(), &[0], &number].concat();
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn log_with_unbounded_entry_is_read_whole() {
+    fn replica_with_entry_beyond_bound_is_kept_and_not_served() {
         const CHANGES: u32 = 20_000;
         let directory = tempfile::tempdir().unwrap();
         let placement = PlacementId::new(7);
@@ -463,13 +463,11 @@ mod tests {
         wal.close(Duration::from_secs(5)).unwrap();
         let (wal, recovered) = Wal::open(directory.path(), WalConfig::default()).unwrap();
         let engine = crate::engine::MemoryEngine::default();
-        let mut recovery = recover(&wal, &recovered, &engine, false, &MemtableBudget::default()).unwrap();
-        let found = recovery.found.get_mut(&placement).unwrap();
-        assert_eq!((found.unreadable.as_deref(), found.memtable.last()), (None, at.seq));
-        found.memtable.commit(at.seq);
-        let frozen = found.memtable.freeze().unwrap();
-        let written = frozen.rows().iter().filter(|row| row.key.first() == Some(&row::KIND_VALUE)).count();
-        assert_eq!(written, CHANGES as usize);
+        let recovery = recover(&wal, &recovered, &engine, false, &MemtableBudget::default()).unwrap();
+        assert_eq!(recovery.held[&placement].state, HeldState::SetAside, "it is not given up");
+        let found = &recovery.found[&placement];
+        let why = found.unreadable.as_deref().unwrap_or_default();
+        assert!(why.contains("entry 1") && why.contains("changes of 20000, the limit is 8192"), "{why}");
     }
 
     #[test]
