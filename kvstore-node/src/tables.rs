@@ -4,8 +4,8 @@ use archon_proto::convert::members::session::Member;
 use archon_types::limits::COORDINATORS_MAX;
 use archon_types::{
     Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, Incarnation, KeyRange, Node, NodeDelta, NodeId,
-    NodeStatus, Over, PartitionId, PartitionTable, RangeLimits, RelayAddress, RelayCandidate, RemovedNodes, ScanOrder,
-    Table, TableDelta, TableId, TableList, TablePiece, Version, doors_of, relays, relays_of,
+    NodeStatus, Over, Partition, PartitionId, PartitionTable, RangeLimits, RelayAddress, RelayCandidate, RemovedNodes,
+    ScanOrder, Table, TableDelta, TableId, TableList, TablePiece, Version, doors_of, relays, relays_of,
 };
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -267,6 +267,38 @@ impl Tables {
     /// Returns the node that leads a partition, as far as known.
     pub(crate) fn leader(&self, partition: PartitionId) -> Option<NodeId> {
         self.state.read().leader(partition)
+    }
+
+    /// Returns the row of the node that leads a partition, as far as known.
+    pub(crate) fn leader_node(&self, partition: PartitionId) -> Option<Node> {
+        let state = self.state.read();
+        state.nodes.get(&state.leader(partition)?).cloned()
+    }
+
+    /// Returns the nodes that lead the partitions of a table, by number of the partition; those without a known leader
+    /// are left out.
+    pub(crate) fn leaders(&self, table: TableId) -> Vec<(u32, NodeId)> {
+        let state = self.state.read();
+        let Some(table) = state.tables.get(&table) else { return Vec::new() };
+        let leader = |row: &Partition| Some((row.id.index, row.leader_placement()?.node));
+        table.partitions().filter_map(leader).collect()
+    }
+
+    /// Returns the number of in-sync replicas of a partition; of the one with the fewest in its table without one.
+    pub(crate) fn live_replicas(&self, table: TableId, partition: Option<PartitionId>) -> usize {
+        let state = self.state.read();
+        let Some(held) = state.tables.get(&table) else { return 0 };
+        let live = |row: &Partition| row.live().count();
+        match partition.filter(|partition| partition.table == table) {
+            Some(partition) => held.partition(partition.index).map_or(0, live),
+            None => held.partitions().map(live).min().unwrap_or(0),
+        }
+    }
+
+    /// Returns the rows of all nodes that are not lost.
+    pub(crate) fn nodes(&self) -> Vec<Node> {
+        let state = self.state.read();
+        state.nodes.values().filter(|node| node.status != NodeStatus::Lost).cloned().collect()
     }
 
     /// Returns the address of the node that leads a partition, as far as known.

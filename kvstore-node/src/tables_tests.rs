@@ -55,6 +55,7 @@ fn node(id: u64, version: u64) -> Node {
         partitions_max: None,
         version: Version::new(version),
         since: Millis::ZERO,
+        redis: None,
     }
 }
 

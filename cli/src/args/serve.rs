@@ -115,6 +115,15 @@ pub(crate) struct NodeArgs {
     /// Address under which other members and clients reach this node; default: --listen.
     #[arg(long, env = "ARCHON_ADVERTISE", hide_env_values = true, value_name = "H:P", value_parser = address)]
     pub(crate) advertise: Option<String>,
+    /// Listen address for clients that speak the Redis Cluster protocol; off by default.
+    #[arg(long, env = "ARCHON_REDIS_LISTEN", hide_env_values = true, value_name = "IP:PORT", value_parser = listen)]
+    pub(crate) redis_listen: Option<SocketAddr>,
+    /// Address under which clients reach the Redis listener; default: --redis-listen.
+    #[arg(long, env = "ARCHON_REDIS_ADVERTISE", hide_env_values = true, value_name = "H:P", value_parser = address)]
+    pub(crate) redis_advertise: Option<String>,
+    /// Table that Redis clients use, which must be hashed; default: `default`.
+    #[arg(long, env = "ARCHON_REDIS_TABLE", hide_env_values = true, value_name = "TABLE", value_parser = name)]
+    pub(crate) redis_table: Option<String>,
     /// Directory for the log, the data and the identity of this node.
     #[arg(long, env = "ARCHON_DATA_DIR", hide_env_values = true, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,

@@ -261,6 +261,9 @@ pub(crate) struct NodeFile {
     pub(crate) zone: Option<Spanned<String>>,
     pub(crate) weight: Option<Spanned<u64>>,
     pub(crate) advertise: Option<Spanned<String>>,
+    pub(crate) redis_listen: Option<Spanned<String>>,
+    pub(crate) redis_advertise: Option<Spanned<String>>,
+    pub(crate) redis_table: Option<Spanned<String>>,
     pub(crate) partitions_max: Option<Spanned<u64>>,
     pub(crate) connections_max: Option<Spanned<u64>>,
     pub(crate) engine: Option<Spanned<String>>,
@@ -282,6 +285,9 @@ impl NodeFile {
         "tls_dir",
         "zone",
         "weight",
+        "redis_listen",
+        "redis_advertise",
+        "redis_table",
         "partitions_max",
         "connections_max",
         "engine",
@@ -357,7 +363,7 @@ mod tests {
         assert_eq!(file(&whole).cluster().unwrap().len(), Setting::ALL.len());
         let whole = "name = ''\nlisten = ''\nmetrics_listen = ''\ncoordinators = ['']\ndata_dir = ''\ninsecure = \
                      true\ntls_dir = ''\nzone = ''\nweight = 1\n\
-                     advertise = ''\npartitions_max = 1\nconnections_max = 2\nengine = ''\nmemory = ''\n\
+                     advertise = ''\nredis_listen = ''\nredis_advertise = ''\nredis_table = ''\npartitions_max = 1\nconnections_max = 2\nengine = ''\nmemory = ''\n\
                      copy_bytes_per_second = 1\nslow_operation_ms = 1\n";
         let found: NodeFile = file(whole).settings(NodeFile::KEYS).unwrap();
         assert_eq!(whole.lines().count(), NodeFile::KEYS.len());

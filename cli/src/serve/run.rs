@@ -181,6 +181,7 @@ fn node_failure(error: NodeError) -> Failure {
     match error {
         NodeError::Listen { source, .. } => failure.with_remedy(listen_remedy("--listen", &source)),
         NodeError::ListenForMetrics { source, .. } => failure.with_remedy(listen_remedy("--metrics-listen", &source)),
+        NodeError::ListenForRedis { source, .. } => failure.with_remedy(listen_remedy("--redis-listen", &source)),
         _ => failure,
     }
 }

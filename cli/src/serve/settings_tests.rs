@@ -357,3 +357,29 @@ fn copy_rate_has_a_minimum() {
     let failure = node(&[&asked[..], &["--config", slow.path().to_str().unwrap()]].concat()).unwrap_err();
     assert!(failure.to_string().contains("1 bytes per second is less than the minimum of 65536"), "{failure}");
 }
+
+#[test]
+fn redis_listener_has_address_and_table() {
+    let asked = ["--name", "athens", "--listen", "127.0.0.1:1", "--coordinators", "127.0.0.1:2", "--data-dir", "d"];
+    assert_eq!(node(&asked).unwrap().redis, None);
+    let given = [&asked[..], &["--redis-listen", "127.0.0.1:6379"]].concat();
+    let redis = node(&given).unwrap().redis.unwrap();
+    assert_eq!((redis.listen.port(), redis.advertise, redis.table.as_str()), (6379, None, "default"));
+    let from_file = file("redis_listen = \"127.0.0.1:6380\"\nredis_table = \"cache\"\n");
+    let path = from_file.path().to_str().unwrap();
+    let both = [&asked[..], &["--config", path, "--redis-advertise", "localhost:6381"]].concat();
+    let redis = node(&both).unwrap().redis.unwrap();
+    assert_eq!(
+        (redis.listen.port(), redis.advertise.as_deref(), redis.table.as_str()),
+        (6380, Some("localhost:6381"), "cache")
+    );
+
+    let failure = node(&[&asked[..], &["--redis-table", "cache"]].concat()).unwrap_err();
+    assert!(failure.to_string().contains("there is none"), "{failure}");
+    // Plaintext beyond this machine must be asked for, and clients need an address.
+    let failure = node(&[&asked[..], &["--redis-listen", "10.0.0.7:6379"]].concat()).unwrap_err();
+    assert_eq!(failure.exit, Exit::Usage);
+    let anywhere = ["--redis-listen", "0.0.0.0:6379", "--insecure"];
+    let failure = node(&[&asked[..], &anywhere].concat()).unwrap_err();
+    assert!(failure.to_string().contains("0.0.0.0:6379"), "{failure}");
+}

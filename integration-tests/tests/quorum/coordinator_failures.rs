@@ -76,6 +76,7 @@ impl Probe {
             participant: None,
             told: 0,
             generation_key: Vec::new().into(),
+            redis: None,
         };
         let answer = session.register(request).await.expect("the leader registers").into_inner();
         let registered = Registered::try_from(answer).expect("a registration");

@@ -20,6 +20,8 @@ pub struct NodeConfig {
     pub metrics_listen: Option<SocketAddr>,
     /// The address announced to others, `host:port`; by default the bound one.
     pub advertise: Option<String>,
+    /// The listener for clients that speak the Redis Cluster protocol, if any.
+    pub redis: Option<RedisConfig>,
     /// The coordinators, `host:port` each; any of them is enough to find the leading one.
     pub coordinators: Vec<String>,
     /// Directory of all durable data.
@@ -65,6 +67,7 @@ impl NodeConfig {
             listen: listen.into(),
             metrics_listen: None,
             advertise: None,
+            redis: None,
             coordinators,
             data_dir,
             traits: NodeTraits::default(),
@@ -129,6 +132,9 @@ impl NodeConfig {
         if let Some(address) = &self.advertise {
             self.transport.check(address).map_err(|detail| wrong("advertise", detail.message))?;
         }
+        if let Some(redis) = &self.redis {
+            redis.check(&self.transport)?;
+        }
         if listen.ip().is_unspecified() && self.advertise.is_none() {
             return Err(wrong("advertise", format!("{listen} cannot be dialled by others; give the address they use")));
         }
@@ -144,6 +150,34 @@ impl NodeConfig {
     pub fn shard_count(&self) -> usize {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         self.shards.unwrap_or(cores / 2).max(1)
+    }
+}
+
+/// The listener for clients that speak the Redis Cluster protocol.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RedisConfig {
+    /// Listen address; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The address in redirections of clients, `host:port`; by default the bound one.
+    pub advertise: Option<String>,
+    /// The hashed table with the keys of these clients.
+    pub table: String,
+}
+
+impl RedisConfig {
+    fn check(&self, transport: &Transport) -> Result<(), ConfigError> {
+        let wrong = |field: &'static str, why: String| ConfigError { field, why };
+        limits::check_name("table", &self.table).map_err(|detail| wrong("redis_table", detail.message))?;
+        transport.check(&self.listen.to_string()).map_err(|detail| wrong("redis_listen", detail.message))?;
+        let Some(address) = &self.advertise else {
+            if self.listen.ip().is_unspecified() {
+                let why = format!("{} cannot be dialled by clients; give the address they use", self.listen);
+                return Err(wrong("redis_advertise", why));
+            }
+            return Ok(());
+        };
+        limits::check_address(address).map_err(|detail| wrong("redis_advertise", detail.message))?;
+        transport.check(address).map_err(|detail| wrong("redis_advertise", detail.message))
     }
 }
 
@@ -165,6 +199,10 @@ mod tests {
         NodeConfig::new("athens", "127.0.0.1:0", vec!["127.0.0.1:7001".into()], "/tmp/athens".into())
     }
 
+    fn redis(host: [u8; 4], advertise: Option<&str>, table: &str) -> RedisConfig {
+        RedisConfig { listen: (host, 6379).into(), advertise: advertise.map(Into::into), table: table.into() }
+    }
+
     #[test]
     fn default_configuration_is_accepted() {
         assert_eq!(config().check().map(|address| address.port()), Ok(0));
@@ -174,7 +212,7 @@ mod tests {
     #[test]
     fn invalid_values_name_their_field() {
         type Spoil = fn(&mut NodeConfig);
-        let cases: [(&str, Spoil); 9] = [
+        let cases: [(&str, Spoil); 12] = [
             ("memory", |config| config.memory_bytes = Some(MEMORY_BYTES_MIN - 1)),
             ("name", |config| config.name = "a b".into()),
             ("traits", |config| config.traits.weight = 0),
@@ -184,6 +222,9 @@ mod tests {
             ("listen", |config| config.listen = "0.0.0.0:0".into()),
             ("metrics_listen", |config| config.metrics_listen = Some(([10, 0, 0, 1], 9).into())),
             ("traits", |config| config.traits.partitions_max = Some(0)),
+            ("redis_listen", |config| config.redis = Some(redis([10, 0, 0, 1], None, "default"))),
+            ("redis_advertise", |config| config.redis = Some(redis([127, 0, 0, 1], Some("nowhere"), "default"))),
+            ("redis_table", |config| config.redis = Some(redis([127, 0, 0, 1], None, "a b"))),
         ];
         for (field, spoil) in cases {
             let mut config = config();

@@ -43,6 +43,14 @@ pub enum NodeError {
         /// The cause.
         source: std::io::Error,
     },
+    /// The address for Redis clients cannot be listened on.
+    #[error("cannot listen on {address} for Redis clients: {source}")]
+    ListenForRedis {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        source: std::io::Error,
+    },
     /// The system gave no thread.
     #[error("cannot start a thread: {0}; raise the limit on threads")]
     Thread(#[source] std::io::Error),

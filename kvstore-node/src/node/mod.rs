@@ -29,7 +29,7 @@ use crate::peers::peer::Peers;
 use crate::ranges::split_search::SplitSearches;
 use crate::server::health::{Health, Pulse};
 use crate::server::readiness::Readiness;
-use crate::server::{Services, serve};
+use crate::server::{RedisListener, Services, serve};
 use crate::session::holdings::Holdings;
 use crate::session::{Session, SessionError};
 use crate::shard::{Context, ShardMessage, ShardRuntime, Shards};
@@ -121,19 +121,33 @@ impl Node {
             }
             None => None,
         };
-        Self::assemble(config, opened, listener, address, metrics_listener)
+        let redis_listener = match config.redis.as_ref().map(|redis| redis.listen) {
+            Some(address) => {
+                let listening = |source| NodeError::ListenForRedis { address, source };
+                let listener = TcpListener::bind(address).await.map_err(listening)?;
+                let address = listener.local_addr().map_err(listening)?;
+                Some((listener, address))
+            }
+            None => None,
+        };
+        Self::assemble(config, opened, (listener, address), metrics_listener, redis_listener)
     }
 
     fn assemble(
         config: NodeConfig,
         opened: Opened,
-        listener: TcpListener,
-        address: SocketAddr,
+        (listener, address): (TcpListener, SocketAddr),
         metrics_listener: Option<TcpListener>,
+        redis_listener: Option<(TcpListener, SocketAddr)>,
     ) -> Result<Self, NodeError> {
         let Opened { directory, engine, wal, recovery, memory, budget, disk_bytes } = opened;
         let runtime = Handle::current();
         let advertised = config.advertise.clone().unwrap_or_else(|| address.to_string());
+        let redis = config.redis.clone().zip(redis_listener).map(|(redis, (listener, address))| {
+            let advertised = redis.advertise.clone().unwrap_or_else(|| address.to_string());
+            RedisListener { listener, redis, advertised }
+        });
+        let redis_advertised = redis.as_ref().map(|redis| redis.advertised.clone());
         let shards = Shards::new(config.shard_count());
         let shared = Arc::new(Shared::new(config, memory, Arc::new(BootClock), Arc::new(WallClock)));
         let holdings = Arc::new(Holdings::new(recovery.held));
@@ -194,6 +208,7 @@ impl Node {
             stats: stats.clone(),
             end: services_end.clone(),
             tasks: service_tasks.clone(),
+            redis,
         };
         let size_scan = runtime.spawn(crate::storage::size_scan::count(
             Arc::clone(&shared),
@@ -236,6 +251,7 @@ impl Node {
                 move || shards.send_all(|| ShardMessage::Peers)
             }),
             address: advertised,
+            redis: redis_advertised,
             end: session_end.clone(),
             released: Arc::clone(&released),
         };

@@ -3,19 +3,21 @@
 
 pub(crate) mod access;
 pub(crate) mod admit;
-mod demux;
+pub(crate) mod demux;
 mod find_table;
 pub(crate) mod health;
 pub(crate) mod ping;
 pub(crate) mod readiness;
 
 use crate::engine::Engine;
+use crate::node::config::RedisConfig;
 use crate::node::shared::Shared;
 use crate::server::demux::{Accepted, Streams, demultiplex};
 use crate::server::readiness::Readiness;
 use crate::service::carrier::CarrierService;
 use crate::service::control::ControlService;
 use crate::service::kv::KvService;
+use crate::service::redis::RedisService;
 use crate::service::replication::ReplicationService;
 use crate::service::stats::StatsService;
 use crate::service::table::TableService;
@@ -59,6 +61,15 @@ pub(crate) struct Services {
     pub(crate) end: CancellationToken,
     /// Owns streams, and tasks that services start; the node awaits them when it stops.
     pub(crate) tasks: TaskTracker,
+    pub(crate) redis: Option<RedisListener>,
+}
+
+/// The listener for Redis clients.
+pub(crate) struct RedisListener {
+    pub(crate) listener: TcpListener,
+    pub(crate) redis: RedisConfig,
+    /// Its address for clients.
+    pub(crate) advertised: String,
 }
 
 /// Connections accepted and not yet taken by the thread that will serve them.
@@ -67,12 +78,17 @@ const ACCEPTED_MAX: usize = 64;
 /// Serves until cancelled. Each connection is served on one of `runtimes`, in turn.
 pub(crate) async fn serve(
     listener: TcpListener,
-    services: Services,
+    mut services: Services,
     runtimes: Vec<Handle>,
 ) -> Result<(), tonic::transport::Error> {
     let end = services.end.clone();
     let shared = Arc::clone(&services.shared);
     let streams = streams(&services);
+    if let Some(RedisListener { listener, redis, advertised }) = services.redis.take() {
+        let (kv, partial) = (streams.kv.clone(), streams.partial_of_clients.clone());
+        let service = RedisService::new(kv, redis, &advertised, partial);
+        services.tasks.spawn(service.serve(listener, runtimes.clone()));
+    }
     let routes = routes(services, &streams);
     // Incomplete messages of clients count together, however they arrive. Replication has a budget that unknown callers
     // cannot use.

@@ -6,6 +6,7 @@ pub(crate) mod carrier;
 pub(crate) mod control;
 mod exchange;
 pub(crate) mod kv;
+pub(crate) mod redis;
 pub(crate) mod replication;
 pub(crate) mod reply;
 mod snapshot;

@@ -20,8 +20,8 @@ use archon_proto::convert::members::session::{Member, Registered, Registration};
 use archon_security::BeatKey;
 use archon_session::{Coordinators, Facts, register, reports};
 use archon_types::{
-    BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Incarnation, PartitionId, PlacementId, Register,
-    Report, StorageId,
+    BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Incarnation, PartitionId, PlacementId,
+    REDIS_SINCE, Register, Report, StorageId,
 };
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -99,6 +99,8 @@ pub(crate) struct Session {
     pub(crate) tables_changed: TablesChanged,
     /// The advertised address.
     pub(crate) address: String,
+    /// The advertised address of the Redis listener, if there is one.
+    pub(crate) redis: Option<String>,
     /// Ends the session.
     pub(crate) end: CancellationToken,
     /// True once all leaderships of this node were given up, so that it may send a leave request at the end.
@@ -110,6 +112,8 @@ enum LifeEnd {
     Ended,
     /// The coordinator no longer knows this incarnation, or another node has reported that it is fenced.
     Stale,
+    /// The cluster did not take the address of the Redis listener when this incarnation was registered, and does now.
+    RedisUnknown,
 }
 
 impl Session {
@@ -118,6 +122,8 @@ impl Session {
         let (config, shared) = (&self.shared.config, Arc::clone(&self.shared));
         let told = move || shared.tables.coordinators();
         let coordinators = Coordinators::new(config.coordinators.clone(), config.transport.clone(), told);
+        // Once per process: a coordinator that never takes the address must not cause registrations without an end.
+        let mut registers_redis = self.redis.is_some();
         while let Some((registered, key)) = self.register(&coordinators).await? {
             let member =
                 Member { cluster: registered.cluster, node: registered.node, incarnation: registered.incarnation };
@@ -148,6 +154,7 @@ impl Session {
                 ) => match never {},
                 never = doors::keep(&self.shared, &life) => match never {},
                 () = life.over.cancelled() => LifeEnd::Stale,
+                () = self.redis_unknown(member), if registers_redis => LifeEnd::RedisUnknown,
                 why = self.shut_out(&coordinators) => {
                     self.shared.end_life();
                     return Err(self.refused(why));
@@ -159,10 +166,12 @@ impl Session {
                 self.shared.end_life();
                 break;
             }
-            // Otherwise the fence was logged already.
-            if !life.over.is_cancelled() {
-                tracing::warn!(incarnation = %member.incarnation, "the coordinator has ended this incarnation; \
-                                                                   registering again");
+            if matches!(end, LifeEnd::RedisUnknown) {
+                registers_redis = false;
+                tracing::info!(incarnation = %member.incarnation, "registering again, with the address of the Redis listener");
+            } else if !life.over.is_cancelled() {
+                // Otherwise the fence was logged already.
+                tracing::warn!(incarnation = %member.incarnation, "the coordinator has ended this incarnation; registering again");
             }
             self.shared.end_life();
         }
@@ -188,6 +197,7 @@ impl Session {
                 generation_key,
                 expects,
                 told: self.shared.tables.told(),
+                redis: self.redis.clone(),
                 ..Register::new(config.name.clone(), self.address.clone(), storage, boot)
             };
             Registration { cluster: home.cluster(), register: register.with_traits(config.traits.clone()) }
@@ -216,6 +226,24 @@ impl Session {
             }
         }
         Ok(Some((registered, BeatKey::new(storage, boot))))
+    }
+
+    /// Returns once the cluster takes addresses of Redis listeners, and the row of this incarnation has none: it was
+    /// registered before (ADR 0093).
+    async fn redis_unknown(&self, member: Member) {
+        let (mut protocol, mut nodes) = (self.shared.protocol(), self.shared.tables.node_changes());
+        loop {
+            let takes = *protocol.borrow_and_update() >= REDIS_SINCE;
+            nodes.borrow_and_update();
+            let row = self.shared.tables.node(member.node).filter(|row| row.incarnation == member.incarnation);
+            if takes && row.is_some_and(|row| row.redis != self.redis) {
+                return;
+            }
+            tokio::select! {
+                _ = protocol.changed() => {}
+                _ = nodes.changed() => {}
+            }
+        }
     }
 
     /// Returns the error of a permanent refusal.

@@ -35,7 +35,7 @@ pub use handshake::{
     HANDSHAKE_BYTES, OPEN_TIMEOUT, Opening, StreamKind, accept, connect, connect_and_greet, turn_away,
 };
 pub use keepalive::Keepalive;
-pub use partial::{PARTIAL_BYTES_MAX, PartialBudget};
+pub use partial::{PARTIAL_BYTES_MAX, PartialBudget, PartialMessage};
 pub use reader::{FrameReader, STRANGER_BYTES_MAX};
 pub use responses::{BoundedResponses, Counted};
 pub use server::{GrpcServer, GrpcSettings, Serving};

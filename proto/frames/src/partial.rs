@@ -53,7 +53,7 @@ impl PartialBudget {
 
 /// Partial message of one reader.
 #[derive(Debug)]
-pub(crate) struct PartialMessage {
+pub struct PartialMessage {
     budget: PartialBudget,
     held: usize,
     /// Deadline for further progress, and the bytes received before it was set.
@@ -61,12 +61,13 @@ pub(crate) struct PartialMessage {
 }
 
 impl PartialMessage {
-    pub(crate) const fn new(budget: PartialBudget) -> Self {
+    /// Creates the state of a reader without a partial message.
+    pub const fn new(budget: PartialBudget) -> Self {
         Self { budget, held: 0, until: None }
     }
 
     /// Releases the budget: the message is complete.
-    pub(crate) fn whole(&mut self) {
+    pub fn whole(&mut self) {
         self.until = None;
         if self.held > 0 {
             self.budget.0.used.fetch_sub(self.held, Ordering::AcqRel);
@@ -75,7 +76,10 @@ impl PartialMessage {
     }
 
     /// Reserves the budget for `bytes` bytes of a message.
-    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), FrameError> {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Overloaded`] if there is no room.
+    pub fn hold(&mut self, bytes: usize) -> Result<(), FrameError> {
         let wanted = bytes.saturating_sub(FREE_BYTES);
         if wanted <= self.held {
             return Ok(());
@@ -93,12 +97,15 @@ impl PartialMessage {
     }
 
     /// Returns the deadline by which more than `received` bytes must have arrived.
-    pub(crate) fn until(&mut self, received: usize) -> Instant {
+    pub fn until(&mut self, received: usize) -> Instant {
         self.until.get_or_insert_with(|| (Instant::now() + TIMEOUT, received)).0
     }
 
     /// Checks the progress at the deadline.
-    pub(crate) fn late(&mut self, received: usize) -> Result<(), FrameError> {
+    ///
+    /// # Errors
+    /// [`FrameError::Incomplete`] if too little arrived.
+    pub fn late(&mut self, received: usize) -> Result<(), FrameError> {
         match self.until.take() {
             Some((_, before)) if received.saturating_sub(before) < STEADY_BYTES => Err(FrameError::Incomplete(TIMEOUT)),
             _ => Ok(()),

@@ -115,13 +115,14 @@ pub(crate) fn tagged_reply() -> impl Strategy<Value = TaggedReply> {
 }
 
 fn node() -> impl Strategy<Value = Node> {
-    let names = ("[a-z][a-z0-9._-]{0,20}", "[a-z]{1,9}:[1-9][0-9]{1,3}", option::of("[a-z]{1,5}"));
+    let address = "[a-z]{1,9}:[1-9][0-9]{1,3}";
+    let names = ("[a-z][a-z0-9._-]{0,20}", address, option::of("[a-z]{1,5}"), option::of(address));
     let states = (
         select(&[NodeStatus::Alive, NodeStatus::Failed, NodeStatus::Lost][..]),
         select(&[NodeGoal::Serve, NodeGoal::Cordon, NodeGoal::Drain, NodeGoal::Maintain][..]),
     );
     let numbers = (1u64.., any::<u64>(), WEIGHTS, option::of(any::<u32>()), any::<u64>(), any::<u64>());
-    (names, states, numbers).prop_map(|((name, address, zone), (status, goal), numbers)| {
+    (names, states, numbers).prop_map(|((name, address, zone, redis), (status, goal), numbers)| {
         let (id, incarnation, weight, partitions_max, version, since) = numbers;
         Node {
             id: NodeId::new(id),
@@ -135,6 +136,7 @@ fn node() -> impl Strategy<Value = Node> {
             partitions_max,
             version: Version::new(version),
             since: Millis::new(since),
+            redis,
         }
     })
 }

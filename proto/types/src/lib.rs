@@ -55,7 +55,7 @@ pub use members::doors::{
 pub use members::duty::{Duty, Fact, ReplicaName, Report};
 pub use members::failover::Failover;
 pub use members::member_certificate::{AuthorityPrint, MemberCertificate, Renewal, ends_soon};
-pub use members::node::{Node, NodeGoal, NodeStatus};
+pub use members::node::{Node, NodeGoal, NodeStatus, REDIS_SINCE};
 pub use members::node_traits::{NodeTraits, TraitsChange};
 pub use members::over::Over;
 pub use members::participant::{Participant, TABLES_SERVED_MAX};

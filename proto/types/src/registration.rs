@@ -4,6 +4,7 @@ use crate::admin::access::OWN_SINCE;
 use crate::common::limits::WEIGHT_ORDINARY;
 use crate::generation::GENERATION_KEYS_SINCE;
 use crate::ids::{BootId, GenerationKey, Incarnation, PlacementId, StorageId, Version};
+use crate::members::node::REDIS_SINCE;
 use crate::members::node_traits::NodeTraits;
 use crate::members::participant::Participant;
 use crate::members::protocol::ProtocolRange;
@@ -50,6 +51,9 @@ pub struct Register {
     /// The participant showed a certificate: it owns only partitions of lease tables that it was granted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub certified: bool,
+    /// Address of its Redis listener, `host:port`, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redis: Option<String>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde requires it.
@@ -78,6 +82,7 @@ impl Register {
             told: Version::ZERO,
             participant: None,
             certified: false,
+            redis: None,
         }
     }
 
@@ -88,6 +93,7 @@ impl Register {
             self.generation_key = GenerationKey::NIL;
         }
         self.certified &= protocol >= OWN_SINCE;
+        self.redis = self.redis.filter(|_| protocol >= REDIS_SINCE);
         self
     }
 

@@ -5,6 +5,7 @@ use crate::tls::Tls;
 use crate::tls::verified_peer::VerifiedPeer;
 use rustls::pki_types::CertificateDer;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -59,6 +60,15 @@ impl Stream {
     /// Returns the identity of the peer, if it has sent a certificate.
     pub fn peer(&self) -> Option<&Arc<Identity>> {
         self.peer.as_ref()
+    }
+
+    /// Returns the address of the peer, and the own one, of this connection; `None` if it has ended.
+    pub fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        let connection = match &self.io {
+            Io::Plain(stream) => stream,
+            Io::Tls(stream, _) => stream.get_ref().0,
+        };
+        Some((connection.peer_addr().ok()?, connection.local_addr().ok()?))
     }
 
     /// Returns the certificate of the peer, if any.

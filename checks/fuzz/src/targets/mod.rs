@@ -7,6 +7,7 @@ mod frames;
 mod heartbeats;
 mod log;
 mod node;
+mod redis;
 mod replica;
 mod wire;
 
@@ -18,6 +19,7 @@ pub use checked_in_place::CHECKED_IN_PLACE;
 pub fn all() -> Vec<Target> {
     [
         frames::targets(),
+        redis::targets(),
         wire::targets(),
         heartbeats::targets(),
         node::targets(),

@@ -355,6 +355,7 @@ pub(super) fn deltas() -> Vec<Vec<u8>> {
         partitions_max: None,
         version: Version::new(6),
         since: Millis::new(1_700_000_000_000),
+        redis: Some("127.0.0.1:6379".into()),
     };
     let delta = TableDelta {
         table: Table {

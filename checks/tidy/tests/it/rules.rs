@@ -43,6 +43,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ),
     ("kvstore-node/kv", "archon-kv", &["archon-types"]),
     ("kvstore-node/replica", "archon-replica", &["archon-types"]),
+    ("kvstore-node/resp", "archon-resp", &[]),
     ("kvstore-node/host", "archon-host", &["archon-kv", "archon-replica", "archon-types"]),
     (
         "kvstore-node",
@@ -55,6 +56,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
             "archon-member",
             "archon-proto",
             "archon-replica",
+            "archon-resp",
             "archon-security",
             "archon-session",
             "archon-telemetry",
@@ -176,8 +178,15 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
 ];
 
 /// Forbidden dependencies of a pure room.
-const PURE: &[&str] =
-    &["proto/types", "coordinator/core", "member", "kvstore-node/host", "kvstore-node/kv", "kvstore-node/replica"];
+const PURE: &[&str] = &[
+    "proto/types",
+    "coordinator/core",
+    "member",
+    "kvstore-node/host",
+    "kvstore-node/kv",
+    "kvstore-node/replica",
+    "kvstore-node/resp",
+];
 const IMPURE: &[&str] = &["tokio", "tonic", "sled", "fjall", "openraft", "rand", "tracing", "rustix", "parking_lot"];
 
 fn manifest(folder: &str) -> toml::Table {

@@ -4,9 +4,10 @@ use super::{FilePlace, allowed, listening, required, transport};
 use crate::args::{self, Connection, NodeArgs};
 use crate::exit::Failure;
 use crate::serve::file::{ConfigFile, FileError, NodeFile};
-use archon_kvstore_node::{EngineKind, NodeConfig};
-use archon_types::NodeTraits;
+use archon_kvstore_node::{EngineKind, NodeConfig, RedisConfig};
+use archon_security::Transport;
 use archon_types::limits::WEIGHTS;
+use archon_types::{DEFAULT_TABLE, NodeTraits};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,6 +46,12 @@ pub(crate) fn node_config(args: &NodeArgs, connection: &Connection) -> Result<No
     if let Some(address) = &advertise {
         allowed("advertise", address, &transport)?;
     }
+    let redis = redis(
+        args.redis_listen.or(found.redis_listen),
+        args.redis_advertise.clone().or(found.redis_advertise),
+        args.redis_table.clone().or(found.redis_table),
+        &transport,
+    )?;
     if listen.ip().is_unspecified() && advertise.is_none() {
         return Err(Failure::usage(
             format!("others cannot call {listen}"),
@@ -55,6 +62,7 @@ pub(crate) fn node_config(args: &NodeArgs, connection: &Connection) -> Result<No
     Ok(NodeConfig {
         metrics_listen,
         advertise,
+        redis,
         traits: NodeTraits {
             zone: args.zone.clone().or(found.zone),
             weight: args.weight.or(found.weight).unwrap_or(plain.traits.weight),
@@ -74,6 +82,35 @@ pub(crate) fn node_config(args: &NodeArgs, connection: &Connection) -> Result<No
     })
 }
 
+/// Returns the settings of the Redis listener, if there is one.
+fn redis(
+    listen: Option<SocketAddr>,
+    advertise: Option<String>,
+    table: Option<String>,
+    transport: &Transport,
+) -> Result<Option<RedisConfig>, Failure> {
+    let Some(listen) = listen else {
+        if advertise.is_some() || table.is_some() {
+            return Err(Failure::usage(
+                "--redis-advertise and --redis-table belong to a Redis listener, and there is none",
+                "say where it listens, as in --redis-listen 127.0.0.1:6379",
+            ));
+        }
+        return Ok(None);
+    };
+    allowed("redis-listen", &listen.to_string(), transport)?;
+    if let Some(address) = &advertise {
+        allowed("redis-advertise", address, transport)?;
+    }
+    if listen.ip().is_unspecified() && advertise.is_none() {
+        return Err(Failure::usage(
+            format!("clients cannot call {listen}"),
+            "say which address they should use, as in --redis-advertise 10.0.0.7:6379",
+        ));
+    }
+    Ok(Some(RedisConfig { listen, advertise, table: table.unwrap_or_else(|| DEFAULT_TABLE.to_owned()) }))
+}
+
 /// Checked values of a node's file.
 #[derive(Default)]
 pub(crate) struct FromNodeFile {
@@ -87,6 +124,9 @@ pub(crate) struct FromNodeFile {
     zone: Option<String>,
     weight: Option<u32>,
     advertise: Option<String>,
+    redis_listen: Option<SocketAddr>,
+    redis_advertise: Option<String>,
+    redis_table: Option<String>,
     partitions_max: Option<u32>,
     connections_max: Option<u32>,
     engine: Option<EngineKind>,
@@ -100,7 +140,11 @@ impl FromNodeFile {
     pub(crate) fn place(self) -> FilePlace {
         FilePlace {
             member: self.name.map(|name| format!("node/{name}")),
-            listen: listening([("listen", self.listen), ("metrics-listen", self.metrics_listen)]),
+            listen: listening([
+                ("listen", self.listen),
+                ("metrics-listen", self.metrics_listen),
+                ("redis-listen", self.redis_listen),
+            ]),
             data_dir: self.data_dir,
             coordinators: self.coordinators.unwrap_or_default(),
             insecure: self.insecure,
@@ -137,6 +181,21 @@ impl FromNodeFile {
                 .map(|v| file.within("weight", v, u64::from(*WEIGHTS.start())..=u64::from(*WEIGHTS.end())))
                 .transpose()?,
             advertise: raw.advertise.as_ref().map(|text| file.parse("advertise", text, args::address)).transpose()?,
+            redis_listen: raw
+                .redis_listen
+                .as_ref()
+                .map(|text| file.parse("redis_listen", text, args::listen))
+                .transpose()?,
+            redis_advertise: raw
+                .redis_advertise
+                .as_ref()
+                .map(|text| file.parse("redis_advertise", text, args::address))
+                .transpose()?,
+            redis_table: raw
+                .redis_table
+                .as_ref()
+                .map(|text| file.parse("redis_table", text, args::name))
+                .transpose()?,
             partitions_max: raw
                 .partitions_max
                 .as_ref()

@@ -23,6 +23,7 @@ fn bad_registrations_change_nothing() {
         (Register { address: "host:0".into(), ..good() }, ErrorKind::InvalidArgument),
         (Register { address: ":70".into(), ..good() }, ErrorKind::InvalidArgument),
         (Register { address: "h:70000".into(), ..good() }, ErrorKind::InvalidArgument),
+        (Register { redis: Some("nowhere".into()), ..good() }, ErrorKind::InvalidArgument),
         (Register { zone: Some("".into()), ..good() }, ErrorKind::InvalidArgument),
         (Register { weight: 0, ..good() }, ErrorKind::InvalidArgument),
         (Register { partitions_max: Some(0), ..good() }, ErrorKind::InvalidArgument),
@@ -35,6 +36,22 @@ fn bad_registrations_change_nothing() {
         assert_eq!(bed.refused(boxed(bad.clone())), kind, "{bad:?}");
     }
     bed.ok(boxed(good()));
+}
+
+#[test]
+fn redis_address_is_that_of_the_last_registration() {
+    let mut bed = TestBed::running(settings(3, 1, 1), &["athens"]);
+    let redis = |address: Option<&str>| address.map(Into::into);
+    let first = Register { redis: redis(Some("127.0.0.1:6379")), ..register("corinth", 9, 9) };
+    assert_eq!(first.clone().by_protocol(PROTOCOL_FIRST).redis, None, "it came with a later protocol");
+    assert_eq!(first.clone().by_protocol(REDIS_SINCE), first);
+    let corinth = bed.join_with(first.clone());
+    assert_eq!(bed.state.node(corinth).unwrap().node.redis, first.redis);
+    // The process starts again without the listener.
+    let expects = Some(bed.incarnation(corinth));
+    let again = Register { redis: None, expects, last_incarnation: expects, ..register("corinth", 9, 10) };
+    bed.ok(boxed(again));
+    assert_eq!(bed.state.node(corinth).unwrap().node.redis, None);
 }
 
 #[test]

@@ -86,6 +86,7 @@ impl From<Registration> for v1::RegisterRequest {
             participant: register.participant.map(Into::into),
             told: register.told.get(),
             generation_key: ids::key_bytes(register.generation_key),
+            redis: register.redis,
         }
     }
 }
@@ -96,6 +97,7 @@ impl TryFrom<v1::RegisterRequest> for Registration {
     fn try_from(wire: v1::RegisterRequest) -> Result<Self, ConvertError> {
         checked(limits::check_name("node", &wire.name), "RegisterRequest.name")?;
         ids::check_address(&wire.address, "RegisterRequest.address")?;
+        wire.redis.iter().try_for_each(|address| ids::check_address(address, "RegisterRequest.redis"))?;
         if wire.protocol_min > wire.protocol_max {
             let problem = format!("the range {}..={} is empty", wire.protocol_min, wire.protocol_max);
             return Err(ConvertError::new("RegisterRequest.protocol_min", problem));
@@ -121,6 +123,7 @@ impl TryFrom<v1::RegisterRequest> for Registration {
             protocol_min,
             protocol_max,
             certified: false,
+            redis: wire.redis,
         };
         checked(register.traits().check(), "RegisterRequest")?;
         Ok(Self { cluster: ids::cluster_id(wire.cluster.as_ref())?, register })
@@ -208,6 +211,7 @@ mod tests {
             participant: Some(Participant { tables: vec!["jobs".into()], timing: None }),
             told: Version::new(77),
             generation_key: GenerationKey::new(Uuid::from_u128(6)),
+            redis: Some("127.0.0.1:6379".into()),
             ..Register::new("athens", "127.0.0.1:7101", storage, boot).with_traits(traits)
         };
         Registration { cluster: None, register }
@@ -217,10 +221,11 @@ mod tests {
     fn registrations_round_trip_and_invalid_ones_name_the_field() {
         assert_eq!(Registration::try_from(v1::RegisterRequest::from(registration())), Ok(registration()));
         type Spoil = fn(&mut v1::RegisterRequest);
-        let cases: [(Spoil, &str); 6] = [
+        let cases: [(Spoil, &str); 7] = [
             (|wire| wire.generation_key = bytes::Bytes::from_static(b"half"), "RegisterRequest.generation_key"),
             (|wire| wire.name = "a b".into(), "RegisterRequest.name"),
             (|wire| wire.address = "nowhere".into(), "RegisterRequest.address"),
+            (|wire| wire.redis = Some("nowhere".into()), "RegisterRequest.redis"),
             (|wire| wire.storage_id = bytes::Bytes::new(), "RegisterRequest.storage_id"),
             (|wire| wire.weight = 0, "RegisterRequest"),
             (|wire| wire.protocol_min = 9, "RegisterRequest.protocol_min"),

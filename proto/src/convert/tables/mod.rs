@@ -154,6 +154,7 @@ impl From<Node> for v1::Node {
             partitions_max: node.partitions_max,
             version: node.version.get(),
             since_ms: node.since.get(),
+            redis: node.redis,
         }
     }
 }
@@ -164,6 +165,7 @@ impl TryFrom<v1::Node> for Node {
     fn try_from(wire: v1::Node) -> Result<Self, ConvertError> {
         checked(check_name("node", &wire.name), "Node.name")?;
         check_address(&wire.address, "Node.address")?;
+        wire.redis.iter().try_for_each(|address| check_address(address, "Node.redis"))?;
         // Earlier versions accepted a participant with a limit of zero: its row stays readable.
         let partitions_max = wire.partitions_max;
         let traits =
@@ -182,6 +184,7 @@ impl TryFrom<v1::Node> for Node {
             partitions_max,
             version: Version::new(wire.version),
             since: Millis::new(wire.since_ms),
+            redis: wire.redis,
         })
     }
 }

@@ -6,6 +6,9 @@ use crate::ids::{Incarnation, Millis, NodeId, Version};
 use crate::members::node_traits::NodeTraits;
 use serde::{Deserialize, Serialize};
 
+/// Protocol that introduced the addresses of Redis listeners.
+pub const REDIS_SINCE: u32 = 2;
+
 words! {
     /// Status of a node, as the coordinator believes.
     #[derive(Serialize, Deserialize)]
@@ -67,6 +70,9 @@ pub struct Node {
     pub version: Version,
     /// Time of its last status change, on the proposer's wall clock.
     pub since: Millis,
+    /// Address of its Redis listener, `host:port`, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redis: Option<String>,
 }
 
 impl Node {
@@ -84,6 +90,7 @@ impl Node {
             partitions_max: None,
             version: Version::new(1),
             since: Millis::ZERO,
+            redis: None,
         }
     }
 

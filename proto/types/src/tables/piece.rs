@@ -95,7 +95,8 @@ fn row_bytes(row: &Partition) -> usize {
 /// Returns the maximum encoded size of a node.
 pub fn node_bytes(node: &Node) -> usize {
     const NODE: usize = 96;
-    NODE + node.name.len() + node.address.len() + node.zone.as_ref().map_or(0, String::len)
+    let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    NODE + node.name.len() + node.address.len() + optional(&node.zone) + optional(&node.redis)
 }
 
 /// Pieces received so far. They take effect only after the last one.

@@ -164,6 +164,7 @@ pub(super) fn begin_life(
         partitions_max: traits.partitions_max,
         version: entry.version(),
         since: entry.at,
+        redis: register.redis.clone(),
     };
     let row = NodeRow {
         node,
@@ -459,6 +460,7 @@ pub(super) fn check(state: &ClusterState, register: &Register) -> Result<(), Err
     check_member_name("node", &register.name)?;
     register.traits().check()?;
     check_address(&register.address)?;
+    register.redis.iter().try_for_each(|address| check_address(address))?;
     if register.storage.is_nil() || register.boot.is_nil() {
         return Err(invalid(format!("{} registers without a storage id or boot id", register.name)));
     }

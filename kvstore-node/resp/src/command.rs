@@ -1,0 +1,275 @@
+//! Table of commands: arity, flags and keys. `COMMAND` and the errors of wrong requests are derived from it.
+
+use crate::reply::Reply;
+use bytes::Bytes;
+use std::fmt::Write as _;
+
+/// Most bytes of arguments in the error of an unknown command.
+const SHOWN_BYTES_MAX: usize = 128;
+
+/// Group of a command in its documentation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Group {
+    /// Connections.
+    Connection,
+    /// The server.
+    Server,
+    /// The cluster.
+    Cluster,
+    /// Keys of every type.
+    Generic,
+    /// Strings.
+    String,
+}
+
+impl Group {
+    /// Returns its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Server => "server",
+            Self::Cluster => "cluster",
+            Self::Generic => "generic",
+            Self::String => "string",
+        }
+    }
+}
+
+/// Description of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Command {
+    /// Name, in small letters.
+    pub name: &'static str,
+    /// The command itself.
+    pub kind: CommandKind,
+    /// Number of arguments with the name; negative: at least so many.
+    pub arity: i8,
+    /// Flags, as Redis has them.
+    pub flags: &'static [&'static str],
+    /// Position of the first key, 0 without keys; of the last one, negative from the end; and their distance.
+    pub keys: (i8, i8, i8),
+    /// Version of Redis that introduced it.
+    pub since: &'static str,
+    /// Its group.
+    pub group: Group,
+    /// Its purpose, in a sentence.
+    pub summary: &'static str,
+}
+
+macro_rules! commands {
+    ($($name:literal $kind:ident $arity:literal $flags:tt $keys:tt $since:literal $group:ident $summary:literal)*) => {
+        /// A command of the table.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum CommandKind { $(#[doc = $summary] $kind,)* }
+
+        /// All commands, in order of their names.
+        pub const COMMANDS: &[Command] = &[$(Command {
+            name: $name,
+            kind: CommandKind::$kind,
+            arity: $arity,
+            flags: &$flags,
+            keys: $keys,
+            since: $since,
+            group: Group::$group,
+            summary: $summary,
+        },)*];
+    };
+}
+
+commands! {
+    "append" Append 3 ["write", "denyoom", "fast"] (1, 1, 1) "2.0.0" String "Appends a string to the value of a key."
+    "asking" Asking 1 ["fast"] (0, 0, 0) "3.0.0" Cluster "Accepted without effect: no slot is ever half moved."
+    "auth" Auth -2 ["noscript", "loading", "stale", "fast", "no_auth"] (0, 0, 0) "1.0.0" Connection "Refused: the certificate identifies the client."
+    "client" Client -2 [] (0, 0, 0) "2.4.0" Connection "Commands about the connection."
+    "cluster" Cluster -2 [] (0, 0, 0) "3.0.0" Cluster "Commands about the cluster."
+    "command" Command -1 ["loading", "stale"] (0, 0, 0) "2.8.13" Server "Returns information about commands."
+    "config" Config -2 ["admin", "noscript", "loading", "stale"] (0, 0, 0) "2.0.0" Server "Returns settings."
+    "decr" Decr 2 ["write", "denyoom", "fast"] (1, 1, 1) "1.0.0" String "Subtracts one from the integer value of a key."
+    "decrby" DecrBy 3 ["write", "denyoom", "fast"] (1, 1, 1) "1.0.0" String "Subtracts a number from the integer value of a key."
+    "del" Del -2 ["write"] (1, -1, 1) "1.0.0" Generic "Deletes a key."
+    "echo" Echo 2 ["fast"] (0, 0, 0) "1.0.0" Connection "Returns the given string."
+    "exists" Exists -2 ["readonly", "fast"] (1, -1, 1) "1.0.0" Generic "Returns whether a key exists."
+    "get" Get 2 ["readonly", "fast"] (1, 1, 1) "1.0.0" String "Returns the value of a key."
+    "getrange" GetRange 4 ["readonly"] (1, 1, 1) "2.4.0" String "Returns a part of the value of a key."
+    "getset" GetSet 3 ["write", "denyoom", "fast"] (1, 1, 1) "1.0.0" String "Sets the value of a key and returns the value before."
+    "hello" Hello -1 ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] (0, 0, 0) "6.0.0" Connection "Chooses the version of the protocol."
+    "incr" Incr 2 ["write", "denyoom", "fast"] (1, 1, 1) "1.0.0" String "Adds one to the integer value of a key."
+    "incrby" IncrBy 3 ["write", "denyoom", "fast"] (1, 1, 1) "1.0.0" String "Adds a number to the integer value of a key."
+    "info" Info -1 ["loading", "stale"] (0, 0, 0) "1.0.0" Server "Returns information about the node."
+    "mget" MGet -2 ["readonly", "fast"] (1, -1, 1) "1.0.0" String "Returns the value of a key in a list."
+    "mset" MSet -3 ["write", "denyoom"] (1, -1, 2) "1.0.1" String "Sets the value of a key."
+    "ping" Ping -1 ["fast"] (0, 0, 0) "1.0.0" Connection "Returns PONG, or the given string."
+    "quit" Quit -1 ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] (0, 0, 0) "1.0.0" Connection "Closes the connection."
+    "readonly" ReadOnly 1 ["loading", "stale", "fast"] (0, 0, 0) "3.0.0" Cluster "Accepted without effect: reads stay linearizable."
+    "readwrite" ReadWrite 1 ["loading", "stale", "fast"] (0, 0, 0) "3.0.0" Cluster "Accepted without effect."
+    "reset" Reset 1 ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] (0, 0, 0) "6.2.0" Connection "Resets the connection."
+    "select" Select 2 ["loading", "stale", "fast"] (0, 0, 0) "1.0.0" Connection "Accepts database 0, the only one."
+    "set" Set -3 ["write", "denyoom"] (1, 1, 1) "1.0.0" String "Sets the value of a key."
+    "setnx" SetNx 3 ["write", "denyoom", "fast"] (1, 1, 1) "1.0.0" String "Sets the value of a key that is absent."
+    "strlen" StrLen 2 ["readonly", "fast"] (1, 1, 1) "2.2.0" String "Returns the length of the value of a key."
+    "time" Time 1 ["loading", "stale", "fast"] (0, 0, 0) "2.6.0" Server "Returns the time of the node."
+    "touch" Touch -2 ["readonly", "fast"] (1, -1, 1) "3.2.1" Generic "Returns whether a key exists."
+    "type" Type 2 ["readonly", "fast"] (1, 1, 1) "1.0.0" Generic "Returns the type of a key."
+    "unlink" Unlink -2 ["write", "fast"] (1, -1, 1) "4.0.0" Generic "Deletes a key."
+    "wait" Wait 3 ["blocking"] (0, 0, 0) "3.0.0" Generic "Returns the number of other replicas that have the writes of this connection."
+    "waitaof" WaitAof 4 ["blocking"] (0, 0, 0) "7.2.0" Generic "Returns the numbers of disks that have the writes of this connection."
+}
+
+/// Commands that need expiry, which does not exist yet.
+const EXPIRY: &[&str] = &[
+    "expire",
+    "expireat",
+    "expiretime",
+    "getex",
+    "persist",
+    "pexpire",
+    "pexpireat",
+    "pexpiretime",
+    "psetex",
+    "pttl",
+    "setex",
+    "ttl",
+];
+
+impl Command {
+    /// Returns true if it changes keys.
+    pub fn is_write(&self) -> bool {
+        self.flags.contains(&"write")
+    }
+
+    /// Returns true if so many arguments, with the name, are valid.
+    pub fn takes(&self, count: usize) -> bool {
+        let arity = usize::from(self.arity.unsigned_abs());
+        if self.arity < 0 { count >= arity } else { count == arity }
+    }
+}
+
+/// Returns the command with this name, in any case.
+pub fn find_command(name: &[u8]) -> Option<&'static Command> {
+    COMMANDS.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// Returns the command of a request with a valid number of arguments.
+///
+/// # Errors
+/// The error for the client.
+pub fn lookup(request: &[Bytes]) -> Result<&'static Command, String> {
+    let name = request.first().map_or(&b""[..], |name| name);
+    let Some(command) = find_command(name) else { return Err(unknown_command(name, &request[1.min(request.len())..])) };
+    if command.takes(request.len()) { Ok(command) } else { Err(wrong_arity(command.name)) }
+}
+
+/// Returns the error of a wrong number of arguments. A subcommand is named as in `client|setname`.
+pub fn wrong_arity(name: &str) -> String {
+    format!("ERR wrong number of arguments for '{name}' command")
+}
+
+/// Returns the error of a subcommand that does not exist, or that has a wrong number of arguments.
+pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> String {
+    format!("ERR unknown subcommand '{}'. Try {} HELP.", shown(subcommand), command.to_ascii_uppercase())
+}
+
+fn unknown_command(name: &[u8], arguments: &[Bytes]) -> String {
+    if let Some(expiry) = EXPIRY.iter().find(|known| known.as_bytes().eq_ignore_ascii_case(name)) {
+        return format!("ERR '{expiry}' is not supported: keys do not expire in this version");
+    }
+    let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(name));
+    let begin = text.len();
+    for argument in arguments {
+        if text.len() - begin >= SHOWN_BYTES_MAX {
+            break;
+        }
+        let _ = write!(text, "'{}' ", shown(argument));
+    }
+    text
+}
+
+/// Returns the beginning of an argument as text.
+fn shown(argument: &[u8]) -> String {
+    String::from_utf8_lossy(&argument[..argument.len().min(SHOWN_BYTES_MAX)]).into_owned()
+}
+
+/// Returns the positions of the keys in a request.
+pub fn key_positions(command: &Command, count: usize) -> Vec<usize> {
+    let (first, last, step) = command.keys;
+    let (Ok(first), Ok(step)) = (usize::try_from(first), usize::try_from(step)) else { return Vec::new() };
+    if first == 0 || step == 0 {
+        return Vec::new();
+    }
+    let last = match usize::try_from(last) {
+        Ok(last) => last,
+        Err(_) => count.saturating_sub(usize::from(last.unsigned_abs())),
+    };
+    (first..=last).step_by(step).filter(|position| *position < count).collect()
+}
+
+/// Returns the entry of a command in the reply to `COMMAND`.
+fn entry(command: &Command) -> Reply {
+    let (first, last, step) = command.keys;
+    let flags = command.flags.iter().map(|flag| Reply::Status(flag)).collect();
+    let mut entry = vec![Reply::bulk(command.name), Reply::Integer(command.arity.into()), Reply::Set(flags)];
+    entry.extend([first, last, step].map(|number| Reply::Integer(number.into())));
+    // Categories of access lists, hints, key specifications and subcommands.
+    entry.extend([Reply::Set(vec![]), Reply::Array(vec![]), Reply::Array(vec![]), Reply::Array(vec![])]);
+    Reply::Array(entry)
+}
+
+/// Returns the reply to `COMMAND`, and to `COMMAND INFO` for these names.
+pub fn command_reply(names: Option<&[Bytes]>) -> Reply {
+    Reply::Array(match names {
+        None => COMMANDS.iter().map(entry).collect(),
+        Some(names) => names.iter().map(|name| find_command(name).map_or(Reply::Null, entry)).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(text: &'static str) -> Vec<Bytes> {
+        text.split_whitespace().map(|part| Bytes::from_static(part.as_bytes())).collect()
+    }
+
+    #[test]
+    fn table_is_sorted_and_consistent() {
+        assert!(COMMANDS.is_sorted_by(|one, next| one.name < next.name));
+        for command in COMMANDS {
+            let has_keys = command.keys.0 > 0;
+            assert_eq!(has_keys, command.is_write() || command.flags.contains(&"readonly"), "{}", command.name);
+            assert!(!command.summary.is_empty() && command.summary.ends_with('.'), "{}", command.name);
+            assert!(!EXPIRY.contains(&command.name), "{}", command.name);
+        }
+    }
+
+    #[test]
+    fn wrong_requests_get_the_texts_of_redis() {
+        let error = |text| lookup(&request(text)).unwrap_err();
+        assert_eq!(error("GET"), "ERR wrong number of arguments for 'get' command");
+        assert_eq!(error("set k"), "ERR wrong number of arguments for 'set' command");
+        assert_eq!(error("Get a b"), "ERR wrong number of arguments for 'get' command");
+        assert_eq!(error("LPUSH a b"), "ERR unknown command 'LPUSH', with args beginning with: 'a' 'b' ");
+        assert_eq!(error("FOO"), "ERR unknown command 'FOO', with args beginning with: ");
+        assert_eq!(error("TTL a"), "ERR 'ttl' is not supported: keys do not expire in this version");
+        assert_eq!(unknown_subcommand("client", b"kill"), "ERR unknown subcommand 'kill'. Try CLIENT HELP.");
+    }
+
+    #[test]
+    fn error_of_unknown_command_is_bounded() {
+        let long = Bytes::from(vec![b'a'; 100_000]);
+        let error = lookup(&vec![long; 1_000]).unwrap_err();
+        assert!(error.len() < 1_000, "{}", error.len());
+    }
+
+    #[test]
+    fn keys_are_found_by_position() {
+        let positions = |text| {
+            let request = request(text);
+            key_positions(lookup(&request).unwrap(), request.len())
+        };
+        assert_eq!(positions("GET k"), [1]);
+        assert_eq!(positions("SET k v NX"), [1]);
+        assert_eq!(positions("DEL a b c"), [1, 2, 3]);
+        assert_eq!(positions("MSET a 1 b 2"), [1, 3]);
+        assert_eq!(positions("PING a"), [] as [usize; 0]);
+    }
+}

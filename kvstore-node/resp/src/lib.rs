@@ -1,0 +1,25 @@
+//! Redis serialization protocol: parser of requests, encoder of replies, table of commands. It has no I/O and no clock.
+//!
+//! Error texts are those of Redis 7, because clients match them.
+
+mod command;
+mod docs;
+mod integer;
+mod parser;
+mod reply;
+mod set;
+
+pub use command::{
+    COMMANDS, Command, CommandKind, Group, command_reply, find_command, key_positions, lookup, unknown_subcommand,
+    wrong_arity,
+};
+pub use docs::docs_reply;
+pub use integer::parse_integer;
+pub use parser::{Limits, Parser, ProtocolError};
+pub use reply::{Reply, Version};
+pub use set::{Condition, SetOptions};
+
+/// Error of an argument that is no integer.
+pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+/// Error of options that are unknown or contradict each other.
+pub const SYNTAX: &str = "ERR syntax error";

@@ -1,0 +1,273 @@
+//! `CLUSTER` and its subcommands, `WAIT` and `WAITAOF`.
+
+use super::CALL;
+use super::RedisService;
+use super::execute::integer;
+use super::refusal::{Executed, Refusal, refusal};
+use super::session::Session;
+use archon_resp::{Reply, unknown_subcommand, wrong_arity};
+use archon_types::{ClusterId, Node, NodeId, NodeStatus, Op, Right, SLOTS, Table, slot_of};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Slots that one node serves, without a gap: the first and the last one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Served {
+    slots: (u16, u16),
+    node: NodeId,
+}
+
+/// The cluster, as clients are shown it.
+struct View {
+    cluster: ClusterId,
+    own: NodeId,
+    /// Nodes with an address for clients, this one included.
+    nodes: BTreeMap<NodeId, Member>,
+    served: Vec<Served>,
+    epoch: u64,
+}
+
+struct Member {
+    address: String,
+    is_alive: bool,
+}
+
+impl Member {
+    /// Returns its host, and its port.
+    fn host_port(&self) -> (&str, i64) {
+        let (host, port) = self.address.rsplit_once(':').unwrap_or((&self.address, "0"));
+        (host.trim_matches(['[', ']']), port.parse().unwrap_or(0))
+    }
+}
+
+/// Returns the first and the last slot of a partition.
+fn slots_of(index: u32, partitions: u32) -> (u16, u16) {
+    let slots = u32::from(SLOTS);
+    let first = |index: u32| (index * slots).div_ceil(partitions);
+    let (begin, end) = (first(index), first(index + 1).saturating_sub(1).min(slots - 1));
+    (u16::try_from(begin).unwrap_or(SLOTS), u16::try_from(end).unwrap_or(SLOTS))
+}
+
+/// Joins neighbouring partitions with the same node.
+fn joined(partitions: u32, leaders: impl Iterator<Item = (u32, NodeId)>) -> Vec<Served> {
+    let mut served: Vec<Served> = Vec::new();
+    for (index, node) in leaders {
+        let (begin, end) = slots_of(index, partitions);
+        match served.last_mut() {
+            Some(last) if last.node == node && last.slots.1 + 1 == begin => last.slots.1 = end,
+            _ => served.push(Served { slots: (begin, end), node }),
+        }
+    }
+    served
+}
+
+impl RedisService {
+    async fn view(&self, session: &Session) -> Result<View, Refusal> {
+        let shared = &self.kv.shared;
+        let table = self.table_to_show(session).await?;
+        let partitions = self.partitions(&table)?;
+        let Some(life) = shared.life() else { return Err(Refusal::new("LOADING the node is not registered")) };
+        let own = life.member.node;
+        let mut nodes: BTreeMap<NodeId, Member> = BTreeMap::new();
+        for Node { id, redis, status, .. } in shared.tables.nodes() {
+            if let Some(address) = redis {
+                nodes.insert(id, Member { address, is_alive: status == NodeStatus::Alive });
+            }
+        }
+        nodes.insert(own, Member { address: self.advertised.to_string(), is_alive: true });
+        // This node forwards to leaders without a listener.
+        let leaders = shared.tables.leaders(table.id);
+        let known =
+            leaders.into_iter().map(|(index, node)| (index, if nodes.contains_key(&node) { node } else { own }));
+        let served = joined(partitions, known);
+        Ok(View { cluster: life.member.cluster, own, nodes, served, epoch: shared.tables.version().get() })
+    }
+
+    /// Returns the table, for a caller that may know where its keys are.
+    async fn table_to_show(&self, session: &Session) -> Result<Table, Refusal> {
+        let (shared, caller) = (&self.kv.shared, &session.caller);
+        let table = self.table(session, &Op::Get { key: Bytes::new() }).await?;
+        let checked = caller
+            .check_routes(&table.name, CALL)
+            .and_then(|()| shared.access.of(caller, CALL).check(&shared.tables, table.id, Right::Read));
+        checked.map_err(|detail| refusal(&detail, false))?;
+        Ok(table)
+    }
+}
+
+impl View {
+    /// Returns the name of a node: 40 hexadecimal digits.
+    fn name(&self, node: NodeId) -> String {
+        format!("{:024x}{:016x}", self.cluster.get().as_u128() >> 32, node.get())
+    }
+
+    fn slots(&self) -> Reply {
+        let entry = |served: &Served| {
+            let (host, port) = self.nodes.get(&served.node).map_or(("", 0), Member::host_port);
+            let node = vec![
+                Reply::bulk(host),
+                Reply::Integer(port),
+                Reply::bulk(self.name(served.node)),
+                Reply::Array(vec![]),
+            ];
+            let (begin, end) = served.slots;
+            Reply::Array(vec![Reply::Integer(begin.into()), Reply::Integer(end.into()), Reply::Array(node)])
+        };
+        Reply::Array(self.served.iter().map(entry).collect())
+    }
+
+    fn slots_by_node(&self) -> BTreeMap<NodeId, Vec<(u16, u16)>> {
+        let mut by_node: BTreeMap<NodeId, Vec<(u16, u16)>> = self.nodes.keys().map(|id| (*id, Vec::new())).collect();
+        for served in &self.served {
+            by_node.entry(served.node).or_default().push(served.slots);
+        }
+        by_node
+    }
+
+    fn shards(&self) -> Reply {
+        let shard = |(id, slots): (NodeId, Vec<(u16, u16)>)| {
+            let member = self.nodes.get(&id)?;
+            let (host, port) = member.host_port();
+            let slots = slots.into_iter().flat_map(|(begin, end)| [begin, end]);
+            let text = |key: &str, value: &str| (Reply::bulk(key), Reply::bulk(value));
+            let node = vec![
+                text("id", &self.name(id)),
+                (Reply::bulk("port"), Reply::Integer(port)),
+                text("ip", host),
+                text("endpoint", host),
+                text("role", "master"),
+                (Reply::bulk("replication-offset"), Reply::Integer(0)),
+                text("health", if member.is_alive { "online" } else { "fail" }),
+            ];
+            Some(Reply::Map(vec![
+                (Reply::bulk("slots"), Reply::Array(slots.map(|slot| Reply::Integer(slot.into())).collect())),
+                (Reply::bulk("nodes"), Reply::Array(vec![Reply::Map(node)])),
+            ]))
+        };
+        Reply::Array(self.slots_by_node().into_iter().filter_map(shard).collect())
+    }
+
+    fn nodes(&self) -> Reply {
+        let mut text = String::new();
+        for (id, slots) in self.slots_by_node() {
+            let Some(member) = self.nodes.get(&id) else { continue };
+            let (host, port) = member.host_port();
+            let flags = match (id == self.own, member.is_alive) {
+                (true, _) => "myself,master",
+                (false, true) => "master",
+                (false, false) => "master,fail",
+            };
+            let link = if member.is_alive { "connected" } else { "disconnected" };
+            let _ = write!(text, "{} {host}:{port}@{port} {flags} - 0 0 {} {link}", self.name(id), self.epoch);
+            for (begin, end) in slots {
+                let _ = if begin == end { write!(text, " {begin}") } else { write!(text, " {begin}-{end}") };
+            }
+            text.push('\n');
+        }
+        Reply::Text(text)
+    }
+
+    fn info(&self) -> Reply {
+        let slots: u32 = self.served.iter().map(|served| u32::from(served.slots.1 - served.slots.0) + 1).sum();
+        let leading = self.slots_by_node().values().filter(|slots| !slots.is_empty()).count();
+        let facts = [
+            ("cluster_state", if slots == u32::from(SLOTS) { "ok".to_owned() } else { "fail".to_owned() }),
+            ("cluster_slots_assigned", SLOTS.to_string()),
+            ("cluster_slots_ok", slots.to_string()),
+            ("cluster_slots_pfail", "0".to_owned()),
+            ("cluster_slots_fail", (u32::from(SLOTS) - slots).to_string()),
+            ("cluster_known_nodes", self.nodes.len().to_string()),
+            ("cluster_size", leading.to_string()),
+            ("cluster_current_epoch", self.epoch.to_string()),
+            ("cluster_my_epoch", self.epoch.to_string()),
+        ];
+        Reply::Text(facts.iter().map(|(key, value)| format!("{key}:{value}\r\n")).collect())
+    }
+}
+
+/// Executes `CLUSTER` and its subcommands.
+pub(super) async fn cluster(service: &RedisService, session: &Session, request: &[Bytes]) -> Executed {
+    let (subcommand, arguments) = (&request[1], &request[2..]);
+    let name = subcommand.to_ascii_lowercase();
+    match (&name[..], arguments) {
+        (b"slots", []) => Ok(service.view(session).await?.slots()),
+        (b"shards", []) => Ok(service.view(session).await?.shards()),
+        (b"nodes", []) => Ok(service.view(session).await?.nodes()),
+        (b"info", []) => Ok(service.view(session).await?.info()),
+        (b"myid", []) => {
+            let view = service.view(session).await?;
+            Ok(Reply::bulk(view.name(view.own)))
+        }
+        (b"keyslot", [key]) => Ok(Reply::Integer(slot_of(key).into())),
+        (b"slots" | b"shards" | b"nodes" | b"info" | b"myid" | b"keyslot", _) => {
+            Err(wrong_arity(&format!("cluster|{}", String::from_utf8_lossy(&name))).into())
+        }
+        _ => Err(unknown_subcommand("cluster", subcommand).into()),
+    }
+}
+
+/// Executes `WAIT`. Every write was acknowledged only once all in-sync replicas had it on their disks, so there is
+/// nothing to wait for.
+pub(super) async fn wait(service: &RedisService, session: &Session, request: &[Bytes]) -> Executed {
+    check_waits(&request[1..])?;
+    Ok(Reply::Integer(service.others(session).await?))
+}
+
+/// Executes `WAITAOF`.
+pub(super) async fn wait_disks(service: &RedisService, session: &Session, request: &[Bytes]) -> Executed {
+    if integer(&request[1])? > 1 {
+        return Err(Refusal::new("ERR value is out of range, value must between 0 and 1"));
+    }
+    check_waits(&request[1..])?;
+    Ok(Reply::Array(vec![Reply::Integer(1), Reply::Integer(service.others(session).await?)]))
+}
+
+/// Checks numbers of replicas and a time-out.
+fn check_waits(arguments: &[Bytes]) -> Result<(), Refusal> {
+    for argument in arguments {
+        if integer(argument)? < 0 {
+            return Err(Refusal::new("ERR timeout is negative"));
+        }
+    }
+    Ok(())
+}
+
+impl RedisService {
+    /// Returns the number of other in-sync replicas of the partition last written on this connection, as far as this
+    /// node knows; of the partition with the fewest if there was no write.
+    async fn others(&self, session: &Session) -> Result<i64, Refusal> {
+        let table = self.table_to_show(session).await?;
+        let live = self.kv.shared.tables.live_replicas(table.id, session.written);
+        Ok(i64::try_from(live.saturating_sub(1)).unwrap_or(i64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::partition_of;
+
+    #[test]
+    fn slots_of_partitions_are_those_of_keys() {
+        for partitions in [1, 2, 3, 7, 64, 100, 16_383, 16_384] {
+            for index in 0..partitions {
+                let (begin, end) = slots_of(index, partitions);
+                assert_eq!((partition_of(begin, partitions), partition_of(end, partitions)), (index, index));
+                let before = index.checked_sub(1).map_or(0, |before| slots_of(before, partitions).1 + 1);
+                assert_eq!(begin, before, "no slot is left out");
+            }
+            assert_eq!(slots_of(partitions - 1, partitions).1, SLOTS - 1);
+        }
+    }
+
+    #[test]
+    fn neighbours_with_one_leader_are_one_range() {
+        let [one, other] = [NodeId::new(1), NodeId::new(2)];
+        let leaders = [(0, one), (1, one), (2, other), (5, other), (6, one), (7, one)];
+        let ranges: Vec<((u16, u16), NodeId)> =
+            joined(8, leaders.into_iter()).into_iter().map(|served| (served.slots, served.node)).collect();
+        let expected = [((0, 4_095), one), ((4_096, 6_143), other), ((10_240, 12_287), other), ((12_288, 16_383), one)];
+        assert_eq!(ranges, expected);
+    }
+}

@@ -1,0 +1,339 @@
+//! Commands on keys. Each is one operation, or a read and a write on the condition that the key has not changed since,
+//! repeated until it holds: as atomic as in Redis.
+
+use super::RedisService;
+use super::execute::integer;
+use super::refusal::{Executed, Refusal, cluster_down, refusal};
+use super::session::Session;
+use archon_host::Origin;
+use archon_resp::{Command, CommandKind, Condition, NOT_AN_INTEGER, Reply, SetOptions, key_positions, wrong_arity};
+use archon_types::limits::VALUE_BYTES_MAX;
+use archon_types::{Answer, ErrorKind, Holds, Keys, Op, PartitionId, Revision, Table, slot_of};
+use bytes::Bytes;
+
+/// Most attempts of a write on a condition. Each failure means that another client has written the key.
+const ATTEMPTS_MAX: usize = 64;
+
+/// A value with its revision, if the key is present.
+type Stored = Option<(Bytes, Revision)>;
+
+/// Executes a command on keys.
+pub(super) async fn execute(
+    service: &RedisService,
+    session: &mut Session,
+    command: &Command,
+    request: &[Bytes],
+) -> Executed {
+    let key = only_key(command, request)?;
+    let mut operations = Operations { service, session, key };
+    match command.kind {
+        CommandKind::Get => Ok(value(operations.get().await?)),
+        CommandKind::MGet => Ok(Reply::Array(vec![value(operations.get().await?)])),
+        CommandKind::Exists | CommandKind::Touch => Ok(Reply::Integer(operations.get().await?.is_some().into())),
+        CommandKind::StrLen => {
+            let length = operations.get().await?.map_or(0, |(value, _)| value.len());
+            Ok(Reply::Integer(count(length)))
+        }
+        CommandKind::GetRange => {
+            let (begin, end) = (integer(&request[2])?, integer(&request[3])?);
+            let value = operations.get().await?.map_or_else(Bytes::new, |(value, _)| value);
+            Ok(Reply::Bulk(part(&value, begin, end)))
+        }
+        CommandKind::Type => Ok(Reply::Status(if operations.get().await?.is_some() { "string" } else { "none" })),
+        CommandKind::Del | CommandKind::Unlink => match operations.write(|key| Op::Delete { key }).await? {
+            Answer::Deleted { existed } => Ok(Reply::Integer(existed.into())),
+            other => Err(unexpected(&other)),
+        },
+        CommandKind::Set => operations.set(request[2].clone(), SetOptions::parse(&request[3..])?).await,
+        CommandKind::GetSet => {
+            let options = SetOptions { returns_old: true, condition: None };
+            operations.set(request[2].clone(), options).await
+        }
+        CommandKind::SetNx => {
+            let options = SetOptions { returns_old: false, condition: Some(Condition::Absent) };
+            let reply = operations.set(request[2].clone(), options).await?;
+            Ok(Reply::Integer((reply == Reply::OK).into()))
+        }
+        CommandKind::MSet => operations.set(request[2].clone(), SetOptions::default()).await,
+        CommandKind::Append => operations.append(&request[2]).await,
+        CommandKind::Incr => operations.add(1).await,
+        CommandKind::Decr => operations.add(-1).await,
+        CommandKind::IncrBy => operations.add(integer(&request[2])?).await,
+        CommandKind::DecrBy => {
+            let by = integer(&request[2])?.checked_neg().ok_or("ERR decrement would overflow")?;
+            operations.add(by).await
+        }
+        _ => Err(Refusal::new(format!("ERR command '{}' is not about keys", command.name))),
+    }
+}
+
+/// Returns the only key of a request. Several keys cannot be read or written as one entry.
+fn only_key(command: &Command, request: &[Bytes]) -> Result<Bytes, Refusal> {
+    if command.kind == CommandKind::MSet && request.len().is_multiple_of(2) {
+        return Err(wrong_arity(command.name).into());
+    }
+    let positions = key_positions(command, request.len());
+    let mut keys = positions.iter().map(|at| &request[*at]);
+    let Some(first) = keys.next() else { return Err(wrong_arity(command.name).into()) };
+    let slot = slot_of(first);
+    let mut others = keys.map(|key| slot_of(key)).peekable();
+    if others.peek().is_none() {
+        return Ok(first.clone());
+    }
+    if others.any(|other| other != slot) {
+        return Err(Refusal::new("CROSSSLOT Keys in request don't hash to the same slot"));
+    }
+    Err(Refusal::new(format!(
+        "ERR '{}' takes one key in this version, because several could not be handled as one: send a command for each key",
+        command.name
+    )))
+}
+
+/// Operations of one command on one key.
+struct Operations<'a> {
+    service: &'a RedisService,
+    session: &'a mut Session,
+    key: Bytes,
+}
+
+impl Operations<'_> {
+    async fn get(&mut self) -> Result<Stored, Refusal> {
+        match self.operate(Op::Get { key: self.key.clone() }).await? {
+            Answer::Value(value) => Ok(value),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn write(&mut self, op: impl FnOnce(Bytes) -> Op) -> Result<Answer, Refusal> {
+        self.operate(op(self.key.clone())).await
+    }
+
+    /// Writes the key if it has this revision, or is absent with revision zero. Returns whether it had.
+    async fn write_if(&mut self, expected: Revision, value: Bytes) -> Result<bool, Refusal> {
+        match self.write(|key| Op::CompareAndSet { key, expected, value }).await? {
+            Answer::Written { .. } => Ok(true),
+            Answer::ConditionFailed { .. } => Ok(false),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn set(&mut self, value_new: Bytes, options: SetOptions) -> Executed {
+        match options {
+            SetOptions { condition: None, returns_old: false } => {
+                match self.write(|key| Op::Put { key, value: value_new }).await? {
+                    Answer::Written { .. } => Ok(Reply::OK),
+                    other => Err(unexpected(&other)),
+                }
+            }
+            SetOptions { condition: Some(Condition::Absent), returns_old: false } => {
+                Ok(if self.write_if(Revision::ZERO, value_new).await? { Reply::OK } else { Reply::Null })
+            }
+            SetOptions { condition, returns_old } => {
+                for _ in 0..ATTEMPTS_MAX {
+                    let found = self.get().await?;
+                    let is_met = match condition {
+                        None => true,
+                        Some(Condition::Absent) => found.is_none(),
+                        Some(Condition::Present) => found.is_some(),
+                    };
+                    if !is_met || self.write_if(revision(&found), value_new.clone()).await? {
+                        let is_set = if is_met { Reply::OK } else { Reply::Null };
+                        return Ok(if returns_old { value(found) } else { is_set });
+                    }
+                }
+                Err(contended())
+            }
+        }
+    }
+
+    async fn append(&mut self, more: &Bytes) -> Executed {
+        for _ in 0..ATTEMPTS_MAX {
+            let found = self.get().await?;
+            let before = found.as_ref().map_or(&b""[..], |(value, _)| value);
+            if before.len() + more.len() > VALUE_BYTES_MAX {
+                return Err(too_long());
+            }
+            let whole = Bytes::from([before, more].concat());
+            let length = whole.len();
+            // As Redis does, an empty string creates an absent key, and leaves a present one.
+            if more.is_empty() && found.is_some() || self.write_if(revision(&found), whole).await? {
+                return Ok(Reply::Integer(count(length)));
+            }
+        }
+        Err(contended())
+    }
+
+    async fn add(&mut self, by: i64) -> Executed {
+        match self.write(|key| Op::Increment { key, by }).await? {
+            Answer::Counter { value, .. } => Ok(Reply::Integer(value)),
+            Answer::NotANumber => Err(Refusal::new(NOT_AN_INTEGER)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Carries out one operation: here if this node leads the partition of the key; by its leader if that has no Redis
+    /// listener; otherwise the client is redirected.
+    async fn operate(&mut self, op: Op) -> Result<Answer, Refusal> {
+        let (service, session) = (self.service, &mut *self.session);
+        let (kv, caller, is_write) = (&service.kv, &session.caller, !op.is_read());
+        let refuse = |detail| refusal(&detail, is_write);
+        op.check().map_err(|detail| refusal(&detail, false))?;
+        let table = service.table(session, &op).await?;
+        kv.check_right(caller, table.id, &op).map_err(|detail| refusal(&detail, false))?;
+        let index = archon_types::partition_of(slot_of(&self.key), service.partitions(&table)?);
+        let partition = PartitionId::new(table.id, index);
+        for _ in 0..2 {
+            let origin = match service.redirection(partition) {
+                Redirection::To(address) => return Err(moved(&self.key, &address)),
+                Redirection::Forward => Origin::AnyNodeClient,
+                Redirection::None => Origin::RoutingClient,
+            };
+            let reply = kv.operate_as(&session.caller, partition, op.clone(), None, origin).await;
+            session.permit = reply.permit;
+            match reply.outcome {
+                Ok(answer) => {
+                    if is_write {
+                        session.written = Some(partition);
+                    }
+                    return Ok(answer);
+                }
+                // Nothing was done. The table may name another leader by now.
+                Err(detail) if detail.kind == ErrorKind::NotPartitionLeader => {
+                    if origin == Origin::AnyNodeClient || service.redirection(partition) == Redirection::None {
+                        return Err(refuse(detail));
+                    }
+                }
+                Err(detail) => return Err(refuse(detail)),
+            }
+        }
+        Err(cluster_down("the leadership of its partition is changing"))
+    }
+}
+
+/// Way of an operation on a partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Redirection {
+    /// To this node.
+    None,
+    /// The client asks the Redis listener at this address.
+    To(String),
+    /// This node forwards it to the leader, which has no such listener.
+    Forward,
+}
+
+impl RedisService {
+    /// Returns the way of operations on a partition, as far as this node knows its leader.
+    pub(super) fn redirection(&self, partition: PartitionId) -> Redirection {
+        let shared = &self.kv.shared;
+        let own = shared.life().map(|life| life.member.node);
+        match shared.tables.leader_node(partition) {
+            Some(node) if Some(node.id) != own => node.redis.map_or(Redirection::Forward, Redirection::To),
+            _ => Redirection::None,
+        }
+    }
+
+    /// Returns the table with the keys of Redis clients.
+    pub(super) async fn table(&self, session: &Session, op: &Op) -> Result<Table, Refusal> {
+        if self.kv.shared.life().is_none() {
+            return Err(Refusal::new("LOADING the node is not registered with a coordinator"));
+        }
+        let table = self.kv.table(&session.caller, &self.config.table, op).await;
+        table.map_err(|detail| refusal(&detail, false))
+    }
+
+    /// Returns the number of partitions of a hashed table.
+    pub(super) fn partitions(&self, table: &Table) -> Result<u32, Refusal> {
+        match table.keys {
+            Keys::Hash { partitions } if table.holds == Holds::Data => Ok(partitions),
+            _ => Err(Refusal::new(format!(
+                "ERR table {} has no hash slots; give the nodes a hashed table by --redis-table",
+                table.name
+            ))),
+        }
+    }
+}
+
+fn moved(key: &[u8], address: &str) -> Refusal {
+    // As Redis writes IPv6 addresses: without brackets.
+    Refusal::new(format!("MOVED {} {}", slot_of(key), address.replace(['[', ']'], "")))
+}
+
+fn revision(found: &Stored) -> Revision {
+    found.as_ref().map_or(Revision::ZERO, |(_, revision)| *revision)
+}
+
+fn value(found: Stored) -> Reply {
+    found.map_or(Reply::Null, |(value, _)| Reply::Bulk(value))
+}
+
+fn count(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+/// Returns the bytes from `begin` to `end`, both included; negative positions count from the end.
+fn part(value: &Bytes, begin: i64, end: i64) -> Bytes {
+    let length = count(value.len());
+    if begin < 0 && end < 0 && begin > end {
+        return Bytes::new();
+    }
+    let at = |position: i64| if position < 0 { (length + position.max(-length)).max(0) } else { position };
+    let (begin, end) = (at(begin), at(end).min(length - 1));
+    match (usize::try_from(begin), usize::try_from(end)) {
+        (Ok(begin), Ok(end)) if begin <= end => value.slice(begin..=end),
+        _ => Bytes::new(),
+    }
+}
+
+fn contended() -> Refusal {
+    Refusal::new("TRYAGAIN other clients write this key at the same time; nothing was changed")
+}
+
+fn too_long() -> Refusal {
+    Refusal::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
+}
+
+fn unexpected(answer: &Answer) -> Refusal {
+    tracing::error!(?answer, "a shard gave an unexpected answer to a Redis command");
+    Refusal::Unknown("an unexpected answer".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_resp::lookup;
+
+    fn key(text: &'static str) -> Result<Bytes, Refusal> {
+        let request: Vec<Bytes> = text.split(' ').map(|part| Bytes::from_static(part.as_bytes())).collect();
+        only_key(lookup(&request).unwrap(), &request)
+    }
+
+    #[test]
+    fn several_keys_are_refused_by_their_slots() {
+        assert_eq!(key("DEL a"), Ok(Bytes::from_static(b"a")));
+        assert_eq!(key("DEL a b"), Err(Refusal::new("CROSSSLOT Keys in request don't hash to the same slot")));
+        assert!(matches!(key("DEL {a}1 {a}2"), Err(Refusal::Error(text)) if text.contains("takes one key")));
+        assert!(matches!(key("MSET a 1 b"), Err(Refusal::Error(text)) if text.contains("wrong number")));
+        assert_eq!(key("MSET a 1"), Ok(Bytes::from_static(b"a")));
+    }
+
+    #[test]
+    fn ranges_are_those_of_redis() {
+        let value = Bytes::from_static(b"This is a string");
+        let of = |begin, end| part(&value, begin, end);
+        assert_eq!(of(0, 3), &b"This"[..]);
+        assert_eq!(of(-3, -1), &b"ing"[..]);
+        assert_eq!(of(0, -1), value);
+        assert_eq!(of(10, 100), &b"string"[..]);
+        assert_eq!(of(i64::MIN, i64::MAX), value);
+        for (begin, end) in [(5, 3), (-1, -3), (100, 200), (i64::MAX, i64::MIN)] {
+            assert_eq!(of(begin, end), Bytes::new(), "{begin} {end}");
+        }
+        assert_eq!(part(&Bytes::new(), 0, -1), Bytes::new());
+    }
+
+    #[test]
+    fn redirection_names_the_slot() {
+        assert_eq!(moved(b"foo", "10.0.0.7:6379"), Refusal::new("MOVED 12182 10.0.0.7:6379"));
+        assert_eq!(moved(b"foo", "[::1]:6379"), Refusal::new("MOVED 12182 ::1:6379"));
+    }
+}

@@ -1,0 +1,161 @@
+//! Listener for clients that speak the Redis Cluster protocol (ADR 0093). Their operations take the way of the unary
+//! calls of `Kv`: the same rights, admission, shards, evaluation and metrics.
+
+mod clients;
+mod cluster;
+mod connection;
+mod execute;
+mod info;
+mod keys;
+mod refusal;
+mod session;
+
+use super::kv::KvService;
+use crate::node::config::RedisConfig;
+use crate::server::demux::Accepted;
+use archon_frames::{Incoming, PartialBudget, StreamKind};
+use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
+use archon_resp::Limits;
+use archon_security::connection_limit::{CallerKind, Entry};
+use archon_security::{Caller, Role, Stream, Transport};
+use archon_types::ErrorDetail;
+use archon_types::limits::VALUE_BYTES_MAX;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::time::{sleep, timeout};
+
+/// Most arguments of one request, with the name of the command.
+const ARGUMENTS_MAX: usize = 1_024;
+/// Bounds of one request: the largest value with its key, and some arguments.
+const LIMITS: Limits =
+    Limits { arguments_max: ARGUMENTS_MAX, bulk_bytes_max: VALUE_BYTES_MAX, request_bytes_max: 2 * VALUE_BYTES_MAX };
+/// Name of these connections in refusals.
+const CALL: &str = "use the Redis protocol";
+/// Longest time for the refusal of a connection to be sent.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The listener's service. Clones share everything.
+#[derive(Clone)]
+pub(crate) struct RedisService {
+    kv: KvService,
+    config: Arc<RedisConfig>,
+    /// Address of this listener for clients.
+    advertised: Arc<str>,
+    /// Number of the last connection.
+    connections: Arc<AtomicU64>,
+    /// Requests that have not arrived whole, of all connections.
+    partial: PartialBudget,
+    started: Instant,
+}
+
+impl RedisService {
+    pub(crate) fn new(kv: KvService, config: RedisConfig, advertised: &str, partial: PartialBudget) -> Self {
+        Self {
+            kv,
+            config: Arc::new(config),
+            advertised: advertised.into(),
+            connections: Arc::default(),
+            partial,
+            started: Instant::now(),
+        }
+    }
+
+    /// Accepts connections until the node stops. Each is served on one of `runtimes`, in turn.
+    pub(crate) async fn serve(self, listener: TcpListener, runtimes: Vec<Handle>) {
+        let shared = Arc::clone(&self.kv.shared);
+        let stop = self.kv.stop.clone();
+        let limit = Arc::clone(&shared.connection_limit);
+        let mut incoming = Incoming::new(listener, limit, shared.config.transport.clone());
+        let mut failures = AcceptFailures::default();
+        let mut runtimes = runtimes.iter().cycle();
+        loop {
+            let accepted = tokio::select! {
+                accepted = incoming.next() => accepted,
+                () = stop.cancelled() => return,
+            };
+            let accepted = accepted.and_then(|(stream, entry)| Ok(Accepted { connection: stream.into_std()?, entry }));
+            match (accepted, runtimes.next()) {
+                (Ok(accepted), Some(runtime)) => {
+                    let serving = self.clone();
+                    self.kv.tasks.spawn_on(serving.take(accepted), runtime);
+                }
+                (Ok(_), None) => return,
+                (Err(error), _) => {
+                    shared.metrics.accept_errors.add(1);
+                    if let Some(times) = failures.note(Instant::now()) {
+                        tracing::warn!(%error, times, "connections of Redis clients cannot be accepted; they wait, and it is tried again");
+                    }
+                    sleep(ACCEPT_AGAIN).await;
+                }
+            }
+        }
+    }
+
+    async fn take(self, accepted: Accepted) {
+        let Accepted { connection, entry } = accepted;
+        let stop = self.kv.stop.clone();
+        let opened = async {
+            tokio::select! {
+                opened = self.open(connection, &entry) => opened,
+                () = entry.shed() => Ok(None),
+                () = stop.cancelled() => Ok(None),
+            }
+        };
+        match opened.await {
+            Ok(Some(stream)) => connection::serve(&self, stream, &entry).await,
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, "a connection of a Redis client could not be taken"),
+        }
+    }
+
+    /// Does the TLS handshake of a connection, where TLS is used; `None` if it fails.
+    async fn open(&self, connection: std::net::TcpStream, entry: &Entry) -> io::Result<Option<Stream>> {
+        let connection = TcpStream::from_std(connection)?;
+        let Transport::Tls(tls) = &self.kv.shared.config.transport else { return Ok(Some(connection.into())) };
+        let Some(delay) = entry.handshake_delay(Instant::now()) else {
+            tracing::debug!("a connection is closed: its address begins too many TLS handshakes");
+            return Ok(None);
+        };
+        sleep(delay).await;
+        match tls.accept(connection).await {
+            Ok(stream) => Ok(Some(stream)),
+            Err(error) if error.is_refusal() => {
+                let who = error.refused().cloned().map(Arc::new);
+                let _ = entry.caller(who).refused(CALL, None, error.to_string());
+                Ok(None)
+            }
+            Err(error) => Err(io::Error::other(error.to_string())),
+        }
+    }
+}
+
+/// Refuses callers that may not access keys, and nodes: these forward operations, and ask for none.
+fn check_caller(caller: &Caller) -> Result<(), ErrorDetail> {
+    StreamKind::Exchange.check(caller)?;
+    match &caller.identity {
+        Some(identity) if identity.role() == Role::Node => {
+            Err(caller.refused(CALL, None, format!("{identity} asks for keys, which clients do")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the places that a caller counts among.
+fn caller_kind(caller: &Caller) -> CallerKind {
+    caller.identity.as_ref().map_or(CallerKind::Client, |identity| CallerKind::of(identity.role()))
+}
+
+/// Sends the last bytes of a connection, if its peer takes them.
+async fn send_last(stream: &mut Stream, bytes: &[u8]) {
+    use tokio::io::AsyncWriteExt;
+    let sent = async {
+        stream.write_all(bytes).await?;
+        stream.shutdown().await
+    };
+    // The peer may be gone.
+    let _ = timeout(REFUSAL_TIMEOUT, sent).await;
+}
