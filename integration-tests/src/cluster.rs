@@ -32,6 +32,8 @@ pub struct Cluster {
     nodes: BTreeMap<String, Member>,
     /// Metrics addresses of members.
     metrics: BTreeMap<String, String>,
+    /// Addresses of nodes for Redis clients.
+    redis: BTreeMap<String, String>,
     /// Console addresses of the coordinators, in their order.
     consoles: Vec<String>,
     links: Links,
@@ -64,6 +66,7 @@ impl Cluster {
             coordinators: Vec::new(),
             nodes: BTreeMap::new(),
             metrics: BTreeMap::new(),
+            redis: BTreeMap::new(),
             consoles: Vec::new(),
             links,
             issuer,
@@ -191,6 +194,7 @@ impl Cluster {
                 arguments.extend([flag.into(), value.into()]);
             }
             arguments.extend(self.metrics_arguments(name));
+            arguments.extend(self.redis_arguments(name));
             let member = self.member((Role::Node, name), name, place, arguments);
             self.nodes.insert(name.into(), member);
         }
@@ -237,6 +241,24 @@ impl Cluster {
         let address = free_addresses(1).remove(0);
         self.metrics.insert(name.to_owned(), address.clone());
         vec!["--metrics-listen".into(), address.into()]
+    }
+
+    /// Returns the arguments for a node's Redis listener, if it has one.
+    fn redis_arguments(&mut self, name: &str) -> Vec<OsString> {
+        if !self.options.redis.contains(&name) {
+            return Vec::new();
+        }
+        let address = free_addresses(1).remove(0);
+        self.redis.insert(name.to_owned(), address.clone());
+        vec!["--redis-listen".into(), address.into()]
+    }
+
+    /// Returns the address of a node for Redis clients.
+    ///
+    /// # Panics
+    /// If it has none.
+    pub fn redis_address(&self, node: &str) -> &str {
+        self.redis.get(node).expect("the node listens for Redis clients")
     }
 
     /// Returns the metrics address of a member (`coordinator-1`, `athens`).

@@ -26,6 +26,8 @@ pub struct Options {
     pub memory: Option<&'static str>,
     /// Serves metrics on each coordinator and node, see [`Cluster::metrics_address`](crate::Cluster::metrics_address).
     pub metrics: bool,
+    /// Nodes that listen for Redis clients, see [`Cluster::redis_address`](crate::Cluster::redis_address).
+    pub redis: &'static [&'static str],
     /// Serves a console on each coordinator, see [`Cluster::console_address`](crate::Cluster::console_address).
     pub consoles: bool,
     /// Uses TLS between all members, with certificates of the cluster's own authority. The whole suite does so where
@@ -56,6 +58,7 @@ impl Default for Options {
             engine: None,
             memory: None,
             metrics: false,
+            redis: &[],
             consoles: false,
             tls: std::env::var_os("ARCHON_TEST_TLS").is_some(),
             clients_may: true,

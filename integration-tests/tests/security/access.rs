@@ -227,3 +227,55 @@ fn access_change_names_lagging_nodes_and_reaches_new_ones() {
     let listed = cluster.json(&["access", "list"]).expect("a document");
     assert_eq!(listed["rights"].as_array().map(Vec::len), Some(1), "{listed}");
 }
+
+/// Sends inline commands to a node's Redis listener, and returns the line of each reply.
+async fn redis_replies(cluster: &Cluster, (role, name): (Role, &str), commands: &[&str]) -> Vec<String> {
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    let transport = Tls::open(&cluster.credentials(role, name)).map(Transport::Tls).expect("credentials");
+    let address = cluster.redis_address("athens");
+    let (expected, protocol) = (archon_security::Expected::Servers, archon_security::Protocol::Frames);
+    let stream = transport.connect(address, &expected, protocol, TIMEOUT).await.expect("a connection");
+    let mut stream = BufReader::new(stream);
+    let mut replies = Vec::new();
+    for command in commands {
+        // The node closes the connection of a caller that it refuses.
+        let _ = stream.get_mut().write_all(format!("{command}\r\n").as_bytes()).await;
+        let mut line = String::new();
+        let _ = stream.read_line(&mut line).await;
+        replies.push(line.trim_end().to_owned());
+    }
+    replies
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_clients_have_the_rights_of_their_certificates() {
+    let options = Options { tls: true, replication: 3, clients_may: false, redis: &["athens"], ..Options::default() };
+    let cluster = Cluster::start(EXE, &options);
+    let commands = ["PING", "SET k v", "STRLEN k", "CLUSTER SLOTS"];
+    let replies = redis_replies(&cluster, (Role::Client, "shop"), &commands).await;
+    assert_eq!(replies[0], "+PONG");
+    assert!(replies[1..].iter().all(|reply| reply.starts_with("-NOPERM client/shop may not")), "{replies:?}");
+    cluster.done(&["access", "grant", "write", "--client", "shop", "--table", "default"]);
+    cluster.done(&["access", "grant", "read", "--client", "reports", "--table", "default"]);
+    let expected = ["+PONG", "+OK", ":1", "*1"];
+    eventually(&cluster, "shop", &commands, |replies| replies == expected).await;
+    eventually(&cluster, "reports", &commands, |replies| {
+        replies[1].starts_with("-NOPERM client/reports may not write") && replies[2..] == [":1", "*1"]
+    })
+    .await;
+    let replies = redis_replies(&cluster, (Role::Node, "byzantium"), &["GET k"]).await;
+    assert!(replies[0].starts_with("-NOPERM node/byzantium"), "{replies:?}");
+}
+
+/// Waits until a grant has reached the node.
+async fn eventually(cluster: &Cluster, client: &str, commands: &[&str], holds: impl Fn(&[String]) -> bool) {
+    let began = tokio::time::Instant::now();
+    loop {
+        let replies = redis_replies(cluster, (Role::Client, client), commands).await;
+        if holds(&replies) {
+            return;
+        }
+        assert!(began.elapsed() < TIMEOUT, "{client}: {replies:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
