@@ -6,7 +6,7 @@ use crate::log_write::LogWrite;
 use crate::mutant::Mutant;
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
-use archon_kv::{EffectError, row};
+use archon_kv::{EffectError, engine_position};
 use archon_replica::{Entry, Input, Position, Record};
 use archon_types::Seq;
 use bytes::Bytes;
@@ -109,7 +109,7 @@ impl<S: Shell> Turn<S> {
 
     /// Completes a pulled copy: later writes must not trim the log before the position up to which its rows go.
     fn note_copied(&mut self, local: &mut LocalCopy<S>) {
-        match row::engine_position(self.shell.engine(), local.placement) {
+        match engine_position(self.shell.engine(), local.placement) {
             Ok(position) => local.memtable.set_engine_position(position.unwrap_or_default()),
             Err(error) => self.damaged.push((local.placement, error.to_string())),
         }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::mutant::Broken;
     use crate::test_shell::{OWN, follower, follower_row, hear, position, settle};
-    use archon_kv::{Effect, RowChange};
+    use archon_kv::{Effect, RowChange, row};
     use archon_replica::Body;
     use archon_types::Millis;
 

@@ -30,4 +30,4 @@ pub use rows::growth::Growth;
 pub use rows::memtable::{Memtable, MemtableError};
 pub use rows::memtable_budget::{MemtableBudget, RECENT_BYTES_MAX};
 pub use rows::row;
-pub use rows::view::{ClientPage, PartitionView, Reader, View, ViewError};
+pub use rows::view::{ClientPage, PartitionView, Reader, View, ViewError, engine_position};

@@ -6,7 +6,7 @@ use crate::node::NodeError;
 use crate::storage::store;
 use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, Held, HeldState, UNKNOWN};
 use archon_kv::LogTime;
-use archon_kv::{Effect, Memtable, MemtableBudget, ViewError, row};
+use archon_kv::{Effect, Memtable, MemtableBudget, ViewError, engine_position, row};
 use archon_replica::{Position, Recovered as ReplicaState, Run};
 use archon_types::{Epoch, PlacementId, ScanOrder, Seq};
 use archon_wal::{Recovered, StreamState, Wal, WalBatch, WalError};
@@ -158,7 +158,7 @@ fn read_placement(
         complete = Position::ZERO;
     }
     // The engine may be ahead of the log's notes, never behind: then it has lost synced data.
-    let written = row::engine_position(engine, placement)?;
+    let written = engine_position(engine, placement)?;
     if complete.seq > Seq::ZERO && written.is_none_or(|written| written < complete.seq) {
         let why = format!("the engine holds entries up to {written:?}, but had synced them up to {}", complete.seq);
         return Err(why.into());
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!((found.complete, found.memtable.last()), (Position::ZERO, Seq::new(ENTRIES)));
         assert_eq!(found.recovered.commit, found.memtable.committed());
         assert!(found.recovered.commit <= Seq::new(ENTRIES - 2), "the rest may be cut by a leader");
-        let written = row::engine_position(&engine, placement).unwrap();
+        let written = engine_position(&engine, placement).unwrap();
         assert_eq!(written, Some(found.memtable.committed()));
         // The same again, over the rows that the engine took.
         drop(recovery);

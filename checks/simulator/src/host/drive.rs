@@ -11,7 +11,7 @@ use crate::event::{Event, PeerMessage};
 use crate::network::End;
 use crate::world::World;
 use archon_host::{At, Cause, Ended, LocalCopy, Outcome, Partitions, Refusal, RetentionLimits};
-use archon_kv::row;
+use archon_kv::engine_position;
 use archon_replica::{Body, Input, Message};
 use archon_types::{Epoch, ErrorKind, Fact, Millis, NodeId, PartitionId, PlacementId, Report, Seq};
 
@@ -85,7 +85,7 @@ impl World {
                 // Rule 27: its log has not come to where its pages had, if it has one.
                 let disk = &self.hosts[host].disk;
                 let last = disk.streams.get(&at.placement).map_or(Seq::ZERO, Stream::last);
-                let pages = row::engine_position(&disk.engine, at.placement).ok().flatten();
+                let pages = engine_position(&disk.engine, at.placement).ok().flatten();
                 let is_part = last == Seq::ZERO || Some(last) < pages;
                 let checked = self.checks.given_up_as_damaged(at.partition, at.placement, is_part);
                 self.judge(checked);

@@ -11,7 +11,7 @@ use crate::scenario::Scenario;
 use crate::world::World;
 use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, ParkLimits, Partitions, RetentionLimits, Shell};
 use archon_kv::engine::Engine;
-use archon_kv::{Memtable, row};
+use archon_kv::{Memtable, engine_position, row};
 use archon_replica::{Entry, Identity, Limits, Replica, Timing};
 use archon_types::{BootId, Millis, PlacementId, ProtocolRange};
 use std::collections::BTreeMap;
@@ -190,7 +190,7 @@ fn recover(machine: &Host, settings: Settings, park_limits: ParkLimits) -> Parti
         });
         // Rows of an interrupted copy lie above the log's end.
         memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
-        let written = row::engine_position(&machine.disk.engine, placement).ok().flatten();
+        let written = engine_position(&machine.disk.engine, placement).ok().flatten();
         memtable.set_engine_position(written.unwrap_or_default());
         let (partition, recovered) = (stream.partition, stream.recovered());
         match taken {

@@ -183,7 +183,7 @@ impl Memtable {
         self.engine_ahead = upto;
     }
 
-    /// Records the engine's own position ([`row::engine_position`]): a copy brought rows up to there, and writing this
+    /// Records the engine's own position ([`engine_position`](crate::engine_position)): a copy brought rows up to there, and writing this
     /// memtable's rows, of lower positions, must not lower it.
     pub fn set_engine_position(&mut self, position: Seq) {
         self.engine_position = self.engine_position.max(position);

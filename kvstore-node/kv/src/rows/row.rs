@@ -5,15 +5,14 @@
 //! | `1 ‖ user key` | format, revision, value |
 //! | `2 ‖ client` | the client's [`Window`](crate::Window); an entry that changes it is refused |
 //! | `3 ‖ 't'` | format, the log time of the last applied effect |
-//! | `3 ‖ 'p'` | format, the position up to which there are rows: the node's own, see [`engine_position`] |
+//! | `3 ‖ 'p'` | format, the position up to which there are rows: the node's own, see [`engine_position`](crate::engine_position) |
 //! | `3 ‖ 'f'` | format, the log time up to which clients were forgotten |
 //! | `3 ‖ 'm'` | the [`Merged`](crate::Merged) of the last merge in which the partition got keys |
 //! | `3 ‖ 'c'` | format, the version of the partition's row under which keys of another partition were last cleared |
 //! | `3 ‖ 's'` | the [`Seal`](crate::Seal) on keys that are about to be another partition's |
 
-use super::view::ViewError;
-use crate::engine::{Engine, Row};
-use archon_types::{ClientId, KeyRange, Millis, PlacementId, Revision, Seq, Version};
+use crate::engine::Row;
+use archon_types::{ClientId, KeyRange, Millis, Revision, Seq, Version};
 use bytes::{BufMut, Bytes, BytesMut};
 use uuid::Uuid;
 
@@ -140,20 +139,6 @@ pub fn decode_millis(row: &[u8]) -> Result<Millis, RowError> {
 /// Encodes a position as a row.
 pub fn encode_position(position: Seq) -> Bytes {
     encode_millis(Millis::new(position.get()))
-}
-
-/// Returns the position up to which `space` holds rows, by the engine's own record: written with the rows of each
-/// memtable, and copied with those of a copy; `None` if it holds no entry's rows.
-///
-/// It may be ahead of the log's complete position, never behind: an engine that returns a lower one after a restart has
-/// lost rows that it had synced, and its placement is damaged. It is ahead of the log's end only while a copy catches
-/// up with the rows of its pages: until then the rows match no single position.
-///
-/// # Errors
-/// [`ViewError`] if the row cannot be read.
-pub fn engine_position(engine: &dyn Engine, space: PlacementId) -> Result<Option<Seq>, ViewError> {
-    let row = engine.get(space, POSITION_KEY)?;
-    Ok(row.map(|row| decode_millis(&row)).transpose()?.map(|position| Seq::new(position.get())))
 }
 
 /// Sets the position row of a copy's last page: any page may hold rows up to the commit position at its read. The

@@ -44,6 +44,20 @@ impl ViewError {
     }
 }
 
+/// Returns the position up to which `space` holds rows, by the engine's own record: written with the rows of each
+/// memtable, and copied with those of a copy; `None` if it holds no entry's rows.
+///
+/// It may be ahead of the log's complete position, never behind: an engine that returns a lower one after a restart has
+/// lost rows that it had synced, and its placement is damaged. It is ahead of the log's end only while a copy catches
+/// up with the rows of its pages: until then the rows match no single position.
+///
+/// # Errors
+/// [`ViewError`] if the row cannot be read.
+pub fn engine_position(engine: &dyn Engine, space: PlacementId) -> Result<Option<Seq>, ViewError> {
+    let row = engine.get(space, row::POSITION_KEY)?;
+    Ok(row.map(|row| row::decode_millis(&row)).transpose()?.map(|position| Seq::new(position.get())))
+}
+
 /// A partition's rows at one moment. [`evaluate`](crate::operations::evaluate::evaluate) sees nothing else.
 pub trait View {
     /// Returns the row with this key.
