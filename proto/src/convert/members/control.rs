@@ -73,12 +73,15 @@ pub(in crate::convert) fn decode_table(bytes: &Bytes, field: &'static str) -> Re
     TablePiece::try_from(wire)
 }
 
-/// Decodes the nodes that changed; empty: none did.
+/// Decodes the nodes that changed; empty, or without any known field: none did.
 pub(in crate::convert) fn decode_nodes(bytes: &Bytes, field: &'static str) -> Result<Option<NodeDelta>, ConvertError> {
     if bytes.is_empty() {
         return Ok(None);
     }
     let wire = v1::NodeDelta::decode(&bytes[..]).map_err(|error| ConvertError::new(field, error.to_string()))?;
+    if wire == v1::NodeDelta::default() {
+        return Ok(None);
+    }
     NodeDelta::try_from(wire).map(Some)
 }
 

@@ -107,6 +107,14 @@ mod tests {
     }
 
     #[test]
+    fn nodes_without_known_fields_are_no_nodes() {
+        // Field 99, of a later version.
+        let nodes = Bytes::from_static(&[0x98, 0x06, 0x01]);
+        let wire = v1::News { nodes, complete: 1, ..v1::News::default() };
+        assert_eq!(News::try_from(wire).map(|news| news.nodes), Ok(None));
+    }
+
+    #[test]
     fn table_updates_with_impossible_versions_are_refused() {
         let news = |complete, newest| News {
             deltas: Vec::new(),
