@@ -3,8 +3,8 @@
 
 use crate::check::violation::Violation;
 use crate::client::keys::is_counted;
-use archon_kv::row::{KIND_CLIENT, KIND_VALUE, decode_client_key, decode_value};
-use archon_kv::{Effect, Merged};
+use archon_kv::row::{KIND_VALUE, decode_value};
+use archon_kv::{Effect, Merged, Record};
 use archon_types::{ClientId, KeyRange, Op, OpId, Seq};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
