@@ -5,7 +5,7 @@ use super::row::{self, KIND_CLIENT, RowError};
 use crate::engine::{Engine, EngineError, Page, PageLimit, Row};
 use crate::exactly_once::window::Window;
 use archon_types::limits::PAGE_BYTES_MAX;
-use archon_types::{ClientId, Millis, PlacementId, ScanOrder};
+use archon_types::{ClientId, Millis, PlacementId, ScanOrder, Seq};
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
