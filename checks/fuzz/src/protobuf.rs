@@ -151,7 +151,7 @@ fn integer(random: &mut Random) -> u64 {
 
 fn text(field: &str, random: &mut Random) -> String {
     let usual: &[&str] = match field {
-        name if name.contains("address") => &["127.0.0.1:7000", "[::1]:80", "host.example:65535"],
+        name if name.contains("address") || name == "redis" => &["127.0.0.1:7000", "[::1]:80", "host.example:65535"],
         _ => &["athens", "byzantium", "default", "cyrene"],
     };
     match random.index(10) {
