@@ -406,8 +406,9 @@ impl Shell for MachineShell {
         }
     }
 
-    fn fail(&mut self, at: At, error: &ViewError) {
+    fn fail(&mut self, at: At, error: &ViewError) -> bool {
         self.effects.push(Effect::Alarm(at.partition, error.to_string()));
+        false
     }
 
     fn ticked(&mut self, _: &mut LocalCopy<Self>, _: Millis) {}

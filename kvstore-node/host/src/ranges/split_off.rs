@@ -98,7 +98,10 @@ impl<S: Shell> Partitions<S> {
                 self.dormant.insert(placement, found);
                 self.turn.shell.observe(at, Observed::Formed);
             }
-            Err(error) => self.turn.shell.fail(at, &error),
+            // If the node goes on, the log has the copy for the next start.
+            Err(error) => {
+                self.turn.shell.fail(at, &error);
+            }
         }
     }
 
