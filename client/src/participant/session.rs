@@ -131,7 +131,8 @@ impl Session {
         };
         let end = &self.shared.end;
         let clock = &self.shared.clock;
-        let registered = register(&self.coordinators, clock, registering, registration, refused, end).await?;
+        let registered =
+            register(&self.coordinators, clock, registering, registration, async || {}, refused, end).await?;
         Ok(registered.map(|registered| (registered, BeatKey::new(self.storage, boot))))
     }
 

@@ -1,8 +1,8 @@
 //! Readiness of a node, for probes and load balancers.
 
 use crate::node::shared::Shared;
-use crate::server::health::Health;
-use archon_types::DiskFull;
+use crate::server::health::{Health, Stall};
+use archon_types::{DiskFull, Settings};
 use std::sync::Arc;
 
 /// Reason why a node is not ready.
@@ -16,6 +16,14 @@ pub(crate) enum NotReady {
         "node {0} is not registered with a coordinator; see that more than half of the coordinators run and that it reaches them"
     )]
     NotRegistered(String),
+    /// A component makes no progress, so that the node does not register.
+    #[error("node {name} does not register: {stall}; see to its disk, or restart it")]
+    Stalled {
+        /// Its name.
+        name: String,
+        /// The component.
+        stall: Stall,
+    },
     /// The coordinator has granted no lease, or not recently.
     #[error("node {0} holds no lease; see that more than half of the coordinators run and that it reaches them")]
     NoLease(String),
@@ -52,6 +60,9 @@ impl Readiness {
             return Err(NotReady::Stopping(name()));
         }
         if self.shared.life().is_none() {
+            if let Err(stall) = self.health.check(Settings::default().timing.lease_ms) {
+                return Err(NotReady::Stalled { name: name(), stall });
+            }
             return Err(NotReady::NotRegistered(name()));
         }
         if !self.is_leased() {

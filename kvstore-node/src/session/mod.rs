@@ -21,7 +21,7 @@ use archon_security::BeatKey;
 use archon_session::{Coordinators, Facts, register, reports};
 use archon_types::{
     BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, GenerationKey, Incarnation, PartitionId, PlacementId,
-    REDIS_SINCE, Register, Report, StorageId,
+    REDIS_SINCE, Register, Report, Settings, StorageId,
 };
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use uuid::Uuid;
 
 /// Interval between attempts to store a registration on a full disk.
 const STORE_AGAIN_AFTER: Duration = Duration::from_secs(2);
-/// Interval of checks whether the coordinators refuse this node for good.
+/// Interval of checks whether the coordinators refuse this node for good, and of its own health before it registers.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The node's durable identity, for registration.
@@ -124,7 +124,8 @@ impl Session {
         let coordinators = Coordinators::new(config.coordinators.clone(), config.transport.clone(), told);
         // Once per process: a coordinator that never takes the address must not cause registrations without an end.
         let mut registers_redis = self.redis.is_some();
-        while let Some((registered, key)) = self.register(&coordinators).await? {
+        let mut lease_ms = Settings::default().timing.lease_ms;
+        while let Some((registered, key)) = self.register(&coordinators, lease_ms).await? {
             let member =
                 Member { cluster: registered.cluster, node: registered.node, incarnation: registered.incarnation };
             (self.renew)(archon_host::Life { node: member.node, incarnation: member.incarnation }).await;
@@ -135,6 +136,7 @@ impl Session {
             self.shared.metrics.registrations.add(1);
             tracing::info!(node = %member.node, incarnation = %member.incarnation, cluster = %member.cluster, "registered");
             let Some(life) = self.shared.life() else { break };
+            lease_ms = life.timing.lease_ms;
             // In plaintext no member is authenticated, and a relay is trusted.
             let key = Some(key).filter(|_| self.shared.config.transport.tls().is_some());
             let relays = Relays::default();
@@ -178,9 +180,14 @@ impl Session {
         Ok(())
     }
 
-    /// Registers, with unlimited retries. Returns the registration and the key for relayed heartbeats; `None` if the
+    /// Registers, with unlimited retries, each once nothing in this node has been without progress for longer than
+    /// `lease_ms`: it would send no heartbeat, and its new incarnation would be fenced at once. Returns the registration and the key for relayed heartbeats; `None` if the
     /// session ends before.
-    async fn register(&mut self, coordinators: &Coordinators) -> Result<Option<(Registered, BeatKey)>, SessionError> {
+    async fn register(
+        &mut self,
+        coordinators: &Coordinators,
+        lease_ms: u64,
+    ) -> Result<Option<(Registered, BeatKey)>, SessionError> {
         // One id per session: a repeated attempt is answered as the first one was.
         let boot = BootId::new(Uuid::new_v4());
         self.shared.register_as(boot);
@@ -203,8 +210,17 @@ impl Session {
             Registration { cluster: home.cluster(), register: register.with_traits(config.traits.clone()) }
         };
         let clock = &*self.shared.clock;
+        let ready = async || {
+            let mut is_logged = false;
+            while let Err(stall) = self.health.check(lease_ms) {
+                if !std::mem::replace(&mut is_logged, true) {
+                    tracing::warn!(%stall, "the node does not register until this is over");
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        };
         let registered = tokio::select! {
-            registered = register(coordinators, clock, registering, registration, |_| {}, &self.end) => registered,
+            registered = register(coordinators, clock, registering, registration, ready, |_| {}, &self.end) => registered,
             why = self.shut_out(coordinators) => Err(why),
         };
         let Some(registered) = registered.map_err(|detail| self.refused(detail))? else { return Ok(None) };

@@ -15,7 +15,8 @@ const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
 const SAY_AGAIN: Duration = Duration::from_secs(5);
 
 /// Registers the member, however long it takes; returns `None` if `end` comes first. `registration` builds each
-/// attempt from the incarnation that is assumed to be on record; `refused` gets each refusal that a later attempt may
+/// attempt from the incarnation that is assumed to be on record; `ready` is awaited before each, as a member that sends no
+/// heartbeats would be failed as soon as it is registered; `refused` gets each refusal that a later attempt may
 /// overcome.
 ///
 /// # Errors
@@ -25,6 +26,7 @@ pub async fn register(
     clock: &dyn Clock,
     mut registering: Registering,
     registration: impl Fn(Option<Incarnation>) -> Registration,
+    ready: impl AsyncFn(),
     refused: impl Fn(&ErrorDetail),
     end: &CancellationToken,
 ) -> Result<Option<Registered>, ErrorDetail> {
@@ -32,6 +34,10 @@ pub async fn register(
     let mut reported: Option<(ErrorKind, Instant)> = None;
     let began = Instant::now();
     loop {
+        tokio::select! {
+            () = ready() => {}
+            () = end.cancelled() => return Ok(None),
+        }
         let request = v1::RegisterRequest::from(registration(registering.expects()));
         let attempt =
             coordinators.call(REGISTER_DEADLINE, request, async |mut client, request| client.register(request).await);
@@ -103,6 +109,11 @@ pub async fn leave(coordinators: &Coordinators, member: Member) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::BootClock;
+    use archon_security::Transport;
+    use archon_types::{BootId, Register, StorageId};
+    use std::sync::Mutex;
+    use uuid::Uuid;
 
     #[test]
     fn unreachable_coordinators_are_a_warning_after_a_while() {
@@ -110,5 +121,40 @@ mod tests {
         assert_eq!(severity(ErrorKind::Unreachable, SAY_AGAIN), Severity::Warning);
         assert_eq!(severity(ErrorKind::NoQuorum, SAY_AGAIN), Severity::Notice);
         assert_eq!(severity(ErrorKind::NameTaken, Duration::ZERO), Severity::Warning);
+    }
+
+    #[tokio::test]
+    async fn member_that_is_not_ready_does_not_register() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let coordinators = Coordinators::new(vec![address], Transport::default(), Vec::new);
+        let (end, order) = (CancellationToken::new(), Mutex::new(Vec::new()));
+        let registration = |_| {
+            order.lock().unwrap().push("attempt");
+            let (storage, boot) = (StorageId::new(Uuid::from_u128(1)), BootId::new(Uuid::from_u128(2)));
+            Registration { cluster: None, register: Register::new("athens", "127.0.0.1:1", storage, boot) }
+        };
+        let ready = async || {
+            tokio::task::yield_now().await;
+            order.lock().unwrap().push("ready");
+        };
+        let registered = register(&coordinators, &BootClock, Registering::new(None), registration, ready, |_| {}, &end);
+        tokio::select! {
+            registered = registered => panic!("nothing answers here: {registered:?}"),
+            accepted = listener.accept() => accepted.map(drop).unwrap(),
+        }
+        assert_eq!(order.lock().unwrap()[..2], ["ready", "attempt"]);
+        let never = std::future::pending::<()>;
+        let ended = register(
+            &coordinators,
+            &BootClock,
+            Registering::new(None),
+            |_| panic!("it is not ready"),
+            never,
+            |_| {},
+            &end,
+        );
+        end.cancel();
+        assert!(ended.await.unwrap().is_none(), "the end does not wait for it");
     }
 }
