@@ -1,6 +1,7 @@
 //! Tests of the output for various clusters.
 
 use super::*;
+use crate::documents::Node;
 use crate::documents::testing::{self, status};
 use crate::output::Format;
 use archon_client::{ReasonCode, Subject};
@@ -202,6 +203,9 @@ fn missing_replicas_are_counted_and_are_the_next_step() {
     let text = screen(&short, &[node("athens", 9), node("ephesus", 9)], &output());
     assert!(text.contains("9 of 9 online, 4 under-replicated, between 9 and 9"), "{text}");
     assert!(text.ends_with("copies are being loaded; see `archon partition list`"), "{text}");
+    let maintained = Node { goal: NodeGoal::Maintain.into(), ..node("athens", 9) };
+    let text = screen(&short, &[maintained, node("ephesus", 9)], &output());
+    assert!(text.contains("next        athens is in maintenance") && !text.contains("being loaded"), "{text}");
     let reason = reason(ReasonCode::UnderReplicated, Subject::Copies, "4 of 9", "add a node, or uncordon one");
     let text = screen(&Status { reasons: vec![reason], ..short }, &[], &output());
     assert!(text.ends_with("next        add a node, or uncordon one"), "{text}");

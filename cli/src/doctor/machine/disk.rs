@@ -3,6 +3,7 @@
 use super::file_system::{self, Kind};
 use crate::documents::{Finding, FindingCode};
 use crate::output::bytes_text;
+use archon_types::DiskFull;
 use rustix::fs::statvfs;
 use std::fs::File;
 use std::io;
@@ -42,25 +43,32 @@ const NOT_SYNCED: Duration = Duration::from_micros(5);
 pub(super) struct Space {
     free: u64,
     size: u64,
+    /// Files that may still be created, where their number is fixed.
+    inodes_free: Option<u64>,
 }
 
 /// Reads the space from the system.
 pub(super) fn read_space(place: &Path) -> io::Result<Space> {
     let found = statvfs(place)?;
     let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-    Ok(Space { free: bytes(found.f_bavail), size: bytes(found.f_blocks) })
+    let inodes_free = (found.f_files > 0).then_some(found.f_favail);
+    Ok(Space { free: bytes(found.f_bavail), size: bytes(found.f_blocks), inodes_free })
 }
 
 /// Judges the space.
 pub(super) fn space(about: &str, found: io::Result<Space>) -> Finding {
     const CODE: FindingCode = FindingCode::DiskSpace;
-    let Space { free, size } = match found {
+    let Space { free, size, inodes_free } = match found {
         Ok(found) => found,
         Err(error) => return Finding::not_checked(CODE, about, format!("free space of the file system: {error}")),
     };
     let percent = u128::from(free) * 100 / u128::from(size.max(1));
     let message = format!("{} of {} are free ({percent} %)", bytes_text(free), bytes_text(size));
     let remedy = "free space, or enlarge the file system";
+    if let Some(inodes) = inodes_free.filter(|inodes| DiskFull::lacks_inodes(*inodes)) {
+        let why = format!("{message}, but only {inodes} inodes: writes are refused");
+        return Finding::error(CODE, about, why, "remove files, or create the file system again with more inodes");
+    }
     match () {
         () if free < FREE_BYTES_MIN => {
             let why = format!("{message}: below {} writes are refused", bytes_text(FREE_BYTES_MIN));
@@ -199,7 +207,10 @@ mod tests {
 
     #[test]
     fn nearly_full_disk_is_reported_before_writes_are_refused() {
-        let judged = |free, size| space("/data", Ok(Space { free, size })).verdict;
+        let judged = |free, size| space("/data", Ok(Space { free, size, inodes_free: None })).verdict;
+        let no_inodes = space("/data", Ok(Space { free: u64::MAX, size: u64::MAX, inodes_free: Some(0) }));
+        assert_eq!(no_inodes.verdict, space("/data", Ok(Space { free: 0, size: 1, inodes_free: None })).verdict);
+        assert!(no_inodes.message.contains("only 0 inodes"), "{}", no_inodes.message);
         const GIB: u64 = 1 << 30;
         assert_eq!((judged(20 * GIB, 100 * GIB), judged(14 * GIB, 100 * GIB)), (Verdict::Ok, Verdict::Warning));
         assert_eq!((judged(FREE_BYTES_MIN - 1, GIB), judged(0, 0)), (Verdict::Error, Verdict::Error));
