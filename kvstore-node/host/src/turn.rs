@@ -33,7 +33,7 @@ pub(crate) struct Turn<S: Shell> {
     pub(crate) damaged: Vec<(PlacementId, String)>,
     /// Copies with an entry that this version cannot read, found in this turn, with the reason.
     pub(crate) unreadable: Vec<(PlacementId, String)>,
-    /// Copies whose rows the disk refused to read in this turn, while the node goes on.
+    /// Copies with rows that the disk refused to read in this turn, while the node goes on.
     pub(crate) unread: Vec<PlacementId>,
     /// Operations that waited for a leadership or its confirmation, in order, to be retried in the next turn.
     pub(crate) unparked: Vec<Request<S::Reply>>,

@@ -59,7 +59,7 @@ impl<S: Shell> Partitions<S> {
         true
     }
 
-    /// Gives up the leadership of a copy whose rows the disk refuses to read, if another Live copy can take it. At most
+    /// Gives up the leadership of a copy without readable rows on a full disk, if another Live copy can take it. At most
     /// once per [`RELEASE_PAUSE_MS`], as the disks of all its nodes may be full.
     pub(crate) fn hand_over_unread(&mut self, placement: PlacementId) {
         let now = self.turn.now;

@@ -85,7 +85,7 @@ fn unreadable_copy_releases_leadership_once_per_pause() {
     assert_eq!(node.leading(), 0);
 }
 
-/// A leader whose engine refuses reads on a full disk, and the row that it is named by.
+/// A leader with an engine that refuses reads on a full disk, and the row that names it.
 fn unread(others: &[(PlacementId, ReplicaState)]) -> (Partitions<TestShell>, archon_types::Partition) {
     let mut node = serving(Broken::default(), crate::test_shell::row(1, &[]));
     let row = crate::test_shell::row(2, others);
