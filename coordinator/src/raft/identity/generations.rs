@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Maximum number of coordinators of later generations that are kept to be asked: as many as a quorum may have.
+const SUCCESSORS_MAX: usize = 9;
 /// A former coordinator counts as working for this long after it asked, in milliseconds: it asks every 5 s.
 const FORMER_HEARD_MS: u64 = 6_000;
 
@@ -30,8 +32,8 @@ struct Inner {
     former_runs: Mutex<Option<(u64, u64, Millis)>>,
     /// The same of the last one that works.
     former_works: Mutex<Option<(u64, u64, Millis)>>,
-    /// A coordinator of a later generation that greeted this one, and its address, until it is asked.
-    successor: Mutex<Option<(u64, String)>>,
+    /// The coordinators of later generations that greeted this one, each with its address, until they are asked.
+    successors: Mutex<BTreeMap<u64, String>>,
     /// This leader's wait for coordinators of other generations.
     standby: Mutex<Option<Standby>>,
     /// The reason for which no lease is granted after the last round of questions.
@@ -146,13 +148,17 @@ impl Generations {
     }
 
     /// Notes a coordinator of a later generation, to be asked at this address whether it has taken the place of this one.
+    /// Each greets every few seconds, so one that finds no room is noted after the others were asked.
     pub(in crate::raft) fn note_successor(&self, id: u64, address: String) {
-        *self.0.successor.lock() = Some((id, address));
+        let mut successors = self.0.successors.lock();
+        if successors.len() < SUCCESSORS_MAX || successors.contains_key(&id) {
+            successors.insert(id, address);
+        }
     }
 
-    /// Takes the coordinator of a later generation that greeted this one last.
-    pub(super) fn take_successor(&self) -> Option<(u64, String)> {
-        self.0.successor.lock().take()
+    /// Takes the coordinators of later generations that greeted this one since the last call, with their addresses.
+    pub(super) fn take_successors(&self) -> BTreeMap<u64, String> {
+        std::mem::take(&mut self.0.successors.lock())
     }
 
     /// Sets or ends the wait for coordinators of other generations.
@@ -196,5 +202,23 @@ impl Generations {
             );
         }
         *known = others;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_successor_is_kept_until_it_is_asked() {
+        let generations = Generations::default();
+        for id in 1..=20 {
+            generations.note_successor(id, format!("c{id}.test:7101"));
+        }
+        generations.note_successor(2, "moved.test:7101".to_owned());
+        let successors = generations.take_successors();
+        assert_eq!(successors.keys().copied().collect::<Vec<_>>(), (1..=SUCCESSORS_MAX as u64).collect::<Vec<_>>());
+        assert_eq!((successors[&1].as_str(), successors[&2].as_str()), ("c1.test:7101", "moved.test:7101"));
+        assert_eq!(generations.take_successors(), BTreeMap::new());
     }
 }

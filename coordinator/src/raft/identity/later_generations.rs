@@ -137,15 +137,17 @@ async fn ask_once(quorum: &Quorum, transport: &Transport, generations: &Generati
     // Before there is a cluster there is no later generation of it.
     if let Some((_, generation, _)) = own {
         let what = Asked { lived: own, works: period.is_some(), ..Asked::default() };
-        let answers = ask_all(transport, &quorum.local_voter, &quorum.members(), &what).await;
+        let (members, successors) = (quorum.members(), generations.take_successors());
+        let asked = successors.iter().map(|(id, address)| (*id, address.as_str()));
+        // At once: one that does not answer must not delay the judgement of this coordinator's own quorum.
+        let (answers, of_successors) = tokio::join!(
+            ask_all(transport, &quorum.local_voter, &members, &what),
+            ask_each(transport, &quorum.local_voter, asked, &what),
+        );
         quorum.voter_reports.note_answers(&answers);
         let mut later = Later::of(&answers, generation);
-        if let Some((id, address)) = generations.take_successor() {
-            let asked = std::iter::once((id, address.as_str()));
-            let asked = ask_each(transport, &quorum.local_voter, asked, &what).await;
-            let answers = asked.into_iter().map(|(id, _, answer)| (id, answer)).collect();
-            later.taken_over = later.taken_over.max(Later::of(&answers, generation).taken_over);
-        }
+        let of_successors = of_successors.into_iter().map(|(id, _, answer)| (id, answer)).collect();
+        later.taken_over = later.taken_over.max(Later::of(&of_successors, generation).taken_over);
         if follows_majority(quorum, &answers) {
             generations.note_majority();
         }
@@ -185,11 +187,18 @@ async fn greet_former(quorum: &Quorum, transport: &Transport) {
         if settled && quorum.leading_term().is_some() {
             let (round, about) = quorum.ask_former(transport).await;
             if round.answer == FormerAnswer::Works {
-                tracing::warn!(
-                    "{about} beside this generation, which has replaced it; it exits once it has asked this coordinator"
-                );
+                let next = next_of_former(transport.tls().is_some());
+                tracing::warn!("{about} beside this generation, which has replaced it; {next}");
             }
         }
+    }
+}
+
+/// Returns what becomes of a former coordinator that was greeted: without a certificate it believes no successor.
+const fn next_of_former(is_certified: bool) -> &'static str {
+    match is_certified {
+        true => "it ends once it has asked this coordinator",
+        false => "without TLS it does not believe this coordinator: stop it",
     }
 }
 
@@ -283,6 +292,12 @@ mod tests {
         let period = majority.period(at(ms)).expect("it works");
         majority.clear(period);
         majority
+    }
+
+    #[test]
+    fn former_coordinator_without_certificate_has_to_be_stopped() {
+        assert!(next_of_former(true).starts_with("it ends"));
+        assert!(next_of_former(false).ends_with("stop it"));
     }
 
     #[test]
