@@ -398,8 +398,8 @@ mod tests {
         }
     }
 
-    /// Returns the encoded length of a duty with this number of copies, and numbers that no cluster reaches.
-    fn host_bytes(copies: u8) -> usize {
+    /// Returns the encoded length of the longest duty with this number of copies, and numbers that no cluster reaches.
+    fn duty_bytes(copies: u8) -> usize {
         const NUMBER: u64 = 1 << 48;
         let id = |number: u8| PlacementId::new(NUMBER + u64::from(number));
         let placement = |number| Placement { id: id(number), node: NodeId::new(NUMBER), state: ReplicaState::Load };
@@ -416,16 +416,23 @@ mod tests {
             merge: None,
             absorbed: Version::new(NUMBER),
         };
-        let duty = v1::Duty::from(Duty::Host { partition, placement: id(0) });
-        v1::PushRequest { duties: vec![duty], ..v1::PushRequest::default() }.encoded_len()
+        let host = Duty::Host { partition: partition.clone(), placement: id(0) };
+        let duties = [host, Duty::HandOver { partition, placement: id(0), to: id(1) }];
+        let bytes = duties.map(|duty| {
+            v1::PushRequest { duties: vec![v1::Duty::from(duty)], ..v1::PushRequest::default() }.encoded_len()
+        });
+        bytes.into_iter().max().unwrap()
     }
 
     #[test]
     fn duties_at_every_bound_fit_into_one_message() {
         const KEYS: usize = 2 * limits::SPLIT_KEYS_BYTES_MAX;
-        let of_node = limits::NODE_ASSIGNED_MAX as usize * host_bytes(limits::REPLICAS_MAX) + KEYS;
+        // Nodes, and rows up to the first piece that fills the push; each piece ends with one node or row beyond its bound.
+        const DELTAS: usize = 4 * limits::PIECE_BYTES_MAX;
+        let of_node = limits::NODE_ASSIGNED_MAX as usize * duty_bytes(limits::REPLICAS_MAX) + KEYS + DELTAS;
         assert!(of_node <= limits::PUSH_BYTES_MAX, "{of_node}");
-        let of_participant = limits::PARTICIPANT_ASSIGNED_MAX as usize * host_bytes(1);
+        // A lease that is handed over has its owner and the next one.
+        let of_participant = limits::PARTICIPANT_ASSIGNED_MAX as usize * duty_bytes(2);
         assert!(of_participant <= limits::MESSAGE_BYTES_MAX / 2, "{of_participant}");
     }
 
