@@ -122,6 +122,7 @@ fn description(found: &TableDescription, output: &Output) -> String {
         lines.push(format!("problem     {}: {}{time}", output.bad(&reason.code.to_string()), reason.message));
         lines.extend(reason.remedy.as_ref().map(|remedy| format!("            {remedy}")));
     }
+    lines.extend(found.alerts_more.then(|| "            there are more problems; see `archon check`".to_owned()));
     if !found.holders.is_empty() {
         lines.extend([String::new(), holder_rows(&found.holders, is_lease, output)]);
     }
@@ -371,6 +372,7 @@ mod tests {
             reshapings_running: 0,
             holders: vec![holder],
             alerts: Vec::new(),
+            alerts_more: false,
             partitions: Some(vec![partition]),
         }
     }

@@ -171,6 +171,9 @@ pub struct TableDescription {
     pub holders: Vec<TableHolder>,
     /// Conditions of the table, its partitions and its holders that need attention, worst first, at most 100.
     pub alerts: Vec<Alert>,
+    /// True if there are more alerts than listed.
+    #[serde(default)]
+    pub alerts_more: bool,
     /// All partitions, if requested; sorted by number, or by key in a range table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partitions: Option<Vec<TablePartition>>,

@@ -69,7 +69,11 @@ fn operations() -> Operations {
         .get("/tables", "Lists the tables", tables::list)
         .post("/tables", "Creates a table", tables::create)
         .get("/tables/{table}", "Returns a table and the effect of dropping it", tables::check)
-        .get("/tables/{table}/description", "Returns all details of a table, with its partitions", tables::describe)
+        .get(
+            "/tables/{table}/description",
+            "Returns all details of a table; with `partitions=true` also its partitions",
+            tables::describe,
+        )
         .delete("/tables/{table}", "Drops a table with all its data", tables::drop_table)
         .get("/partitions/{table}", "Lists the partitions of a table", partitions::list)
         .get("/partitions/{table}/{number}", "Returns all details of a partition", partitions::describe)

@@ -88,8 +88,21 @@ pub(crate) async fn check(asker: Asker, Path(named): Path<OfTable>) -> Result<Js
     Ok(Json(asker.admin("CheckTable")?.check_table(&named.table).await?))
 }
 
-pub(crate) async fn describe(asker: Asker, Path(named): Path<OfTable>) -> Result<Json<TableDescription>, ApiError> {
-    Ok(Json(asker.reader("DescribeTable")?.describe_table(&named.table, true).await?))
+/// Parts of a table's description.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DescribedParts {
+    /// Every partition; up to 16,384 of them, so absent means not.
+    #[serde(default)]
+    partitions: bool,
+}
+
+pub(crate) async fn describe(
+    asker: Asker,
+    Path(named): Path<OfTable>,
+    Query(parts): Query<DescribedParts>,
+) -> Result<Json<TableDescription>, ApiError> {
+    Ok(Json(asker.reader("DescribeTable")?.describe_table(&named.table, parts.partitions).await?))
 }
 
 pub(crate) async fn create(asker: Asker, body: Body<NewTable>) -> Result<Json<TableSummary>, ApiError> {

@@ -36,21 +36,19 @@ impl Admins {
     /// Returns the alerts, the worst first.
     pub(super) async fn looked_over(&self, asked: CheckCluster, call: &Call<'_>) -> Result<Check> {
         let recovers = |_: &Arc<Session>, state: &ClusterState, _: &Remembered| state.recovery.is_some();
-        let (recovers, found) = self.found(call, (asked, REASONS_MAX), recovers).await?;
-        let mut found = folded(found, recovers);
-        found.sort_by_key(|found| Reverse(found.severity));
-        let more = found.len() > ALERTS_MAX;
-        found.truncate(ALERTS_MAX);
-        Ok(Check::of(found.into_iter().map(Into::into).collect(), more))
+        let (recovers, found, _) = self.found(call, (asked, REASONS_MAX), recovers).await?;
+        let (alerts, more) = listed(found, recovers, ALERTS_MAX);
+        Ok(Check::of(alerts, more))
     }
 
-    /// Returns all alerts, with the result of `with` on the same state; `most`: maximum number of reasons of waits.
+    /// Returns all alerts, with the result of `with` on the same state, and what is intended there; `most`: maximum number
+    /// of reasons of waits.
     pub(in crate::service) async fn found<T>(
         &self,
         call: &Call<'_>,
         (look, most): (CheckCluster, usize),
         with: impl FnOnce(&Arc<Session>, &ClusterState, &Remembered) -> T,
-    ) -> Result<(T, Vec<Found>)> {
+    ) -> Result<(T, Vec<Found>, Meant)> {
         let looked = self.view_back(call, |session, state, remembered| {
             let view = session.quorum().view();
             let mut waits: Vec<Reason> = unsettled(state);
@@ -74,10 +72,19 @@ impl Admins {
             let meant = Meant { maintained: all_down_are_maintained(state), few_voters: few_voters_are_meant(&found) };
             Ok::<_, ErrorDetail>((found.iter().map(|alert| text(state, alert)).collect::<Vec<_>>(), meant))
         })?;
-        let found = |waits| move |reason| Found { severity: severity(&reason, meant), waits, reason };
+        let found = |waits| move |reason| meant.found(waits, reason);
         let served = waits.into_iter().map(found(true)).chain(alerts.into_iter().map(found(false)));
-        Ok((made, not_served.into_iter().map(found(false)).chain(served).collect()))
+        Ok((made, not_served.into_iter().map(found(false)).chain(served).collect(), meant))
     }
+}
+
+/// Returns up to `most` findings, folded and the worst first, and whether there are more.
+pub(in crate::service) fn listed(found: Vec<Found>, recovers: bool, most: usize) -> (Vec<Finding>, bool) {
+    let mut found = folded(found, recovers);
+    found.sort_by_key(|found| Reverse(found.severity));
+    let more = found.len() > most;
+    found.truncate(most);
+    (found.into_iter().map(Into::into).collect(), more)
 }
 
 /// Returns the alerts beside partitions that are not served.
@@ -103,11 +110,18 @@ fn few_voters_are_meant(alerts: &[Alert]) -> bool {
 
 /// Intended states that would be alerts elsewhere.
 #[derive(Clone, Copy, Default)]
-struct Meant {
+pub(in crate::service) struct Meant {
     /// Every node that is down is in maintenance.
     maintained: bool,
     /// There were never more voters.
     few_voters: bool,
+}
+
+impl Meant {
+    /// Returns a finding with its severity here.
+    pub(in crate::service) fn found(self, waits: bool, reason: Reason) -> Found {
+        Found { severity: severity(&reason, self), waits, reason }
+    }
 }
 
 /// Returns the severity of a reason. Missing replicas are intended if only the maintenance of their nodes causes them.
@@ -117,5 +131,36 @@ fn severity(reason: &Reason, meant: Meant) -> Severity {
         Some(ReasonCode::TooFewVoters) if meant.few_voters => Severity::Notice,
         Some(code) => code.severity(),
         None => Severity::Alarm,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::findings::describe::reason_now;
+    use archon_types::subject::Subject;
+
+    fn found(code: ReasonCode, partition: u32, meant: Meant) -> Found {
+        let subject = Subject::Partition { table_id: 1, table: "orders".into(), partition };
+        meant.found(true, reason_now(code, subject, "m".to_owned(), ""))
+    }
+
+    #[test]
+    fn listed_findings_are_folded_and_name_a_rest() {
+        let of = |codes: &[ReasonCode]| {
+            codes.iter().enumerate().map(|(at, code)| found(*code, at as u32, Meant::default())).collect::<Vec<_>>()
+        };
+        let (same, more) = listed(of(&[ReasonCode::NoLiveReplica; 9]), false, 2);
+        assert_eq!((same.len(), more), (1, false), "{same:?}");
+        let several = [ReasonCode::UnderReplicated, ReasonCode::TooFewVoters, ReasonCode::LogPinned];
+        let (cut, more) = listed(of(&several), false, 2);
+        assert_eq!((cut.len(), more), (2, true));
+    }
+
+    #[test]
+    fn intended_states_are_notices() {
+        let maintained = Meant { maintained: true, few_voters: false };
+        assert_eq!(found(ReasonCode::UnderReplicated, 0, maintained).severity, Severity::Notice);
+        assert_ne!(found(ReasonCode::UnderReplicated, 0, Meant::default()).severity, Severity::Notice);
     }
 }

@@ -48,7 +48,7 @@ impl Admins {
                 copies_condemned: u32::try_from(state.condemned.len()).unwrap_or(u32::MAX),
             }
         };
-        let (status, mut found) = self.found(call, look, status).await?;
+        let (status, mut found, _) = self.found(call, look, status).await?;
         // Intended states hold nothing up.
         found.retain(|found| found.waits || found.severity != Severity::Notice);
         found.sort_by_key(|found| !found.waits);

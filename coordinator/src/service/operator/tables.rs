@@ -4,6 +4,7 @@ use crate::leader::session::Session;
 use crate::service::admins::{Admins, NAMED_MAX, Result, unexpected};
 use crate::service::call::Call;
 use crate::service::documents::answers;
+use crate::service::findings::alerts::listed;
 use crate::service::findings::found::{Found, REASONS_MAX};
 use crate::service::findings::reason::reason_now;
 use crate::service::findings::subjects;
@@ -11,15 +12,14 @@ use archon_coordinator_core::{
     ClusterState, Command, Liveness, Remembered, Response as Answer, check_alter_table, check_nodes_for,
 };
 use archon_documents::{
-    AlterTable, CheckCluster, CheckTable, CreateTable, DescribeTable, DropTable, ListTables, TableAltered, TableCheck,
-    TableDescription, TableDropped, TableHolder, TablePartition, TableSummary, Tables,
+    AlterTable, CheckCluster, CheckTable, CreateTable, DescribeTable, DropTable, ListTables, Reason, TableAltered,
+    TableCheck, TableDescription, TableDropped, TableHolder, TablePartition, TableSummary, Tables,
 };
 use archon_types::subject::Subject;
 use archon_types::{
     ErrorDetail, ErrorKind, Holds, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, PlacementId,
     ReasonCode, Table, TableId,
 };
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -108,11 +108,12 @@ impl Admins {
     pub(super) async fn described_table(&self, asked: DescribeTable, call: &Call<'_>) -> Result<TableDescription> {
         let describe = |session: &Arc<Session>, state: &ClusterState, _: &Remembered| {
             let bytes = |node, copy| session.loads().lock().bytes(node, copy);
-            Ok::<_, ErrorDetail>(describe(state, &bytes, table_of(state, &asked.table)?, asked.partitions))
+            let described = describe(state, &bytes, table_of(state, &asked.table)?, asked.partitions);
+            Ok::<_, ErrorDetail>((described, state.recovery.is_some()))
         };
         let look = (CheckCluster::default(), REASONS_MAX);
-        let (described, found) = self.found(call, look, describe).await?;
-        let mut described = described?;
+        let (described, found, meant) = self.found(call, look, describe).await?;
+        let (mut described, recovers) = described?;
         let is_holder = |node| described.holders.iter().any(|holder| holder.node_id == node);
         let is_about_it = |found: &Found| match &found.reason.subject {
             Subject::Table { table_id, .. } | Subject::Partition { table_id, .. } => *table_id == described.table.id,
@@ -120,10 +121,8 @@ impl Admins {
             _ => false,
         };
         let found = found.into_iter().filter(is_about_it);
-        let mut found: Vec<Found> = found.chain(under_replicated(&described)).collect();
-        found.sort_by_key(|found| Reverse(found.severity));
-        found.truncate(FINDINGS_MAX);
-        described.alerts = found.into_iter().map(Into::into).collect();
+        let found = found.chain(under_replicated(&described).map(|reason| meant.found(true, reason))).collect();
+        (described.alerts, described.alerts_more) = listed(found, recovers, FINDINGS_MAX);
         Ok(described)
     }
 
@@ -197,6 +196,7 @@ fn describe(state: &ClusterState, bytes: &Bytes<'_>, table: &Table, with_partiti
         reshapings_running: number(reshaped.count()),
         holders: by_name,
         alerts: Vec::new(),
+        alerts_more: false,
         partitions: with_partitions.then_some(partitions),
     }
 }
@@ -219,14 +219,12 @@ fn describe_partition(state: &ClusterState, bytes: &Bytes<'_>, table: &Table, ro
 }
 
 /// Reports missing copies of a table. The findings of the cluster count those of all tables together.
-fn under_replicated(described: &TableDescription) -> Option<Found> {
+fn under_replicated(described: &TableDescription) -> Option<Reason> {
     let TableDescription { table, partitions_under_replicated: short, .. } = described;
     let all = table.partitions_total;
     let message = format!("{short} of {all} partitions are under-replicated");
     let subject = Subject::Table { table_id: table.id, table: table.name.clone() };
-    let code = ReasonCode::UnderReplicated;
-    let reason = reason_now(code, subject, message, "");
-    (*short > 0).then(|| Found { severity: code.severity(), waits: true, reason })
+    (*short > 0).then(|| reason_now(ReasonCode::UnderReplicated, subject, message, ""))
 }
 
 /// Returns a node without any share.
