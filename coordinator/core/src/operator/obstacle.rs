@@ -1,5 +1,6 @@
 //! Obstacles to operators' requests.
 
+use archon_types::limits::NODE_ASSIGNED_MAX;
 use archon_types::{ErrorDetail, ErrorKind, NodeId};
 use serde::{Deserialize, Serialize};
 
@@ -21,10 +22,9 @@ pub enum Obstacle {
     TooFewNodes { table: String, node: String, have: u64, need: u64 },
     /// The remaining nodes are full.
     #[error(
-        "no other node can take {placements} copies: all are at their limits{}, or hold a copy already; raise a limit \
-         with \
-         `archon node set NAME --partitions-max`, or add a node",
-        limits_text(limits)
+        "no other node can take {placements} copies: all are at their limits{}, or hold a copy already; {}",
+        limits_text(limits),
+        limits_remedy(limits)
     )]
     NodesAtLimit { placements: u32, limits: Vec<(String, u32)> },
     /// Some of the remaining nodes may not hold the copies.
@@ -102,6 +102,14 @@ pub fn refusal(obstacles: &[Obstacle]) -> ErrorDetail {
 fn limits_text(limits: &[(String, u32)]) -> String {
     let texts: Vec<String> = limits.iter().map(|(node, most)| format!("{node} takes {most} at most")).collect();
     if texts.is_empty() { String::new() } else { format!(" ({})", texts.join(", ")) }
+}
+
+/// Returns the remedy for nodes at these limits: the built-in limit cannot be raised.
+fn limits_remedy(limits: &[(String, u32)]) -> String {
+    match limits.iter().all(|(_, most)| *most >= NODE_ASSIGNED_MAX) && !limits.is_empty() {
+        true => format!("add a node: no node takes more than {NODE_ASSIGNED_MAX}"),
+        false => "raise a limit with `archon node set NAME --partitions-max`, or add a node".to_owned(),
+    }
 }
 
 /// Formats a number of partitions for people.

@@ -27,6 +27,11 @@ impl FormerLeader {
 }
 
 impl NodeRow {
+    /// Returns true if it has no room because of a limit of its own, which an operator can raise.
+    pub fn is_at_own_limit(&self, state: &ClusterState) -> bool {
+        self.room(state) == 0 && self.assigned_max() < self.assignable_max()
+    }
+
     /// Returns the room for further copies, or leases, beside its present ones.
     pub(crate) fn room(&self, state: &ClusterState) -> u32 {
         self.room_beside(state.partitions.count_on(self.node.id))

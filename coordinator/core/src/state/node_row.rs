@@ -79,7 +79,12 @@ impl NodeRow {
     /// Returns the most copies, or leases, that it is assigned: its own limit, at most as many as its duties in one
     /// message.
     pub(crate) fn assigned_max(&self) -> u32 {
-        let most = if self.participant.is_some() { PARTICIPANT_ASSIGNED_MAX } else { NODE_ASSIGNED_MAX };
+        let most = self.assignable_max();
         self.node.partitions_max.map_or(most, |own| own.min(most))
+    }
+
+    /// Returns the most that a member of its kind is assigned, without a limit of its own.
+    pub(crate) const fn assignable_max(&self) -> u32 {
+        if self.participant.is_some() { PARTICIPANT_ASSIGNED_MAX } else { NODE_ASSIGNED_MAX }
     }
 }

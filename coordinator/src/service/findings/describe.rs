@@ -205,7 +205,7 @@ fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<Reason>
     if shortage.nodes_at_limit > 0 {
         let message =
             format!("{} partitions lack a copy, and all nodes that could take it are full", shortage.nodes_at_limit);
-        reasons.push(of_copies(ReasonCode::NodesAtLimit, message, limit_remedy(shortage.plan)));
+        reasons.push(of_copies(ReasonCode::NodesAtLimit, message, limit_remedy(state, shortage.plan)));
     }
     if let Some((partitions, Withheld { failed, of })) = shortage.withheld {
         let message = format!(
@@ -253,9 +253,13 @@ pub(crate) fn no_participant_remedy(state: &ClusterState, table: &str) -> String
     remedy
 }
 
-/// Returns the remedy for nodes at their limits.
-pub(crate) fn limit_remedy(plan: bool) -> String {
-    let more = "add a node, or start nodes with a larger --partitions-max";
+/// Returns the remedy for members at their limits. The built-in limit cannot be raised.
+pub(crate) fn limit_remedy(state: &ClusterState, plan: bool) -> String {
+    let mut members = state.nodes.values().chain(state.participants.values());
+    let more = match members.any(|row| row.is_at_own_limit(state)) {
+        true => "add a node, or start nodes with a larger --partitions-max",
+        false => "add a node: no node takes more than the built-in limit",
+    };
     if plan { format!("free capacity: `archon rebalance plan`; or {more}") } else { more.to_owned() }
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn reason(state: &ClusterState, remembered: &Remembered, partition: P
             ReasonCode::NodesAtLimit,
             format!("all {full} nodes that could take its copies are at their limits (--partitions-max)"),
             unserved,
-            limit_remedy(*plan),
+            limit_remedy(state, *plan),
         ),
         Why::LeaderHearsTooFew { node, hears, need } => (
             ReasonCode::LeaderHearsTooFew,
