@@ -311,9 +311,13 @@ async fn retry_of_plan_repeats_request_and_bad_plans_are_rejected() {
         bytes_total: 100,
         code: MoveCode::Balance.into(),
         message: "athens has 3, ephesus 0".into(),
+        unknown: Default::default(),
     };
     let (table_version, moves_version) = (Version::new(41), Version::new(40));
-    assert_eq!(plan, Plan { table_version, moves_version, moves: vec![step], unmet: vec![] });
+    assert_eq!(
+        plan,
+        Plan { table_version, moves_version, moves: vec![step], unmet: vec![], unknown: Default::default() }
+    );
     // Through a file, as the command line does it.
     let text = serde_json::to_string(&plan).unwrap();
     let plan: Plan = serde_json::from_str(&text).unwrap();

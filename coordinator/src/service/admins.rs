@@ -3,10 +3,12 @@
 use crate::clock::boot_now;
 use crate::leader::session::Session;
 use crate::service::call::{Call, Stage};
+use crate::service::documents::LONG_REQUESTS_MAX;
 use crate::service::{Context, answered_before, check_named, only};
 use archon_coordinator_core::{ClusterState, Command, Liveness, Remembered, Response as Answer};
 use archon_types::{ErrorDetail, ErrorKind};
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// Maximum number of nodes, tables or partitions named in a text or an answer.
 pub(crate) const NAMED_MAX: usize = 20;
@@ -14,6 +16,8 @@ pub(crate) const NAMED_MAX: usize = 20;
 /// The service.
 pub(crate) struct Admins {
     pub(crate) context: Context,
+    /// Places for long requests.
+    pub(super) long_requests: Semaphore,
 }
 
 pub(crate) type Result<T, E = ErrorDetail> = std::result::Result<T, E>;
@@ -30,8 +34,8 @@ pub(crate) fn unexpected(answer: &Answer) -> ErrorDetail {
 
 impl Admins {
     /// A service over `context`.
-    pub(crate) const fn new(context: Context) -> Self {
-        Self { context }
+    pub(crate) fn new(context: Context) -> Self {
+        Self { context, long_requests: Semaphore::new(LONG_REQUESTS_MAX) }
     }
 
     /// Returns the context that all services share.

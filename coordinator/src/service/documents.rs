@@ -10,6 +10,7 @@ use archon_proto::documents::{AnswerDocuments, Answering, DOCUMENT_BYTES_MAX};
 use archon_proto::v1;
 use archon_types::{ErrorDetail, ErrorKind};
 use std::sync::Arc;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tonic::{Request, Response, Status};
 
 /// Answers the method with this request.
@@ -48,6 +49,28 @@ macro_rules! table {
 }
 archon_documents::for_each_request!(table);
 
+/// Length from which a request is long, in bytes: plans and tables with many split keys are.
+const LONG_REQUEST_BYTES: usize = 1024 * 1024;
+/// Maximum number of long requests that are read and answered at once: one takes several times its length.
+pub(super) const LONG_REQUESTS_MAX: usize = 2;
+
+/// Takes a place for a request of this length; short ones need none.
+///
+/// # Errors
+/// `Overloaded`, if all places are taken.
+fn take_place(places: &Semaphore, bytes: usize) -> Result<Option<SemaphorePermit<'_>>> {
+    if bytes < LONG_REQUEST_BYTES {
+        return Ok(None);
+    }
+    places.try_acquire().map(Some).map_err(|_| {
+        let why = format!(
+            "the request has {bytes} bytes, and {LONG_REQUESTS_MAX} others of more than {LONG_REQUEST_BYTES} bytes are being \
+             carried out; try again when they have ended"
+        );
+        ErrorDetail::new(ErrorKind::Overloaded, why).with_retry_after_ms(500)
+    })
+}
+
 /// Reads a request, checks it, has it answered, and records the outcome.
 async fn answered<T: MethodCall>(
     admins: Arc<Admins>,
@@ -56,7 +79,11 @@ async fn answered<T: MethodCall>(
 where
     Admins: Answers<T>,
 {
-    let document = read_request::<T>(&request.get_ref().document);
+    let place = take_place(&admins.long_requests, request.get_ref().document.len());
+    let document = match &place {
+        Ok(_) => read_request::<T>(&request.get_ref().document),
+        Err(error) => Err(error.clone()),
+    };
     let call = Call::with_document(&admins.context().audit, &request, document.as_ref().ok());
     let answer = match checked(document, &request) {
         Ok(document) => Answers::answer(&*admins, document, &call).await,
@@ -112,6 +139,17 @@ mod tests {
         assert!(written(Ok(vec![0; DOCUMENT_BYTES_MAX])).is_ok());
         let status = written(Ok(vec![0; DOCUMENT_BYTES_MAX + 1])).unwrap_err();
         assert!(status.message().contains("the limit is"), "{status}");
+    }
+
+    #[test]
+    fn long_requests_above_limit_are_refused_and_short_ones_are_not() {
+        let places = Semaphore::new(LONG_REQUESTS_MAX);
+        let held: Vec<_> = (0..LONG_REQUESTS_MAX).map(|_| take_place(&places, LONG_REQUEST_BYTES).unwrap()).collect();
+        let refused = take_place(&places, LONG_REQUEST_BYTES).unwrap_err();
+        assert!(refused.kind == ErrorKind::Overloaded && refused.retry_after_ms.is_some(), "{refused}");
+        assert!(take_place(&places, LONG_REQUEST_BYTES - 1).unwrap().is_none());
+        drop(held);
+        assert!(take_place(&places, LONG_REQUEST_BYTES).unwrap().is_some());
     }
 
     #[test]

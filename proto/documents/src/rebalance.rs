@@ -2,14 +2,17 @@
 
 use crate::codec::ANSWER_BYTES_MAX;
 use crate::method::{Document, invalid, known};
+use archon_types::limits::{PLAN_MOVES_MAX, PLAN_UNMET_MAX};
 pub(crate) use archon_types::plan::Plan;
-use archon_types::plan::{Move, Unmet};
-use archon_types::{ErrorDetail, MoveKind, MovePhase, ReshapingKind, ReshapingPhase, Version, Word};
+use archon_types::plan::{Move, UnknownFields, Unmet};
+use archon_types::subject::Subject;
+use archon_types::{
+    ErrorDetail, MoveCode, MoveKind, MovePhase, NodeId, ReshapingKind, ReshapingPhase, TableId, UnmetCode, Version,
+    Word,
+};
 use schemars::JsonSchema;
+use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-
-/// Maximum number of moves in a plan: those that fit into one entry of the coordinators' log. The next plan goes on from there.
-pub const PLAN_MOVES_MAX: usize = 32_768;
 
 /// Progress of a rebalance, and of running splits and merges.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -208,18 +211,88 @@ pub struct PlanApplied {
     pub moves_started: u32,
 }
 
-/// Reads a plan, and refuses unknown fields.
+/// Reads a plan of a request: refuses unknown fields, and lists that are longer than any plan's.
 fn strict_plan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Plan, D::Error> {
     #[derive(Deserialize)]
     #[serde(remote = "Plan", deny_unknown_fields)]
-    struct Strict {
+    struct StrictPlan {
         table_version: Version,
         moves_version: Version,
+        #[serde(deserialize_with = "strict_moves")]
         moves: Vec<Move>,
-        #[serde(default)]
+        #[serde(default, deserialize_with = "strict_unmet")]
         unmet: Vec<Unmet>,
+        #[serde(skip)]
+        unknown: UnknownFields,
     }
-    Strict::deserialize(deserializer)
+    StrictPlan::deserialize(deserializer)
+}
+
+fn strict_moves<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Move>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(remote = "Move", deny_unknown_fields)]
+    struct StrictMove {
+        kind: Word<MoveKind>,
+        table_id: TableId,
+        table: String,
+        partition: u32,
+        from_id: NodeId,
+        from: String,
+        to_id: NodeId,
+        to: String,
+        bytes_total: u64,
+        code: Word<MoveCode>,
+        message: String,
+        #[serde(skip)]
+        unknown: UnknownFields,
+    }
+    #[derive(Deserialize)]
+    struct Item(#[serde(with = "StrictMove")] Move);
+    deserializer.deserialize_seq(BoundedList { what: "moves", max: PLAN_MOVES_MAX, item: |Item(step)| step })
+}
+
+fn strict_unmet<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Unmet>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(remote = "Unmet", deny_unknown_fields)]
+    struct StrictUnmet {
+        code: Word<UnmetCode>,
+        subject: Subject,
+        message: String,
+        #[serde(skip)]
+        unknown: UnknownFields,
+    }
+    #[derive(Deserialize)]
+    struct Item(#[serde(with = "StrictUnmet")] Unmet);
+    deserializer.deserialize_seq(BoundedList { what: "unmet goals", max: PLAN_UNMET_MAX, item: |Item(unmet)| unmet })
+}
+
+/// Reads a list, and gives up at the first element above a limit.
+struct BoundedList<Item, T> {
+    what: &'static str,
+    max: usize,
+    item: fn(Item) -> T,
+}
+
+impl<'de, Item: Deserialize<'de>, T> Visitor<'de> for BoundedList<Item, T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a list of up to {} {}", self.max, self.what)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            if list.len() == self.max {
+                return Err(A::Error::custom(format_args!(
+                    "more than {} {}, the limit of a plan",
+                    self.max, self.what
+                )));
+            }
+            list.push((self.item)(item));
+        }
+        Ok(list)
+    }
 }
 
 impl Document for ShowRebalance {}
@@ -232,9 +305,16 @@ impl Document for ApplyPlan {
     const IS_STRICT: bool = true;
 
     fn check(&self) -> Result<(), ErrorDetail> {
-        let moves = &self.plan.moves;
+        let Plan { moves, unmet, .. } = &self.plan;
+        if let Some(field) = self.plan.unknown_field() {
+            let why = "this version does not know that field, and does not carry out such a plan; use a newer `archon`";
+            return Err(invalid(&field, why));
+        }
         if moves.len() > PLAN_MOVES_MAX {
             return Err(invalid("Plan.moves", format!("{} moves; the limit is {PLAN_MOVES_MAX}", moves.len())));
+        }
+        if unmet.len() > PLAN_UNMET_MAX {
+            return Err(invalid("Plan.unmet", format!("{} goals; the limit is {PLAN_UNMET_MAX}", unmet.len())));
         }
         moves.iter().try_for_each(check_move)
     }
@@ -309,5 +389,42 @@ mod tests {
         assert!(wrong(|document| document["plan"]["condition"] = json!(1)).contains("unknown field `condition`"));
         assert!(wrong(|document| document["condition"] = json!(1)).contains("unknown field `condition`"));
         assert!(wrong(|document| document["plan"] = Value::Null).starts_with("ApplyPlan: cannot be read"));
+    }
+
+    #[test]
+    fn plan_of_newer_coordinator_is_shown_but_not_applied() {
+        let plan = |field: &str| {
+            let mut answer = json!({ "table_version": 41, "moves_version": 40, "moves": [{
+                "kind": "witness", "table_id": 1, "table": "orders", "partition": 4, "from_id": 1, "from": "athens",
+                "to_id": 4, "to": "ephesus", "bytes_total": 100, "code": "quorum", "message": "athens has 3",
+            }], "unmet": [{ "code": "region_away", "subject": { "kind": "region", "name": "north" }, "message": "m" }]});
+            answer.pointer_mut(field).unwrap()["condition"] = json!("after \u{1b}dawn");
+            crate::read_answer::<Plan>(answer.to_string().as_bytes()).unwrap()
+        };
+        for (field, named) in [("", "Plan.condition"), ("/moves/0", "Move.condition"), ("/unmet/0", "Unmet.condition")]
+        {
+            let plan = plan(field);
+            assert_eq!((plan.moves[0].kind.as_str(), plan.unknown_field().as_deref()), ("witness", Some(named)));
+            let shown = serde_json::to_value(&plan).unwrap();
+            assert_eq!(shown.pointer(field).unwrap()["condition"], json!("after \\u{1b}dawn"), "it is shown");
+            let request = ApplyPlan { plan };
+            let refused = request.check().unwrap_err();
+            assert!(refused.message.starts_with(named) && refused.message.contains("newer `archon`"), "{refused}");
+            let sent = crate::read_request::<ApplyPlan>(&crate::write(&request).unwrap()).unwrap_err();
+            assert!(sent.message.contains("unknown field `condition`"), "{sent}");
+        }
+    }
+
+    #[test]
+    fn plan_longer_than_any_is_refused_while_it_is_read() {
+        let unmet = json!({ "code": "full", "subject": { "kind": "cluster" }, "message": "m" });
+        let refused = apply(|document| document["plan"]["unmet"] = vec![unmet; PLAN_UNMET_MAX + 1].into()).unwrap_err();
+        assert!(refused.message.contains("more than 1024 unmet goals"), "{refused}");
+        let refused = apply(|document| {
+            let step = document["plan"]["moves"][0].clone();
+            document["plan"]["moves"] = vec![step; PLAN_MOVES_MAX + 1].into();
+        });
+        let refused = refused.unwrap_err();
+        assert!(refused.message.contains("more than 32768 moves"), "{refused}");
     }
 }

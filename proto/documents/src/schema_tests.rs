@@ -53,6 +53,26 @@ fn schema_file_matches_the_types() {
     compare("../../docs/reference/admin.schema.json", &format!("{:#}\n", schema()));
 }
 
+#[test]
+fn answers_tolerate_fields_of_newer_versions() {
+    let schema = schema();
+    let mut rest: Vec<&Value> = schema["methods"].as_object().unwrap().values().map(|row| &row["answer"]).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Object(fields) => {
+                assert_ne!(fields.get("additionalProperties"), Some(&Value::Bool(false)), "{fields:?}");
+                let named = fields.get("$ref").and_then(Value::as_str).and_then(|of| of.rsplit('/').next());
+                rest.extend(named.filter(|named| seen.insert(*named)).map(|named| &schema["$defs"][named]));
+                rest.extend(fields.values());
+            }
+            Value::Array(items) => rest.extend(items),
+            _ => {}
+        }
+    }
+    assert!(seen.contains("Move") && seen.contains("Unmet"), "{seen:?}");
+}
+
 /// Line of `admin.proto` before the generated calls.
 const GENERATED: &str = "  // Calls with documents, generated from archon-documents: \
                          ARCHON_UPDATE_DOCS=1 cargo test -p archon-documents schema\n";

@@ -257,6 +257,7 @@ fn document_requests() -> Vec<Vec<u8>> {
         bytes_total: 100,
         code: MoveCode::Balance.into(),
         message: "athens has 3, byzantium 0".into(),
+        unknown: Default::default(),
     };
     let ranges = Partitioning::Range { split_at: vec!["m".into()], limits: RangeLimits::NONE };
     [

@@ -336,7 +336,13 @@ mod tests {
     use archon_client::{MovePhase, RebalanceSummary, Version};
 
     fn plan() -> Plan {
-        Plan { table_version: Version::new(37), moves_version: Version::new(5), moves: vec![], unmet: vec![] }
+        Plan {
+            table_version: Version::new(37),
+            moves_version: Version::new(5),
+            moves: vec![],
+            unmet: vec![],
+            unknown: Default::default(),
+        }
     }
 
     #[test]

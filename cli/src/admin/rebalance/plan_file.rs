@@ -4,7 +4,7 @@ use crate::documents::{Node, Plan, Status};
 use crate::exit::{Exit, Failure};
 use crate::text_input;
 use crate::wanted::in_words;
-use archon_client::{Admin, Move, TableSummary, Unmet, Version};
+use archon_client::{Admin, TableSummary};
 use archon_types::ErrorKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,29 +13,21 @@ use std::path::Path;
 /// Largest plan file that is read, in bytes.
 const PLAN_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// A plan and the cluster it was made for: what the file holds, and what `rebalance plan -o json` prints. A field that
-/// is not known is refused: it would be obeyed otherwise than it reads.
+/// A plan and the cluster it was made for: what the file holds, and what `rebalance plan -o json` prints. Fields of a newer
+/// coordinator are printed and written; a file with one is refused, as this version would not obey it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct PlanFile {
     /// The cluster that it is for.
     cluster_id: String,
-    /// The table version it was made for.
-    table_version: Version,
-    /// The version of the list of moves it was made for: moves under way are taken for done.
-    moves_version: Version,
-    /// What moves where, and why.
-    moves: Vec<Move>,
-    /// What it cannot meet.
-    #[serde(default)]
-    unmet: Vec<Unmet>,
+    /// The plan.
+    #[serde(flatten)]
+    plan: Plan,
 }
 
 impl PlanFile {
     /// Creates the file of a new plan.
     pub(in crate::admin) fn new(cluster_id: &str, plan: Plan) -> Self {
-        let Plan { table_version, moves_version, moves, unmet } = plan;
-        Self { cluster_id: cluster_id.to_owned(), table_version, moves_version, moves, unmet }
+        Self { cluster_id: cluster_id.to_owned(), plan }
     }
 
     /// Writes a temporary file and renames it, so that a reader never sees half a plan.
@@ -65,10 +57,13 @@ impl PlanFile {
             return Err(wrong(format!("it has {size} bytes; a plan has at most {PLAN_BYTES_MAX}")));
         }
         let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
-        serde_json::from_str(text_input::decode(&bytes).map_err(wrong)?).map_err(|error| {
-            let problem = in_words(&error.to_string());
-            wrong(format!("not a plan, or a plan of another version of archon: {problem}"))
-        })
+        let unfit = |problem: &str| wrong(format!("not a plan, or a plan of another version of archon: {problem}"));
+        let file: Self = serde_json::from_str(text_input::decode(&bytes).map_err(wrong)?)
+            .map_err(|error| unfit(&in_words(&error.to_string())))?;
+        match file.plan.unknown_field() {
+            Some(field) => Err(unfit(&format!("unknown field `{field}`"))),
+            None => Ok(file),
+        }
     }
 
     /// Returns the plan in a file, if it is for this cluster and its names match its numbers.
@@ -79,8 +74,7 @@ impl PlanFile {
         let file = Self::read(path)?;
         let (status, nodes, tables) = (admin.status().await?, admin.list_nodes().await?, admin.list_tables().await?);
         file.check(path, &status, &nodes, &tables)?;
-        let Self { table_version, moves_version, moves, unmet, .. } = file;
-        Ok(Plan { table_version, moves_version, moves, unmet })
+        Ok(file.plan)
     }
 
     /// Checks that each name matches the number beside it: the quorum uses only the numbers, and people read the names.
@@ -93,13 +87,13 @@ impl PlanFile {
                 refused.with_remedy("check --coordinators; for a plan of this cluster: `archon rebalance plan`")
             );
         }
-        if self.table_version.get() != status.table_version {
+        if self.plan.table_version.get() != status.table_version {
             // The quorum refuses it with a better message. Its nodes may be gone by now.
             return Ok(());
         }
         let node = |id: u64| nodes.iter().find(|node| node.id == id).map(|node| node.name.as_str());
         let table = |id: u64| tables.iter().find(|table| table.id == id).map(|table| table.name.as_str());
-        for step in &self.moves {
+        for step in &self.plan.moves {
             let named = [
                 ("from", &step.from, step.from_id.get(), node(step.from_id.get()), "node"),
                 ("to", &step.to, step.to_id.get(), node(step.to_id.get()), "node"),

@@ -61,8 +61,6 @@ pub const STRANGERS_MAX: usize = 1_000;
 /// Time for which a stranger is remembered, in milliseconds: longer than an operator looks for a failing new node.
 /// Participants that are gone are kept as long, unless an order names them.
 pub const STRANGER_AGE_MS: u64 = 3_600_000;
-/// Maximum number of moves in one plan that is carried out.
-pub(crate) const MOVES_MAX: usize = 65_536;
 /// Number of finished migrations kept for display.
 pub(crate) const MIGRATIONS_KEPT: usize = 4_096;
 

@@ -7,8 +7,9 @@ use crate::service::check_named;
 use crate::service::documents::answers;
 use archon_coordinator_core::{ClusterState, Command, Goal, Liveness, MigrationId, Response as Answer, plan};
 use archon_documents::{
-    ApplyPlan, CancelRebalance, Cancelled, PLAN_MOVES_MAX, PlanApplied, PlanRebalance, RebalancePage, ShowRebalance,
+    ApplyPlan, CancelRebalance, Cancelled, PlanApplied, PlanRebalance, RebalancePage, ShowRebalance,
 };
+use archon_types::limits::PLAN_MOVES_MAX;
 use archon_types::plan::Plan;
 use archon_types::{ErrorDetail, ErrorKind};
 

@@ -9,7 +9,8 @@ use archon_coordinator_core::{
     UnmetReason, Waits, phase,
 };
 use archon_documents::{MoveStatus, RebalancePage, RebalanceStatus, RebalanceSummary, Reshaping as Reshaped};
-use archon_types::plan::{Move, Plan, Unmet};
+use archon_types::limits::PLAN_UNMET_MAX;
+use archon_types::plan::{Move, Plan, UnknownFields, Unmet};
 use archon_types::{MoveCode, MoveKind, NodeId, PlacementId, UnmetCode};
 use parking_lot::Mutex;
 
@@ -38,6 +39,7 @@ impl Planned {
             bytes_total: 0,
             code: move_code(planned.reason).into(),
             message: planned.reason.to_string(),
+            unknown: UnknownFields::new(),
         });
         let unmet = plan.unmet.iter().map(|unmet| Unmet {
             code: unmet_code(unmet.reason).into(),
@@ -46,6 +48,7 @@ impl Planned {
                 Subject::Table(table) => subjects::table(state, table),
             },
             message: unmet.reason.to_string(),
+            unknown: UnknownFields::new(),
         });
         let copied = |kind: MoveKind| kind == MoveKind::Copy;
         Self {
@@ -54,7 +57,8 @@ impl Planned {
                 table_version: plan.table_version,
                 moves_version: plan.moves_version,
                 moves: moves.collect(),
-                unmet: unmet.collect(),
+                unmet: bounded(unmet),
+                unknown: UnknownFields::new(),
             },
         }
     }
@@ -70,6 +74,19 @@ impl Planned {
         }
         plan
     }
+}
+
+/// Returns these goals, and instead of those above the limit of a plan one that counts them.
+fn bounded(mut unmet: impl ExactSizeIterator<Item = Unmet>) -> Vec<Unmet> {
+    let all = unmet.len();
+    if all <= PLAN_UNMET_MAX {
+        return unmet.collect();
+    }
+    let mut listed: Vec<Unmet> = unmet.by_ref().take(PLAN_UNMET_MAX - 1).collect();
+    let more = all - listed.len();
+    let message = format!("{more} more goals cannot be met");
+    listed.extend(unmet.next().map(|next| Unmet { subject: archon_types::subject::Subject::Cluster, message, ..next }));
+    listed
 }
 
 const fn move_code(reason: MoveReason) -> MoveCode {

@@ -7,6 +7,10 @@ use crate::admin::word::Word;
 use crate::ids::{NodeId, PartitionId, TableId, Version};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Fields of a newer version: they are shown, and a plan with one is not carried out.
+pub type UnknownFields = BTreeMap<String, serde_json::Value>;
 
 /// A list of moves, valid for one table version and one version of the moves' records.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -20,11 +24,26 @@ pub struct Plan {
     /// What it cannot meet.
     #[serde(default)]
     pub unmet: Vec<Unmet>,
+    /// Fields that this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown: UnknownFields,
+}
+
+impl Plan {
+    /// Returns a field that this version does not know, as `Move.speed`: it may change what the plan does.
+    pub fn unknown_field(&self) -> Option<String> {
+        fn of(what: &str, fields: &UnknownFields) -> Option<String> {
+            fields.keys().next().map(|field| format!("{what}.{field}"))
+        }
+        of("Plan", &self.unknown)
+            .or_else(|| self.moves.iter().find_map(|step| of("Move", &step.unknown)))
+            .or_else(|| self.unmet.iter().find_map(|unmet| of("Unmet", &unmet.unknown)))
+    }
 }
 
 /// One move of a plan. The coordinator goes by the numbers alone; the names are for people.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Move {
     /// What is moved.
     pub kind: Word<MoveKind>,
@@ -48,6 +67,10 @@ pub struct Move {
     pub code: Word<MoveCode>,
     /// Why it moves, in a sentence.
     pub message: String,
+    /// Fields that this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown: UnknownFields,
 }
 
 impl Move {
@@ -64,7 +87,6 @@ impl Move {
 
 /// A goal that a plan cannot meet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Unmet {
     /// What kind of goal.
     pub code: Word<UnmetCode>,
@@ -72,4 +94,8 @@ pub struct Unmet {
     pub subject: Subject,
     /// Why not, in a sentence.
     pub message: String,
+    /// Fields that this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown: UnknownFields,
 }

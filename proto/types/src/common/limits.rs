@@ -5,6 +5,12 @@ use crate::tables::key_range::KeyRange;
 use bytes::Bytes;
 use std::ops::RangeInclusive;
 
+/// Maximum number of moves in a plan: those that fit into one entry of the coordinators' log. The next plan goes on from
+/// there.
+pub const PLAN_MOVES_MAX: usize = 32_768;
+/// Maximum number of goals that a plan lists as unmet.
+pub const PLAN_UNMET_MAX: usize = 1_024;
+
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 4 * 1024;
 /// Longest bound of a key range, in bytes: the immediate successor of the longest key is one byte longer.

@@ -9,7 +9,8 @@ use crate::placement::migrate::{Phase, phase};
 use crate::state::events::EventKind;
 use crate::state::migration::{Migration, MigrationId, MoveKind, Stage};
 use crate::state::response::Response;
-use crate::state::{ClusterState, MIGRATIONS_KEPT, MOVES_MAX};
+use crate::state::{ClusterState, MIGRATIONS_KEPT, WRITTEN_BOUNDS_SINCE};
+use archon_types::limits::PLAN_MOVES_MAX;
 use archon_types::{ErrorDetail, ErrorKind, ReplicaState, Version};
 use std::collections::BTreeSet;
 
@@ -43,8 +44,10 @@ pub(super) fn start_plan(
         );
         return Err(ErrorDetail::new(ErrorKind::StalePlan, message).with_have_need(now.get(), moves_version.get()));
     }
-    if moves.len() > MOVES_MAX {
-        return Err(invalid(format!("the plan has {} moves; the limit is {MOVES_MAX}", moves.len())));
+    // Members that speak an earlier protocol apply longer ones.
+    let max = if state.protocol >= WRITTEN_BOUNDS_SINCE { PLAN_MOVES_MAX } else { 2 * PLAN_MOVES_MAX };
+    if moves.len() > max {
+        return Err(invalid(format!("the plan has {} moves; the limit is {max}", moves.len())));
     }
     let (mut seen, mut led) = (BTreeSet::new(), BTreeSet::new());
     for planned in moves {

@@ -9,7 +9,8 @@ mod room;
 
 use crate::command::{Command, PlannedMove};
 use crate::placement::plan::moves::{Move, Subject, Unmet, UnmetReason};
-use crate::state::{ClusterState, MOVES_MAX};
+use crate::state::ClusterState;
+use archon_types::limits::PLAN_MOVES_MAX;
 use archon_types::{NodeId, Version};
 use board::{Board, Role};
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ const ROUNDS_MAX: usize = 16;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Goal {
     /// Maximum number of moves in the plan. `None`: all that are needed, up to the limit of one plan
-    /// (`MOVES_MAX`); the next plan continues from there.
+    /// ([`PLAN_MOVES_MAX`]); the next plan continues from there.
     pub moves_max: Option<u32>,
     /// Nodes that clients cannot reach, or could not until recently ([`Liveness::spared`](crate::Liveness::spared)):
     /// they keep their share of copies, and no leadership is moved there (PROTOCOL rule 76).
@@ -88,8 +89,8 @@ pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
     if state.data_tables().any(|table| state.partitions.awaits_assignment(table.id)) {
         plan.unmet.extend(unassigned(state));
     }
-    let max = goal.moves_max.and_then(|max| usize::try_from(max).ok()).unwrap_or(MOVES_MAX);
-    plan.moves.truncate(max.min(MOVES_MAX));
+    let max = goal.moves_max.and_then(|max| usize::try_from(max).ok()).unwrap_or(PLAN_MOVES_MAX);
+    plan.moves.truncate(max.min(PLAN_MOVES_MAX));
     plan
 }
 
