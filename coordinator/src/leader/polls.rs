@@ -1,4 +1,5 @@
-//! Polls of participants for their duties: one of each, woken when a row with a placement of theirs changed.
+//! Polls of participants for their duties: one of each, woken when a row with a placement of theirs changed, or an order
+//! that concerns them.
 
 use archon_coordinator_core::term::Told;
 use archon_types::NodeId;

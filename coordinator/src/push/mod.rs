@@ -1,7 +1,8 @@
 //! Pushes to nodes: one pusher per alive node, woken when the state changed for it.
 //!
 //! A change to a partition's row wakes the pushers of the nodes in that row at once, since a caller may be waiting for
-//! it. All other nodes only lack a newer table and are woken at a pace that depends on their number: waking every
+//! it. The polls of participants are woken in the same way, and by orders that concern them, as no round follows for
+//! these. All other nodes only lack a newer table and are woken at a pace that depends on their number: waking every
 //! pusher at every log entry costs the square of the number of nodes, and with a thousand of them that alone kept
 //! heartbeats and Raft waiting until another leader was elected, with the same effect. Nodes with relayed heartbeats
 //! are not pushed the content of the answers to these.
@@ -16,7 +17,7 @@ pub(crate) use news::{EncodedNews, NewsKept};
 
 use crate::leader::session::Session;
 use crate::statistics::metrics::Metrics;
-use archon_coordinator_core::{ClusterState, NodeRow};
+use archon_coordinator_core::{ClusterState, NodeRow, OrdersMark, orders_mark, under_orders};
 use archon_security::Transport;
 use archon_types::{Incarnation, NodeId, NodeStatus, Version};
 use pusher::{PushLimits, Pusher};
@@ -57,7 +58,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport:
     let mut tasks = JoinSet::new();
     let mut seen = None;
     let mut registered = BTreeSet::new();
-    let mut looked = state.read(|state| Version::new(state.applied));
+    let mut duties = DutiesWatch::default();
     // Time of the next wake-up of all pushers, if some node may lack something.
     let mut round_at = None;
     let mut round_last = Instant::now();
@@ -82,10 +83,9 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport:
                 running.insert(node, Running { target, wake, stop });
             }
         }
-        let (version, touched) = state.read(|state| (Version::new(state.applied), touched(state, looked)));
-        looked = version;
-        session.polls().wake(touched.iter().copied());
-        for node in touched {
+        let (rows, orders) = state.read(|state| duties.touched(state));
+        session.polls().wake(rows.union(&orders).copied());
+        for node in rows {
             if let Some(pusher) = running.get(&node) {
                 pusher.wake.notify_one();
             }
@@ -123,6 +123,33 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport:
         }
     }
     while tasks.join_next().await.is_some() {}
+}
+
+/// Finds the members with duties that may have changed.
+#[derive(Default)]
+struct DutiesWatch {
+    /// Log index of the last look.
+    looked: Option<Version>,
+    orders: Option<OrdersMark>,
+    /// Members under orders at the last look.
+    under_orders: BTreeSet<NodeId>,
+}
+
+impl DutiesWatch {
+    /// Returns the members with duties that may have changed since the last look: by rows, and by orders. At the first look,
+    /// all members under orders.
+    fn touched(&mut self, state: &ClusterState) -> (BTreeSet<NodeId>, BTreeSet<NodeId>) {
+        let version = Version::new(state.applied);
+        let rows = touched(state, self.looked.replace(version).unwrap_or(version));
+        let mark = orders_mark(state);
+        if self.orders.replace(mark) == Some(mark) {
+            return (rows, BTreeSet::new());
+        }
+        // Also members that were under an order until now.
+        let mut orders = std::mem::replace(&mut self.under_orders, under_orders(state));
+        orders.extend(&self.under_orders);
+        (rows, orders)
+    }
 }
 
 /// Returns the nodes in rows newer than `since`, and those that are to delete copies of tables dropped since.

@@ -2,7 +2,7 @@
 
 use crate::common::{self, FakeNode, Quorum, ask, request_id, status};
 use crate::{SOON, settings};
-use archon_documents::{CreateTable, DescribeTable, SetNode};
+use archon_documents::{CreateTable, DescribeTable, GiveOrder, Order, PartitionName, SetNode};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::members::beats::Granted;
 use archon_proto::v1;
@@ -199,6 +199,39 @@ async fn poll_waits_for_changed_duties_or_newer_poll() {
     let answer = waiting.await.unwrap();
     let over = answer.duties.iter().any(|duty| matches!(duty.duty, Some(Duty::HandOver(_))));
     assert!(over, "{answer:?}");
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orders_on_leases_end_the_poll_of_their_owner() {
+    let (quorum, leader) = quorum_with_jobs().await;
+    let mut workers = vec![Worker::register(&leader, "w1").await.unwrap()];
+    settle(&leader, &mut workers, &[6]).await;
+    let mut other = Worker::register(&leader, "w2").await.unwrap();
+    let jobs = |partition| PartitionName { table: "jobs".into(), partition };
+    // Cordoned, it is given nothing by the way.
+    let cordon = SetNode { node: "w2".into(), goal: NodeGoal::Cordon.into() };
+    ask(&leader, &cordon).await.unwrap();
+    for order in [Order::Bump(jobs(0)), Order::Offline(jobs(1))] {
+        let begun = Instant::now();
+        while workers[0].obey(&leader).await.is_some() {
+            other.heartbeat(&leader).await;
+            assert!(begun.elapsed() < SOON, "its duties still change before {order:?}");
+        }
+        let (mut polling, address) = (workers[0].clone(), leader.clone());
+        let waiting = tokio::spawn(async move { polling.poll(&address, 30_000).await.unwrap() });
+        let begun = Instant::now();
+        ask(&leader, &GiveOrder { order: order.clone(), why: String::new() }).await.unwrap();
+        while !waiting.is_finished() {
+            workers[0].heartbeat(&leader).await;
+            other.heartbeat(&leader).await;
+            assert!(begun.elapsed() < SOON, "the poll still waits after {order:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let answer = waiting.await.unwrap();
+        let over = answer.duties.iter().any(|duty| matches!(duty.duty, Some(Duty::HandOver(_))));
+        assert!(over, "{order:?}: {answer:?}");
+    }
     quorum.stop_all().await;
 }
 
