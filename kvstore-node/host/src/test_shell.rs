@@ -10,8 +10,8 @@ use crate::{
     Action, At, Broken, Completes, FlushUrgency, FormJob, Found, Life, LocalCopy, LogWrite, Observed, Outcome,
     Partitions, Refusal, Reply, Request, RetentionLimits, Shell,
 };
-use archon_kv::engine::{Change, EngineError};
-use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, RowChange, ViewError};
+use archon_kv::engine::EngineError;
+use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, ViewError};
 use archon_replica::{
     Body, Entry, Identity, Input, Limits, Message, Position, Recovered, RecoveredError, Replica, ReplicaAddress, Timing,
 };

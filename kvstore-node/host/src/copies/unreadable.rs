@@ -10,8 +10,8 @@ use crate::copies::unreadable_copy::UnreadableCopy;
 use crate::operations::refusal::Cause;
 use crate::partitions::Partitions;
 use crate::shell::{At, Observed, Shell};
-use archon_replica::{Input, Position};
-use archon_types::{Epoch, Fact, Millis, PartitionId, Placement, PlacementId, ReplicaState, Report, Seq, Version};
+use archon_replica::Input;
+use archon_types::{Fact, PartitionId, Placement, PlacementId, ReplicaState, Report, Seq};
 
 /// Pause before the node gives up the next leadership of such a copy, in milliseconds: if no other copy can lead, the
 /// coordinators name this one again at once.
