@@ -112,7 +112,7 @@ fn members_without_limit_of_their_own_have_the_bound() {
 fn built_in_limit_is_not_advised_to_be_raised() {
     let obstacle = |most: u32| {
         let limits = vec![("athens".to_owned(), most), ("byzantium".to_owned(), NODE_ASSIGNED_MAX)];
-        crate::operator::Obstacle::NodesAtLimit { placements: 1, limits }.to_string()
+        crate::Obstacle::NodesAtLimit { placements: 1, limits }.to_string()
     };
     assert!(obstacle(4).contains("--partitions-max"), "{}", obstacle(4));
     let built_in = obstacle(NODE_ASSIGNED_MAX);

@@ -3,7 +3,7 @@
 use super::rig::{DISK_FULL, Note, Rig, TIMEOUT, change, lazy, put, space};
 use super::*;
 use archon_kv::row::{self, Outcome};
-use archon_kv::{Effect, Memtable, MemtableBudget, Record, RowChange, ViewError, Window, row};
+use archon_kv::{Effect, Memtable, MemtableBudget, Record, RowChange, ViewError, Window};
 use archon_types::{ClientId, Millis};
 use bytes::Bytes;
 

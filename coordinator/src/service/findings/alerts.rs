@@ -137,7 +137,7 @@ fn severity(reason: &Reason, meant: Meant) -> Severity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::findings::describe::reason_now;
+    use crate::service::findings::reason::reason_now;
     use archon_types::subject::Subject;
 
     fn found(code: ReasonCode, partition: u32, meant: Meant) -> Found {
