@@ -184,7 +184,7 @@ mod tests {
     fn setting_summary_has_default_unit_and_whether_it_can_be_changed() {
         let lease = SettingSummary::of(Setting::LeaseMs, &Settings::default());
         assert_eq!((lease.current, lease.default, lease.unit.as_str()), (1_000, 1_000, "milliseconds"));
-        assert!(lease.fixed_because.is_some_and(|why| why.contains("another cluster")));
+        assert!(lease.fixed_because.is_some_and(|why| why.contains("a new cluster")));
         assert!(SettingSummary::of(Setting::ReplaceAfterMs, &Settings::default()).changeable);
     }
 }

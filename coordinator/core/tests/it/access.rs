@@ -91,7 +91,7 @@ fn invalid_grants_are_refused() {
     bed.ok(Command::CreateTable { name: "jobs".into(), partitioning, replication: 1, holds: Holds::Lease });
     let jobs = bed.state.table_by_name("jobs").expect("made").id;
     let wrong = check_access(&bed.state, &scope(Some("shop"), Some(jobs)), ONCE[0]).expect_err("there are no rows");
-    assert!(wrong.kind == ErrorKind::Refused && wrong.message.contains("of leases"), "{wrong}");
+    assert!(wrong.kind == ErrorKind::Refused && wrong.message.contains("lease table"), "{wrong}");
     for number in 0..RIGHTS_MAX {
         std::sync::Arc::make_mut(&mut bed.state.access)
             .set(&scope(Some(&format!("c{number}")), None), Some(Right::Read));

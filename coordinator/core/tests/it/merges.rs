@@ -182,7 +182,7 @@ fn refused_merge_states_reason() {
         (error.kind, error.message)
     };
     let found = check(&bed, PartitionId::new(TableId::new(1), 0));
-    assert!(found.0 == ErrorKind::InvalidArgument && found.1.contains("hashed"), "{found:?}");
+    assert!(found.0 == ErrorKind::InvalidArgument && found.1.contains("hash table"), "{found:?}");
     assert_eq!(check(&bed, times(7)).0, ErrorKind::NotFound);
     let found = check(&bed, times(2));
     assert!(found.0 == ErrorKind::Refused && found.1.contains("no right neighbour"), "{found:?}");

@@ -253,7 +253,7 @@ fn leadership_moved_by_failover_supersedes_its_move() {
     let edit = Edit::Lead { placement, incarnation, ending: Ending::Released };
     bed.ok(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]));
     bed.settle();
-    let why = format!("{} leads the partition by now", bed.state.node_name(other.node));
+    let why = format!("{} leads the partition now", bed.state.node_name(other.node));
     assert_eq!(bed.phases(), [Phase::Superseded { why }, Phase::Done, Phase::Done]);
     // The next plan finds the remaining moves.
     bed.ok(plan(&bed.state, Goal::default()).start());

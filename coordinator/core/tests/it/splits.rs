@@ -248,7 +248,7 @@ fn refused_split_states_reason() {
     };
     let hashed = PartitionId::new(TableId::new(1), 0);
     let found = check(&bed, hashed, "m");
-    assert!(found.0 == ErrorKind::InvalidArgument && found.1.contains("hashed"), "{found:?}");
+    assert!(found.0 == ErrorKind::InvalidArgument && found.1.contains("hash table"), "{found:?}");
     assert_eq!(check(&bed, times(7), "m").0, ErrorKind::NotFound);
     bed.begin_split(0, "m");
     let found = check(&bed, times(0), "t");

@@ -186,7 +186,7 @@ fn member_with_other_protocol_is_refused(mutant: Option<Mutant>) -> bool {
     assert!(text.contains("start an older version") || text.contains("older version"), "{text}");
     bed.ok(newcomer(range(2, 3)));
     let old = check_coordinator_speaks(&bed.state, 4, ProtocolRange::FIRST).expect_err("too old");
-    assert!(old.message.contains("coordinator 4 speaks 1"), "{old}");
+    assert!(old.message.contains("coordinator 4 supports 1"), "{old}");
     check_coordinator_speaks(&bed.state, 4, range(1, 2)).expect("it speaks 2");
     true
 }

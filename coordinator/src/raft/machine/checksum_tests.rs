@@ -102,7 +102,7 @@ async fn follower_with_a_different_state_ends() {
     until("it to be named", async || {
         let reasons = three.reasons().await?;
         let named = |reason: &Reason| {
-            reason.code == ReasonCode::StatesDiffer && reason.message.contains("not that of the majority")
+            reason.code == ReasonCode::StatesDiffer && reason.message.contains("differs from that of the majority")
         };
         if reasons.iter().any(named) { Ok(()) } else { Err(format!("{reasons:?}")) }
     })

@@ -351,7 +351,7 @@ mod tests {
         let mut voters: Vec<VoterView> = (1..=8).map(|id| voter(id, of(Some(7)))).collect();
         voters[4].certificate = of(Some(0xA1));
         let said = codes(of(Some(7)), &voters);
-        let text = "the certificates of members are of 2 authorities: A1:A1:A1:A1… that of coordinator 5; 07:07:07:07… \
+        let text = "members use certificates of 2 authorities: A1:A1:A1:A1… that of coordinator 5; 07:07:07:07… \
                     that of coordinator 1, \
                     coordinator 2, coordinator 3, coordinator 4, coordinator 6 and 2 more";
         assert_eq!(said, [("authorities_differ".to_owned(), text.to_owned())]);

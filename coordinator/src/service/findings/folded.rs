@@ -65,7 +65,7 @@ mod tests {
         all.extend(all.clone().iter().map(waiting));
         let told = told(all, true);
         assert_eq!(told.len(), 4, "{told:#?}");
-        assert!(told[0].message.starts_with("32 of its partitions, 0 first: "), "{told:#?}");
+        assert!(told[0].message.starts_with("32 of its partitions, the first is 0: "), "{told:#?}");
     }
 
     #[test]
