@@ -83,9 +83,7 @@ pub async fn run(
         match node.stop().await {
             Err(NodeError::FailedForSpace) if !stop.is_cancelled() => {
                 *current.lock() = None;
-                tracing::warn!(
-                    "the engine is opened again after it met a full disk: the node starts again and recovers from its log"
-                );
+                tracing::warn!("the disk has space again: the node starts again and recovers from its log");
             }
             ended => return ended,
         }

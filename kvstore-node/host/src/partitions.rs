@@ -189,9 +189,6 @@ impl<S: Shell> Partitions<S> {
             self.split();
         }
         loop {
-            for placement in std::mem::take(&mut self.turn.unread) {
-                self.hand_over_unread(placement);
-            }
             while let Some((placement, input)) = self.turn.followups.pop_front() {
                 self.step(placement, input);
             }

@@ -288,10 +288,8 @@ pub trait Shell: Sized {
     /// Offers rows of a copy to the engine.
     fn offer(&mut self, placement: PlacementId, page: Self::Page) -> Offered<Self::Page>;
 
-    /// Handles rows that the disk refuses to read although nothing is damaged. Returns whether the node goes on without
-    /// them, because a full disk is the cause and the engine is opened again once there is space; otherwise the node
-    /// ends.
-    fn fail(&mut self, at: At, error: &ViewError) -> bool;
+    /// Ends the node: the disk refuses to read rows although nothing is damaged.
+    fn fail(&mut self, at: At, error: &ViewError);
     /// Runs the shell's own periodic work for this copy.
     fn ticked(&mut self, local: &mut LocalCopy<Self>, now: Millis);
     /// Traces an input of a replica.

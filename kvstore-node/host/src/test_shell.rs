@@ -10,7 +10,6 @@ use crate::{
     Action, At, Broken, Completes, FlushUrgency, FormJob, Found, Life, LocalCopy, LogWrite, Observed, Outcome,
     Partitions, Refusal, Reply, Request, RetentionLimits, Shell,
 };
-use archon_kv::engine::EngineError;
 use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, ViewError};
 use archon_replica::{
     Body, Entry, Identity, Input, Limits, Message, Position, Recovered, RecoveredError, Replica, ReplicaAddress, Timing,
@@ -77,8 +76,6 @@ pub(crate) struct TestShell {
     pub(crate) engine_busy: bool,
     /// Jobs that form a copy are refused.
     pub(crate) refuses_forms: bool,
-    /// The engine refuses reads for lack of space, and the node goes on.
-    pub(crate) reads_fail: bool,
     /// Memtables are full of rows that wait for the engine.
     pub(crate) engine_lags: bool,
     /// Bytes that the node has logged.
@@ -116,7 +113,6 @@ impl Default for TestShell {
             reports_full: false,
             engine_busy: false,
             refuses_forms: false,
-            reads_fail: false,
             engine_lags: false,
             log_written: 0,
         }
@@ -192,10 +188,6 @@ impl Shell for TestShell {
     }
     fn row(&self, (): &mut (), placement: PlacementId, key: Bytes) -> Result<Option<Bytes>, ViewError> {
         self.looked();
-        if self.reads_fail {
-            let source = std::io::ErrorKind::QuotaExceeded.into();
-            return Err(EngineError::Io { directory: "test".into(), what: "read a row", source }.into());
-        }
         Ok(self.engine.get(placement, &key)?)
     }
     fn forget_rows(&self, (): &mut ()) {}
@@ -278,9 +270,8 @@ impl Shell for TestShell {
     fn offer(&mut self, _: PlacementId, (): ()) -> Offered<()> {
         Offered::Taken
     }
-    fn fail(&mut self, at: At, error: &ViewError) -> bool {
-        assert!(self.reads_fail, "{at:?}: {error}");
-        true
+    fn fail(&mut self, at: At, error: &ViewError) {
+        panic!("{at:?}: {error}");
     }
     fn ticked(&mut self, local: &mut LocalCopy<Self>, _: Millis) {
         if local.flush_urgency == FlushUrgency::None || self.engine_busy {

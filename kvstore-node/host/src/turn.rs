@@ -33,8 +33,6 @@ pub(crate) struct Turn<S: Shell> {
     pub(crate) damaged: Vec<(PlacementId, String)>,
     /// Copies with an entry that this version cannot read, found in this turn, with the reason.
     pub(crate) unreadable: Vec<(PlacementId, String)>,
-    /// Copies with rows that the disk refused to read in this turn, while the node goes on.
-    pub(crate) unread: Vec<PlacementId>,
     /// Operations that waited for a leadership or its confirmation, in order, to be retried in the next turn.
     pub(crate) unparked: Vec<Request<S::Reply>>,
     /// Copies that took over and have not read all client records.
@@ -57,7 +55,6 @@ impl<S: Shell> Turn<S> {
             followups: VecDeque::new(),
             damaged: Vec::new(),
             unreadable: Vec::new(),
-            unread: Vec::new(),
             unparked: Vec::new(),
             reading: VecDeque::new(),
             splitting: BTreeSet::new(),
@@ -267,15 +264,12 @@ impl<S: Shell> Turn<S> {
     }
 
     /// Handles rows that could not be read: the copy is damaged, or, if only the disk refuses, the node ends and
-    /// recovers. If a full disk is the cause, the node goes on, and another copy leads where there is one.
+    /// recovers.
     pub(crate) fn unusable(&mut self, local: &LocalCopy<S>, error: &ViewError) {
         if error.is_damage() {
             self.damaged.push((local.placement, error.to_string()));
         } else {
-            let goes_on = self.shell.fail(local.at(), error);
-            if goes_on && !self.unread.contains(&local.placement) {
-                self.unread.push(local.placement);
-            }
+            self.shell.fail(local.at(), error);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Handle to the flusher.
 
 use super::*;
-use archon_kv::ViewError;
 use parking_lot::MutexGuard;
 
 /// Queues work for the flusher; cheap to clone.
@@ -163,23 +162,6 @@ impl FlusherHandle {
     /// Returns whether the engine failed because the disk was full, and works once it is reopened.
     pub(crate) fn has_failed_for_space(&self) -> bool {
         self.shared.failed_for_space.load(Ordering::Acquire)
-    }
-
-    /// Has the flusher examine a failed read of the engine: some engines refuse reads after a write that found no
-    /// space. It waits for space if that is the cause, and ends with [`FlushEvent::Failed`] otherwise. Returns whether
-    /// the node may go on until then.
-    pub(crate) fn note_read_failure(&self, error: &ViewError) -> bool {
-        let ViewError::Engine(EngineError::Io { directory, what, source }) = error else { return false };
-        let mut queue = self.shared.queue.lock();
-        if queue.stopping || queue.ended {
-            return self.has_failed_for_space();
-        }
-        if queue.read_failure.is_none() {
-            let source = std::io::Error::new(source.kind(), source.to_string());
-            queue.read_failure = Some(EngineError::Io { directory: directory.clone(), what, source });
-            self.shared.wake.notify_all();
-        }
-        true
     }
 
     /// Returns the shortage of the disk, if all work waits for space.

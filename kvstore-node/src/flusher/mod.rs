@@ -245,8 +245,6 @@ struct Queue {
     clears: u64,
     /// Work was refused since the queue was last drained.
     starved: bool,
-    /// The engine could not be read.
-    read_failure: Option<EngineError>,
     stopping: bool,
     ended: bool,
 }

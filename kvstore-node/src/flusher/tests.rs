@@ -3,7 +3,7 @@
 use super::rig::{DISK_FULL, Note, Rig, TIMEOUT, change, lazy, put, space};
 use super::*;
 use archon_kv::row::{self, Outcome};
-use archon_kv::{Effect, Memtable, MemtableBudget, Record, RowChange, ViewError, Window};
+use archon_kv::{Effect, Memtable, MemtableBudget, Record, RowChange, Window};
 use archon_types::{ClientId, Millis};
 use bytes::Bytes;
 
@@ -297,42 +297,6 @@ fn engine_that_met_quota_fails_once_there_is_space() {
     rig.set(|state| state.full = false);
     rig.wait_for("the end of the engine", |state| state.journal == [Note::Failed]);
     let _ = flusher.shutdown(TIMEOUT);
-}
-
-fn read_failure(kind: std::io::ErrorKind) -> ViewError {
-    EngineError::Io { directory: "rig".into(), what: "read a row", source: kind.into() }.into()
-}
-
-#[test]
-fn read_refused_for_space_leaves_node_read_only() {
-    let rig = Rig::default();
-    let flusher = rig.start(lazy());
-    let handle = flusher.handle();
-    rig.set(|state| state.full = true);
-    assert!(handle.note_read_failure(&read_failure(std::io::ErrorKind::QuotaExceeded)));
-    let until = Instant::now() + TIMEOUT;
-    while handle.disk_full().is_none() {
-        assert!(Instant::now() < until, "the disk does not count as full");
-        std::thread::yield_now();
-    }
-    assert!(handle.is_disk_full() && handle.has_failed_for_space());
-    assert!(handle.note_read_failure(&read_failure(std::io::ErrorKind::Other)), "reads fail until there is space");
-    assert_eq!(rig.journal(), []);
-    rig.set(|state| state.full = false);
-    rig.wait_for("the end of the engine", |state| state.journal == [Note::Failed]);
-    let _ = flusher.shutdown(TIMEOUT);
-}
-
-#[test]
-fn read_refused_for_other_reason_ends_engine() {
-    let rig = Rig::default();
-    let flusher = rig.start(lazy());
-    let handle = flusher.handle();
-    assert!(handle.note_read_failure(&read_failure(std::io::ErrorKind::PermissionDenied)));
-    rig.wait_for("the end of the engine", |state| state.journal == [Note::Failed]);
-    assert!(!handle.has_failed_for_space());
-    let _ = flusher.shutdown(TIMEOUT);
-    assert!(!handle.note_read_failure(&read_failure(std::io::ErrorKind::PermissionDenied)), "the node ends");
 }
 
 #[test]

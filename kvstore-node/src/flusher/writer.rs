@@ -48,8 +48,6 @@ struct Turn {
     spoilt: Vec<(PlacementId, u64)>,
     /// Refused work may be offered again.
     queue_drained: bool,
-    /// The engine could not be read.
-    read_failure: Option<EngineError>,
     stop: bool,
 }
 
@@ -94,11 +92,7 @@ impl Writer {
             if turn.queue_drained {
                 (self.on_event)(FlushEvent::QueueDrained);
             }
-            let taken = match turn.read_failure.take() {
-                Some(error) => Err(error),
-                None => self.take(turn),
-            };
-            match taken {
+            match self.take(turn) {
                 Ok(true) if !stop => {}
                 // Rows that were not written are recovered from the log.
                 Ok(_) => return,
@@ -117,7 +111,7 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         let config = &shared.config;
         let mut queue = shared.queue.lock();
-        while queue.work.is_empty() && !queue.stopping && queue.read_failure.is_none() {
+        while queue.work.is_empty() && !queue.stopping {
             let now = Instant::now();
             let job = self.jobs.due(now);
             if job.is_some_and(|due| due <= now) {
@@ -132,7 +126,7 @@ impl Writer {
                 None => shared.wake.wait(&mut queue),
             }
         }
-        let mut turn = Turn { read_failure: queue.read_failure.take(), ..Turn::default() };
+        let mut turn = Turn::default();
         while turn.bytes < config.write_bytes_max && turn.barrier.is_none() {
             let work = match self.jobs.next_ready() {
                 Some(work) => work,
@@ -233,7 +227,6 @@ impl Writer {
             drop(queue);
             probed = self.engine.probe_disk();
         }
-        tracing::info!("the disk has space for the engine again");
     }
 
     /// Does a turn's work. Returns whether all was done: not if the flusher was stopped while the disk was full.

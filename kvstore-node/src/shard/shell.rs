@@ -333,14 +333,9 @@ impl Shell for ShardShell {
         }
     }
 
-    fn fail(&mut self, at: At, error: &ViewError) -> bool {
-        if self.context.flusher.note_read_failure(error) {
-            tracing::debug!(partition = %at.partition, placement = %at.placement, %error, "the engine cannot be read");
-            return true;
-        }
+    fn fail(&mut self, at: At, error: &ViewError) {
         tracing::error!(partition = %at.partition, placement = %at.placement, %error, "the engine cannot be read; the node stops and its data is left as it is");
         self.context.shared.fail();
-        false
     }
 
     fn ticked(&mut self, local: &mut LocalCopy<Self>, now: Millis) {

@@ -406,9 +406,8 @@ impl Shell for MachineShell {
         }
     }
 
-    fn fail(&mut self, at: At, error: &ViewError) -> bool {
+    fn fail(&mut self, at: At, error: &ViewError) {
         self.effects.push(Effect::Alarm(at.partition, error.to_string()));
-        false
     }
 
     fn ticked(&mut self, _: &mut LocalCopy<Self>, _: Millis) {}

@@ -112,9 +112,7 @@ impl<S: Shell> Partitions<S> {
             return;
         }
         self.pass_row(partition.clone(), placement);
-        let is_unread = |local: &LocalCopy<S>| local.unread.is_some_and(|(unread, _)| unread == epoch);
-        let gives_up = releasing || self.copies.get(&placement).is_some_and(is_unread);
-        let input = if gives_up { Input::HandOver { epoch, to: placement } } else { Input::KeepLeading { epoch } };
+        let input = if releasing { Input::HandOver { epoch, to: placement } } else { Input::KeepLeading { epoch } };
         self.step(placement, input);
         // The earlier report may have been lost when the node, or this registration, ended.
         if let Some(local) = self.copies.get_mut(&placement)

@@ -14,7 +14,7 @@ use crate::ranges::split_work::SplitWork;
 use crate::shell::{At, Shell};
 use archon_kv::{ClientIndex, LogTime, Memtable, MemtableBudget};
 use archon_replica::{Position, Recovered, Replica};
-use archon_types::{Answer, Epoch, ErrorDetail, KeyRange, Millis, Partition, PartitionId, PlacementId, Seq};
+use archon_types::{Answer, ErrorDetail, KeyRange, Millis, Partition, PartitionId, PlacementId, Seq};
 
 /// Marks that the engine may hold rows of any position.
 pub const ENGINE_AHEAD_UNKNOWN: Seq = Seq::new(u64::MAX);
@@ -83,8 +83,6 @@ pub struct LocalCopy<S: Shell> {
     pub(crate) covered: bool,
     /// The copy being pulled.
     pub(crate) pull: Option<Pull<S::Page>>,
-    /// Epoch of the leadership last given up because the disk refused to read its rows, and the time of that.
-    pub(crate) unread: Option<(Epoch, Millis)>,
     /// Stepped since its last flush.
     pub(crate) touched: bool,
     pub(crate) emptied: Emptied,
@@ -143,7 +141,6 @@ impl<S: Shell> LocalCopy<S> {
             gathered_from: 0,
             commit_noted_from: 0,
             pull: None,
-            unread: None,
             touched: false,
             emptied,
             split: SplitWork::default(),

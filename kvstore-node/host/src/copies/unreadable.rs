@@ -10,8 +10,7 @@ use crate::copies::unreadable_copy::UnreadableCopy;
 use crate::operations::refusal::Cause;
 use crate::partitions::Partitions;
 use crate::shell::{At, Observed, Shell};
-use archon_replica::Input;
-use archon_types::{Fact, PartitionId, Placement, PlacementId, ReplicaState, Report, Seq};
+use archon_types::{Fact, PartitionId, PlacementId, Report, Seq};
 
 /// Pause before the node gives up the next leadership of such a copy, in milliseconds: if no other copy can lead, the
 /// coordinators name this one again at once.
@@ -57,26 +56,6 @@ impl<S: Shell> Partitions<S> {
         copy.named = (row.leader == Some(*placement)).then_some((row.epoch, row.version));
         self.release_unreadable();
         true
-    }
-
-    /// Gives up the leadership of a copy without readable rows on a full disk, if another Live copy can take it. At most
-    /// once per [`RELEASE_PAUSE_MS`], as the disks of all its nodes may be full.
-    pub(crate) fn hand_over_unread(&mut self, placement: PlacementId) {
-        let now = self.turn.now;
-        let Some(local) = self.copies.get_mut(&placement) else { return };
-        let Some(configuration) = local.replica.configuration() else { return };
-        let (row, shell) = (&configuration.row, &self.turn.shell);
-        let can_lead = |other: &Placement| {
-            other.id != placement
-                && other.state == ReplicaState::Live
-                && shell.peer(other.node).is_some_and(|(_, has_failed)| !has_failed)
-        };
-        let is_due = local.unread.is_none_or(|(_, last)| now.since(last) >= RELEASE_PAUSE_MS);
-        if row.leader == Some(placement) && is_due && row.placements.iter().any(can_lead) {
-            let epoch = row.epoch;
-            local.unread = Some((epoch, now));
-            self.turn.step(local, Input::HandOver { epoch, to: placement });
-        }
     }
 
     /// Gives up leaderships of unreadable copies, each once per [`RELEASE_PAUSE_MS`].

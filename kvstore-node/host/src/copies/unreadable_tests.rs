@@ -1,10 +1,7 @@
 use super::*;
-use crate::Refusal;
 use crate::log_write::LogWrite;
 use crate::mutant::{Broken, Mutant};
-use crate::test_shell::{
-    LIFE, OTHER, OWN, PARTITION, TestShell, follower, follower_row, get, hear, held, position, request, serving, settle,
-};
+use crate::test_shell::{LIFE, OWN, PARTITION, TestShell, follower, follower_row, hear, held, position, settle};
 use archon_kv::{Effect, RowChange, row};
 use archon_replica::{Body, Entry, Message};
 use archon_types::Millis;
@@ -83,38 +80,6 @@ fn unreadable_copy_releases_leadership_once_per_pause() {
     };
     assert_eq!([1_000, 1_001, 5_999, 6_000].map(|now| named(&mut node, now)), [1, 1, 1, 2]);
     assert_eq!(node.leading(), 0);
-}
-
-/// A leader with an engine that refuses reads on a full disk, and the row that names it.
-fn unread(others: &[(PlacementId, ReplicaState)]) -> (Partitions<TestShell>, archon_types::Partition) {
-    let mut node = serving(Broken::default(), crate::test_shell::row(1, &[]));
-    let row = crate::test_shell::row(2, others);
-    node.duties(LIFE.incarnation, vec![Action::Configure { partition: row.clone(), placement: OWN }]);
-    settle(&mut node);
-    node.shell_mut().reads_fail = true;
-    node.operate(request(get("key"), "read"));
-    settle(&mut node);
-    assert!(matches!(node.shell().refusals[..], [("read", Refusal::Unreadable(_))]), "{:?}", node.shell().refusals);
-    (node, row)
-}
-
-#[test]
-fn leader_without_reads_hands_over_to_live_copy() {
-    let (mut node, row) = unread(&[(OTHER, ReplicaState::Live)]);
-    assert!(facts(&node).contains(&Fact::Released), "{:?}", facts(&node));
-    assert_eq!(node.leading(), 0);
-    node.duties(LIFE.incarnation, vec![Action::Configure { partition: row, placement: OWN }]);
-    settle(&mut node);
-    assert_eq!(node.leading(), 0, "the same row does not make it lead again");
-}
-
-#[test]
-fn sole_leader_without_reads_keeps_leading() {
-    for others in [&[][..], &[(OTHER, ReplicaState::Load)]] {
-        let (node, _) = unread(others);
-        assert!(!facts(&node).contains(&Fact::Released), "{:?}", facts(&node));
-        assert_eq!(node.leading(), 1);
-    }
 }
 
 #[test]

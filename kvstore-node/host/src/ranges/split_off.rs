@@ -98,10 +98,7 @@ impl<S: Shell> Partitions<S> {
                 self.dormant.insert(placement, found);
                 self.turn.shell.observe(at, Observed::Formed);
             }
-            // If the node goes on, the log has the copy for the next start.
-            Err(error) => {
-                self.turn.shell.fail(at, &error);
-            }
+            Err(error) => self.turn.shell.fail(at, &error),
         }
     }
 
