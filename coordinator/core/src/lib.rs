@@ -52,8 +52,7 @@ pub use findings::totals::Totals;
 pub use invariants::violation::Violation;
 pub use invariants::{check, check_step};
 pub use leader::duties::{
-    DutiesMark, OrdersMark, duties, duties_mark, nodes_delta, orders_mark, rows_piece, table_piece, table_ready,
-    under_orders,
+    DutiesMark, duties, duties_mark, nodes_delta, rows_piece, table_piece, table_ready, under_orders,
 };
 pub use leader::report::{on_report, on_reports, on_stopping};
 pub use leader::term;

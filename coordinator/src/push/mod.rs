@@ -17,7 +17,7 @@ pub(crate) use news::{EncodedNews, NewsKept};
 
 use crate::leader::session::Session;
 use crate::statistics::metrics::Metrics;
-use archon_coordinator_core::{ClusterState, NodeRow, OrdersMark, orders_mark, under_orders};
+use archon_coordinator_core::{ClusterState, NodeRow, under_orders};
 use archon_security::Transport;
 use archon_types::{Incarnation, NodeId, NodeStatus, Version};
 use pusher::{PushLimits, Pusher};
@@ -130,7 +130,8 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport:
 struct DutiesWatch {
     /// Log index of the last look.
     looked: Option<Version>,
-    orders: Option<OrdersMark>,
+    /// Version of the orders at the last look.
+    orders: Option<Version>,
     /// Members under orders at the last look.
     under_orders: BTreeSet<NodeId>,
 }
@@ -141,8 +142,8 @@ impl DutiesWatch {
     fn touched(&mut self, state: &ClusterState) -> (BTreeSet<NodeId>, BTreeSet<NodeId>) {
         let version = Version::new(state.applied);
         let rows = touched(state, self.looked.replace(version).unwrap_or(version));
-        let mark = orders_mark(state);
-        if self.orders.replace(mark) == Some(mark) {
+        let version = state.controls_version;
+        if self.orders.replace(version) == Some(version) {
             return (rows, BTreeSet::new());
         }
         // Also members that were under an order until now.

@@ -93,20 +93,11 @@ pub fn duties_mark(state: &ClusterState, node: NodeId) -> Option<DutiesMark> {
     })
 }
 
-/// Version of the operators' orders, and whether a recovery takes inventories: duties depend on both beside the rows.
-pub type OrdersMark = (Version, bool);
-
-/// Returns the mark of the orders; as long as it is equal, [`under_orders`] changes with rows only.
-pub const fn orders_mark(state: &ClusterState) -> OrdersMark {
-    (state.controls_version, state.recovery.is_some())
-}
-
-/// Returns the members with duties that do not follow from rows: their leadership of a partition is to end although no
-/// other member is named for it, or they only report their copies.
+/// Returns the members whose leadership of a partition is to end although no other member is named for it. They change with
+/// `controls_version` and with rows.
 pub fn under_orders(state: &ClusterState) -> BTreeSet<NodeId> {
     let leader = |partition| state.partitions.get(partition)?.leader_placement().map(|leader| leader.node);
-    let inventories = state.recovery.iter().flat_map(|recovery| recovery.inventories.keys().copied());
-    state.ending().filter_map(leader).chain(inventories).collect()
+    state.ending().filter_map(leader).collect()
 }
 
 /// Returns the nodes newer than `since`, oldest change first and about `bytes_max` of them: the delta's version marks
