@@ -261,7 +261,7 @@ fn invalid_split_limits_are_refused_with_the_valid_range() {
         (&["create", "a", "--partitions", "4", "--replication", "3", "--split-above", "1GiB"][..], "--split-above"),
         (&["create", "a", "--range", "--replication", "3", "--split-above", "1"], "1MiB or 1GiB"),
         (&["create", "a", "--range", "--replication", "3", "--split-above", "1000KiB"], "the least limit is 1048576"),
-        (&["create", "a", "--range", "--replication", "3", "--split-above", "much"], "no unit of size"),
+        (&["create", "a", "--range", "--replication", "3", "--split-above", "much"], "not a unit of size"),
         (&["create", "a", "--range", "--replication", "3", "--split-above-rate", "99"], "the least limit is 100"),
         (&["create", "a", "--range", "--replication", "3", "--split-above", "none"], "leave the option out"),
         (&["alter", "times"], "--split-above"),

@@ -185,7 +185,7 @@ fn invalid_merge_is_refused_with_the_reason() {
         let ran = cluster.archon(&[&["partition", "merge"], arguments].concat());
         assert!(ran.code == code && ran.stderr.contains(text), "{arguments:?}: {} {}", ran.code, ran.stderr);
     };
-    says(&cluster, &["0"], 2, "hashed");
+    says(&cluster, &["0"], 2, "hash table");
     says(&cluster, &["7", "--table", "times"], 3, "has no partition 7");
     says(&cluster, &["0", "--table", "nowhere"], 3, "nowhere");
     says(&cluster, &["1", "--table", "times"], 4, "no right neighbour");
@@ -244,5 +244,5 @@ fn small_neighbours_are_merged_automatically_without_loss() {
     let seen = counting.end();
     assert!(seen.iter().all(|seen| seen.open == 0), "nothing failed, so nothing is open: {seen:?}");
     let events = cluster.done(&["events"]);
-    assert!(events.contains("by itself"), "{events}");
+    assert!(events.contains("merged automatically"), "{events}");
 }

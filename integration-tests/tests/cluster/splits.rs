@@ -204,11 +204,11 @@ fn invalid_split_is_refused_with_the_reason() {
         let (found, stderr) = refused(cluster, arguments);
         assert!(found == code && stderr.contains(text), "{arguments:?}: {found} {stderr}");
     };
-    says(&cluster, &["0", "--at", "m"], 2, "hashed");
+    says(&cluster, &["0", "--at", "m"], 2, "hash table");
     says(&cluster, &["7", "--table", "times", "--at", "m"], 3, "has no partition 7");
     says(&cluster, &["0", "--table", "nowhere", "--at", "m"], 3, "nowhere");
     says(&cluster, &["0", "--table", "times", "--at", ""], 2, "empty");
-    says(&cluster, &["0"], 2, "hashed");
+    says(&cluster, &["0"], 2, "hash table");
     says(&cluster, &["0", "--table", "times"], 4, "has fewer than two rows");
     says(&cluster, &["0", "--table", "times", "--cancel"], 4, "not being split");
     says(&cluster, &["0", "--table", "times", "--at", "m", "--cancel"], 2, "cannot be used with");
