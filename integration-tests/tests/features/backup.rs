@@ -258,7 +258,7 @@ fn obstructed_backup_or_restore_changes_nothing() {
     refused(&["backup", "verify", &manifest.display().to_string()], 2, "a backup is a directory");
     let aside = Path::new(&backup).join("aside");
     fs::rename(&manifest, &aside).expect("it is lost");
-    refused(&["backup", "verify", &backup], 1, "manifest.json is damaged: it is lost");
+    refused(&["backup", "verify", &backup], 1, "manifest.json is damaged: it is missing");
     fs::rename(&aside, &manifest).expect("it is brought back");
 
     let tables = cluster.json(&["table", "list"]).expect("tables");

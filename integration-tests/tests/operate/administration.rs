@@ -115,7 +115,7 @@ fn partition_without_in_sync_copy_is_given_up_only_on_order() {
         check(ran.code == 4, || format!("{}: {}", ran.code, ran.stderr)).map(|()| ran.stderr)
     })
     .0;
-    for part in ["DataLoss", "all its data is lost", "athens comes back", "cut off", "--accept-data-loss"] {
+    for part in ["DataLoss", "all its data is lost", "athens returns", "cut off", "--accept-data-loss"] {
         assert!(why.contains(part), "{part:?} is not in {why}");
     }
     assert!(refused(&cluster, &["node", "lost", "athens"]).contains("last in-sync copy of 2 partitions"));

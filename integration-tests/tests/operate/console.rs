@@ -170,7 +170,7 @@ fn impossible_console_requests_are_refused_with_reason() {
         ("GET", "/api/v1/rows/default/%ff", "", "", 400, "UTF-8"),
         ("POST", "/api/v1/nodes/athens/fly", CHANGES, "{}", 400, "fly"),
         ("POST", "/api/v1/nodes/athens/undrain", CHANGES, "{}", 200, ""),
-        ("POST", "/api/v1/tables", CHANGES, "{\"name\":\"t\",\"kind\":\"lease\"}", 400, "how many partitions"),
+        ("POST", "/api/v1/tables", CHANGES, "{\"name\":\"t\",\"kind\":\"lease\"}", 400, "give the number of partitions"),
         ("POST", "/api/v1/tables", CHANGES, "{\"name\":\"t\",\"kind\":\"hash\",\"partitons\":3}", 422, "partitons"),
         ("POST", "/api/v1/rebalance/cancel", CHANGES, "{}", 409, ""),
         ("POST", "/api/v1/rebalance/apply", CHANGES, "{\"moves\":[]}", 422, "table_version"),

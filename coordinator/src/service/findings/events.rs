@@ -117,10 +117,10 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> Summary {
             (format!("a new epoch after {epoch} was requested{}", because(why)), of(partition))
         }
         EventKind::MemberBarred { member, bar, why } => {
-            (format!("{} is barred from it{}", state.node_name(*member), because(why)), bars::subject(state, *bar))
+            (format!("{} is excluded from it{}", state.node_name(*member), because(why)), bars::subject(state, *bar))
         }
         EventKind::BarLifted { member, bar } => {
-            (format!("{} is no longer barred from it", state.node_name(*member)), bars::subject(state, *bar))
+            (format!("{} is no longer excluded from it", state.node_name(*member)), bars::subject(state, *bar))
         }
         EventKind::PartitionOffline { partition, why } => (format!("taken offline{}", because(why)), of(partition)),
         EventKind::PartitionOnline { partition } => ("brought online".to_owned(), of(partition)),

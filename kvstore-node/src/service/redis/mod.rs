@@ -117,7 +117,7 @@ impl RedisService {
         let connection = TcpStream::from_std(connection)?;
         let Transport::Tls(tls) = &self.kv.shared.config.transport else { return Ok(Some(connection.into())) };
         let Some(delay) = entry.handshake_delay(Instant::now()) else {
-            tracing::debug!("a connection is closed: its address begins too many TLS handshakes");
+            tracing::debug!("a connection is closed: its address has too many unfinished TLS handshakes");
             return Ok(None);
         };
         sleep(delay).await;
