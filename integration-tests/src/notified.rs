@@ -85,7 +85,7 @@ impl Notified {
         let heard = self.heard();
         let at = heard.iter().position(|line| line == "STOPPING=1").unwrap_or_else(|| panic!("{heard:?}"));
         let [_, status, extend] = &heard[at..] else { panic!("{heard:?}") };
-        assert!(status.starts_with("STATUS=hands over"), "{heard:?}");
+        assert!(status.starts_with("STATUS=handing over"), "{heard:?}");
         let micros = extend.strip_prefix("EXTEND_TIMEOUT_USEC=").and_then(|micros| micros.parse().ok());
         Duration::from_micros(micros.unwrap_or_else(|| panic!("{heard:?}")))
     }

@@ -149,7 +149,7 @@ async fn lone_coordinator_with_full_disk_keeps_cluster_serving() {
     assert!(reasons.iter().any(|reason| reason.starts_with("disk_full: coordinator 1 at ")), "{reasons:?}");
     goes_on(&load, 2_000).await;
     assert!(lives(pid), "{}", cluster.coordinator(0).log_tail(40));
-    let told = cluster.coordinator(0).log().matches("take no changes").count();
+    let told = cluster.coordinator(0).log().matches("the coordinators refuse changes").count();
     assert_eq!(told, 1, "{}", cluster.coordinator(0).log_tail(40));
 
     // It starts on it, too.
