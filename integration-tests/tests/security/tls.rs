@@ -430,7 +430,7 @@ fn members_with_two_authorities_are_reported() {
         let reasons = status["reasons"].as_array().cloned().unwrap_or_default();
         let told = reasons.iter().find(|reason| reason["code"] == "authorities_differ");
         let message = told.and_then(|told| told["message"].as_str()).unwrap_or_default();
-        match message.contains("are of 2 authorities") && message.contains("… that of byzantium;") {
+        match message.contains("use certificates of 2 authorities") && message.contains("… that of byzantium;") {
             true => Ok(()),
             false => Err(status.to_string()),
         }
@@ -455,7 +455,7 @@ fn member_with_certificate_for_other_address_is_refused() {
     let issued = |role, name| cluster.issuer().credentials(role, name, ["localhost:1"]).expect("issued");
     let (sparta, four) = (issued(Role::Node, "sparta"), issued(Role::Coordinator, "4"));
     let node = &["node", "--name", "sparta", "--coordinators", &coordinators];
-    let names = "and the certificate names only localhost: say";
+    let names = "and the certificate names only localhost: give";
     for (arguments, told) in
         [(&node[..], listen.as_str()), (&[node, &["--advertise", "other:7"][..]].concat(), "other:7")]
     {
