@@ -71,7 +71,7 @@ mod tests {
         for member in ["coordinator/1", "node/athens", "participant/billing-3"] {
             let refused = Caller::NOBODY.on_behalf_of(&format!("{member} 10.0.0.7")).unwrap_err();
             assert_eq!(refused, BehalfError::Member(member.parse().unwrap()));
-            assert!(refused.to_string().ends_with("for a client, operator, admin only"), "{refused}");
+            assert!(refused.to_string().ends_with("forwards calls only for a client, operator, admin"), "{refused}");
         }
     }
 

@@ -50,7 +50,7 @@ const ALLOWED: &[(&str, f64, f64)] = &[
     ("puts-to-node", 3.18, 970.0),
     ("evaluate-put", 11.01, 575.0),
     ("commit-at-two", 0.42, 775.0),
-    ("write-rows", 9.03, 505.0),
+    ("write-rows", 9.17, 505.0),
     ("read-rows", 4.15, 495.0),
     ("scan-rows", 0.24, 285.0),
     ("values-to-client", 0.18, 325.0),
