@@ -6,7 +6,7 @@
 //! buffers. With segments of a fraction of the window there is always room for one. Segments on a network are shorter
 //! anyway.
 
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -21,6 +21,26 @@ pub const SEGMENT_BYTES_MAX: u32 = 16 * 1024;
 /// The error of the system; the listener is unchanged then.
 pub fn bound_segments(listener: &impl AsFd) -> io::Result<()> {
     SockRef::from(listener).set_tcp_mss(SEGMENT_BYTES_MAX)
+}
+
+/// Silence of a peer after which the system probes it.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+/// Interval between probes, and their number.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 4;
+/// Longest time without an acknowledgement of sent data.
+const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Lets the system close a connection whose peer vanished without closing it: after two minutes if nothing is sent,
+/// otherwise after half a minute. For protocols without keepalives of their own.
+///
+/// # Errors
+/// The error of the system.
+pub fn detect_lost_peer(connection: &impl AsFd) -> io::Result<()> {
+    let connection = SockRef::from(connection);
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
+    connection.set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_PROBES))?;
+    connection.set_tcp_user_timeout(Some(ACKNOWLEDGEMENT_TIMEOUT))
 }
 
 /// Pause of a member before it accepts again after a failure, mostly for lack of descriptors.
@@ -61,6 +81,17 @@ mod tests {
         }
         assert_eq!(failures.note(begun + REPORT_INTERVAL), Some(500));
         assert_eq!(failures.note(begun + REPORT_INTERVAL), None);
+    }
+
+    #[test]
+    fn lost_peers_are_probed_and_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connected = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        detect_lost_peer(&connected).unwrap();
+        let socket = SockRef::from(&connected);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE_IDLE);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(ACKNOWLEDGEMENT_TIMEOUT));
     }
 
     #[test]

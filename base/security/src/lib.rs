@@ -34,7 +34,7 @@ pub use callers::identity::{Identity, IdentityError, Role};
 pub use callers::rights::{REMOVED_COORDINATOR_CALL, callers, known_calls, known_commands};
 pub use counted_body::{CountedBody, UnreadAccount};
 pub use limits::refusals::{Refusal, RefusalRecorder, Refusals};
-pub use limits::unread::{ResponseSlices, UNREAD_BYTES_MAX, UnreadBudget, UnreadResponses, UnreadWatch};
+pub use limits::unread::{ResponseSlices, UNREAD_BYTES_MAX, UnreadBudget, UnreadResponses, UnreadShare, UnreadWatch};
 pub use net::stream::{Protocol, ReadHalf, Stream, WriteHalf};
 pub use net::transport::{CONNECT_TIMEOUT, Connector, LOOKUP_TIMEOUT, Transport};
 pub use tls::Tls;

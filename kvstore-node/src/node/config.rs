@@ -143,6 +143,11 @@ impl NodeConfig {
         let told = self.advertise.clone().unwrap_or_else(|| listen.to_string());
         let reached = self.transport.check_reached(&told, |other| format!("give --advertise {other}"));
         reached.map_err(|detail| wrong("", detail.message))?;
+        if let Some(redis) = &self.redis {
+            let reached = redis.advertise.clone().unwrap_or_else(|| redis.listen.to_string());
+            let reached = self.transport.check_reached(&reached, |other| format!("give --redis-advertise {other}"));
+            reached.map_err(|detail| wrong("", detail.message))?;
+        }
         Ok(listen)
     }
 

@@ -84,9 +84,12 @@ pub(crate) async fn serve(
     let end = services.end.clone();
     let shared = Arc::clone(&services.shared);
     let streams = streams(&services);
+    // Unread responses to clients count together, in either protocol.
+    let unread = || UnreadBudget::new(shared.memory.partial_bytes);
+    let unread_of_clients = unread();
     if let Some(RedisListener { listener, redis, advertised }) = services.redis.take() {
         let (kv, partial) = (streams.kv.clone(), streams.partial_of_clients.clone());
-        let service = RedisService::new(kv, redis, &advertised, partial);
+        let service = RedisService::new(kv, redis, &advertised, partial, unread_of_clients.clone());
         services.tasks.spawn(service.serve(listener, runtimes.clone()));
     }
     let routes = routes(services, &streams);
@@ -94,8 +97,7 @@ pub(crate) async fn serve(
     // cannot use.
     let pushes = PartialBudget::new(shared.memory.partial_bytes);
     let partial = PartialBodies::new(streams.partial_of_clients.clone(), pushes, MEMBERS_CALL);
-    let unread = || UnreadBudget::new(shared.memory.partial_bytes);
-    let responses = BoundedResponses::new(unread(), unread(), MEMBERS_CALL);
+    let responses = BoundedResponses::new(unread_of_clients, unread(), MEMBERS_CALL);
     let mut servers = JoinSet::new();
     let mut ways = Vec::new();
     for runtime in &runtimes {

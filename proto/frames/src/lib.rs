@@ -40,4 +40,4 @@ pub use reader::{FrameReader, STRANGER_BYTES_MAX};
 pub use responses::{BoundedResponses, Counted};
 pub use server::{GrpcServer, GrpcSettings, Serving};
 pub use sort::{Incoming, route, sort, turn_away_in_its_words};
-pub use writer::FrameWriter;
+pub use writer::{FrameWriter, Progress};

@@ -16,6 +16,44 @@ use tokio::time::{Instant, timeout_at};
 /// Memory that is kept for later frames.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
+/// Writes to a peer that must make progress: it is given up if it accepts nothing for `stalled`, or not everything
+/// within `timeout` of the first wait.
+#[derive(Debug)]
+pub struct Progress {
+    stalled: Duration,
+    timeout: Duration,
+    since: Option<Instant>,
+}
+
+impl Progress {
+    /// Creates the state before the first write.
+    pub const fn new(stalled: Duration, timeout: Duration) -> Self {
+        Self { stalled, timeout, since: None }
+    }
+
+    /// Awaits one write of a part. Calls `waits` before the first wait for the peer.
+    ///
+    /// # Errors
+    /// [`FrameError::Stalled`], or the error of the write or of `waits`.
+    pub async fn write<T>(
+        &mut self,
+        write: impl Future<Output = Result<T, FrameError>>,
+        waits: impl FnOnce() -> Result<(), FrameError>,
+    ) -> Result<T, FrameError> {
+        let mut write = pin!(write);
+        // Needs no timer while there is room, which is the ordinary case.
+        if let Poll::Ready(written) = poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await {
+            return written;
+        }
+        let now = Instant::now();
+        if self.since.is_none() {
+            waits()?;
+        }
+        let until = (now + self.stalled).min(*self.since.get_or_insert(now) + self.timeout);
+        timeout_at(until, write).await.map_err(|_| FrameError::Stalled(until - now))?
+    }
+}
+
 /// Collects frames and writes them.
 #[derive(Debug)]
 pub struct FrameWriter {
@@ -110,18 +148,9 @@ impl FrameWriter {
     /// # Errors
     /// [`FrameError::Stalled`], or if the connection broke.
     pub async fn flush_within(&mut self, stalled: Duration, timeout: Duration) -> Result<(), FrameError> {
-        let mut since = None;
+        let mut progress = Progress::new(stalled, timeout);
         while !self.is_empty() {
-            let mut write = pin!(self.write_some());
-            // Needs no timer while there is room, which is the ordinary case.
-            match poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await {
-                Poll::Ready(written) => written?,
-                Poll::Pending => {
-                    let now = Instant::now();
-                    let until = (now + stalled).min(*since.get_or_insert(now) + timeout);
-                    timeout_at(until, write).await.map_err(|_| FrameError::Stalled(until - now))??;
-                }
-            }
+            progress.write(self.write_some(), || Ok(())).await?;
         }
         self.shrink();
         Ok(())

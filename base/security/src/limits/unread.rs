@@ -72,13 +72,17 @@ impl UnreadBudget {
         self.0.fit(&self.0.counts.lock(), counted_address(from), bytes)
     }
 
-    fn take(&self, from: IpAddr, bytes: usize) -> Result<BudgetShare, ErrorDetail> {
+    /// Takes `bytes` for responses to `from`, until the share is dropped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Overloaded`] if the budget has no room for them.
+    pub fn take(&self, from: IpAddr, bytes: usize) -> Result<UnreadShare, ErrorDetail> {
         let (from, bytes) = (counted_address(from), bytes.saturating_add(OVERHEAD_BYTES));
         let mut counts = self.0.counts.lock();
         self.0.fit(&counts, from, bytes)?;
         counts.used += bytes;
         *counts.addresses.entry(from).or_default() += bytes;
-        Ok(BudgetShare { budget: self.clone(), from, bytes })
+        Ok(UnreadShare { budget: self.clone(), from, bytes })
     }
 }
 
@@ -104,13 +108,14 @@ impl Totals {
 
 /// Bytes of the budget; dropping it returns them.
 #[derive(Debug)]
-struct BudgetShare {
+#[must_use = "dropping the share returns its bytes at once"]
+pub struct UnreadShare {
     budget: UnreadBudget,
     from: IpAddr,
     bytes: usize,
 }
 
-impl Drop for BudgetShare {
+impl Drop for UnreadShare {
     fn drop(&mut self) {
         let mut counts = self.budget.0.counts.lock();
         counts.used -= self.bytes;
@@ -176,7 +181,7 @@ impl UnreadResponses {
 struct MessageShare {
     responses: Arc<UnreadResponses>,
     number: u64,
-    _budget: BudgetShare,
+    _budget: UnreadShare,
 }
 
 impl Drop for MessageShare {

@@ -29,6 +29,7 @@ use rustls::pki_types::ServerName;
 use rustls::server::WebPkiClientVerifier;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, ServerConfig};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,8 +58,8 @@ pub struct Tls {
     complaints: Complaints,
     pub(crate) shut_out: ShutOut,
     looks: Mutex<Looks>,
-    /// Address that other processes use for this one, once checked against the certificate.
-    reached_at: Mutex<Option<Arc<str>>>,
+    /// Addresses that other processes use for this one, once checked against the certificate.
+    reached_at: Mutex<BTreeSet<Box<str>>>,
     /// Set if `looks` holds a reason why new files are not used; readable without its lock.
     is_not_taken: AtomicBool,
     /// Set while another thread checks the files.
@@ -230,13 +231,10 @@ impl Tls {
         if let (Ok(()), Err(revoked)) = (accepts(&used), accepts(new)) {
             return Err(format!("{}: {revoked}; issue it again", file.display()));
         }
-        match self.reached_at.lock().as_deref() {
-            // A process that is not reachable anyway loses nothing.
-            Some(address) if used.names(host_of(address)) => {
-                new.check_reached(address).map_err(|unnamed| unnamed.message(None))
-            }
-            _ => Ok(()),
-        }
+        let addresses = self.reached_at.lock();
+        // A process that is not reachable anyway loses nothing.
+        let mut reached = addresses.iter().filter(|address| used.names(host_of(address)));
+        reached.try_for_each(|address| new.check_reached(address).map_err(|unnamed| unnamed.message(None)))
     }
 
     /// Rejects an address that the certificate in use does not name, and remembers it for renewals.
@@ -244,7 +242,7 @@ impl Tls {
     /// # Errors
     /// The hosts that the certificate names.
     pub(crate) fn check_reached(&self, address: &str) -> Result<(), UnnamedAddress> {
-        *self.reached_at.lock() = Some(address.into());
+        self.reached_at.lock().insert(address.into());
         self.credentials().check_reached(address)
     }
 

@@ -120,6 +120,8 @@ fn renewal_without_the_advertised_host_is_rejected() {
     let before = end(&tls);
     let transport = Transport::Tls(Arc::clone(&tls));
     transport.check_reached("127.0.0.1:7211", |_| String::new()).unwrap();
+    // A second address, of another listener, does not replace the first.
+    transport.check_reached("10.9.9.9:6379", |_| String::new()).unwrap_err();
     let hosts = ["10.9.9.9".parse().unwrap()];
     let elsewhere = authority.issue(&identity("node/athens"), &hosts, crate::support::DAY, SystemTime::now()).unwrap();
     replace(directory.path(), &elsewhere);

@@ -8,15 +8,17 @@ use super::refusal::Refusal;
 use super::session::Session;
 use super::{LIMITS, RedisService, caller_kind, check_caller, send_last};
 use crate::server::admit::Permit;
-use archon_frames::PartialMessage;
+use archon_frames::{FrameError, PartialMessage, Progress};
 use archon_resp::{Parser, Reply, Version};
-use archon_security::Stream;
 use archon_security::connection_limit::Entry;
+use archon_security::{Stream, UnreadBudget, UnreadShare};
+use archon_types::ErrorDetail;
 use bytes::{Bytes, BytesMut};
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{sleep_until, timeout};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::sleep_until;
 
 /// Bytes of replies after which they are sent, before further requests are executed.
 const REPLIES_BYTES_MAX: usize = 64 * 1024;
@@ -26,6 +28,8 @@ const REPLIES_MAX: usize = 256;
 const READ_BYTES: usize = 16 * 1024;
 /// Capacity of buffers that an idle connection keeps.
 const KEPT_BYTES_MAX: usize = 2 * READ_BYTES;
+/// Longest time in which a client takes nothing of the replies that wait for it.
+const STALLED: Duration = Duration::from_secs(3);
 /// Longest time in which a client takes one batch of replies.
 const REPLIES_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -39,6 +43,8 @@ enum End {
     Unknown,
     /// A request did not arrive, or replies were not read, in time.
     Stalled,
+    /// There is no room for replies that the client does not read at once.
+    Overloaded(ErrorDetail),
 }
 
 /// Serves a connection until it ends or the node stops.
@@ -53,14 +59,22 @@ pub(super) async fn serve(service: &RedisService, mut stream: Stream, entry: &En
         entry,
         parser: Parser::new(LIMITS),
         partial: PartialMessage::new(service.partial.clone()),
-        input: BytesMut::new(),
+        input: Input::default(),
+        has_executed: false,
         output: BytesMut::new(),
         permits: Vec::new(),
         is_identified: false,
     };
-    let end = match checked {
+    // A certificate identifies its holder. In plaintext the first request does.
+    let is_known = connection.session.caller.identity.is_some();
+    let begun = match checked {
+        Ok(()) if is_known => connection.identify(),
+        Ok(()) => Ok(()),
+        Err(text) => Err(End::Refused(text)),
+    };
+    let end = match begun {
         Ok(()) => connection.run(&mut stream).await,
-        Err(text) => End::Refused(text),
+        Err(end) => end,
     };
     match end {
         End::Refused(text) => {
@@ -77,6 +91,38 @@ pub(super) async fn serve(service: &RedisService, mut stream: Stream, entry: &En
             service.kv.shared.metrics.streams_stalled.add(1);
             tracing::debug!(id, "the connection of a Redis client is closed: it stands still");
         }
+        End::Overloaded(error) => {
+            service.kv.shared.metrics.streams_stalled.add(1);
+            tracing::debug!(id, %error, "the connection of a Redis client is closed: it does not read its replies");
+        }
+    }
+}
+
+/// Bytes that have arrived.
+#[derive(Default)]
+struct Input {
+    bytes: BytesMut,
+    /// Upper bound of the memory behind `bytes`, whose own capacity does not count what was taken from its beginning.
+    allocated: usize,
+}
+
+impl Input {
+    /// Makes room for one read, in less memory after a large request.
+    fn make_room(&mut self) {
+        if self.allocated > KEPT_BYTES_MAX && self.bytes.len() <= READ_BYTES {
+            let mut smaller = BytesMut::with_capacity(self.bytes.len() + READ_BYTES);
+            smaller.extend_from_slice(&self.bytes);
+            *self = Self { bytes: smaller, allocated: 0 };
+        }
+        self.bytes.reserve(READ_BYTES);
+        self.allocated = self.allocated.max(self.bytes.capacity());
+    }
+
+    /// Frees the memory of a large request once all bytes are taken.
+    fn shrink(&mut self) {
+        if self.bytes.is_empty() && self.allocated > KEPT_BYTES_MAX {
+            *self = Self::default();
+        }
     }
 }
 
@@ -86,7 +132,9 @@ struct Connection<'a> {
     entry: &'a Entry,
     parser: Parser,
     partial: PartialMessage,
-    input: BytesMut,
+    input: Input,
+    /// A request was executed since the last read. The budget of partial messages is held until its reply is sent.
+    has_executed: bool,
     output: BytesMut,
     /// Shares of admission of the operations with replies in `output`.
     permits: Vec<Permit>,
@@ -112,11 +160,12 @@ impl Connection<'_> {
     /// Executes all requests that have arrived whole.
     async fn execute_received(&mut self, stream: &mut Stream) -> Result<(), End> {
         loop {
-            let next = self.parser.next(&mut self.input);
+            let next = self.parser.next(&mut self.input.bytes);
             let Some(request) = next.map_err(|error| End::Refused(format!("ERR {error}")))? else { return Ok(()) };
-            self.partial.whole();
+            self.has_executed = true;
+            self.input.shrink();
             self.identify()?;
-            self.execute(&request).await?;
+            self.execute(request).await?;
             if self.output.len() >= REPLIES_BYTES_MAX || self.permits.len() >= REPLIES_MAX {
                 self.flush(stream).await?;
             }
@@ -136,8 +185,14 @@ impl Connection<'_> {
         Ok(())
     }
 
-    async fn execute(&mut self, request: &[Bytes]) -> Result<(), End> {
-        let executed = execute(self.service, &mut self.session, request).await;
+    async fn execute(&mut self, request: Vec<Bytes>) -> Result<(), End> {
+        let stop = &self.service.kv.stop;
+        let executed = tokio::select! {
+            biased;
+            executed = execute(self.service, &mut self.session, &request) => executed,
+            // The outcome of a write is unknown.
+            () = stop.cancelled() => return Err(End::Closed),
+        };
         self.permits.extend(self.session.permit.take());
         let reply = match executed {
             Ok(reply) => reply,
@@ -156,38 +211,36 @@ impl Connection<'_> {
         if self.output.is_empty() {
             return Ok(());
         }
-        let stop = &self.service.kv.stop;
-        let write = async {
-            stream.write_all(&self.output).await?;
-            stream.flush().await
-        };
+        let bytes = self.output.len();
+        let (service, from) = (self.service, self.session.caller.from);
         let written = tokio::select! {
-            written = timeout(REPLIES_TIMEOUT, write) => written,
-            () = stop.cancelled() => Ok(Err(std::io::ErrorKind::ConnectionAborted.into())),
+            written = send(stream, &mut self.output, &service.unread, from) => written,
+            () = service.kv.stop.cancelled() => Err(FrameError::Closed),
         };
         self.output.clear();
-        if self.output.capacity() > KEPT_BYTES_MAX {
+        if bytes > KEPT_BYTES_MAX {
             self.output = BytesMut::new();
         }
         self.permits.clear();
-        match written {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(End::Closed),
-            Err(_) => Err(End::Stalled),
-        }
+        written.map_err(|error| match error {
+            FrameError::Stalled(_) => End::Stalled,
+            FrameError::Refused(detail) => End::Overloaded(detail),
+            _ => End::Closed,
+        })
     }
 
     /// Reads more bytes.
     async fn receive(&mut self, stream: &mut Stream) -> Result<(), End> {
-        if self.input.is_empty() && self.input.capacity() > KEPT_BYTES_MAX {
-            self.input = BytesMut::new();
+        self.input.make_room();
+        if std::mem::take(&mut self.has_executed) {
+            self.partial.whole();
+            self.hold_input()?;
         }
-        self.input.reserve(READ_BYTES);
-        let pending = self.parser.pending_bytes() + self.input.len();
+        let pending = self.parser.pending_bytes() + self.input.bytes.len();
         let until = (pending > 0).then(|| self.partial.until(pending));
         let stop = &self.service.kv.stop;
         let read = tokio::select! {
-            read = stream.read_buf(&mut self.input) => read,
+            read = stream.read_buf(&mut self.input.bytes) => read,
             () = async {
                 match until {
                     Some(until) => sleep_until(until).await,
@@ -198,10 +251,112 @@ impl Connection<'_> {
             () = stop.cancelled() => return Err(End::Closed),
         };
         match read {
-            Ok(0) | Err(_) => return Err(End::Closed),
-            Ok(_) => {}
+            Ok(0) | Err(_) => Err(End::Closed),
+            Ok(_) => self.hold_input(),
         }
-        let held = self.partial.hold(self.parser.pending_bytes() + self.input.len());
+    }
+
+    /// Counts the bytes that have arrived among those of partial messages.
+    fn hold_input(&mut self) -> Result<(), End> {
+        let held = self.partial.hold(self.parser.pending_bytes() + self.input.allocated);
         held.map_err(|error| End::Refused(format!("ERR {error}")))
+    }
+}
+
+/// Sends replies to a client that must make progress. Those that it does not take at once count among the unread ones.
+async fn send(
+    stream: &mut (impl AsyncWrite + Unpin),
+    replies: &mut BytesMut,
+    unread: &UnreadBudget,
+    from: IpAddr,
+) -> Result<(), FrameError> {
+    let mut progress = Progress::new(STALLED, REPLIES_TIMEOUT);
+    let mut share: Option<UnreadShare> = None;
+    let bytes = replies.len();
+    let mut hold = || {
+        share = Some(unread.take(from, bytes).map_err(FrameError::Refused)?);
+        Ok(())
+    };
+    while !replies.is_empty() {
+        let write = async {
+            match stream.write_buf(replies).await? {
+                0 => Err(FrameError::Closed),
+                _ => Ok(()),
+            }
+        };
+        progress.write(write, &mut hold).await?;
+    }
+    progress.write(async { Ok(stream.flush().await?) }, hold).await?;
+    drop(share);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::ErrorKind;
+    use std::net::Ipv4Addr;
+    use tokio::io::duplex;
+    use tokio::time::Instant;
+
+    const FROM: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const REPLIES: usize = 100_000;
+
+    fn replies() -> BytesMut {
+        BytesMut::from(&vec![b'r'; REPLIES][..])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn replies_without_reader_count_until_they_stall() {
+        let (mut node, _client) = duplex(1_000);
+        let unread = UnreadBudget::new(1 << 20);
+        let (counted, begun) = (unread.clone(), Instant::now());
+        let sending = tokio::spawn(async move { send(&mut node, &mut replies(), &counted, FROM).await });
+        tokio::time::sleep(STALLED / 2).await;
+        assert!(unread.used() >= REPLIES, "{} bytes are counted", unread.used());
+        assert!(matches!(sending.await.unwrap(), Err(FrameError::Stalled(_))));
+        assert_eq!((begun.elapsed().as_secs(), unread.used()), (STALLED.as_secs(), 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_reader_gets_all_replies() {
+        let (mut node, mut client) = duplex(10_000);
+        let unread = UnreadBudget::new(1 << 20);
+        let counted = unread.clone();
+        let sending = tokio::spawn(async move { send(&mut node, &mut replies(), &counted, FROM).await });
+        let mut taken = 0;
+        while taken < REPLIES {
+            tokio::time::sleep(STALLED / 2).await;
+            taken += client.read(&mut [0; 10_000]).await.unwrap();
+        }
+        sending.await.unwrap().unwrap();
+        assert_eq!(unread.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn replies_without_room_and_reader_are_refused() {
+        let (mut node, _client) = duplex(1_000);
+        let sent = send(&mut node, &mut replies(), &UnreadBudget::new(REPLIES), FROM).await;
+        assert!(matches!(sent, Err(FrameError::Refused(detail)) if detail.kind == ErrorKind::Overloaded));
+        // A client that takes them at once needs no room.
+        let (mut node, _client) = duplex(2 * REPLIES);
+        send(&mut node, &mut replies(), &UnreadBudget::new(REPLIES), FROM).await.unwrap();
+    }
+
+    #[test]
+    fn input_keeps_no_memory_of_large_request() {
+        let mut input = Input::default();
+        input.bytes.extend_from_slice(&vec![b'a'; 1 << 20]);
+        input.make_room();
+        assert!(input.allocated > 1 << 20);
+        // The beginning of the next request has arrived.
+        let _taken = input.bytes.split_to((1 << 20) - 10);
+        input.shrink();
+        input.make_room();
+        assert_eq!(input.bytes.len(), 10);
+        assert!(input.allocated <= KEPT_BYTES_MAX, "{}", input.allocated);
+        input.bytes.clear();
+        input.make_room();
+        assert!(input.bytes.capacity() <= KEPT_BYTES_MAX, "{}", input.bytes.capacity());
     }
 }

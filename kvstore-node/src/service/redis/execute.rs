@@ -9,6 +9,9 @@ use archon_resp::{
 };
 use bytes::Bytes;
 
+/// Longest argument of `PING` and `ECHO`.
+const ECHO_BYTES_MAX: usize = 4 * 1024;
+
 /// Executes one request, of at least one argument.
 pub(super) async fn execute(service: &RedisService, session: &mut Session, request: &[Bytes]) -> Executed {
     if [&b"post"[..], b"host:"].iter().any(|http| request[0].eq_ignore_ascii_case(http)) {
@@ -20,10 +23,10 @@ pub(super) async fn execute(service: &RedisService, session: &mut Session, reque
     match command.kind {
         CommandKind::Ping => match request {
             [_] => Ok(Reply::Status("PONG")),
-            [_, text] => Ok(Reply::Bulk(text.clone())),
+            [_, text] => echo(text),
             _ => Err(wrong_arity(command.name).into()),
         },
-        CommandKind::Echo => Ok(Reply::Bulk(request[1].clone())),
+        CommandKind::Echo => echo(&request[1]),
         CommandKind::Quit => {
             session.closes = true;
             Ok(Reply::OK)
@@ -54,6 +57,14 @@ pub(super) async fn execute(service: &RedisService, session: &mut Session, reque
 
 const NO_PASSWORDS: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
      configuration is correct? The client certificate gives identity and rights here";
+
+/// Returns a text to its sender. Such replies need no admission, so they are short.
+fn echo(text: &Bytes) -> Executed {
+    if text.len() > ECHO_BYTES_MAX {
+        return Err(Refusal::new(format!("ERR string exceeds maximum allowed size ({ECHO_BYTES_MAX} bytes)")));
+    }
+    Ok(Reply::Bulk(text.clone()))
+}
 
 fn hello(session: &mut Session, arguments: &[Bytes]) -> Executed {
     let mut version = session.version;
@@ -126,4 +137,16 @@ fn describe(request: &[Bytes]) -> Executed {
 /// Parses an integer argument.
 pub(super) fn integer(text: &[u8]) -> Result<i64, Refusal> {
     parse_integer(text).ok_or(Refusal::Error(NOT_AN_INTEGER.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_not_echoed() {
+        let text = Bytes::from(vec![b'a'; ECHO_BYTES_MAX + 1]);
+        assert_eq!(echo(&text.slice(1..)), Ok(Reply::Bulk(text.slice(1..))));
+        assert!(matches!(echo(&text), Err(Refusal::Error(why)) if why.starts_with("ERR string exceeds")));
+    }
 }

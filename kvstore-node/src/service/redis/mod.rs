@@ -14,10 +14,10 @@ use super::kv::KvService;
 use crate::node::config::RedisConfig;
 use crate::server::demux::Accepted;
 use archon_frames::{Incoming, PartialBudget, StreamKind};
-use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
+use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures, detect_lost_peer};
 use archon_resp::Limits;
 use archon_security::connection_limit::{CallerKind, Entry};
-use archon_security::{Caller, Role, Stream, Transport};
+use archon_security::{Caller, Role, Stream, Transport, UnreadBudget};
 use archon_types::ErrorDetail;
 use archon_types::limits::VALUE_BYTES_MAX;
 use std::io;
@@ -49,17 +49,26 @@ pub(crate) struct RedisService {
     connections: Arc<AtomicU64>,
     /// Requests that have not arrived whole, of all connections.
     partial: PartialBudget,
+    /// Replies that clients have not read.
+    unread: UnreadBudget,
     started: Instant,
 }
 
 impl RedisService {
-    pub(crate) fn new(kv: KvService, config: RedisConfig, advertised: &str, partial: PartialBudget) -> Self {
+    pub(crate) fn new(
+        kv: KvService,
+        config: RedisConfig,
+        advertised: &str,
+        partial: PartialBudget,
+        unread: UnreadBudget,
+    ) -> Self {
         Self {
             kv,
             config: Arc::new(config),
             advertised: advertised.into(),
             connections: Arc::default(),
             partial,
+            unread,
             started: Instant::now(),
         }
     }
@@ -97,6 +106,10 @@ impl RedisService {
 
     async fn take(self, accepted: Accepted) {
         let Accepted { connection, entry } = accepted;
+        // The protocol has no keepalives.
+        if let Err(error) = detect_lost_peer(&connection) {
+            tracing::debug!(%error, "the loss of a Redis client will not be detected");
+        }
         let stop = self.kv.stop.clone();
         let opened = async {
             tokio::select! {
