@@ -463,6 +463,9 @@ fn member_with_certificate_for_other_address_is_refused() {
         let said_so = said.contains(&format!("error: others connect to {told}, {names}give --advertise localhost:"));
         assert!(code == Some(2) && said_so, "{code:?}: {said}");
     }
+    let redis = ["--advertise", "localhost:7", "--redis-listen", "127.0.0.1:0", "--redis-advertise", "other:7"];
+    let (code, said) = ends("node", &sparta, &[node, &redis[..]].concat());
+    assert!(code == Some(2) && said.contains(&format!("{names}give --redis-advertise localhost:7")), "{said}");
     let (code, said) = ends("joins", &four, &["coordinator", "--id", "4", "--join", &coordinators, "--learner"]);
     assert!(code == Some(2) && said.contains(names) && said.contains("issue it again with --host 127.0.0.1"), "{said}");
     // It was refused before it sent a request: no change of the quorum waits for it.
