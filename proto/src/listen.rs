@@ -31,8 +31,8 @@ const KEEPALIVE_PROBES: u32 = 4;
 /// Longest time without an acknowledgement of sent data.
 const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Lets the system close a connection whose peer vanished without closing it: after two minutes if nothing is sent,
-/// otherwise after half a minute. For protocols without keepalives of their own.
+/// Lets the system close a connection after its peer has vanished without closing it: within two minutes if nothing is
+/// sent, otherwise within about half a minute. For protocols without keepalives of their own.
 ///
 /// # Errors
 /// The error of the system.

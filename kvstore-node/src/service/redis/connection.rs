@@ -102,7 +102,7 @@ pub(super) async fn serve(service: &RedisService, mut stream: Stream, entry: &En
 #[derive(Default)]
 struct Input {
     bytes: BytesMut,
-    /// Upper bound of the memory behind `bytes`, whose own capacity does not count what was taken from its beginning.
+    /// Upper bound of the memory behind `bytes`. The capacity of `bytes` leaves out what was taken from its beginning.
     allocated: usize,
 }
 
