@@ -302,7 +302,7 @@ fn killed_backup_resumes() {
     let done = files(&backup, "journal").len();
     assert!(done < 4, "it was killed before its end");
     let unfinished = cluster.archon(&["backup", "verify", &backup]);
-    assert!(unfinished.code == 3 && unfinished.stderr.contains("is not done"), "{unfinished:?}");
+    assert!(unfinished.code == 3 && unfinished.stderr.contains("is unfinished"), "{unfinished:?}");
     let kept_files: Vec<PathBuf> =
         files(&backup, "data").into_iter().filter(|file| file.extension().is_some_and(|of| of == "entries")).collect();
     let written = |file: &PathBuf| fs::metadata(file).and_then(|found| found.modified()).expect("a file");

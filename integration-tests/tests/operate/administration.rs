@@ -91,7 +91,7 @@ fn partition_without_in_sync_copy_is_given_up_only_on_order() {
     let partition = cluster.json(&["partition", "locate", "k"]).expect("locate")["partition"].to_string();
     // A table that could never have all its copies is refused: creation could not be undone.
     let why = refused(&cluster, &["table", "create", "wide", "--partitions", "2", "--replication", "3"]);
-    assert!(why.contains("there are 1 nodes") && why.contains("--replication 1"), "{why}");
+    assert!(why.contains("and there are 1;") && why.contains("--replication 1"), "{why}");
     // Programs get errors as a document as well.
     for (line, code, kind) in [
         (&["node", "describe", "sparta", "-o", "json"][..], 3, "not_found"),

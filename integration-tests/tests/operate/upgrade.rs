@@ -42,9 +42,9 @@ fn rolling_upgrade_and_rollback_fail_no_operation() {
         scene.roll_node("byzantium", &newer);
         assert_eq!((protocol(&scene.cluster), laggards(&scene.cluster)), (1.into(), 1));
         let status = scene.cluster.done(&["status"]);
-        assert!(status.contains("and 2 after the upgrade: node cyrene speaks 1"), "{status}");
+        assert!(status.contains("and 2 after the upgrade: node cyrene supports 1"), "{status}");
         let refused = scene.cluster.archon(&["upgrade", "finalize"]);
-        assert!(refused.code == 4 && refused.stderr.contains("node cyrene speaks 1"), "{refused:?}");
+        assert!(refused.code == 4 && refused.stderr.contains("node cyrene supports 1"), "{refused:?}");
 
         // Nothing is stored yet that the older version cannot read: all of them go back.
         scene.say("and back");
@@ -104,7 +104,7 @@ fn older_version_is_refused_after_the_upgrade() {
     let mut refused = cluster.take_node("ephesus");
     assert_eq!(refused.wait_exit(TIMEOUT).code(), Some(4));
     let log = refused.log_tail(5);
-    assert!(log.contains("ephesus speaks 1: start a newer version of it"), "{log}");
+    assert!(log.contains("ephesus supports 1: start a newer version of it"), "{log}");
 
     cluster.install("coordinator-2", &Release::default());
     cluster.start_coordinator(1);

@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn user_input_must_be_a_known_word() {
         let error = "Alive".parse::<NodeStatus>().unwrap_err();
-        assert_eq!(error.to_string(), "\"Alive\" is no node status; write alive, failed, lost");
+        assert_eq!(error.to_string(), "\"Alive\" is not a valid node status; use alive, failed, lost");
         assert_eq!("alive".parse(), Ok(NodeStatus::Alive));
     }
 }
