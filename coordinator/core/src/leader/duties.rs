@@ -93,7 +93,7 @@ pub fn duties_mark(state: &ClusterState, node: NodeId) -> Option<DutiesMark> {
     })
 }
 
-/// Returns the members whose leadership of a partition is to end although no other member is named for it. They change with
+/// Returns the members that lead a partition and are to give it up although no other member is named for it. They change with
 /// `controls_version` and with rows.
 pub fn under_orders(state: &ClusterState) -> BTreeSet<NodeId> {
     let leader = |partition| state.partitions.get(partition)?.leader_placement().map(|leader| leader.node);
