@@ -271,7 +271,10 @@ async fn quorum_change_that_loses_majority_is_refused() {
     })
     .await;
     // One of the two that would remain does not answer.
-    assert!(refused(quorum.change_with(QuorumChange::Remove { id: others[1] }, true).await).contains("only 1 answer"));
+    assert!(
+        refused(quorum.change_with(QuorumChange::Remove { id: others[1] }, true).await)
+            .contains("only 1 of the 2 remaining voters answer")
+    );
     assert_eq!(quorum.view().await.unwrap().spare_voters, Some(0));
     // The stopped coordinator can be removed, and its number is not reused.
     assert_eq!(quorum.change(QuorumChange::Remove { id: others[0] }).await, Ok(true));
