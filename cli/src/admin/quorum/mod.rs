@@ -191,14 +191,19 @@ struct Change<'a> {
     said: RefCell<String>,
 }
 
+/// Returns true if an answer without a pending change means that the change has ended. A follower, or a new leader that has
+/// not applied its whole log, may not know of it yet.
+fn knows_changes(quorum: &Quorum) -> bool {
+    quorum.leader_id == Some(quorum.id) && quorum.applied_index == quorum.last_log_index
+}
+
 impl Watched for Change<'_> {
     type Outcome = Quorum;
 
     async fn look(&mut self) -> Result<Option<Quorum>, Failure> {
         let quorum = self.admin.quorum_of_leader().await?;
         match &quorum.pending {
-            // A follower may not know yet.
-            None if quorum.leader_id == Some(quorum.id) => return Ok(Some(quorum)),
+            None if knows_changes(&quorum) => return Ok(Some(quorum)),
             None => {}
             Some(pending) => {
                 let next = pending.next.clone().unwrap_or_default();
@@ -372,6 +377,13 @@ pub(crate) mod tests {
         let output = Output::plain(Format::Table);
         let begun = wait(&mut Beginning { ask, output: &output, said: false }, None).await;
         assert!(matches!(begun, Ok(Waited::Over(true))));
+    }
+
+    #[test]
+    fn leader_knows_changes_once_it_has_applied_its_log() {
+        assert!(knows_changes(&quorum(3, None)));
+        assert!(!knows_changes(&Quorum { last_log_index: 1, ..quorum(3, None) }), "it may have a change to apply");
+        assert!(!knows_changes(&Quorum { leader_id: Some(2), ..quorum(3, None) }), "a follower");
     }
 
     #[test]
