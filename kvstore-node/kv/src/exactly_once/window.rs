@@ -5,6 +5,7 @@
 //! is a reset: an entry that is applied again, or to a window that contains later entries already, leads to the same
 //! window once all entries up to the later position are applied. Replay and copies depend on that.
 
+use crate::numbers::{put_number, take_number};
 use crate::rows::row::{Outcome, RowError};
 use archon_types::{ClientId, Millis};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -160,7 +161,7 @@ impl Window {
         let mut window = Self { created, last, done_below, outcomes: VecDeque::new() };
         let mut before = done_below;
         while !rest.is_empty() {
-            let distance = take_number(&mut rest).ok_or_else(error)?;
+            let distance = take_number(&mut rest).map_err(|_| error())?;
             if distance == 0 && !window.outcomes.is_empty() {
                 return Err(error());
             }
@@ -179,33 +180,6 @@ fn head(row: &[u8]) -> Result<(Millis, Millis, u64), RowError> {
         return Err(RowError { what: "client", bytes: row.len() });
     }
     Ok((Millis::new(rest.get_u64()), Millis::new(rest.get_u64()), rest.get_u64()))
-}
-
-/// Writes a number as LEB128.
-pub(crate) fn put_number(out: &mut BytesMut, mut number: u64) {
-    while number >= 0x80 {
-        out.put_u8((number & 0x7F) as u8 | 0x80);
-        number >>= 7;
-    }
-    out.put_u8(number as u8);
-}
-
-/// Reads a number written by [`put_number`], in as few bytes as possible; `None` for anything else.
-fn take_number(rest: &mut &[u8]) -> Option<u64> {
-    let mut number = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, after) = rest.split_first()?;
-        *rest = after;
-        let part = u64::from(byte & 0x7F);
-        if part << shift >> shift != part {
-            return None;
-        }
-        number |= part << shift;
-        if byte & 0x80 == 0 {
-            return (*byte != 0 || shift == 0).then_some(number);
-        }
-    }
-    None
 }
 
 /// Window of some consecutive entries, to be joined with the one before them.
