@@ -58,7 +58,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport:
     let mut tasks = JoinSet::new();
     let mut seen = None;
     let mut registered = BTreeSet::new();
-    let mut duties = DutiesWatch::default();
+    let mut duties = state.read(DutiesWatch::new);
     // Time of the next wake-up of all pushers, if some node may lack something.
     let mut round_at = None;
     let mut round_last = Instant::now();
@@ -126,10 +126,9 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>, transport:
 }
 
 /// Finds the members with duties that may have changed.
-#[derive(Default)]
 struct DutiesWatch {
     /// Log index of the last look.
-    looked: Option<Version>,
+    looked: Version,
     /// Version of the orders at the last look.
     orders: Option<Version>,
     /// Members under orders at the last look.
@@ -137,11 +136,15 @@ struct DutiesWatch {
 }
 
 impl DutiesWatch {
+    /// Begins with the rows as they are. No order was looked at yet.
+    const fn new(state: &ClusterState) -> Self {
+        Self { looked: Version::new(state.applied), orders: None, under_orders: BTreeSet::new() }
+    }
+
     /// Returns the members with duties that may have changed since the last look: by rows, and by orders. At the first look,
     /// all members under orders.
     fn touched(&mut self, state: &ClusterState) -> (BTreeSet<NodeId>, BTreeSet<NodeId>) {
-        let version = Version::new(state.applied);
-        let rows = touched(state, self.looked.replace(version).unwrap_or(version));
+        let rows = touched(state, std::mem::replace(&mut self.looked, Version::new(state.applied)));
         let version = state.controls_version;
         if self.orders.replace(version) == Some(version) {
             return (rows, BTreeSet::new());
