@@ -83,7 +83,7 @@ pub use tables::range_limits::{
     Outgrown, RangeLimits, SPLIT_BYTES_MIN, SPLIT_RATE_MIN, TableChange, TableTraits, Undersized,
 };
 pub use tables::removed::RemovedNodes;
-pub use tables::slot::{HASH_PARTITIONS_MAX, SLOTS, partition_of, slot_of, tag_of};
+pub use tables::slot::{HASH_PARTITIONS_MAX, SLOTS, partition_of, slot_of, slots_of, tag_of};
 pub use tables::split::{Middle, RightCopy, RightStage, Split, check_split_at};
 pub use tables::table::{
     DEFAULT_TABLE, Holds, Keys, KeysBy, NodeDelta, Partitioning, RANGES_FIRST_MAX, Table, TableDelta, TableList,

@@ -6,7 +6,7 @@ use super::execute::integer;
 use super::refusal::{Executed, Refusal, refusal};
 use super::session::Session;
 use archon_resp::{Reply, unknown_subcommand, wrong_arity};
-use archon_types::{ClusterId, Node, NodeId, NodeStatus, Op, Right, SLOTS, Table, slot_of};
+use archon_types::{ClusterId, Node, NodeId, NodeStatus, Op, Right, SLOTS, Table, slot_of, slots_of};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -39,14 +39,6 @@ impl Member {
         let (host, port) = self.address.rsplit_once(':').unwrap_or((&self.address, "0"));
         (host.trim_matches(['[', ']']), port.parse().unwrap_or(0))
     }
-}
-
-/// Returns the first and the last slot of a partition.
-fn slots_of(index: u32, partitions: u32) -> (u16, u16) {
-    let slots = u32::from(SLOTS);
-    let first = |index: u32| (index * slots).div_ceil(partitions);
-    let (begin, end) = (first(index), first(index + 1).saturating_sub(1).min(slots - 1));
-    (u16::try_from(begin).unwrap_or(SLOTS), u16::try_from(end).unwrap_or(SLOTS))
 }
 
 /// Assigns all slots to nodes, and joins neighbouring partitions with the same one. `node_of` returns the node of a
@@ -247,20 +239,6 @@ impl RedisService {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::partition_of;
-
-    #[test]
-    fn slots_of_partitions_are_those_of_keys() {
-        for partitions in [1, 2, 3, 7, 64, 100, 16_383, 16_384] {
-            for index in 0..partitions {
-                let (begin, end) = slots_of(index, partitions);
-                assert_eq!((partition_of(begin, partitions), partition_of(end, partitions)), (index, index));
-                let before = index.checked_sub(1).map_or(0, |before| slots_of(before, partitions).1 + 1);
-                assert_eq!(begin, before, "no slot is left out");
-            }
-            assert_eq!(slots_of(partitions - 1, partitions).1, SLOTS - 1);
-        }
-    }
 
     #[test]
     fn neighbours_with_one_leader_are_one_range() {

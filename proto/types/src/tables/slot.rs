@@ -27,6 +27,17 @@ pub fn partition_of(slot: u16, partitions: u32) -> u32 {
     u32::from(slot) * partitions / u32::from(SLOTS)
 }
 
+/// Returns the first and the last slot of a partition: those that [`partition_of`] maps to it.
+///
+/// `partitions` must be in `1..=HASH_PARTITIONS_MAX` and `partition` below it.
+pub fn slots_of(partition: u32, partitions: u32) -> (u16, u16) {
+    debug_assert!(partition < partitions && partitions <= HASH_PARTITIONS_MAX);
+    let slots = u32::from(SLOTS);
+    let first = |partition: u32| (partition * slots).div_ceil(partitions);
+    let (begin, end) = (first(partition), first(partition + 1) - 1);
+    (u16::try_from(begin).unwrap_or(SLOTS), u16::try_from(end).unwrap_or(SLOTS))
+}
+
 /// Returns the part to hash: the tag, else the whole key.
 fn hashed_part(key: &[u8]) -> &[u8] {
     tag_of(key).unwrap_or(key)
@@ -68,6 +79,19 @@ mod tests {
     fn empty_or_open_tag_hashes_the_whole_key() {
         assert_eq!(hashed_part(b"foo{}{bar}"), b"foo{}{bar}");
         assert_eq!(hashed_part(b"foo{bar"), b"foo{bar");
+    }
+
+    #[test]
+    fn slots_of_partitions_are_those_of_keys() {
+        for partitions in [1, 2, 3, 7, 64, 100, 16_383, 16_384] {
+            for index in 0..partitions {
+                let (begin, end) = slots_of(index, partitions);
+                assert_eq!((partition_of(begin, partitions), partition_of(end, partitions)), (index, index));
+                let before = index.checked_sub(1).map_or(0, |before| slots_of(before, partitions).1 + 1);
+                assert_eq!(begin, before, "no slot is left out");
+            }
+            assert_eq!(slots_of(partitions - 1, partitions).1, SLOTS - 1);
+        }
     }
 
     #[test]
