@@ -52,7 +52,7 @@ impl Effect {
         }
         for RowChange { key, .. } in &self.changes {
             limit("key", key.len() as u64, ENGINE_KEY_BYTES_MAX as u64)?;
-            check_kind(key, self.bytes())?;
+            check_kind(key, || self.bytes())?;
         }
         Ok(())
     }
@@ -156,7 +156,7 @@ impl Effect {
         let mut changes = Vec::with_capacity(count);
         for _ in 0..count {
             let (key, value) = reader.pair(("key", ENGINE_KEY_BYTES_MAX), ("value", EFFECT_BYTES_MAX))?;
-            check_kind(&key, bytes.len())?;
+            check_kind(&key, || bytes.len())?;
             changes.push(RowChange { key, value });
         }
         let forget = if flags & FORGETS == 0 { Vec::new() } else { reader.clients()? };
@@ -175,9 +175,9 @@ fn written_by(changes: &[RowChange]) -> Option<Revision> {
 }
 
 /// Refuses a key without a kind, or of a client's row, in an entry of so many bytes.
-fn check_kind(key: &[u8], bytes: usize) -> Result<(), EffectError> {
+fn check_kind(key: &[u8], bytes: impl FnOnce() -> usize) -> Result<(), EffectError> {
     match key.first() {
-        None => Err(EffectError::Short { bytes, what: "kind byte" }),
+        None => Err(EffectError::Short { bytes: bytes(), what: "kind byte" }),
         Some(&KIND_CLIENT) => Err(EffectError::ClientRow),
         Some(_) => Ok(()),
     }
