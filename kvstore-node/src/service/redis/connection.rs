@@ -9,11 +9,12 @@ use super::session::Session;
 use super::{LIMITS, RedisService, caller_kind, check_caller, send_last};
 use crate::server::admit::Permit;
 use archon_frames::{FrameError, PartialMessage, Progress};
-use archon_resp::{Parser, Reply, Version};
+use archon_resp::{Parser, Reply};
 use archon_security::connection_limit::Entry;
 use archon_security::{Stream, UnreadBudget, UnreadShare};
 use archon_types::ErrorDetail;
 use bytes::{Bytes, BytesMut};
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -65,17 +66,15 @@ pub(super) async fn serve(service: &RedisService, mut stream: Stream, entry: &En
         permits: Vec::new(),
         is_identified: false,
     };
-    // A certificate identifies its holder. In plaintext the first request does.
-    let is_known = connection.session.caller.identity.is_some();
-    let begun = match checked {
-        Ok(()) if is_known => connection.identify(),
-        Ok(()) => Ok(()),
-        Err(text) => Err(End::Refused(text)),
+    let served = async {
+        checked.map_err(End::Refused)?;
+        // A certificate identifies its holder. In plaintext the first request does.
+        if connection.session.caller.identity.is_some() {
+            connection.identify()?;
+        }
+        connection.run(&mut stream).await
     };
-    let end = match begun {
-        Ok(()) => connection.run(&mut stream).await,
-        Err(end) => end,
-    };
+    let Err(end) = served.await;
     match end {
         End::Refused(text) => {
             // Replies to the requests before go first.
@@ -143,17 +142,12 @@ struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    async fn run(&mut self, stream: &mut Stream) -> End {
-        let ended = async {
-            loop {
-                self.execute_received(stream).await?;
-                self.flush(stream).await?;
-                self.receive(stream).await?;
-            }
-        };
-        let ended: Result<std::convert::Infallible, End> = ended.await;
-        match ended {
-            Err(end) => end,
+    /// Serves requests; returns only with the reason why the connection ends.
+    async fn run(&mut self, stream: &mut Stream) -> Result<Infallible, End> {
+        loop {
+            self.execute_received(stream).await?;
+            self.flush(stream).await?;
+            self.receive(stream).await?;
         }
     }
 
@@ -202,8 +196,7 @@ impl Connection<'_> {
                 return Err(End::Unknown);
             }
         };
-        let version: Version = self.session.version;
-        reply.encode(version, &mut self.output);
+        reply.encode(self.session.version, &mut self.output);
         if self.session.closes { Err(End::Closed) } else { Ok(()) }
     }
 
