@@ -4,6 +4,7 @@ use super::rig::{DISK_FULL, Note, Rig, TIMEOUT, change, lazy, put, space};
 use super::*;
 use archon_kv::row::{self, Outcome};
 use archon_kv::{Effect, Memtable, MemtableBudget, Record, RowChange, Window};
+use archon_testkit::{check, wait_for};
 use archon_types::{ClientId, Millis};
 use bytes::Bytes;
 
@@ -338,7 +339,10 @@ fn each_part_of_long_list_waits_for_disk_space() {
     });
     rig.wait_for("what was taken to be synced", |state| state.journal.contains(&Note::Sync));
     assert_eq!(rig.journal(), [Note::Write(1), Note::Sync]);
-    assert!(handle.is_disk_full() && handle.busy_for() == Duration::ZERO);
+    // It counts as busy until the sync has returned.
+    let idle = || check(handle.busy_for() == Duration::ZERO, || format!("busy for {:?}", handle.busy_for()));
+    wait_for("the flusher to wait idle", TIMEOUT, idle);
+    assert!(handle.is_disk_full());
     assert_eq!(rig.get(space(1), &[1, 2]).unwrap(), None, "the list is torn");
     rig.set(|state| state.full = false);
     rig.wait_for("the rest", |state| state.journal.contains(&Note::Written(1, 1)));
