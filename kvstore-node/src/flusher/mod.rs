@@ -12,11 +12,13 @@ mod copied;
 mod gather;
 mod handle;
 mod jobs;
+mod marks;
+mod parts;
 mod writer;
 
 pub(crate) use copied::CopiedPage;
 pub(crate) use handle::FlusherHandle;
-pub(crate) use writer::write_frozen;
+pub(crate) use parts::write_frozen;
 
 use self::writer::Writer;
 use crate::engine::{Change, Engine, EngineError};
