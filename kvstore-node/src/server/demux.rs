@@ -1,5 +1,6 @@
 //! Demultiplexer: separates frame streams from gRPC connections by their first byte.
 
+use crate::server::acceptor::Accepted;
 use crate::service::kv::KvService;
 use crate::service::replication::ReplicationService;
 use archon_frames::{FrameReader, FrameWriter, PartialBudget, StreamKind, route};
@@ -11,14 +12,6 @@ use std::io;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
-
-/// A connection on its way to the thread that serves it, which alone should be woken by it.
-#[derive(Debug)]
-pub(crate) struct Accepted {
-    pub(crate) connection: std::net::TcpStream,
-    /// Its entry among the connections.
-    pub(crate) entry: Entry,
-}
 
 /// Services for streams.
 #[derive(Clone)]

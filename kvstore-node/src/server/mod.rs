@@ -1,6 +1,7 @@
 //! Server on a node's port: frame streams, and everything else as gRPC with health and reflection, both on the threads
 //! of the shards.
 
+pub(crate) mod acceptor;
 pub(crate) mod access;
 pub(crate) mod admit;
 pub(crate) mod demux;
@@ -12,7 +13,8 @@ pub(crate) mod readiness;
 use crate::engine::Engine;
 use crate::node::config::RedisConfig;
 use crate::node::shared::Shared;
-use crate::server::demux::{Accepted, Streams, demultiplex};
+use crate::server::acceptor::{Accepted, Acceptor};
+use crate::server::demux::{Streams, demultiplex};
 use crate::server::readiness::Readiness;
 use crate::service::carrier::CarrierService;
 use crate::service::control::ControlService;
@@ -27,13 +29,12 @@ use crate::statistics::stats::Stats;
 use archon_frames::{BoundedResponses, GrpcServer, GrpcSettings, Incoming, PartialBodies, PartialBudget};
 use archon_proto::authority::Authority;
 use archon_proto::health::MemberHealth;
-use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
 use archon_proto::v1;
 use archon_security::UnreadBudget;
 use archon_types::limits::{MESSAGE_BYTES_MAX, PUSH_BYTES_MAX};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -127,23 +128,10 @@ pub(crate) async fn serve(
 }
 
 /// Accepts connections and gives them to the threads in turn, until a thread accepts no more.
-async fn accept(mut incoming: Incoming, shared: &Shared, ways: Vec<mpsc::Sender<Accepted>>) {
-    let mut failures = AcceptFailures::default();
+async fn accept(incoming: Incoming, shared: &Shared, ways: Vec<mpsc::Sender<Accepted>>) {
+    let mut acceptor = Acceptor::new(incoming, &shared.metrics.accept_errors, "connections");
     for way in ways.iter().cycle() {
-        let accepted = loop {
-            let accepted = incoming.next().await;
-            match accepted.and_then(|(stream, entry)| Ok(Accepted { connection: stream.into_std()?, entry })) {
-                Ok(accepted) => break accepted,
-                Err(error) => {
-                    shared.metrics.accept_errors.add(1);
-                    if let Some(times) = failures.note(Instant::now()) {
-                        tracing::warn!(%error, times, "connections cannot be accepted; they wait, and it is tried again");
-                    }
-                    tokio::time::sleep(ACCEPT_AGAIN).await;
-                }
-            }
-        };
-        if way.send(accepted).await.is_err() {
+        if way.send(acceptor.next().await).await.is_err() {
             return;
         }
     }

@@ -12,9 +12,9 @@ mod session;
 
 use super::kv::KvService;
 use crate::node::config::RedisConfig;
-use crate::server::demux::Accepted;
+use crate::server::acceptor::{Accepted, Acceptor};
 use archon_frames::{Incoming, PartialBudget, StreamKind};
-use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures, detect_lost_peer};
+use archon_proto::listen::detect_lost_peer;
 use archon_resp::Limits;
 use archon_security::connection_limit::{CallerKind, Entry};
 use archon_security::{Caller, Role, Stream, Transport, UnreadBudget};
@@ -78,29 +78,14 @@ impl RedisService {
         let shared = Arc::clone(&self.kv.shared);
         let stop = self.kv.stop.clone();
         let limit = Arc::clone(&shared.connection_limit);
-        let mut incoming = Incoming::new(listener, limit, shared.config.transport.clone());
-        let mut failures = AcceptFailures::default();
-        let mut runtimes = runtimes.iter().cycle();
-        loop {
+        let incoming = Incoming::new(listener, limit, shared.config.transport.clone());
+        let mut acceptor = Acceptor::new(incoming, &shared.metrics.accept_errors, "connections of Redis clients");
+        for runtime in runtimes.iter().cycle() {
             let accepted = tokio::select! {
-                accepted = incoming.next() => accepted,
+                accepted = acceptor.next() => accepted,
                 () = stop.cancelled() => return,
             };
-            let accepted = accepted.and_then(|(stream, entry)| Ok(Accepted { connection: stream.into_std()?, entry }));
-            match (accepted, runtimes.next()) {
-                (Ok(accepted), Some(runtime)) => {
-                    let serving = self.clone();
-                    self.kv.tasks.spawn_on(serving.take(accepted), runtime);
-                }
-                (Ok(_), None) => return,
-                (Err(error), _) => {
-                    shared.metrics.accept_errors.add(1);
-                    if let Some(times) = failures.note(Instant::now()) {
-                        tracing::warn!(%error, times, "connections of Redis clients cannot be accepted; they wait, and it is tried again");
-                    }
-                    sleep(ACCEPT_AGAIN).await;
-                }
-            }
+            self.kv.tasks.spawn_on(self.clone().take(accepted), runtime);
         }
     }
 
