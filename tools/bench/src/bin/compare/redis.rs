@@ -25,6 +25,10 @@ const SERVERS: usize = 6;
 /// Waits until the master and one replica have synced the writes of this connection; limit in milliseconds.
 const WAITAOF: [&[u8]; 4] = [b"WAITAOF", b"1", b"1", b"10000"];
 
+/// Connections to each master in the shape `PipelinedSynced`. A server reads nothing from a connection that waits, and a replica reports a
+/// sync only when another connection asks, or after a second. So one connection gets one batch of writes per second.
+const SYNCED_CONNECTIONS: usize = 32;
+
 /// Redis, or its successor with the same protocol.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flavor {
@@ -209,7 +213,7 @@ impl<C: Connect> System for RedisSystem<C> {
                 "each client has a connection of its own to each master, and sends WAITAOF 1 1 with each write"
             }
             Shape::PipelinedSynced => {
-                "all clients share one connection to each master, pipelined and coalesced, with one WAITAOF 1 1 for all \
+                "all clients share 32 connections to each master, pipelined and coalesced, with one WAITAOF 1 1 for all \
                  writes that leave together"
             }
             Shape::Library => {
@@ -230,7 +234,8 @@ impl<C: Connect> System for RedisSystem<C> {
     fn connections(&self, clients: usize) -> usize {
         match self.shape {
             Shape::OwnConnections | Shape::OwnConnectionsSynced => clients,
-            Shape::Pipelined | Shape::PipelinedSynced => 1,
+            Shape::Pipelined => 1,
+            Shape::PipelinedSynced => clients.min(SYNCED_CONNECTIONS),
             Shape::Library => LIBRARY_CLIENTS,
         }
     }
