@@ -77,7 +77,8 @@ impl Ladder {
 
     /// Writes every key into every system.
     pub(crate) fn load(&self, systems: &[Box<dyn System>]) -> anyhow::Result<()> {
-        for system in systems.iter().filter(|system| self.mixes.iter().any(|mix| system.does(*mix))) {
+        let loads = |system: &&Box<dyn System>| system.has_own_keys() && self.mixes.iter().any(|mix| system.does(*mix));
+        for system in systems.iter().filter(loads) {
             let clients = 256;
             let mut workload = self.workload(Mix::Put, clients, system.as_ref());
             workload = workload.each_key_once(Mix::Load, clients);

@@ -251,6 +251,10 @@ impl<C: Connect> System for RedisSystem<C> {
         }
     }
 
+    fn has_own_keys(&self) -> bool {
+        self.shape == Shape::Library
+    }
+
     fn run(&self, workload: &Workload) -> anyhow::Result<Seen> {
         drive(&self.target, workload)
     }

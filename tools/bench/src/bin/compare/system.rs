@@ -45,6 +45,11 @@ pub(crate) trait System {
         !matches!(mix, Mix::Scan { .. })
     }
 
+    /// Returns true if it has keys of its own; else another system of the same servers writes them.
+    fn has_own_keys(&self) -> bool {
+        true
+    }
+
     /// Applies load.
     ///
     /// # Errors
