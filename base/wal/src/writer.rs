@@ -1,11 +1,13 @@
 //! The writer: takes the queued batches, makes one durable write, and completes them. Runs on its own thread, or for
 //! one batch on a caller's.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod freeing;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
@@ -23,8 +25,6 @@ use crate::index::{Change, Index, Location, SegmentEntry};
 use crate::mark::Mark;
 use crate::progress::Counters;
 use crate::queue::{Item, Queue, Turn};
-use crate::read::Plan;
-use crate::relocate::plan_relocation;
 use crate::segment::{ActivateError, Active, Beginning, activate};
 use crate::segment_pool::SegmentPool;
 use crate::tail::{Refusal, Tail};
@@ -73,9 +73,6 @@ struct Finished {
     result: Result<(), WalError>,
     bytes: usize,
 }
-
-/// Pause before a large stream that could not be moved is read again: reading it delays all writes.
-const LARGE_RETRY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Writer {
     shared: Arc<Shared>,
@@ -197,97 +194,6 @@ impl Writer {
             }
         }
         self.flush()
-    }
-
-    /// Rewrites old records at the end of the log if they retain too much of it. Requires that no group is under
-    /// construction.
-    fn relocate(&mut self) -> Result<(), Halt> {
-        let space_wanted = std::mem::take(&mut self.space_wanted);
-        if !std::mem::take(&mut self.relocation_due) && !space_wanted {
-            return Ok(());
-        }
-        let config = &self.shared.config;
-        // On a full disk, any freed space allows writes again.
-        let kept_bytes_max = if space_wanted || self.shared.pool.read_only() { 0 } else { config.kept_bytes_max };
-        let mut limits = config.relocation(kept_bytes_max);
-        if self.large_refused.is_some_and(|at| at.elapsed() < LARGE_RETRY) {
-            limits.stream_bytes_max = 0;
-        }
-        let plan = plan_relocation(&self.shared.index.read(), limits, |stream| !self.immovable.contains(&stream));
-        for stream in plan {
-            let records = {
-                let index = self.shared.index.read();
-                let first = index.streams.get(&stream).map_or(0, |entry| entry.tail.first);
-                Plan::new(&index, StreamId(stream), first, usize::MAX)
-            };
-            let records = match records.and_then(Plan::fetch) {
-                Ok(records) => records,
-                // Trimmed since the plan was made: the trim frees them.
-                Err(WalError::Missing { .. }) => {
-                    self.relocation_due = true;
-                    continue;
-                }
-                Err(error) => {
-                    tracing::warn!(%error, stream, "old records of the log cannot be read, and keep all segments behind them");
-                    self.immovable.insert(stream);
-                    return Ok(());
-                }
-            };
-            let Some(first) = records.first().map(|record| record.seq) else { continue };
-            let mut batch = WalBatch::new();
-            batch.cut_all(StreamId(stream));
-            for record in records {
-                batch.put(StreamId(stream), record.seq, record.data);
-            }
-            // It frees more than it takes.
-            batch.urgent();
-            if let Err(error) = self.take(&batch)? {
-                tracing::debug!(%error, stream, "old records of the log stay where they are");
-                if batch.bytes() as u64 > limits.moved_bytes_max {
-                    self.large_refused = Some(Instant::now());
-                }
-                return Ok(());
-            }
-            let steps = self.changes.split_off(self.changes.len() - batch.len());
-            let number = self.next_batch - 1;
-            let locations: VecDeque<Location> = steps
-                .into_iter()
-                .filter_map(|(_, change)| match change {
-                    Change::Put { location, .. } => Some(location),
-                    _ => None,
-                })
-                .collect();
-            self.changes.push((number, Change::Move { stream, first, locations }));
-            self.shared.counters.relocated(batch.bytes());
-            self.flush()?;
-        }
-        Ok(())
-    }
-
-    fn write_trims(&mut self, trims: BTreeMap<u64, u64>) -> Result<(), Halt> {
-        let mut batch = WalBatch::new();
-        for (&stream, &floor) in &trims {
-            if let Some(accepted) = self.accepted.get(&stream) {
-                let mut tail = accepted.tail;
-                tail.trim(floor);
-                if tail != accepted.tail {
-                    batch.push(Op::Trim { stream, floor });
-                }
-            }
-        }
-        if batch.is_empty() {
-            return Ok(());
-        }
-        // A trim frees space: it may use the reserve.
-        batch.urgent();
-        if let Err(error) = self.accept(&batch)? {
-            tracing::warn!(%error, "trim marks wait for space in the log");
-            self.shared.queue.return_trims(trims);
-        } else {
-            // The remaining records may be few and old, in front of much free space.
-            self.relocation_due = true;
-        }
-        Ok(())
     }
 
     /// Checks a batch and adds it to the group, or returns the reason for its refusal without any change.
