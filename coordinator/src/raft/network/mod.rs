@@ -2,6 +2,7 @@
 
 pub(super) mod addresses;
 pub(crate) mod check_answers;
+mod chunks;
 pub(super) mod distances;
 pub(super) mod hello;
 pub(super) mod hints;

@@ -2,11 +2,11 @@
 //! them to openraft.
 
 use super::PEER_MESSAGE_BYTES_MAX;
+use super::chunks::{next_chunk, readable, receive};
 use super::introductions::Introductions;
 use super::judge::{self, Judged, SnapshotHeader};
 use super::wire::LocalVoter;
 use crate::raft::identity::generations::Generations;
-use crate::raft::identity::spoken::Spoken;
 use crate::raft::identity::succession::{Succession, named_generations, successor_of, takeover_of};
 use crate::raft::log::entries::{UnderWay, purpose};
 use crate::raft::log::log_space::{Admitted, LogSpace, Refused};
@@ -22,7 +22,7 @@ use archon_proto::v1::raft_server::{Raft, RaftServer};
 use archon_proto::v1::{HelloRequest, HelloResponse, RaftMessage, SnapshotChunk, Standing};
 use archon_security::{Caller, Role, Transport};
 use archon_types::{ClusterId, StorageId};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest};
@@ -38,8 +38,6 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 use uuid::Uuid;
 
-/// Longest pause between two chunks of a snapshot.
-const CHUNK_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest transfer of a whole snapshot, for its sender and for its receiver.
 pub(crate) const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(60);
 /// Maximum wait of entries for a log file that is being made; the leader waits longer for its answer.
@@ -492,35 +490,4 @@ impl Raft for Peers {
             ..HelloResponse::default()
         }))
     }
-}
-
-/// Assembles the chunks that follow the header; memory grows with the received bytes, never by the announced length.
-async fn receive(chunks: &mut Streaming<SnapshotChunk>, length: u64) -> Result<Bytes, Status> {
-    let mut body = BytesMut::new();
-    while let Some(chunk) = next_chunk(chunks).await? {
-        if crc32c::crc32c(&chunk.data) != chunk.crc32c {
-            return Err(Status::data_loss("a chunk of the snapshot does not match its checksum"));
-        }
-        if (body.len() + chunk.data.len()) as u64 > length {
-            return Err(Status::invalid_argument("the snapshot is longer than its header says"));
-        }
-        body.extend_from_slice(&chunk.data);
-    }
-    if body.len() as u64 != length {
-        return Err(Status::data_loss("the snapshot is shorter than its header says"));
-    }
-    Ok(body.freeze())
-}
-
-/// Returns the bytes if they hold a state: openraft ends if its state machine cannot read a snapshot.
-async fn readable(body: Bytes, spoken: Spoken) -> Result<Bytes, Status> {
-    let checked = tokio::task::spawn_blocking(move || spoken.decode(&body).map(|_| body));
-    let checked = checked.await.map_err(|error| Status::internal(format!("the snapshot was not read: {error}")))?;
-    checked.map_err(|error| Status::invalid_argument(error.to_string()))
-}
-
-async fn next_chunk(chunks: &mut Streaming<SnapshotChunk>) -> Result<Option<SnapshotChunk>, Status> {
-    tokio::time::timeout(CHUNK_DEADLINE, chunks.message())
-        .await
-        .map_err(|_| Status::deadline_exceeded("the snapshot stalled"))?
 }
