@@ -36,6 +36,7 @@ mod pushes;
 mod quorum;
 mod quorum_mutants;
 mod random;
+mod recovered_directories;
 mod recovery;
 mod relays;
 mod removed;

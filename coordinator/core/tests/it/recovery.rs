@@ -22,13 +22,13 @@ fn founder() -> (u64, Coordinator) {
 }
 
 /// Returns a cluster with three replicas of one partition, recovered as it stands.
-fn recovered(mutant: Option<Mutant>) -> TestBed {
+pub(crate) fn recovered(mutant: Option<Mutant>) -> TestBed {
     let mut bed = TestBed::running(settings(1, 3, 3), &CITIES);
     begin(&mut bed, 2, mutant);
     bed
 }
 
-fn begin(bed: &mut TestBed, generation: u64, mutant: Option<Mutant>) {
+pub(crate) fn begin(bed: &mut TestBed, generation: u64, mutant: Option<Mutant>) {
     begin_generation(&mut bed.state, (generation, GenerationKey::NIL), bed.now, founder())
         .expect("a state to begin with");
     check(&bed.state).expect("a state like any other");
@@ -37,7 +37,7 @@ fn begin(bed: &mut TestBed, generation: u64, mutant: Option<Mutant>) {
 }
 
 /// Registers a node with its holdings, and reports the ends of its replicas' logs: in this epoch, at this position.
-fn tells(bed: &mut TestBed, name: &str, change: impl FnOnce(&mut Register), end: (u64, u64)) -> NodeId {
+pub(crate) fn tells(bed: &mut TestBed, name: &str, change: impl FnOnce(&mut Register), end: (u64, u64)) -> NodeId {
     let mut register = bed.registration(name);
     change(&mut register);
     let node = bed.join_with(register);
@@ -330,7 +330,7 @@ fn generation_requires_a_state_and_a_higher_number() {
 }
 
 /// Starts a process on a directory of athens last used in the incarnation `last`; it reports the end of its log.
-fn starts(bed: &mut TestBed, boot: u128, last: Incarnation, seq: u64) -> Incarnation {
+pub(crate) fn starts(bed: &mut TestBed, boot: u128, last: Incarnation, seq: u64) -> Incarnation {
     let change = |register: &mut Register| {
         register.boot = BootId::new(Uuid::from_u128(boot));
         register.last_incarnation = Some(last);
@@ -340,21 +340,21 @@ fn starts(bed: &mut TestBed, boot: u128, last: Incarnation, seq: u64) -> Incarna
 }
 
 /// A process on such a directory registers, and misses the answer.
-fn registers_only(bed: &mut TestBed, boot: u128, last: Incarnation) {
+pub(crate) fn registers_only(bed: &mut TestBed, boot: u128, last: Incarnation) {
     let boot = BootId::new(Uuid::from_u128(boot));
     let register = Register { boot, last_incarnation: Some(last), ..bed.registration("athens") };
     bed.ok(Command::Register(Box::new(register)));
 }
 
 /// Returns athens' last incarnation before the recovery, and the one in which an older copy of its directory was made.
-fn lives_of_athens(bed: &TestBed) -> (Incarnation, Incarnation) {
+pub(crate) fn lives_of_athens(bed: &TestBed) -> (Incarnation, Incarnation) {
     let last = bed.registration("athens").last_incarnation.expect("it acted");
     (last, Incarnation::new(last.get() - 1))
 }
 
 /// Reports for the other nodes, accepts possible losses, and settles the recovery. Returns the nodes with replicas that
 /// count.
-fn settled(bed: &mut TestBed) -> Vec<NodeId> {
+pub(crate) fn settled(bed: &mut TestBed) -> Vec<NodeId> {
     tells(bed, "byzantium", |_| {}, (1, 5));
     tells(bed, "cyrene", |_| {}, (1, 5));
     if let Some(accepted) = check_settle(&bed.state, true).expect("all were heard") {
@@ -365,6 +365,13 @@ fn settled(bed: &mut TestBed) -> Vec<NodeId> {
     bed.row(0).live().map(|copy| copy.node).collect()
 }
 
+/// Returns the doubts after the others have reported, too.
+pub(crate) fn doubts_with_all_heard(bed: &mut TestBed) -> Vec<Doubt> {
+    tells(bed, "byzantium", |_| {}, (1, 5));
+    tells(bed, "cyrene", |_| {}, (1, 5));
+    doubts(&bed.state)
+}
+
 fn older_directory_does_not_count_after_another_restart(mutant: Option<Mutant>) -> bool {
     let mut bed = recovered(mutant);
     let (_, older) = lives_of_athens(&bed);
@@ -373,138 +380,4 @@ fn older_directory_does_not_count_after_another_restart(mutant: Option<Mutant>) 
     let athens = bed.node("athens");
     let named = doubts_with_all_heard(&mut bed).contains(&Doubt::Older { node: athens });
     named && !settled(&mut bed).contains(&athens)
-}
-
-/// Returns the doubts after the others have reported, too.
-fn doubts_with_all_heard(bed: &mut TestBed) -> Vec<Doubt> {
-    tells(bed, "byzantium", |_| {}, (1, 5));
-    tells(bed, "cyrene", |_| {}, (1, 5));
-    doubts(&bed.state)
-}
-
-#[test]
-fn right_directory_counts_after_an_older_one_was_started() {
-    let mut bed = recovered(None);
-    let (last, older) = lives_of_athens(&bed);
-    let first = starts(&mut bed, 1, older, 5);
-    let second = starts(&mut bed, 2, last, 5);
-    assert_eq!(doubts_with_all_heard(&mut bed), []);
-    // Each is recognized again, regardless of starts in between.
-    starts(&mut bed, 3, first, 5);
-    let athens = bed.node("athens");
-    assert_eq!(doubts(&bed.state), [Doubt::Older { node: athens }]);
-    starts(&mut bed, 4, second, 5);
-    assert_eq!(doubts(&bed.state), []);
-    assert_eq!(settled(&mut bed).len(), 3);
-}
-
-#[test]
-fn directory_of_a_lost_life_counts_after_its_node_registered_twice() {
-    let mut bed = recovered(None);
-    begin(&mut bed, 3, None);
-    // Athens began this incarnation in generation 2, by an entry that generation 3 lacks, and misses the first answer.
-    let lost = Incarnation::new(first_number(2) + 50);
-    registers_only(&mut bed, 1, lost);
-    let first = starts(&mut bed, 2, lost, 9);
-    let athens = bed.node("athens");
-    let older = Doubt::Older { node: athens };
-    assert!(!doubts_with_all_heard(&mut bed).contains(&older));
-    // A directory of an earlier incarnation is an older copy.
-    starts(&mut bed, 3, Incarnation::new(lost.get() - 1), 9);
-    assert!(doubts(&bed.state).contains(&older));
-    starts(&mut bed, 4, first, 9);
-    assert_eq!(settled(&mut bed), [athens]);
-}
-
-#[test]
-fn late_request_does_not_make_the_right_directory_older() {
-    let mut bed = recovered(None);
-    let (last, _) = lives_of_athens(&bed);
-    begin(&mut bed, 3, None);
-    // A request of an earlier process arrives late. The directory was used since then, in an incarnation that
-    // generation 3 lacks.
-    registers_only(&mut bed, 1, last);
-    let lost = Incarnation::new(first_number(2) + 50);
-    let first = starts(&mut bed, 2, lost, 9);
-    let athens = bed.node("athens");
-    let older = Doubt::Older { node: athens };
-    assert!(!doubts_with_all_heard(&mut bed).contains(&older));
-    // Directories of earlier incarnations are older copies.
-    for earlier in [last, Incarnation::new(lost.get() - 1)] {
-        starts(&mut bed, 3, earlier, 5);
-        assert!(doubts(&bed.state).contains(&older), "{earlier:?}");
-    }
-    starts(&mut bed, 4, first, 9);
-    assert_eq!(settled(&mut bed), [athens]);
-}
-
-#[test]
-fn directory_of_the_last_life_counts_again_after_it_was_restored() {
-    let mut bed = recovered(None);
-    let (last, _) = lives_of_athens(&bed);
-    // The node is activated, and its directory is lost. No data is written before the recovery is settled.
-    starts(&mut bed, 1, last, 5);
-    starts(&mut bed, 2, last, 5);
-    assert_eq!(doubts_with_all_heard(&mut bed), []);
-    assert_eq!(settled(&mut bed).len(), 3);
-}
-
-#[test]
-fn directory_of_the_last_life_is_older_in_a_recovery_amid_another() {
-    let mut bed = recovered(None);
-    let (last, _) = lives_of_athens(&bed);
-    let first = starts(&mut bed, 1, last, 5);
-    // Generation 2 may have been settled by a change that generation 3 lacks, and athens may have written data since.
-    begin(&mut bed, 3, None);
-    starts(&mut bed, 2, last, 5);
-    let athens = bed.node("athens");
-    assert_eq!(doubts_with_all_heard(&mut bed), [Doubt::Older { node: athens }]);
-    starts(&mut bed, 3, first, 5);
-    assert_eq!(doubts(&bed.state), []);
-}
-
-#[test]
-fn loss_of_an_unsettled_recovery_is_known_in_the_next_one() {
-    let mut bed = recovered(None);
-    let lacked = Version::new(bed.state.recovery.as_ref().expect("a recovery").base.get() + 7);
-    // Athens learned of it, and of generation 2 since. Byzantium comes in generation 3 only.
-    let athens = tells(&mut bed, "athens", |register| register.told = lacked, (1, 5));
-    begin(&mut bed, 3, None);
-    let since = Version::new(first_number(2));
-    let behind = |bed: &TestBed| bed.state.recovery.as_ref().expect("a recovery").behind();
-    assert_eq!(behind(&bed), Some((athens, lacked)));
-    tells(&mut bed, "athens", |register| register.told = since, (1, 5));
-    assert_eq!(behind(&bed), Some((athens, lacked)));
-    let later = Version::new(lacked.get() + 1);
-    let byzantium = tells(&mut bed, "byzantium", |register| register.told = later, (1, 5));
-    assert_eq!(behind(&bed), Some((byzantium, later)));
-}
-
-#[test]
-fn directory_counts_although_its_node_registers_many_times() {
-    let mut bed = recovered(None);
-    begin(&mut bed, 3, None);
-    let lost = Incarnation::new(first_number(2) + 50);
-    for boot in 1..40 {
-        registers_only(&mut bed, boot, lost);
-    }
-    starts(&mut bed, 40, lost, 9);
-    let athens = bed.node("athens");
-    assert!(!doubts_with_all_heard(&mut bed).contains(&Doubt::Older { node: athens }));
-}
-
-#[test]
-fn older_directory_is_known_in_a_recovery_amid_another() {
-    let mut bed = recovered(None);
-    let (last, older) = lives_of_athens(&bed);
-    let first = starts(&mut bed, 1, older, 5);
-    begin(&mut bed, 3, None);
-    let second = starts(&mut bed, 2, first, 5);
-    let athens = bed.node("athens");
-    assert_eq!(doubts_with_all_heard(&mut bed), [Doubt::Older { node: athens }]);
-    starts(&mut bed, 3, second, 5);
-    assert_eq!(doubts(&bed.state), [Doubt::Older { node: athens }]);
-    starts(&mut bed, 4, last, 5);
-    assert_eq!(doubts(&bed.state), []);
-    bed.round_trip();
 }
