@@ -1,22 +1,21 @@
 //! Tests of every example as users run it: as a process, with a directory for temporary files of its own.
 
 use archon_client::Client;
-use archon_integration_tests::{Ending, Process, cluster::TIMEOUT, spawn};
+use archon_integration_tests::cluster::{TIMEOUT, Turn};
+use archon_integration_tests::{Ending, Process, Room, spawn};
 use archon_local_cluster::{Cluster, SMALL};
 use archon_testkit::{check, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Held by every test: concurrent clusters on two cores would delay each other.
-fn turn() -> MutexGuard<'static, ()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+/// Held by every test, so that a bounded number of clusters run side by side.
+fn turn() -> Turn {
+    Turn::take(Room::Part)
 }
 
 /// Returns the program of an example, which cargo builds with every `cargo test` that names no single test.
@@ -243,16 +242,19 @@ fn lease_rows_distribute_partitions_like_participants() {
 
 #[test]
 fn killed_or_stopped_example_leaves_no_process() {
+    leaves_no_process("kill_a_node", "It runs in", 6, &[Signal::KILL, Signal::TERM, Signal::INT]);
+}
+
+/// With the three instances of its service.
+#[test]
+fn killed_or_stopped_service_leaves_no_process() {
+    leaves_no_process("counter", " own 12 partitions", 9, &[Signal::KILL, Signal::TERM]);
+}
+
+/// Ends an example by each signal once its log contains `line` and it has so many `members`.
+fn leaves_no_process(name: &str, line: &str, members: usize, signals: &[Signal]) {
     let _turn = turn();
-    let scenes = [
-        ("kill_a_node", "It runs in", 6, Signal::KILL),
-        ("kill_a_node", "It runs in", 6, Signal::TERM),
-        ("kill_a_node", "It runs in", 6, Signal::INT),
-        // With the three instances of its service.
-        ("counter", " own 12 partitions", 9, Signal::KILL),
-        ("counter", " own 12 partitions", 9, Signal::TERM),
-    ];
-    for (name, line, members, signal) in scenes {
+    for &signal in signals {
         let mut example = Example::start(name, &[], &[]);
         wait_for("its processes to be at work", TIMEOUT, || {
             let log = example.process().log();

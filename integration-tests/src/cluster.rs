@@ -3,6 +3,7 @@
 mod asked;
 mod coordinators;
 mod everything;
+mod polled;
 mod turn;
 
 use crate::image::DiskImage;
@@ -19,7 +20,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
-pub use turn::Turn;
+pub use turn::{Room, Turn};
 
 pub use archon_local_cluster::TIMEOUT;
 pub use asked::Ran;
@@ -55,7 +56,7 @@ impl Cluster {
     /// # Panics
     /// If that does not happen.
     pub fn start(exe: &str, options: &Options) -> Self {
-        let turn = Turn::take(options.alone);
+        let turn = Turn::take(options.room);
         let directory = tempfile::Builder::new().prefix("archon-test-").tempdir().expect("a temporary directory");
         let issuer = options.tls.then(|| Issuer::new(&directory.path().join("tls")).expect("an authority"));
         let mut links = Links::new(options.network);

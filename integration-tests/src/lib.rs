@@ -2,7 +2,7 @@
 //! faults, and disks that lose power.
 //!
 //! Tests run their clusters side by side, a bounded number at once; a test whose bounds are lease and failure time-outs
-//! runs alone ([`options::Options::alone`]).
+//! takes more room ([`options::Options::room`]).
 
 pub mod attempt;
 pub mod browser;
@@ -33,7 +33,7 @@ pub mod strike;
 
 pub use archon_local_cluster::Process;
 pub use attempt::{Attempt, Reshape};
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Room};
 pub use counting::{COUNTERS, Counting, Seen, counter_key};
 pub use history::{Workload, WorkloadOptions, WorkloadReport};
 pub use load::{Load, LoadReport};

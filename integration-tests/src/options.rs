@@ -1,5 +1,6 @@
 //! Options of a cluster to start.
 
+use crate::cluster::Room;
 use crate::network::Network;
 use crate::release::Release;
 use archon_local_cluster::Layout;
@@ -39,9 +40,8 @@ pub struct Options {
     pub release: Option<Release>,
     /// Gives each coordinator and node a disk of its own, see [`DiskImage`](crate::image::DiskImage); needs root.
     pub disks: bool,
-    /// Runs no cluster of another test of this process beside it: for bounds by lease and failure time-outs, and for
-    /// results that depend on the machine's speed.
-    pub alone: bool,
+    /// Part of the machine that it takes from clusters of other tests of this process.
+    pub room: Room,
 }
 
 impl Default for Options {
@@ -64,7 +64,7 @@ impl Default for Options {
             clients_may: true,
             release: None,
             disks: false,
-            alone: false,
+            room: Room::Part,
         }
     }
 }

@@ -126,10 +126,9 @@ fn split_last(striker: &Striker, count: usize) {
 
 /// Waits until the table by ranges has one partition more than were split off, and each is served.
 fn wait_one_more(cluster: &Cluster, splits: usize) {
-    wait_for("each part to be served", TIMEOUT, || {
-        let listed = cluster.partitions(TIMES);
-        let online = listed.iter().filter(|row| row["status"] == "online").count();
-        check(listed.len() == splits + 1 && online == listed.len(), || format!("{listed:?}"))
+    cluster.wait_json("each part to be served", TIMEOUT, &["partition", "list", "--table", TIMES], |listed| {
+        let rows = listed.as_array();
+        rows.is_some_and(|rows| rows.len() == splits + 1 && rows.iter().all(|row| row["status"] == "online"))
     });
 }
 

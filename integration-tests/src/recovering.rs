@@ -2,7 +2,6 @@
 
 use crate::cluster::{Cluster, coordinator_name};
 use crate::process::Ending as _;
-use archon_testkit::{check, wait_for};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,9 +37,8 @@ impl Cluster {
     /// # Panics
     /// If that does not happen.
     pub fn wait_recovered(&self, generation: u64) {
-        wait_for("the recovery to end", TIMEOUT, || {
-            let quorum = self.json(&["quorum", "list"])?;
-            check(quorum["recovery"].is_null() && quorum["generation"] == json!(generation), || quorum.to_string())
+        self.wait_json("the recovery to end", TIMEOUT, &["quorum", "list"], |quorum| {
+            quorum["recovery"].is_null() && quorum["generation"] == json!(generation)
         });
     }
 

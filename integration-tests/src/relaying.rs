@@ -1,6 +1,6 @@
 //! Shared parts of tests of relayed heartbeats: with `relays_from=2` a cluster of four has two relays.
 
-use crate::{Cluster, Network, Options, Scrape, http};
+use crate::{Cluster, Network, Options, Room, Scrape, http};
 use archon_testkit::check;
 use archon_testkit::wait_for;
 use std::time::Duration;
@@ -20,7 +20,14 @@ const LAPSED: &str = "archon_node_leases_lapsed_total";
 pub fn options(network: Network) -> Options {
     // With network faults, members serve no metrics.
     let metrics = network == Network::Loopback;
-    Options { nodes: NODES.to_vec(), nodes_min: NODES.len(), metrics, network, alone: true, ..Options::replicated() }
+    Options {
+        nodes: NODES.to_vec(),
+        nodes_min: NODES.len(),
+        metrics,
+        network,
+        room: Room::Half,
+        ..Options::replicated()
+    }
 }
 
 /// Starts a cluster without relays, of the program `env!("CARGO_BIN_EXE_archon-under-test")`.
@@ -81,13 +88,12 @@ pub fn assert_no_lease_lapsed(cluster: &Cluster, nodes: &[&str]) {
 /// # Panics
 /// If that does not happen.
 pub fn wait_listed(cluster: &Cluster, relays: &[&str]) {
-    wait_for("the list to say who relays", TIMEOUT, || {
-        let listed = cluster.json(&["node", "list"])?;
+    cluster.wait_json("the list to say who relays", TIMEOUT, &["node", "list"], |listed| {
         let alive = listed.as_array().into_iter().flatten().filter(|node| node["status"] == "alive");
         let right = |node: &serde_json::Value| match node["via"].as_str() {
             Some(relay) => relays.contains(&relay),
             None => relays.is_empty() || node["node"].as_str().is_some_and(|name| relays.contains(&name)),
         };
-        check(alive.clone().count() > 1 && alive.clone().all(right), || listed.to_string())
+        alive.clone().count() > 1 && alive.clone().all(right)
     });
 }

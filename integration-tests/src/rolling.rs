@@ -5,7 +5,6 @@ use crate::cluster::TIMEOUT;
 use crate::process::Ending;
 use crate::release::Release;
 use crate::scene::Scene;
-use archon_testkit::{check, wait_for};
 
 /// Operations answered between two members, so that load meets every mixture of versions.
 const BETWEEN: u64 = 40;
@@ -22,11 +21,11 @@ impl Scene {
         assert!(ended.success(), "{name} did not end in order: {ended}");
         self.cluster.install(&name, release);
         self.cluster.start_coordinator(index);
-        wait_for(&format!("the quorum to have {name} back"), TIMEOUT, || {
-            let quorum = self.cluster.json(&["quorum", "list"])?;
-            let members = quorum["coordinators"].as_array().cloned().unwrap_or_default();
-            let back = members.iter().all(|member| member["entries_behind"] == 0 && member["role"] != "unreachable");
-            check(back && quorum["spare_voters"] == 1, || quorum.to_string())
+        let what = format!("the quorum to have {name} back");
+        self.cluster.wait_json(&what, TIMEOUT, &["quorum", "list"], |quorum| {
+            let mut members = quorum["coordinators"].as_array().into_iter().flatten();
+            let back = members.all(|member| member["entries_behind"] == 0 && member["role"] != "unreachable");
+            back && quorum["spare_voters"] == 1
         });
         self.progress(BETWEEN);
     }

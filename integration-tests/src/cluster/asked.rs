@@ -1,10 +1,9 @@
-//! Queries of a cluster by the command line, and waiting for their results.
+//! Queries of a cluster by the command line, and waiting for the state of a cluster.
 
 use super::{Cluster, TIMEOUT};
 use crate::contract;
 use archon_client::Role;
 use archon_local_cluster::YOU;
-use archon_testkit::{check, wait_for};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,6 +43,12 @@ fn is_settled(row: &Value) -> bool {
     row["status"] == "online" && row["splits_into"].is_null() && row["merges_with"].is_null() && copies == 3
 }
 
+/// Returns the incarnation of a node in a list of nodes.
+fn incarnation_in(list: &Value, name: &str) -> Option<u64> {
+    let node = list.as_array().into_iter().flatten().find(|node| node["node"] == name);
+    node.and_then(|node| node["incarnation"].as_u64())
+}
+
 impl Cluster {
     /// Runs the command line against this cluster.
     pub fn archon(&self, arguments: &[&str]) -> Ran {
@@ -66,10 +71,8 @@ impl Cluster {
     /// # Panics
     /// If it does not.
     pub fn wait_protocol(&self, protocol: u32) {
-        wait_for(&format!("the cluster to speak protocol {protocol}"), TIMEOUT, || {
-            let status = self.json(&["upgrade", "status"])?;
-            check(status["protocol"] == protocol, || status.to_string())
-        });
+        let what = format!("the cluster to speak protocol {protocol}");
+        self.wait_json(&what, TIMEOUT, &["upgrade", "status"], |status| status["protocol"] == protocol);
     }
 
     /// Returns the partitions of a table as listed; empty while no coordinator answers.
@@ -87,13 +90,12 @@ impl Cluster {
         timeout: Duration,
         holds: impl Fn(&[Value]) -> bool,
     ) -> Vec<Value> {
-        let settled = || {
-            let listed = self.partitions(table);
-            let settled = !listed.is_empty() && listed.iter().all(is_settled) && holds(&listed);
-            check(settled, || format!("{} partitions: {listed:?}", listed.len()))?;
-            Ok::<_, String>(listed)
+        let settled = |listed: &Value| {
+            let rows = listed.as_array();
+            rows.is_some_and(|rows| !rows.is_empty() && rows.iter().all(is_settled) && holds(rows))
         };
-        wait_for(what, timeout, settled).0
+        let (listed, _) = self.wait_json(what, timeout, &["partition", "list", "--table", table], settled);
+        listed.as_array().cloned().unwrap_or_default()
     }
 
     /// Runs the command line against the given endpoints.
@@ -176,31 +178,24 @@ impl Cluster {
 
     /// Waits for a leading coordinator; returns its index (from 0) and the time taken.
     pub fn wait_leader(&self) -> (usize, Duration) {
-        let (status, took) = wait_for("a leading coordinator", TIMEOUT, || {
-            let status = self.json(&["status", "--timeout", "2s"])?;
-            check(status["leader_id"].is_u64(), || status.to_string())?;
-            Ok::<_, String>(status)
-        });
+        let (status, took) =
+            self.wait_json("a leading coordinator", TIMEOUT, &["status"], |status| status["leader_id"].is_u64());
         (usize::try_from(status["leader_id"].as_u64().expect("checked above")).expect("a small number") - 1, took)
     }
 
     /// Waits until every partition is `Online`; returns the time taken.
     pub fn wait_online(&self) -> Duration {
-        wait_for("every partition to be Online", TIMEOUT, || {
-            let status = self.json(&["status", "--timeout", "2s"])?;
+        let online = |status: &Value| {
             let (all, online) = (&status["partitions_total"], &status["partitions_online"]);
-            check(all.as_u64() > Some(0) && all == online, || status.to_string())
-        })
-        .1
+            all.as_u64() > Some(0) && all == online
+        };
+        self.wait_json("every partition to be Online", TIMEOUT, &["status"], online).1
     }
 
     /// Waits until `holds` accepts `partition list`.
     pub fn wait_partitions(&self, what: &str, holds: impl Fn(&[Value]) -> bool) -> Duration {
-        wait_for(what, TIMEOUT, || {
-            let list = self.json(&["partition", "list", "--timeout", "2s"])?;
-            check(list.as_array().is_some_and(|rows| holds(rows)), || list.to_string())
-        })
-        .1
+        let holds = |list: &Value| list.as_array().is_some_and(|rows| holds(rows));
+        self.wait_json(what, TIMEOUT, &["partition", "list"], holds).1
     }
 
     /// Waits until every partition is `Online` with `copies` Live copies; returns the time taken.
@@ -216,33 +211,22 @@ impl Cluster {
 
     /// Waits until exactly this number of copies awaits deletion; returns the status.
     pub fn wait_condemned(&self, copies: u64) -> Value {
-        wait_for("the copies to be deleted", TIMEOUT, || {
-            let status = self.json(&["status"])?;
-            check(status["copies_condemned"] == copies, || status.to_string())?;
-            Ok::<_, String>(status)
-        })
-        .0
+        let deleted = |status: &Value| status["copies_condemned"] == copies;
+        self.wait_json("the copies to be deleted", TIMEOUT, &["status"], deleted).0
     }
 
     /// Waits until no rebalance runs; returns its final status.
     pub fn wait_rebalanced(&self) -> Value {
-        wait_for("the rebalance to end", TIMEOUT, || {
-            let status = self.json(&["rebalance", "status", "--timeout", "2s"])?;
-            check(status["running"] == false, || status.to_string())?;
-            Ok::<_, String>(status)
-        })
-        .0
+        let ended = |status: &Value| status["running"] == false;
+        self.wait_json("the rebalance to end", TIMEOUT, &["rebalance", "status"], ended).0
     }
 
     /// Waits until `node list` shows the node with this status.
     pub fn wait_node(&self, name: &str, status: &str) -> Duration {
-        wait_for(&format!("{name} to be {status}"), TIMEOUT, || {
-            let list = self.json(&["node", "list", "--timeout", "2s"])?;
-            let found =
-                list.as_array().into_iter().flatten().any(|node| node["node"] == name && node["status"] == status);
-            check(found, || list.to_string())
-        })
-        .1
+        let found = |list: &Value| {
+            list.as_array().into_iter().flatten().any(|node| node["node"] == name && node["status"] == status)
+        };
+        self.wait_json(&format!("{name} to be {status}"), TIMEOUT, &["node", "list"], found).1
     }
 
     /// Returns the registered incarnation of a node.
@@ -250,9 +234,8 @@ impl Cluster {
     /// # Errors
     /// The coordinators' answer, if they do not know it.
     pub fn incarnation(&self, name: &str) -> Result<u64, String> {
-        let list = self.json(&["node", "list", "--timeout", "2s"])?;
-        let node = list.as_array().into_iter().flatten().find(|node| node["node"] == name);
-        node.and_then(|node| node["incarnation"].as_u64()).ok_or_else(|| list.to_string())
+        let list = self.asked(&["node", "list"])?;
+        incarnation_in(&list, name).ok_or_else(|| list.to_string())
     }
 
     /// Kills a node, restarts it and waits until it has registered again. Until then its former incarnation may still
@@ -273,12 +256,9 @@ impl Cluster {
     /// # Panics
     /// If the incarnation does not change.
     pub fn wait_incarnation(&self, name: &str, former: u64) -> u64 {
-        wait_for(&format!("{name} to be registered anew"), TIMEOUT, || {
-            let life = self.incarnation(name)?;
-            check(life > former, || format!("still in incarnation {life}"))?;
-            Ok::<_, String>(life)
-        })
-        .0
+        let later = |list: &Value| incarnation_in(list, name).is_some_and(|life| life > former);
+        let (list, _) = self.wait_json(&format!("{name} to be registered anew"), TIMEOUT, &["node", "list"], later);
+        incarnation_in(&list, name).expect("checked above")
     }
 
     /// Returns the number of partitions that each node holds, by name.

@@ -1,4 +1,4 @@
-//! Turns of tests at the machine: bounds how many run clusters side by side, and lets some run alone.
+//! Turns of tests at the machine: bounds how many run clusters side by side, and lets some have more of it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -8,6 +8,29 @@ use std::thread::available_parallelism;
 
 /// Turns side by side beyond the number of cores: clusters mostly wait.
 const BEYOND_CORES: usize = 2;
+
+/// Part of the machine that the clusters of a test take.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Room {
+    /// One of the clusters that run side by side.
+    #[default]
+    Part,
+    /// Half of the machine: for bounds by leases and failure time-outs.
+    Half,
+    /// All of it: for results that depend on the machine's speed, and for tests that load it.
+    Whole,
+}
+
+impl Room {
+    /// Returns its size in ordinary clusters, of which the machine runs `side_by_side_max`.
+    const fn clusters(self, side_by_side_max: usize) -> usize {
+        match self {
+            Self::Part => 1,
+            Self::Half => side_by_side_max.div_ceil(2),
+            Self::Whole => side_by_side_max,
+        }
+    }
+}
 
 static TURNS: LazyLock<Turns> = LazyLock::new(|| {
     let cores = available_parallelism().map_or(1, usize::from);
@@ -21,7 +44,7 @@ thread_local! {
 
 #[derive(Debug)]
 struct Own {
-    alone: bool,
+    room: Room,
     /// Number of [`Turn`]s of this thread that share it.
     shares: usize,
 }
@@ -36,10 +59,8 @@ struct Turns {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Running turns.
-    running: usize,
-    /// True if the only running turn is exclusive.
-    alone: bool,
+    /// Taken places of ordinary clusters.
+    taken: usize,
     /// Waiting requests, oldest first.
     queue: VecDeque<u64>,
     next: u64,
@@ -47,32 +68,25 @@ struct State {
 
 impl Turns {
     /// Waits for a turn.
-    fn take(&self, alone: bool) {
+    fn take(&self, room: Room) {
+        let places = room.clusters(self.side_by_side_max);
         let mut state = self.state();
         let ticket = state.next;
         state.next += 1;
         state.queue.push_back(ticket);
-        while state.queue.front() != Some(&ticket) || !self.admits(&state, alone) {
+        while state.queue.front() != Some(&ticket) || state.taken + places > self.side_by_side_max {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.queue.pop_front();
-        state.running += 1;
-        state.alone = alone;
+        state.taken += places;
         drop(state);
         // The next request in the queue may be able to run beside this one.
         self.changed.notify_all();
     }
 
-    fn give_back(&self) {
-        let mut state = self.state();
-        state.running -= 1;
-        state.alone = false;
-        drop(state);
+    fn give_back(&self, room: Room) {
+        self.state().taken -= room.clusters(self.side_by_side_max);
         self.changed.notify_all();
-    }
-
-    const fn admits(&self, state: &State, alone: bool) -> bool {
-        if alone { state.running == 0 } else { !state.alone && state.running < self.side_by_side_max }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -81,8 +95,7 @@ impl Turns {
 }
 
 /// A test's turn at the machine, held while one of its clusters runs. Clusters mostly wait, so several tests run theirs
-/// side by side. A test runs alone if its bounds are lease and failure time-outs, or if it loads the machine: another
-/// cluster on the same cores would delay it.
+/// side by side, each in its [`Room`].
 ///
 /// A turn belongs to its thread: a second cluster of the same test shares the turn of the first one and never waits.
 #[derive(Debug)]
@@ -92,26 +105,25 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Waits for a turn, or shares the one of this thread. With `alone`, waits until no other test of this process has
-    /// a turn, and keeps the others waiting.
+    /// Waits for a turn, or shares the one of this thread.
     ///
     /// # Panics
-    /// If `alone` is set and the turn of this thread is not exclusive.
+    /// If the turn of this thread has less room.
     #[must_use]
-    pub fn take(alone: bool) -> Self {
+    pub fn take(room: Room) -> Self {
         let shared = OWN.with_borrow_mut(|own| {
             let Some(own) = own else { return false };
             // Waiting for the other tests here would deadlock: they wait for this turn to end.
             assert!(
-                own.alone || !alone,
-                "this test already runs a cluster beside other tests: start its first cluster with `alone`"
+                own.room >= room,
+                "this test already runs a cluster in less room: start its first cluster with {room:?}"
             );
             own.shares += 1;
             true
         });
         if !shared {
-            TURNS.take(alone);
-            OWN.set(Some(Own { alone, shares: 1 }));
+            TURNS.take(room);
+            OWN.set(Some(Own { room, shares: 1 }));
         }
         Self { _thread: PhantomData }
     }
@@ -120,16 +132,15 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let ended = OWN.with_borrow_mut(|own| {
-            let Some(turn) = own else { return false };
+            let turn = own.as_mut()?;
             turn.shares -= 1;
-            let ended = turn.shares == 0;
-            if ended {
-                *own = None;
+            if turn.shares > 0 {
+                return None;
             }
-            ended
+            own.take()
         });
-        if ended {
-            TURNS.give_back();
+        if let Some(ended) = ended {
+            TURNS.give_back(ended.room);
         }
     }
 }
@@ -146,11 +157,11 @@ mod tests {
     }
 
     /// Requests a turn on another thread; returns once the request is queued or admitted.
-    fn request(turns: &Arc<Turns>, alone: bool, name: &'static str, admitted: &mpsc::Sender<&'static str>) {
+    fn request(turns: &Arc<Turns>, room: Room, name: &'static str, admitted: &mpsc::Sender<&'static str>) {
         let requested = turns.state().next + 1;
         let (turns_of_thread, admitted) = (Arc::clone(turns), admitted.clone());
         thread::spawn(move || {
-            turns_of_thread.take(alone);
+            turns_of_thread.take(room);
             admitted.send(name).expect("the test waits");
         });
         while turns.state().next < requested {
@@ -162,39 +173,56 @@ mod tests {
     fn concurrent_turns_are_bounded() {
         let (turns, (sender, admitted)) = (turns(2), mpsc::channel());
         for name in ["first", "second", "third"] {
-            request(&turns, false, name, &sender);
+            request(&turns, Room::Part, name, &sender);
         }
         assert_eq!([admitted.recv(), admitted.recv()].map(Result::unwrap).len(), 2);
-        let (running, waiting) = {
+        let (taken, waiting) = {
             let state = turns.state();
-            (state.running, state.queue.len())
+            (state.taken, state.queue.len())
         };
-        assert_eq!((running, waiting), (2, 1));
-        turns.give_back();
+        assert_eq!((taken, waiting), (2, 1));
+        turns.give_back(Room::Part);
         admitted.recv().expect("the third one is admitted");
-        assert_eq!(turns.state().running, 2);
+        assert_eq!(turns.state().taken, 2);
+    }
+
+    #[test]
+    fn half_of_the_machine_leaves_room_for_the_other_half() {
+        let (turns, (sender, admitted)) = (turns(4), mpsc::channel());
+        turns.take(Room::Part);
+        for name in ["half", "other half"] {
+            request(&turns, Room::Half, name, &sender);
+        }
+        assert_eq!(admitted.recv(), Ok("half"));
+        let (taken, waiting) = {
+            let state = turns.state();
+            (state.taken, state.queue.len())
+        };
+        assert_eq!((taken, waiting), (3, 1));
+        turns.give_back(Room::Part);
+        assert_eq!(admitted.recv(), Ok("other half"));
     }
 
     #[test]
     fn exclusive_turn_is_not_starved_by_later_ones() {
         let (turns, (sender, admitted)) = (turns(4), mpsc::channel());
-        turns.take(false);
-        request(&turns, true, "alone", &sender);
-        request(&turns, false, "later", &sender);
+        turns.take(Room::Part);
+        request(&turns, Room::Whole, "alone", &sender);
+        request(&turns, Room::Part, "later", &sender);
         assert_eq!(admitted.try_recv(), Err(mpsc::TryRecvError::Empty));
-        turns.give_back();
+        turns.give_back(Room::Part);
         assert_eq!(admitted.recv(), Ok("alone"));
-        assert_eq!(turns.state().running, 1);
-        turns.give_back();
+        assert_eq!(turns.state().taken, 4);
+        turns.give_back(Room::Whole);
         assert_eq!(admitted.recv(), Ok("later"));
     }
 
     #[test]
     fn later_clusters_of_a_test_share_its_turn() {
-        let first = Turn::take(true);
-        let second = Turn::take(false);
+        let first = Turn::take(Room::Whole);
+        let second = Turn::take(Room::Part);
         drop(first);
-        assert!(TURNS.state().alone, "the second cluster keeps the turn");
+        assert_eq!(TURNS.state().taken, TURNS.side_by_side_max, "the second cluster keeps the turn");
         drop(second);
         assert!(OWN.with_borrow(Option::is_none));
     }
@@ -202,12 +230,12 @@ mod tests {
     #[test]
     fn exclusive_turn_is_refused_beside_own_shared_turn() {
         let refused = thread::spawn(|| {
-            let _beside = Turn::take(false);
-            let _alone = Turn::take(true);
+            let _beside = Turn::take(Room::Part);
+            let _alone = Turn::take(Room::Whole);
         });
-        let message = *refused.join().expect_err("a panic").downcast::<&'static str>().expect("a text");
-        assert!(message.contains("start its first cluster with `alone`"), "{message}");
+        let message = *refused.join().expect_err("a panic").downcast::<String>().expect("a text");
+        assert!(message.contains("start its first cluster with Whole"), "{message}");
         // The turn was returned.
-        thread::spawn(|| drop(Turn::take(true))).join().expect("a turn");
+        thread::spawn(|| drop(Turn::take(Room::Whole))).join().expect("a turn");
     }
 }

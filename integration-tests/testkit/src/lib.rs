@@ -12,4 +12,4 @@ mod wait;
 
 pub use random::Random;
 pub use skip::{NO_SKIP, skipped};
-pub use wait::{check, wait_for, wait_for_async, wait_for_state};
+pub use wait::{check, wait_for, wait_for_async, wait_for_every, wait_for_state};

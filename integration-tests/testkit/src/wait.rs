@@ -4,8 +4,11 @@ use std::fmt::{Debug, Display};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Pause between two polls.
+/// Shortest pause between two polls.
 const INTERVAL: Duration = Duration::from_millis(10);
+/// Longest pause between two polls. A pause is as long as the poll before it, so that polls leave the machine to the
+/// processes under test.
+const INTERVAL_MAX: Duration = Duration::from_millis(100);
 /// Limit of waits for the state of one process: the machine may be busy with other tests.
 const STATE_LIMIT: Duration = Duration::from_secs(60);
 
@@ -14,18 +17,29 @@ const STATE_LIMIT: Duration = Duration::from_secs(60);
 /// # Panics
 /// After `limit`, with the awaited condition (`what`) and the last state that `condition` described.
 #[track_caller]
-pub fn wait_for<T, E: Display>(
+pub fn wait_for<T, E: Display>(what: &str, limit: Duration, condition: impl FnMut() -> Result<T, E>) -> (T, Duration) {
+    wait_for_every(INTERVAL, what, limit, condition)
+}
+
+/// As [`wait_for`], with a pause of at least `interval`: for polls that load the processes under test.
+///
+/// # Panics
+/// As [`wait_for`].
+#[track_caller]
+pub fn wait_for_every<T, E: Display>(
+    interval: Duration,
     what: &str,
     limit: Duration,
     mut condition: impl FnMut() -> Result<T, E>,
 ) -> (T, Duration) {
     let began = Instant::now();
     loop {
+        let polled = Instant::now();
         match condition() {
             Ok(value) => return (value, began.elapsed()),
             Err(state) => assert!(began.elapsed() < limit, "{}", late(what, limit, &state)),
         }
-        thread::sleep(INTERVAL);
+        thread::sleep(polled.elapsed().clamp(interval, interval.max(INTERVAL_MAX)));
     }
 }
 

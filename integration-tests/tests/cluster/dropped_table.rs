@@ -47,9 +47,7 @@ fn dropped_table_is_deleted_on_every_node_and_frees_its_name() {
         check(ran.code == 0, || ran.stderr)
     });
     let value = "v".repeat(VALUE_BYTES);
-    for number in 0..40 {
-        cluster.done(&["kv", "put", "--table", "orders", &format!("order/{number}"), &value]);
-    }
+    cluster.put_all("orders", (0..40).map(|number| (format!("order/{number}"), value.clone())));
     cluster.done(&["kv", "put", "kept", "value"]);
     wait_stored(&cluster, "the sizes to be told", |_, bytes| bytes > 40 * VALUE_BYTES as u64);
 

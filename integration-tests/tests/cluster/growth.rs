@@ -2,7 +2,7 @@
 
 use crate::EXE;
 use archon_client::{Client, Entry, Error};
-use archon_integration_tests::{Cluster, Options};
+use archon_integration_tests::{Cluster, Options, Room};
 use archon_testkit::wait_for;
 use futures::TryStreamExt;
 use serde_json::Value;
@@ -25,12 +25,11 @@ const VALUE_BYTES: usize = 2 * 1024;
 const KEYS: u64 = 3 * 1024;
 
 fn cluster() -> Cluster {
-    start(false)
+    start(Room::Part)
 }
 
-fn start(alone: bool) -> Cluster {
-    let cluster =
-        Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, alone, ..Options::replicated() });
+fn start(room: Room) -> Cluster {
+    let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, room, ..Options::replicated() });
     cluster.wait_whole(3);
     cluster
 }
@@ -38,7 +37,7 @@ fn start(alone: bool) -> Cluster {
 /// Returns the bytes held by the leader of a partition, as far as is known.
 fn bytes(cluster: &Cluster, row: &Value) -> u64 {
     let number = row["partition"].to_string();
-    let found = cluster.json(&["partition", "describe", &number, "--table", "times"]).unwrap_or_default();
+    let found = cluster.asked(&["partition", "describe", &number, "--table", "times"]).unwrap_or_default();
     let leader = found["copies"].as_array().into_iter().flatten().find(|copy| copy["leads"] == true);
     leader.and_then(|copy| copy["bytes_stored"].as_u64()).unwrap_or(0)
 }
@@ -184,10 +183,11 @@ fn kills_during_table_growth_lose_no_write() {
     let mut disturbed = 0;
     for round in 0..3 {
         wait_for("a split", TIMEOUT, || {
-            let rows = cluster.partitions("times");
+            let listed = cluster.asked(&["partition", "list", "--table", "times"])?;
+            let rows = listed.as_array().map_or(&[][..], Vec::as_slice);
             let splitting = rows.iter().any(|row| !row["splits_into"].is_null());
             disturbed += u32::from(splitting);
-            match splitting || is_grown(&cluster, &rows) {
+            match splitting || is_grown(&cluster, rows) {
                 true => Ok(()),
                 false => Err(format!("{} partitions, of which none is being split", rows.len())),
             }
@@ -210,8 +210,8 @@ fn kills_during_table_growth_lose_no_write() {
 
 #[test]
 fn load_on_many_keys_splits_but_load_on_one_key_does_not() {
-    // Alone: the machine's write rate decides.
-    let cluster = start(true);
+    // The machine's write rate decides.
+    let cluster = start(Room::Whole);
     for table in ["times", "hot"] {
         cluster.done(&["table", "create", table, "--range", "--split-above-rate", "100", "--replication", "3"]);
         cluster.wait_settled(table, "the table", TIMEOUT, |rows| rows.len() == 1);

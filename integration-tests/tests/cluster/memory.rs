@@ -1,7 +1,7 @@
 //! Memory limit of a node, on real processes.
 
 use crate::EXE;
-use archon_integration_tests::{Cluster, Options, Scrape, http};
+use archon_integration_tests::{Cluster, Options, Room, Scrape, http};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ fn node_stays_within_its_memory_limit_with_twice_the_data() {
         // sled uses several times its configured page cache while large values are written.
         engine: Some("fjall"),
         // The engine holds more while a busy disk is slow.
-        alone: true,
+        room: Room::Whole,
         ..Options::default()
     };
     let cluster = Cluster::start(EXE, &small);

@@ -125,9 +125,7 @@ fn kills_during_merges_lose_and_repeat_no_write() {
 #[test]
 fn nodes_killed_right_after_a_merge_keep_all_keys() {
     let mut cluster = cluster("key-50");
-    for number in 0..100 {
-        cluster.done(&["kv", "put", &format!("key-{number:02}"), "value", "--table", "times"]);
-    }
+    cluster.put_all("times", (0..100).map(|number| (format!("key-{number:02}"), "value")));
     merge(&cluster, "0");
     for node in NODES {
         cluster.take_node(node).kill();

@@ -24,10 +24,9 @@ fn refused(cluster: &Cluster, arguments: &[&str]) -> (i32, String) {
 }
 
 fn wait_served(cluster: &Cluster) {
-    wait_for("the table to be served", TIMEOUT, || {
-        let listed = cluster.partitions("times");
-        let served = !listed.is_empty() && listed.iter().all(|row| row["status"] == "online");
-        if served { Ok(()) } else { Err(format!("{listed:?}")) }
+    let online = |row: &Value| row["status"] == "online";
+    cluster.wait_json("the table to be served", TIMEOUT, &["partition", "list", "--table", "times"], |listed| {
+        listed.as_array().is_some_and(|rows| !rows.is_empty() && rows.iter().all(online))
     });
 }
 

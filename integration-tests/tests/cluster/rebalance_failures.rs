@@ -36,7 +36,7 @@ async fn kill_in_phase(phases: &[&str], victim: Victim) {
     assert_eq!(applied.code, 0, "{}", applied.stderr);
     // A phase may end before it is observed; then the kill comes at the next one, which is as good.
     let (moved, _) = wait_for("a move to reach its phase", Duration::from_secs(60), || {
-        let status = cluster.json(&["rebalance", "status", "--timeout", "2s"])?;
+        let status = cluster.asked(&["rebalance", "status"])?;
         let all = status["moves"].as_array().cloned().unwrap_or_default();
         let rank = |phase: &str| {
             ["queued", "copying", "in_sync", "hand_over", "cleanup", "done"]

@@ -30,7 +30,7 @@ fn carried_leader(cluster: &Cluster) -> (&'static str, &'static str, String) {
         "a key of a leader that is carried, and of which one that relays for nobody has a copy",
         TIMEOUT,
         || {
-            let listed = cluster.json(&["node", "list"])?;
+            let listed = cluster.asked(&["node", "list"])?;
             let rows = || listed.as_array().into_iter().flatten();
             let relays: Vec<&str> = rows().filter_map(|row| named(&row["via"])).collect();
             let carried: Vec<&str> =
@@ -43,7 +43,7 @@ fn carried_leader(cluster: &Cluster) -> (&'static str, &'static str, String) {
             });
             let (leader, follower, partition) = led.ok_or_else(|| listed.to_string())?;
             let holds = |key: &str| {
-                cluster.json(&["partition", "locate", key]).is_ok_and(|found| found["partition"] == partition)
+                cluster.asked(&["partition", "locate", key]).is_ok_and(|found| found["partition"] == partition)
             };
             let key = (0..200).map(|number| format!("key-{number}")).find(|key| holds(key));
             key.map(|key| (leader, follower, key)).ok_or_else(|| format!("none of 200 keys is in {partition}"))
@@ -74,7 +74,7 @@ fn lead_without_coordinators(options: &Options) {
 
 /// Returns the relay of this participant, as coordinators see it.
 fn carrier(cluster: &Cluster, participant: &str) -> Result<Option<String>, String> {
-    let listed = cluster.json(&["node", "list"])?;
+    let listed = cluster.asked(&["node", "list"])?;
     let of_it = |node: &&serde_json::Value| node["node"] == participant;
     let row = listed.as_array().into_iter().flatten().find(of_it).ok_or_else(|| listed.to_string())?;
     Ok(row["via"].as_str().map(str::to_owned))

@@ -61,10 +61,10 @@ fn paused_relay_costs_no_other_lease() {
     let left: Vec<&str> = NODES.into_iter().filter(|node| *node != victim).collect();
     wait_relayed(&cluster, &left, 5.0);
     // With three nodes left two relay again: the other one, and another.
-    wait_for("members to show another relay", TIMEOUT, || {
-        let listed = cluster.json(&["node", "list"])?;
+    let what = format!("members to show another relay, while {other} relays on");
+    cluster.wait_json(&what, TIMEOUT, &["node", "list"], |listed| {
         let mut via = listed.as_array().into_iter().flatten().filter(|row| row["status"] == "alive");
-        check(via.all(|row| row["via"] != victim), || format!("{other} relays on: {listed}"))
+        via.all(|row| row["via"] != victim)
     });
     assert_no_lease_lapsed(&cluster, &left);
     cluster.node(victim).resume();
@@ -107,7 +107,7 @@ fn node_cut_off_from_coordinators_lives_by_a_relay() {
         // Three failure time-outs.
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(4) {
-            let nodes = cluster.json(&["node", "list"]).expect("a list");
+            let nodes = cluster.asked(&["node", "list"]).expect("a list");
             let row = nodes.as_array().and_then(|rows| rows.iter().find(|row| row["node"] == victim)).cloned();
             assert_eq!(row.as_ref().map(|row| &row["status"]), Some(&"alive".into()), "{victim}: {nodes}");
         }

@@ -62,11 +62,11 @@ fn start() -> Option<(Cluster, Vec<SmallDisk>)> {
 
 /// Waits until the quiet table has three in-sync copies.
 fn wait_quiet_copies(cluster: &Cluster) {
-    wait_for("three copies of the quiet table", TIMEOUT, || {
-        let rows = cluster.partitions("quiet");
-        let copies = rows.iter().flat_map(|row| row["copies"].as_array().into_iter().flatten());
-        let live = copies.filter(|copy| copy["state"] == "live").count();
-        check(live == 3, || format!("{rows:?}"))
+    let quiet = ["partition", "list", "--table", "quiet"];
+    cluster.wait_json("three copies of the quiet table", TIMEOUT, &quiet, |listed| {
+        let rows = listed.as_array().into_iter().flatten();
+        let copies = rows.flat_map(|row| row["copies"].as_array().into_iter().flatten());
+        copies.filter(|copy| copy["state"] == "live").count() == 3
     });
 }
 

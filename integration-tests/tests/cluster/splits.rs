@@ -130,9 +130,7 @@ fn client_ten_splits_behind_finds_and_scans_every_key() {
 #[test]
 fn nodes_killed_right_after_a_split_keep_both_halves() {
     let mut cluster = cluster();
-    for number in 0..100 {
-        cluster.done(&["kv", "put", &format!("key-{number:02}"), "value", "--table", "times"]);
-    }
+    cluster.put_all("times", (0..100).map(|number| (format!("key-{number:02}"), "value")));
     split(&cluster, "0", "key-50");
     for node in NODES {
         cluster.take_node(node).kill();
@@ -179,11 +177,11 @@ fn half_formed_copies_survive_a_kill_undamaged() {
         cluster.start_node(node);
         cluster.wait_node(node, "alive");
     }
-    wait_for("the split to end", TIMEOUT, || {
-        let listed = cluster.partitions("times");
-        let ends = !listed.is_empty() && listed.iter().all(|row| row["splits_into"].is_null());
-        if ends { Ok(()) } else { Err(format!("{listed:?}")) }
-    });
+    let ended = |listed: &Value| {
+        let rows = listed.as_array();
+        rows.is_some_and(|rows| !rows.is_empty() && rows.iter().all(|row| row["splits_into"].is_null()))
+    };
+    cluster.wait_json("the split to end", TIMEOUT, &["partition", "list", "--table", "times"], ended);
     let count = cluster.partitions("times").len();
     println!("{count} partitions");
     wait_served(&cluster, "times", count);

@@ -6,6 +6,7 @@ use archon_client::Client;
 use archon_integration_tests::{Cluster, Ending, Options};
 use archon_testkit::{check, wait_for};
 use archon_types::{partition_of, slot_of};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -101,19 +102,18 @@ fn copy(from: &Path, to: &Path) {
 async fn settle(cluster: &Cluster, client: &Client, before: u64) -> usize {
     cluster.wait_incarnation(NODE, before);
     cluster.wait_node(NODE, "alive");
-    let (online, _) = wait_for("each partition to be Online or to have no copy left", Duration::from_secs(30), || {
-        let list = cluster.json(&["partition", "list", "--timeout", "2s"])?;
-        let rows = list.as_array().cloned().unwrap_or_default();
-        let lives = |row: &serde_json::Value| {
-            row["copies"].as_array().is_some_and(|all| all.iter().any(|copy| copy["state"] == "live"))
-        };
-        check(!rows.is_empty() && rows.iter().all(|row| row["status"] == "online" || !lives(row)), || {
-            list.to_string()
-        })?;
-        Ok::<_, String>(rows.iter().filter(|row| row["status"] == "online").count())
-    });
+    let is_online = |row: &Value| row["status"] == "online";
+    let lives =
+        |row: &Value| row["copies"].as_array().is_some_and(|all| all.iter().any(|copy| copy["state"] == "live"));
+    let decided = |list: &Value| {
+        let decided = |row: &Value| is_online(row) || !lives(row);
+        list.as_array().is_some_and(|rows| !rows.is_empty() && rows.iter().all(decided))
+    };
+    let what = "each partition to be Online or to have no copy left";
+    let (list, _) = cluster.wait_json(what, Duration::from_secs(30), &["partition", "list"], decided);
+    let online = list.as_array().into_iter().flatten().filter(|row| is_online(row)).count();
     let list = cluster.json(&["partition", "list"]).expect("partition list");
-    for row in list.as_array().into_iter().flatten().filter(|row| row["status"] == "online") {
+    for row in list.as_array().into_iter().flatten().filter(|row| is_online(row)) {
         let found = (0..10_000).map(|number| format!("probe-{number}")).find(|key| {
             partition_of(slot_of(key.as_bytes()), 8)
                 == u32::try_from(row["partition"].as_u64().unwrap_or(0)).unwrap_or(0)
@@ -125,10 +125,9 @@ async fn settle(cluster: &Cluster, client: &Client, before: u64) -> usize {
     // It must not keep the node from taking new partitions either.
     let created = cluster.archon(&["table", "create", "later", "--partitions", "4", "--replication", "1"]);
     assert_eq!(created.code, 0, "{}", created.stderr);
-    wait_for("a new table to be Online", Duration::from_secs(20), || {
-        let list = cluster.json(&["partition", "list", "--table", "later", "--timeout", "2s"])?;
-        let rows = list.as_array().cloned().unwrap_or_default();
-        check(rows.len() == 4 && rows.iter().all(|row| row["status"] == "online"), || list.to_string())
+    let later = ["partition", "list", "--table", "later"];
+    cluster.wait_json("a new table to be Online", Duration::from_secs(20), &later, |list| {
+        list.as_array().is_some_and(|rows| rows.len() == 4 && rows.iter().all(is_online))
     });
     online
 }

@@ -6,6 +6,7 @@ use archon_client::Client;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
 use archon_integration_tests::{Cluster, Ending, Load, Options};
 use archon_testkit::{check, skipped, wait_for};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -120,11 +121,8 @@ async fn slow_disk_moves_coordinator_leadership_without_node_failure() {
     };
     // Something to commit, so that there is a sync to be slow.
     let _ = cluster.archon(&["table", "create", "slow", "--partitions", "3", "--replication", "1", "--timeout", "2s"]);
-    let (_, took) = wait_for("another coordinator to lead", Duration::from_secs(30), || {
-        let status = cluster.json(&["status", "--timeout", "2s"])?;
-        let leads = status["leader_id"].as_u64();
-        check(leads.is_some_and(|id| id != leader as u64 + 1), || status.to_string())
-    });
+    let other = |status: &Value| status["leader_id"].as_u64().is_some_and(|id| id != leader as u64 + 1);
+    let (_, took) = cluster.wait_json("another coordinator to lead", Duration::from_secs(30), &["status"], other);
     println!("leadership moved after {took:?}");
     drop(injection);
     cluster.wait_online();

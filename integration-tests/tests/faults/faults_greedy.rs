@@ -3,7 +3,7 @@
 
 use crate::EXE;
 use archon_client::{Admin, Client, NodeStatus, Role};
-use archon_integration_tests::{Cluster, Options};
+use archon_integration_tests::{Cluster, Options, Room};
 use archon_load::attack::{Attack, Attackers, Target};
 use archon_testkit::{check, wait_for};
 use std::time::Duration;
@@ -22,7 +22,7 @@ struct Scene {
 impl Scene {
     async fn set(replication: u8) -> Self {
         // A shard without a turn for the length of a lease stalls, be it for an attack or for another cluster.
-        let cluster = Cluster::start(EXE, &Options { replication, alone: true, ..Options::default() });
+        let cluster = Cluster::start(EXE, &Options { replication, room: Room::Whole, ..Options::default() });
         cluster.wait_whole(usize::from(replication));
         let client = cluster.client().timeout(Duration::from_secs(20)).build().await.expect("a client");
         let admin = cluster.admin(Duration::from_secs(10));

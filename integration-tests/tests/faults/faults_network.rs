@@ -5,7 +5,6 @@
 use crate::EXE;
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::{CLIENTS, Network, Options, Scene, WorkloadOptions};
-use archon_testkit::{check, wait_for};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -252,10 +251,8 @@ fn isolated_half_with_relays_stops_at_lease_end() {
         scene.cluster.wait_protocol(2);
         scene.cluster.done(&["config", "set", "relays_from=2"]);
         let (half, rest) = six.split_at(3);
-        wait_for("heartbeats to be carried", LONG * 5, || {
-            let listed = scene.cluster.json(&["node", "list"])?;
-            let carried = listed.as_array().into_iter().flatten().filter(|row| row["via"].is_string()).count();
-            check(carried >= 3, || listed.to_string())
+        scene.cluster.wait_json("heartbeats to be carried", LONG * 5, &["node", "list"], |listed| {
+            listed.as_array().into_iter().flatten().filter(|row| row["via"].is_string()).count() >= 3
         });
         scene.say(&format!("cut {half:?} off from the coordinators and the other nodes"));
         for victim in half {

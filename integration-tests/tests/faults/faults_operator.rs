@@ -6,6 +6,7 @@ use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::{Cluster, Ending, Options};
 use archon_testkit::{check, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,11 +31,8 @@ async fn interrupted_wait_does_not_stop_the_rebalance() {
     let arguments = ["rebalance", "apply", "--wait", "--coordinators", &list].map(str::to_owned).into_iter();
     let arguments: Vec<String> = arguments.chain(cluster.credentials_arguments(Role::Admin, "somebody")).collect();
     let mut waiting = cluster.spawn("waiting", &arguments);
-    let (status, _) = wait_for("moves under way", TIMEOUT, || {
-        let status = cluster.json(&["rebalance", "status", "--timeout", "2s"])?;
-        check(status["running"] == true, || status.to_string())?;
-        Ok::<_, String>(status)
-    });
+    let running = |status: &Value| status["running"] == true;
+    let (status, _) = cluster.wait_json("moves under way", TIMEOUT, &["rebalance", "status"], running);
     assert!(waiting.exited().is_none(), "it waits: {}", waiting.log());
     let pid = Pid::from_raw(waiting.pid().cast_signed()).expect("a process id");
     wait_for("it to have detached", TIMEOUT, || {

@@ -23,18 +23,15 @@ fn options() -> Options {
 
 /// Waits until every partition has three Live copies and a leader.
 fn wait_whole(cluster: &Cluster) -> Duration {
-    wait_for("every partition to have three Live copies", TIMEOUT, || {
-        let list = cluster.json(&["partition", "list", "--timeout", "2s"])?;
-        let rows = list.as_array().cloned().unwrap_or_default();
-        let live = |row: &Value| {
-            let copies = row["copies"].as_array().into_iter().flatten();
-            copies.filter(|copy| copy["state"] == "live").count()
-        };
-        check(!rows.is_empty() && rows.iter().all(|row| live(row) == 3 && row["status"] == "online"), || {
-            list.to_string()
-        })
-    })
-    .1
+    let live = |row: &Value| {
+        let copies = row["copies"].as_array().into_iter().flatten();
+        copies.filter(|copy| copy["state"] == "live").count()
+    };
+    let whole = |list: &Value| {
+        let whole = |row: &Value| live(row) == 3 && row["status"] == "online";
+        list.as_array().is_some_and(|rows| !rows.is_empty() && rows.iter().all(whole))
+    };
+    cluster.wait_json("every partition to have three Live copies", TIMEOUT, &["partition", "list"], whole).1
 }
 
 fn wait_progress(load: &Load, count: u64) {

@@ -95,10 +95,9 @@ async fn incremental_backup_takes_over_unchanged_partitions() {
     assert!(cluster.take_node("delos").terminate(TIMEOUT).success());
     cluster.start_node("delos");
     for (table, partitions) in [("default", 4), ("orders", 8), ("times", 3)] {
-        wait_for("the table to be served", TIMEOUT, || {
-            let rows = cluster.partitions(table);
-            let served = rows.len() == partitions && rows.iter().all(|row| row["status"] == "online");
-            if served { Ok(()) } else { Err(format!("{rows:?}")) }
+        cluster.wait_json("the table to be served", TIMEOUT, &["partition", "list", "--table", table], |listed| {
+            let rows = listed.as_array();
+            rows.is_some_and(|rows| rows.len() == partitions && rows.iter().all(|row| row["status"] == "online"))
         });
     }
     let third = cluster.json(&["backup", "create", "--to", &wednesday, "--since", &tuesday]).expect("a backup");
@@ -163,10 +162,7 @@ async fn base_backup_of_another_generation_is_not_used() {
     let recover = ["quorum", "recover", "--from", &from, "--into", &into, "--id", "1", "--address", &address];
     cluster.done(&[&recover[..], &["--accept-data-loss"]].concat());
     cluster.start_coordinator(0);
-    wait_for("the recovery to end", TIMEOUT, || {
-        let quorum = cluster.json(&["quorum", "list"])?;
-        if quorum["recovery"].is_null() { Ok(()) } else { Err(quorum.to_string()) }
-    });
+    cluster.wait_json("the recovery to end", TIMEOUT, &["quorum", "list"], |quorum| quorum["recovery"].is_null());
     orders.put("key/07", "newer").await.expect("a put");
     refused(&cluster, &["backup", "create", "--to", &tuesday, "--since", &monday], "it is of generation 1");
 }

@@ -23,10 +23,9 @@ fn with_tables(options: &Options, tables: &[&[&str]]) -> Cluster {
     let cluster = Cluster::start(EXE, options);
     for arguments in tables {
         cluster.done(&[&["table", "create"], *arguments].concat());
-        wait_for("the new table to be served", TIMEOUT, || {
-            let rows = cluster.partitions(arguments[0]);
-            let online = !rows.is_empty() && rows.iter().all(|row| row["status"] == "online");
-            check(online, || format!("{rows:?}"))
+        let list = ["partition", "list", "--table", arguments[0]];
+        cluster.wait_json("the new table to be served", TIMEOUT, &list, |listed| {
+            listed.as_array().is_some_and(|rows| !rows.is_empty() && rows.iter().all(|row| row["status"] == "online"))
         });
     }
     cluster

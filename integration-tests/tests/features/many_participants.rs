@@ -3,7 +3,7 @@
 
 use archon_client::{AcquireError, Admin, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
 use archon_integration_tests::cluster::TIMEOUT;
-use archon_integration_tests::{Cluster, Options};
+use archon_integration_tests::{Cluster, Options, Room};
 use archon_testkit::{check, wait_for};
 use futures::future::join_all;
 use std::collections::BTreeMap;
@@ -68,8 +68,8 @@ impl Callbacks for Member {
 fn six_new_participants_get_a_share_and_nothing_else_moves() {
     let cluster = Cluster::start(
         env!("CARGO_BIN_EXE_archon-under-test"),
-        // Alone: seventy sessions with leases load the machine.
-        &Options { nodes: Vec::new(), nodes_min: 1, alone: true, ..Options::default() },
+        // Seventy sessions with leases load the machine.
+        &Options { nodes: Vec::new(), nodes_min: 1, room: Room::Whole, ..Options::default() },
     );
     let runtime = Runtime::new().expect("a runtime");
     let coordinators = cluster.coordinator_addresses();

@@ -32,9 +32,7 @@ fn node(cluster: &Cluster, name: &str) -> Value {
 fn node_is_cordoned_drained_and_removed() {
     let mut cluster = Cluster::start(EXE, &four_nodes());
     cluster.wait_whole(3);
-    for number in 0..50 {
-        cluster.done(&["kv", "put", &format!("k/{number}"), "v"]);
-    }
+    cluster.put_all("default", (0..50).map(|number| (format!("k/{number}"), "v")));
     // Cordon and back. Uncordon does not undo a drain, nor undrain a cordon.
     assert!(cluster.done(&["node", "cordon", "athens"]).contains("receives no new ones"));
     assert_eq!(node(&cluster, "athens")["goal"], "cordon");

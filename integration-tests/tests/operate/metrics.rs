@@ -70,10 +70,7 @@ fn by_name(definitions: impl Iterator<Item = &'static Definition>) -> BTreeMap<&
 fn every_metric_is_exported_once_and_matches_events() {
     // With TLS, so that there are certificate metrics; the metrics endpoint is plaintext all the same.
     let cluster = Cluster::start(EXE, &Options { metrics: true, tls: true, ..Options::default() });
-    for number in 0..40 {
-        let key = format!("key-{number}");
-        assert_eq!(cluster.archon(&["kv", "put", &key, "value"]).code, 0);
-    }
+    cluster.put_all("default", (0..40).map(|number| (format!("key-{number}"), "value")));
     assert_eq!(cluster.archon(&["kv", "get", "key-7"]).code, 0);
 
     let of_nodes = by_name(archon_kvstore_node::metric_definitions());

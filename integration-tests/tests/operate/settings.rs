@@ -110,9 +110,7 @@ fn node_setting_survives_restart_until_another_flag() {
 fn replication_of_a_table_changes_under_load() {
     let cluster = Cluster::start(EXE, &Options { partitions: 4, replication: 1, ..Options::replicated() });
     cluster.wait_whole(1);
-    for number in 0..20 {
-        cluster.done(&["kv", "put", &format!("k/{number}"), "before"]);
-    }
+    cluster.put_all("default", (0..20).map(|number| (format!("k/{number}"), "before")));
     let many = ends(&cluster, &["table", "alter", "default", "--replication", "4"], 4);
     assert!(many.contains("and there are 3;") && many.contains("--replication 3"), "{many}");
     ends(&cluster, &["table", "alter", "orders", "--replication", "2"], 3);
@@ -121,9 +119,7 @@ fn replication_of_a_table_changes_under_load() {
     let more = ["table", "alter", "default", "--replication", "3"];
     assert!(cluster.done(&more).contains("table default wants 3 copies of each partition"));
     // No write waits for copies that are not in sync yet.
-    for number in 0..20 {
-        cluster.done(&["kv", "put", &format!("k/{number}"), "after"]);
-    }
+    cluster.put_all("default", (0..20).map(|number| (format!("k/{number}"), "after")));
     cluster.wait_whole(3);
     assert!(cluster.done(&more).contains("wants already"));
     let fewer = ["table", "alter", "default", "--replication", "2"];

@@ -1,7 +1,7 @@
 //! The tutorial tested literally: one shell runs every command of the page in order, and each output is compared with the page.
 
 use crate::EXE;
-use archon_integration_tests::cluster::{TIMEOUT, Turn};
+use archon_integration_tests::cluster::{Room, TIMEOUT, Turn};
 use archon_testkit::{check, wait_for};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
@@ -145,7 +145,7 @@ fn tutorial_commands_print_what_the_page_shows() {
     // Loopback addresses of this process alone stand for the hosts of the page.
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let hosts = format!("127.{}.{low}.", 1 + high % 254);
-    let _turn = Turn::take(false);
+    let _turn = Turn::take(Room::Part);
     let directory = tempfile::tempdir().expect("a directory");
     let mut shell = Shell::start(directory.path());
     for step in steps {

@@ -59,11 +59,9 @@ fn wait_known(cluster: &Cluster, id: usize) {
 
 /// Waits until a coordinator follows without lag.
 fn wait_follows(cluster: &Cluster, id: usize) {
-    wait_for("it to follow", TIMEOUT, || {
-        let quorum = cluster.json(&["quorum", "list"])?;
+    cluster.wait_json("it to follow", TIMEOUT, &["quorum", "list"], |quorum| {
         let of = quorum["coordinators"].as_array().into_iter().flatten().find(|of| of["coordinator_id"] == json!(id));
-        let follows = of.is_some_and(|of| of["role"] == "follower" && of["entries_behind"] == json!(0));
-        check(follows, || quorum.to_string())
+        of.is_some_and(|of| of["role"] == "follower" && of["entries_behind"] == json!(0))
     });
 }
 

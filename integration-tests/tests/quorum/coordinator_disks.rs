@@ -230,10 +230,9 @@ async fn leading_coordinator_with_full_disk_steps_down() {
     goes_on(&load, 1_000).await;
     assert!(lives(pid), "{}", cluster.coordinator(first).log_tail(40));
     fs::remove_file(ballast).expect("removed");
-    wait_for("it to have caught up", SOON, || {
-        let status = cluster.json(&["status", "--timeout", "2s"])?;
+    cluster.wait_json("it to have caught up", SOON, &["status"], |status| {
         let one = &status["coordinators"][first];
-        check(one["entries_behind"] == 0 && one["lack"].is_null(), || status.to_string())
+        one["entries_behind"] == 0 && one["lack"].is_null()
     });
     let report = load.stop().await;
     report.assert_no_failure();
@@ -275,9 +274,8 @@ async fn coordinator_with_failing_disk_ends_and_returns() {
         let (next, _) = cluster.wait_leader();
         assert_ne!(next, leader);
         cluster.start_coordinator(leader);
-        wait_for("it to have caught up", SOON, || {
-            let status = cluster.json(&["status", "--timeout", "2s"])?;
-            check(status["coordinators"][leader]["entries_behind"] == 0, || status.to_string())
+        cluster.wait_json("it to have caught up", SOON, &["status"], |status| {
+            status["coordinators"][leader]["entries_behind"] == 0
         });
     }
     let report = load.stop().await;

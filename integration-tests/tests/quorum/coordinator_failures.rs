@@ -29,7 +29,7 @@ async fn until_operations(load: &Load, more: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_operation_fails_when_the_leading_coordinator_is_killed() {
-    let mut cluster = Cluster::start(EXE, &Options { alone: true, ..Options::default() });
+    let mut cluster = Cluster::start(EXE, &Options::default());
     let client = client(&cluster).await;
     let load = Load::start(&client, "killed", 8);
     until_operations(&load, 100).await;
@@ -106,7 +106,7 @@ impl Probe {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn woken_leading_coordinator_grants_nothing() {
     // The probe speaks plaintext.
-    let cluster = Cluster::start(EXE, &Options { tls: false, alone: true, ..Options::default() });
+    let cluster = Cluster::start(EXE, &Options { tls: false, ..Options::default() });
     let (old, _) = cluster.wait_leader();
     let mut probe = Probe::register(&cluster.coordinator_addresses()[old]).await;
     assert!(probe.heartbeat().await.expect("the leader grants a lease") > 0, "the probe can see a grant");
@@ -149,7 +149,7 @@ async fn woken_leading_coordinator_grants_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_killed_at_once_keeps_acknowledged_keys() {
-    let mut cluster = Cluster::start(EXE, &Options { alone: true, ..Options::default() });
+    let mut cluster = Cluster::start(EXE, &Options::default());
     let first = client(&cluster).await;
     let load = Load::start(&first, "power", 8);
     until_operations(&load, 500).await;
@@ -166,7 +166,7 @@ async fn everything_killed_at_once_keeps_acknowledged_keys() {
 
 #[test]
 fn without_quorum_every_verb_says_so_in_time() {
-    let mut cluster = Cluster::start(EXE, &Options { alone: true, ..Options::default() });
+    let mut cluster = Cluster::start(EXE, &Options::default());
     cluster.take_coordinator(0).kill();
     cluster.take_coordinator(1).kill();
     for verb in [&["status"][..], &["node", "list"], &["rebalance", "plan"], &["table", "list"]] {
@@ -181,7 +181,7 @@ fn without_quorum_every_verb_says_so_in_time() {
 
 #[test]
 fn status_without_majority_is_fast_and_asks_every_member() {
-    let mut cluster = Cluster::start(EXE, &Options { alone: true, ..Options::default() });
+    let mut cluster = Cluster::start(EXE, &Options::default());
     cluster.wait_online();
     cluster.take_coordinator(0).kill();
     cluster.take_coordinator(1).kill();
@@ -207,7 +207,7 @@ fn status_without_majority_is_fast_and_asks_every_member() {
 
 #[test]
 fn sigterm_hands_coordinator_leadership_over() {
-    let mut cluster = Cluster::start(EXE, &Options { alone: true, ..Options::default() });
+    let mut cluster = Cluster::start(EXE, &Options::default());
     let (leader, _) = cluster.wait_leader();
     let status = cluster.take_coordinator(leader).terminate(Duration::from_secs(20));
     assert!(status.success(), "{status}");

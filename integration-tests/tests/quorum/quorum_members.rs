@@ -3,20 +3,19 @@
 use crate::EXE;
 use archon_integration_tests::{Cluster, Ending, Load, Options};
 use archon_testkit::{check, wait_for};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits until no change is in progress and the members, with their votes, are as `wanted`.
 fn members(cluster: &Cluster, what: &str, wanted: &[(u64, bool)]) {
-    wait_for(what, TIMEOUT, || {
-        let quorum = cluster.json(&["quorum", "list"])?;
+    cluster.wait_json(what, TIMEOUT, &["quorum", "list"], |quorum| {
         let listed = quorum["coordinators"].as_array().into_iter().flatten();
         let found: Vec<(u64, bool)> = listed
             .filter_map(|member| Some((member["coordinator_id"].as_u64()?, !member["learner"].as_bool()?)))
             .collect();
-        check(found == wanted && quorum["pending"].is_null(), || quorum.to_string())
+        found == wanted && quorum["pending"].is_null()
     });
 }
 
@@ -35,10 +34,8 @@ async fn all_initial_coordinators_can_be_replaced() {
         let told = told.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(told["changed"], json!(true), "{told}");
         // A leader that was just elected has not heard all others yet.
-        wait_for("one voter to spare", TIMEOUT, || {
-            let quorum = cluster.json(&["quorum", "list"])?;
-            check(quorum["spare_voters"] == json!(1), || quorum.to_string())
-        });
+        let one = |quorum: &Value| quorum["spare_voters"] == json!(1);
+        cluster.wait_json("one voter to spare", TIMEOUT, &["quorum", "list"], one);
         let ended = cluster.take_coordinator(old as usize - 1).wait_exit(TIMEOUT);
         assert_eq!(ended.code(), Some(4), "a restart is of no use to one that was removed");
     }

@@ -8,7 +8,6 @@ use archon_integration_tests::{Cluster, Ending, Options, Process, Scene, Workloa
 use archon_local_cluster::Issuer;
 use archon_proto::v1;
 use archon_security::{Expected, Protocol, rights};
-use archon_testkit::wait_for;
 use prost::Message;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -363,27 +362,22 @@ fn status_reports_expiring_and_unloaded_certificates() {
             .any(|reason| reason["message"].as_str().unwrap_or("").contains(about))
     };
     let coordinators = [leader, follower].map(|index| format!("coordinator {}", index + 1));
-    wait_for("status to tell of all four", Duration::from_secs(90), || {
-        let status = cluster.json(&["status", "--timeout", "2s"])?;
-        let missing = [
-            ("certificate_expires", "athens"),
-            ("certificate_not_taken", "byzantium"),
-            ("certificate_not_taken", &coordinators[0]),
-            ("certificate_not_taken", &coordinators[1]),
-        ];
-        match missing.iter().find(|(code, about)| !told(&status, code, about)) {
-            Some(missing) => Err(format!("no {missing:?} in {status}")),
-            None => Ok(()),
-        }
+    let due = [
+        ("certificate_expires", "athens"),
+        ("certificate_not_taken", "byzantium"),
+        ("certificate_not_taken", &coordinators[0]),
+        ("certificate_not_taken", &coordinators[1]),
+    ];
+    cluster.wait_json("status to tell of all four", Duration::from_secs(90), &["status"], |status| {
+        due.iter().all(|(code, about)| told(status, code, about))
     });
     let (code, all) = members();
     let athens = all.iter().find(|one| one["member"] == "node/athens").unwrap_or_else(|| panic!("{all:#?}"));
     assert!(code == 4 && athens["ends_soon"] == true && athens["certificate"]["identity"] == "node/athens", "{all:#?}");
     // The last day is reported with higher severity.
     renew(Role::Node, "athens", cluster.node_address("athens"), Duration::from_secs(600));
-    wait_for("the last day to be told", Duration::from_secs(90), || {
-        let status = cluster.json(&["status", "--timeout", "2s"])?;
-        if told(&status, "certificate_expired", "athens") { Ok(()) } else { Err(status.to_string()) }
+    cluster.wait_json("the last day to be told", Duration::from_secs(90), &["status"], |status| {
+        told(status, "certificate_expired", "athens")
     });
     assert_eq!(cluster.archon(&["check"]).code, 11, "look now");
     // Renewed, and restored: nothing is left to report.
@@ -397,9 +391,8 @@ fn status_reports_expiring_and_unloaded_certificates() {
     for index in [leader, follower] {
         renew(Role::Coordinator, &(index + 1).to_string(), &addresses[index], days(90));
     }
-    wait_for("nothing to be left to tell", Duration::from_secs(90), || {
-        let status = cluster.json(&["status", "--timeout", "2s"])?;
-        if status["reasons"] == serde_json::json!([]) { Ok(()) } else { Err(status.to_string()) }
+    cluster.wait_json("nothing to be left to tell", Duration::from_secs(90), &["status"], |status| {
+        status["reasons"] == serde_json::json!([])
     });
 }
 
@@ -425,15 +418,11 @@ fn members_with_two_authorities_are_reported() {
     for file in ["tls.crt", "tls.key"] {
         std::fs::copy(other.join(file), own.join(file)).expect("a copy");
     }
-    wait_for("the other authority to be told of", Duration::from_secs(90), || {
-        let status = cluster.json(&["status", "--timeout", "2s"])?;
-        let reasons = status["reasons"].as_array().cloned().unwrap_or_default();
-        let told = reasons.iter().find(|reason| reason["code"] == "authorities_differ");
+    cluster.wait_json("the other authority to be told of", Duration::from_secs(90), &["status"], |status| {
+        let mut reasons = status["reasons"].as_array().into_iter().flatten();
+        let told = reasons.find(|reason| reason["code"] == "authorities_differ");
         let message = told.and_then(|told| told["message"].as_str()).unwrap_or_default();
-        match message.contains("use certificates of 2 authorities") && message.contains("… that of byzantium;") {
-            true => Ok(()),
-            false => Err(status.to_string()),
-        }
+        message.contains("use certificates of 2 authorities") && message.contains("… that of byzantium;")
     });
     assert_eq!(cluster.archon(&["check"]).code, 10, "look before long");
 }

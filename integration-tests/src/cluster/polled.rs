@@ -1,0 +1,113 @@
+//! Polls of a cluster. A command line for each would load the machine on which the cluster runs, so the client
+//! library of this process asks; the command line confirms the awaited answer.
+
+use super::Cluster;
+use crate::contract;
+use archon_client::{Admin, Error};
+use archon_testkit::{check, wait_for_every};
+use archon_types::DEFAULT_TABLE;
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+use std::panic::resume_unwind;
+use std::thread;
+use std::time::Duration;
+use tokio::runtime;
+
+/// Pause between two polls.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Time-out of one poll.
+const POLL_LIMIT: Duration = Duration::from_secs(2);
+/// The same, for the command line.
+const POLL_LIMIT_OPTION: [&str; 2] = ["--timeout", "2s"];
+
+impl Cluster {
+    /// Waits until `holds` accepts the document of a verb that only reads; returns the document and the time taken. The
+    /// polls are those of [`asked`](Self::asked); `holds` also has to accept the document of the command line.
+    ///
+    /// # Panics
+    /// If that takes longer than `limit`.
+    #[track_caller]
+    pub fn wait_json(
+        &self,
+        what: &str,
+        limit: Duration,
+        arguments: &[&str],
+        holds: impl Fn(&Value) -> bool,
+    ) -> (Value, Duration) {
+        let awaited = |document: Value| {
+            check(holds(&document), || document.to_string())?;
+            Ok::<_, String>(document)
+        };
+        wait_for_every(PAUSE, what, limit, || {
+            awaited(self.asked(arguments)?)?;
+            awaited(self.json(&[arguments, &POLL_LIMIT_OPTION].concat())?)
+        })
+    }
+
+    /// Returns the document of a verb that only reads, as `-o json` prints it, without running the command line.
+    ///
+    /// # Errors
+    /// The cluster's.
+    ///
+    /// # Panics
+    /// If `docs/reference/json.schema.json` does not allow the document, or for a verb that is not listed here.
+    pub fn asked(&self, arguments: &[&str]) -> Result<Value, String> {
+        let admin = self.admin(POLL_LIMIT);
+        let document = beside(ask(&admin, arguments)).map_err(|error| format!("{arguments:?}: {error}"))?;
+        if let Some(verb) = contract::verb_of(arguments) {
+            contract::check(verb, &document).unwrap_or_else(|error| panic!("{error}\n{document:#}"));
+        }
+        Ok(document)
+    }
+
+    /// Writes rows to a table, by the client library.
+    ///
+    /// # Panics
+    /// If one is not acknowledged.
+    #[track_caller]
+    pub fn put_all<V: Into<Bytes> + Send>(
+        &self,
+        table: &str,
+        rows: impl IntoIterator<Item = (String, V), IntoIter: Send>,
+    ) {
+        let (builder, rows) = (self.client().table(table), rows.into_iter());
+        let written: Result<(), String> = beside(async {
+            let client = builder.build().await.map_err(|error| format!("no client: {error}"))?;
+            for (key, value) in rows {
+                client.put(key.clone(), value).await.map_err(|error| format!("{table}, {key}: {error}"))?;
+            }
+            Ok(())
+        });
+        written.unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+/// Runs a future to its end on a thread of its own: the caller may run on an async runtime. That thread is in the
+/// caller's network namespace.
+fn beside<T: Send>(work: impl Future<Output = T> + Send) -> T {
+    let run = || runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work);
+    thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|panic| resume_unwind(panic)))
+}
+
+async fn ask(admin: &Admin, arguments: &[&str]) -> Result<Value, Error> {
+    match arguments {
+        ["status"] => admin.status().await.map(document),
+        ["node", "list"] => admin.list_nodes().await.map(document),
+        ["partition", "list"] => admin.table(DEFAULT_TABLE).await.map(document),
+        ["partition", "list", "--table", table] => admin.table(table).await.map(document),
+        ["partition", "locate", key] => admin.locate(DEFAULT_TABLE, key).await.map(document),
+        ["partition", "describe", number, "--table", table] => {
+            let number = number.parse().expect("the number of a partition");
+            admin.describe_partition(table, number).await.map(document)
+        }
+        ["rebalance", "status"] => admin.rebalance_status().await.map(document),
+        ["upgrade", "status"] => admin.upgrade().await.map(document),
+        ["quorum", "list"] => admin.quorum_of_leader().await.map(document),
+        other => panic!("{other:?} has no poll"),
+    }
+}
+
+fn document(answer: impl Serialize) -> Value {
+    serde_json::to_value(answer).expect("answers can be written as JSON")
+}
